@@ -10,7 +10,7 @@ use grosso::tunnel::{Carrier, Endpoint, decapsulate::OuterChecksum};
 use grosso_io::{
     Port,
     live::{IpOptions, IpPort, UdpOptions, UdpPort},
-    stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
+    stage::{Fragmentation, FragmentationOptions, TunnelOptions, TunnelStage},
 };
 use grosso_sys::{
     datagram::EchoSocket, errno::ErrorClass, interface::InterfaceName, netlink::Netlink,
@@ -26,9 +26,9 @@ use crate::{
 /// The end of a path that is a tunnel, one port for each queue.
 pub(super) enum Ends {
     /// In UDP.
-    Udp(Vec<Tunnelled<UdpPort>>),
+    Udp(Vec<TunnelStage<UdpPort>>),
     /// Directly in IP. The kernel does not join the fragments that these ports read.
-    Ip(Vec<Tunnelled<Fragmentation<IpPort>>>),
+    Ip(Vec<TunnelStage<Fragmentation<IpPort>>>),
 }
 
 /// Opens a tunnel's sockets, those of each queue with their share of the flows. `device` leads into the tunnel.
@@ -41,7 +41,7 @@ pub(super) fn open(
 ) -> Result<Ends, Failure> {
     let endpoint = &description.endpoint;
     let seed = RandomState::new().hash_one(device);
-    let mut options = TunnelledOptions::new(endpoint.clone(), seed);
+    let mut options = TunnelOptions::new(endpoint.clone(), seed);
     options.address = address(device);
     options.forwarding = description.forwarding.clone();
     options.mtu_min = description.mtu_min.map(usize::from);
@@ -83,10 +83,10 @@ pub(super) fn open(
 /// Puts the tunnel in front of each port.
 fn tunnelled<P: Port>(
     ports: Vec<P>,
-    options: &TunnelledOptions,
+    options: &TunnelOptions,
     command: &str,
-) -> Result<Vec<Tunnelled<P>>, Failure> {
-    let ends = ports.into_iter().map(|port| Tunnelled::new(port, options.clone()));
+) -> Result<Vec<TunnelStage<P>>, Failure> {
+    let ends = ports.into_iter().map(|port| TunnelStage::new(port, options.clone()));
     ends.collect::<io::Result<_>>()
         .map_err(|error| Failure::environment("environment.tunnel", format!("{command}: {error}")))
 }

@@ -16,7 +16,7 @@ use grosso_io::{
     live::{LiveStats, SocketStats, UnixStats, VhostStats, XdpStatistics, kernel_counters},
     path::{DirectionStats, Protocol, Said, Superframes},
     port::PortCounter,
-    stage::{FragmentationStats, SecuredStats, TunnelledStats},
+    stage::{EspStageStats, FragmentationStats, TunnelStageStats},
 };
 
 /// One counter of a device.
@@ -514,8 +514,8 @@ fn segments() -> Vec<Counter> {
 fn of_ports() -> Vec<Counter> {
     let (live, wire) = (LiveStats::default(), ImpairStats::default().counters());
     let kernel = kernel_counters(&XdpStatistics::default());
-    let (fragments, esp) = (FragmentationStats::default(), SecuredStats::default());
-    let (socket, tunnel) = (SocketStats::default(), TunnelledStats::default());
+    let (fragments, esp) = (FragmentationStats::default(), EspStageStats::default());
+    let (socket, tunnel) = (SocketStats::default(), TunnelStageStats::default());
     let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
     let stages = stages.chain(tunnel.counters());
     let (unix, vhost) = (UnixStats::default(), VhostStats::default());

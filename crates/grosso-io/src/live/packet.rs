@@ -27,9 +27,9 @@ use super::{
     broken,
     fair_ring::FairRing,
     incoming::Incoming,
-    outgoing::Outgoing,
     stats::{LiveEvent, LiveStats},
     transmitter::{BATCH, Transmitter},
+    tx_offload::TxOffload,
 };
 use crate::{
     buffer::{Buffers, PortBuffer},
@@ -109,7 +109,7 @@ pub struct PacketPort {
     malformed: u64,
     /// Time of the next check whether an interface that is down still exists, in nanoseconds.
     look_ns: Option<u64>,
-    outgoing: Outgoing,
+    tx_offload: TxOffload,
 }
 
 impl PacketPort {
@@ -135,9 +135,9 @@ impl PacketPort {
         let ring = open_ring(receiver, &control, &name, options)?;
         let slots = options.transmit_ring.then_some(options.transmit_slots);
         let transmitter = Transmitter::open(sender, &control, &name, slots)?;
-        let mut outgoing = Outgoing::new(LinkType::Ethernet, options.ports, form, features);
+        let mut tx_offload = TxOffload::new(LinkType::Ethernet, options.ports, form, features);
         if options.transmit_ring && !transmitter.has_ring() {
-            outgoing.stats.count(LiveEvent::TransmitNoRing, 1);
+            tx_offload.stats.count(LiveEvent::TransmitNoRing, 1);
         }
         Ok(Self {
             control,
@@ -148,7 +148,7 @@ impl PacketPort {
             incoming: Incoming::new(LinkType::Ethernet, options.ports, form),
             malformed: 0,
             look_ns: None,
-            outgoing,
+            tx_offload,
             name,
         })
     }
@@ -175,7 +175,7 @@ impl PacketPort {
         let drops = u64::from(self.ring.ring.take_statistics()?.drops);
         let malformed = self.ring.ring.malformed();
         let shed = core::mem::take(&mut self.ring.shed);
-        let stats = &mut self.outgoing.stats;
+        let stats = &mut self.tx_offload.stats;
         stats.count(LiveEvent::ReceiveRingFull, drops);
         stats.count(LiveEvent::ReceiveRingShare, shed);
         stats.count(LiveEvent::ReceiveMalformed, malformed - self.malformed);
@@ -197,7 +197,7 @@ impl PacketPort {
                 let vlan = frame.vlan().map(beside);
                 each(Frame { meta: Meta { vlan, ..meta }, buffer: frame.into() });
             }
-            Some(Err(error)) => self.outgoing.stats.refuse(error),
+            Some(Err(error)) => self.tx_offload.stats.refuse(error),
             None => self.take_superframe(frame, each),
         }
     }
@@ -211,7 +211,7 @@ impl PacketPort {
                 let vlan = frame.vlan().map(beside);
                 each(Frame { meta: Meta { vlan, ..meta }, buffer: frame.into() });
             }
-            Err(error) => self.outgoing.stats.refuse(error),
+            Err(error) => self.tx_offload.stats.refuse(error),
         }
     }
 
@@ -219,17 +219,17 @@ impl PacketPort {
     #[inline(never)]
     fn take_long(&mut self, status: Status) -> Option<Frame<PortBuffer>> {
         if !status.kept() {
-            self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+            self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
             return None;
         }
         let mut bytes = self.long.take();
         let Ok(Some(whole)) = self.ring.ring.receive_long(&mut bytes) else {
-            self.outgoing.stats.count(LiveEvent::ReceiveMalformed, 1);
+            self.tx_offload.stats.count(LiveEvent::ReceiveMalformed, 1);
             self.long.put_back(bytes);
             return None;
         };
         if whole.truncated {
-            self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+            self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
             self.long.put_back(bytes);
             return None;
         }
@@ -242,7 +242,7 @@ impl PacketPort {
                 Some(Frame { meta, buffer: PortBuffer::filled(bytes, frame) })
             }
             Err(error) => {
-                self.outgoing.stats.refuse(error);
+                self.tx_offload.stats.refuse(error);
                 self.long.put_back(bytes);
                 None
             }
@@ -304,7 +304,7 @@ impl Port for PacketPort {
 
     fn device(&self) -> Device {
         let mut device = self.device;
-        device.features = self.outgoing.features();
+        device.features = self.tx_offload.features();
         device
     }
 
@@ -335,18 +335,18 @@ impl Port for PacketPort {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        if self.outgoing.waiting() >= BATCH
+        if self.tx_offload.waiting() >= BATCH
             && self.flush()? == Transmitted::NoRoom
-            && self.outgoing.waiting() >= BATCH
+            && self.tx_offload.waiting() >= BATCH
         {
             return Ok(Transmitted::NoRoom);
         }
-        self.outgoing.enqueue(slices, meta);
+        self.tx_offload.enqueue(slices, meta);
         Ok(Transmitted::Taken)
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let sent = self.outgoing.flush(&mut self.transmitter);
+        let sent = self.tx_offload.flush(&mut self.transmitter);
         sent.map_err(|error| broken(self.name(), "send", error))
     }
 
@@ -356,7 +356,7 @@ impl Port for PacketPort {
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         // A socket that cannot be queried will fail in the next receive.
-        let stats = self.stats().unwrap_or(self.outgoing.stats);
+        let stats = self.stats().unwrap_or(self.tx_offload.stats);
         stats.counters().for_each(|(counter, value)| each(counter, value));
     }
 
@@ -365,7 +365,7 @@ impl Port for PacketPort {
     }
 
     fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.transmitter.blocked(self.outgoing.next_len())
+        self.transmitter.blocked(self.tx_offload.next_len())
     }
 }
 

@@ -20,8 +20,8 @@ use grosso_wire::{LinkType, Ports, virtio::Form};
 use super::{
     broken,
     incoming::Incoming,
-    outgoing::{Outgoing, Queued, Wire},
     stats::{LiveEvent, LiveStats},
+    tx_offload::{Queued, TxOffload, Wire},
 };
 use crate::{
     buffer::{Buffers, PortBuffer},
@@ -82,7 +82,7 @@ pub struct TapPort {
     device: Device,
     incoming: Incoming,
     buffers: Buffers,
-    outgoing: Outgoing,
+    tx_offload: TxOffload,
 }
 
 impl TapPort {
@@ -135,7 +135,7 @@ impl TapPort {
             device: Device::new(features),
             buffers: Buffers::new(incoming.header_len() + options.frame_bytes_max),
             incoming,
-            outgoing: Outgoing::new(link, options.ports, form, features),
+            tx_offload: TxOffload::new(link, options.ports, form, features),
             tun,
         })
     }
@@ -161,7 +161,7 @@ impl TapPort {
     /// Returns the counters of this port.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
-        &self.outgoing.stats
+        &self.tx_offload.stats
     }
 
     /// The frame in a buffer that was just filled.
@@ -169,7 +169,7 @@ impl TapPort {
         let meta = match bytes.get(..len) {
             Some(packet) => self.incoming.understand(packet),
             None => {
-                self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+                self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
                 self.buffers.put_back(bytes);
                 return None;
             }
@@ -180,7 +180,7 @@ impl TapPort {
                 meta,
             }),
             Err(error) => {
-                self.outgoing.stats.refuse(error);
+                self.tx_offload.stats.refuse(error);
                 self.buffers.put_back(bytes);
                 None
             }
@@ -195,7 +195,7 @@ impl Port for TapPort {
 
     fn device(&self) -> Device {
         let mut device = self.device;
-        device.features = self.outgoing.features();
+        device.features = self.tx_offload.features();
         device
     }
 
@@ -223,7 +223,7 @@ impl Port for TapPort {
                         // The packet is lost, because the header cannot express it (rule V20).
                         ErrorClass::Malformed => {
                             received += 1;
-                            self.outgoing.stats.count(LiveEvent::ReceiveInexpressible, 1);
+                            self.tx_offload.stats.count(LiveEvent::ReceiveInexpressible, 1);
                         }
                         _ => return Err(broken(self.name(), "read", error)),
                     }
@@ -238,14 +238,14 @@ impl Port for TapPort {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        let Self { tun, outgoing, .. } = self;
-        let sent = outgoing.transmit(slices, meta, &mut TunWire(tun));
+        let Self { tun, tx_offload, .. } = self;
+        let sent = tx_offload.transmit(slices, meta, &mut TunWire(tun));
         sent.map_err(|error| broken(self.name(), "write", error))
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let Self { tun, outgoing, .. } = self;
-        let sent = outgoing.flush(&mut TunWire(tun));
+        let Self { tun, tx_offload, .. } = self;
+        let sent = tx_offload.flush(&mut TunWire(tun));
         sent.map_err(|error| broken(self.name(), "write", error))
     }
 

@@ -16,8 +16,8 @@ use grosso_sys::{
 use grosso_wire::{ethernet, vlan};
 
 use super::{
-    outgoing::{Queued, Wire},
     stats::LiveEvent,
+    tx_offload::{Queued, Wire},
 };
 
 /// Sends frames in order, each through ring or socket.

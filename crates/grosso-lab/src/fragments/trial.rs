@@ -19,7 +19,7 @@ use grosso_io::{
     live::LivePort,
     record::{Record, RecordOptions},
     runner::{Handle, RunOptions, Snapshot},
-    stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
+    stage::{EspOptions, EspStage, Fragmentation, FragmentationOptions},
 };
 use grosso_sys::path;
 use schemars::JsonSchema;
@@ -148,17 +148,17 @@ enum Party {
     B,
 }
 
-type Secure<P> = Secured<Fragmentation<P>>;
+type Secure<P> = EspStage<Fragmentation<P>>;
 
 /// Both stages of a host's data path: the wire carries fragments of ESP packets.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
         let [out, back] = if side == Party::A { [a_to_b, b_to_a] } else { [b_to_a, a_to_b] };
-        Ok(SecuredOptions::new(association(out)?, association(back)?, SEED))
+        Ok(EspOptions::new(association(out)?, association(back)?, SEED))
     };
     let agreed = agreed().map_err(io::Error::other)?;
-    Secured::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
+    EspStage::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
 }
 
 /// The security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96 bits.

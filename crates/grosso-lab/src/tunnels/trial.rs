@@ -12,7 +12,7 @@ use grosso_io::{
     Port,
     live::{LivePort, UdpOptions, UdpPort},
     runner::RunOptions,
-    stage::{Tunnelled, TunnelledOptions},
+    stage::{TunnelOptions, TunnelStage},
 };
 use grosso_sys::{namespace::NetworkNamespace, scheduling::cpu_time};
 use schemars::JsonSchema;
@@ -193,7 +193,7 @@ pub(crate) fn open_end<P: Port>(
     (remote_checksum, completes): (bool, bool),
     offloads: bool,
     around: impl FnOnce(UdpPort) -> P,
-) -> io::Result<Tunnelled<P>> {
+) -> io::Result<TunnelStage<P>> {
     let [a, b] = underlay_addresses(outer);
     let mut endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
     if let Carrier::Udp(udp) | Carrier::Gue(udp) = &mut endpoint.carrier {
@@ -204,9 +204,9 @@ pub(crate) fn open_end<P: Port>(
     // Nothing is sent but what is measured.
     options.probes = false;
     let socket = network.run(|| UdpPort::open(&options))??;
-    let mut options = TunnelledOptions::new(endpoint, SEED);
+    let mut options = TunnelOptions::new(endpoint, SEED);
     options.outer_checksum = socket.outer_checksum();
-    Tunnelled::new(around(socket), options)
+    TunnelStage::new(around(socket), options)
 }
 
 /// A running end of a tunnel.

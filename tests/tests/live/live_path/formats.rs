@@ -7,7 +7,7 @@ use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
 use grosso_io::{
     live::{IpPort, TapPort},
     runner::RunOptions,
-    stage::Tunnelled,
+    stage::TunnelStage,
 };
 use grosso_sys::{
     interface::write_attribute,
@@ -16,7 +16,7 @@ use grosso_sys::{
 
 use super::{
     sockets::exchange,
-    tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_ip, over_udp},
+    tunnel::{assert_nothing_lost, checksum_errors, count, device, over_ip, over_udp},
     tunnels::INSIDE,
     vxlan::{capture, tshark},
     world::{A, B, Running, World, name, start},
@@ -144,7 +144,7 @@ fn streams_pass_as_superframes_in_every_format_in_udp() {
 }
 
 /// The paths of both hosts to the ends of a tunnel directly in IP.
-fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, Tunnelled<IpPort>>; 2] {
+fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, TunnelStage<IpPort>>; 2] {
     let hosts = [(&world.a, &world.a), (&world.b, &world.engine)];
     core::array::from_fn(|side| {
         let ((host, outside), end) = (hosts[side], ends[side]);

@@ -15,7 +15,7 @@ use grosso_io::runner::{RunOptions, Snapshot};
 
 use super::{
     sockets::exchange,
-    tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_udp},
+    tunnel::{assert_nothing_lost, checksum_errors, count, device, over_udp},
     tunnels::{INSIDE, add_vxlan},
     world::{A, B, World, skip, start, until},
 };

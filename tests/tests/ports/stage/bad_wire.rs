@@ -6,7 +6,7 @@ use grosso::{Meta, tunnel::esp::EspMode};
 use grosso_io::{
     Port,
     impair::{Impair, Impairment},
-    stage::{Fragmentation, Secured, SecuredOptions},
+    stage::{EspOptions, EspStage, Fragmentation},
 };
 use grosso_testkit::Packet;
 
@@ -21,10 +21,10 @@ fn counters_conserve_what_a_bad_wire_leaves() {
             .unwrap();
     let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
     let near = Fragmentation::new(Reluctant::new(near, 0.3), &fragments(1500)).unwrap();
-    let mut near = Secured::new(near, SecuredOptions::new(out, back, 0)).unwrap();
+    let mut near = EspStage::new(near, EspOptions::new(out, back, 0)).unwrap();
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let far = Fragmentation::new(Impair::new(far, impairment), &fragments(1500)).unwrap();
-    let mut far = Secured::new(far, SecuredOptions::new(out, back, 0)).unwrap();
+    let mut far = EspStage::new(far, EspOptions::new(out, back, 0)).unwrap();
 
     let (mut sent, mut received) = (HashSet::new(), Vec::new());
     for number in 0..2000_u32 {

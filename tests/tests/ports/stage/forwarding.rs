@@ -11,7 +11,7 @@ use grosso::{
 use grosso_io::{
     Transmitted,
     memory::{MemoryPort, wire},
-    stage::{EthernetLink, Forwarding, REMOTES_MAX, Remote, Tunnelled, TunnelledOptions},
+    stage::{EthernetLink, Forwarding, REMOTES_MAX, Remote, TunnelOptions, TunnelStage},
 };
 use grosso_testkit::{
     Packet,
@@ -44,16 +44,16 @@ fn forwarding() -> Forwarding {
     forwarding
 }
 
-fn options(forwarding: Forwarding) -> TunnelledOptions {
-    let mut options = TunnelledOptions::new(endpoint(), 1);
+fn options(forwarding: Forwarding) -> TunnelOptions {
+    let mut options = TunnelOptions::new(endpoint(), 1);
     options.link = Some(EthernetLink { source: [4; 6], destination: [5; 6] });
     options.forwarding = Some(forwarding);
     options
 }
 
-fn tunnel(forwarding: Forwarding) -> (Tunnelled<MemoryPort>, MemoryPort) {
+fn tunnel(forwarding: Forwarding) -> (TunnelStage<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 256);
-    (Tunnelled::new(near, options(forwarding)).unwrap(), far)
+    (TunnelStage::new(near, options(forwarding)).unwrap(), far)
 }
 
 /// A frame between the devices with these addresses.
@@ -150,7 +150,7 @@ fn w31_what_a_policy_forbids_to_learn_is_not_learned() {
     let mut options = options(forwarding());
     options.endpoint.header =
         Header::Vxlan { identifier: 7, policy: Some(1), generic_protocol: false };
-    let mut near = Tunnelled::new(near, options).unwrap();
+    let mut near = TunnelStage::new(near, options).unwrap();
     for (flags, expected) in [(0x8848_0001, all()), (0x8808_0001, vec![all()[1]])] {
         let outer =
             Packet::new().ethernet(|e| e).ipv4(|ip| ip.source(REMOTES[1]).destination(LOCAL));
@@ -182,9 +182,9 @@ fn a_flood_of_sources_takes_no_more_than_the_table() {
 
 #[test]
 fn ends_that_cannot_be_are_refused() {
-    let refused = |options: TunnelledOptions| {
+    let refused = |options: TunnelOptions| {
         let port = wire(LinkType::Ethernet, Device::new(Features::NONE), 1).0;
-        Tunnelled::new(port, options).unwrap_err().to_string()
+        TunnelStage::new(port, options).unwrap_err().to_string()
     };
     let with = |remotes: Vec<IpAddr>| refused(options(Forwarding::new(remotes)));
     assert!(with(vec![REMOTES[0].into()]).contains("configured twice"));

@@ -25,7 +25,7 @@ use super::{
     recent::RecentPackets,
     stats::{SocketEvent, SocketStats},
 };
-use crate::{live::outgoing::reused, port::Transmitted};
+use crate::{live::tx_offload::reused, port::Transmitted};
 
 /// Queue of one socket, and scratch space for building messages.
 #[derive(Debug)]

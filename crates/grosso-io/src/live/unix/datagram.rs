@@ -14,7 +14,7 @@ use super::{
     SOCKET_BYTES, TRY_AGAIN_NS, UnixOptions, UnixRole, or_later,
     stats::{UnixEvent, UnixStats},
 };
-use crate::{buffer::Buffers, live::outgoing::Wire};
+use crate::{buffer::Buffers, live::tx_offload::Wire};
 
 /// One end of an exchange of datagrams.
 #[derive(Debug)]

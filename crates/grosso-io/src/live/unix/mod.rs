@@ -1,7 +1,7 @@
 //! Unix sockets as a port: the network device of a virtual machine, or of another program.
 
+pub(super) mod acceptor;
 mod datagram;
-pub(super) mod meeting;
 mod stats;
 mod stream;
 
@@ -28,8 +28,8 @@ use self::{datagram::DatagramEnd, stream::StreamEnd};
 use super::{
     broken,
     incoming::Incoming,
-    outgoing::{Outgoing, Queued, Wire},
     stats::{LiveEvent, LiveStats},
+    tx_offload::{Queued, TxOffload, Wire},
 };
 use crate::{
     buffer::{Buffers, PortBuffer},
@@ -110,7 +110,7 @@ pub struct UnixPort {
     device: Device,
     incoming: Incoming,
     buffers: Buffers,
-    outgoing: Outgoing,
+    tx_offload: TxOffload,
 }
 
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl UnixPort {
             incoming,
             // One byte more, by which a datagram shows that it was longer.
             buffers: Buffers::new(bytes_max + 1),
-            outgoing: Outgoing::new(link, ports, options.header, features),
+            tx_offload: TxOffload::new(link, ports, options.header, features),
         })
     }
 
@@ -155,7 +155,7 @@ impl UnixPort {
     /// Returns the counters of frames.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
-        &self.outgoing.stats
+        &self.tx_offload.stats
     }
 
     /// Returns the counters of the socket.
@@ -173,7 +173,7 @@ impl UnixPort {
         let understood = match bytes.get(..len).filter(|_| len <= header_len + FRAME_BYTES_MAX) {
             Some(packet) => self.incoming.understand(packet),
             None => {
-                self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+                self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
                 self.buffers.put_back(bytes);
                 return None;
             }
@@ -181,7 +181,7 @@ impl UnixPort {
         match understood {
             Ok(meta) => Some(Frame { buffer: PortBuffer::filled(bytes, header_len..len), meta }),
             Err(error) => {
-                self.outgoing.stats.refuse(error);
+                self.tx_offload.stats.refuse(error);
                 self.buffers.put_back(bytes);
                 None
             }
@@ -203,7 +203,7 @@ impl Port for UnixPort {
 
     fn device(&self) -> Device {
         let mut device = self.device;
-        device.features = self.outgoing.features();
+        device.features = self.tx_offload.features();
         device
     }
 
@@ -236,22 +236,22 @@ impl Port for UnixPort {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         if !self.is_batched(slices) {
-            let sent = self.outgoing.transmit(slices, meta, &mut self.end);
+            let sent = self.tx_offload.transmit(slices, meta, &mut self.end);
             return sent.map_err(|error| broken(&self.name, "send", error));
         }
-        if self.outgoing.waiting() >= BATCH {
+        if self.tx_offload.waiting() >= BATCH {
             let _ = self.flush()?;
         }
-        if self.outgoing.waiting() >= BATCH {
+        if self.tx_offload.waiting() >= BATCH {
             return Ok(Transmitted::NoRoom);
         }
-        self.outgoing.enqueue(slices, meta);
+        self.tx_offload.enqueue(slices, meta);
         Ok(Transmitted::Taken)
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let Self { outgoing, end, .. } = self;
-        let mut sent = outgoing.flush(end);
+        let Self { tx_offload, end, .. } = self;
+        let mut sent = tx_offload.flush(end);
         if let (Ok(Transmitted::Taken), AnyEnd::Stream(end)) = (&sent, end) {
             sent = end.flush().map(|whole| match whole {
                 true => Transmitted::Taken,

@@ -13,20 +13,20 @@ use grosso_sys::{
 
 use super::{
     SOCKET_BYTES, UnixOptions,
-    meeting::{Meeting, is_own_failure},
+    acceptor::{Acceptor, is_own_failure},
     or_later,
     stats::{UnixEvent, UnixStats},
 };
 use crate::{
     buffer::Buffers,
     framing::{Deframer, PREFIX_LEN, prefix},
-    live::outgoing::{Queued, Wire, reused},
+    live::tx_offload::{Queued, Wire, reused},
 };
 
 /// One end of a stream. There is one other program at a time.
 #[derive(Debug)]
 pub(super) struct StreamEnd {
-    meeting: Meeting,
+    acceptor: Acceptor,
     peer: Option<UnixSocket>,
     deframer: Deframer,
     /// Rest of a frame that the peer has taken in part.
@@ -40,9 +40,9 @@ pub(super) struct StreamEnd {
 
 impl StreamEnd {
     pub(super) fn open(options: &UnixOptions, frame_bytes_max: usize) -> io::Result<Self> {
-        let meeting = Meeting::open(UnixAddress::new(&options.path)?, &options.role, false)?;
+        let acceptor = Acceptor::open(UnixAddress::new(&options.path)?, &options.role, false)?;
         let mut end = Self {
-            meeting,
+            acceptor,
             peer: None,
             deframer: Deframer::new(frame_bytes_max),
             unsent: Vec::new(),
@@ -50,7 +50,7 @@ impl StreamEnd {
             parts: Vec::new(),
             stats: UnixStats::default(),
         };
-        or_later(end.meet(0))?;
+        or_later(end.connect(0))?;
         Ok(end)
     }
 
@@ -62,7 +62,7 @@ impl StreamEnd {
         buffers: &mut Buffers,
     ) -> io::Result<Option<(Vec<u8>, usize)>> {
         loop {
-            if self.peer.is_none() && !self.try_to_meet(now_ns) {
+            if self.peer.is_none() && !self.try_to_connect(now_ns) {
                 return Ok(None);
             }
             match self.deframer.next(|| buffers.take()) {
@@ -105,29 +105,29 @@ impl StreamEnd {
 
     /// Descriptor that tells of frames, or of who brings them.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.peer.as_ref().map_or_else(|| self.meeting.descriptor(), AsFd::as_fd)
+        self.peer.as_ref().map_or_else(|| self.acceptor.descriptor(), AsFd::as_fd)
     }
 
     /// Descriptor that tells of room.
     pub(super) fn transmit_descriptor(&self) -> BorrowedFd<'_> {
-        self.peer.as_ref().map_or_else(|| self.meeting.nobody(), AsFd::as_fd)
+        self.peer.as_ref().map_or_else(|| self.acceptor.nobody(), AsFd::as_fd)
     }
 
-    /// Time of the next attempt to meet the other program.
+    /// Returns the time of the next attempt to connect to the peer.
     pub(super) fn deadline(&self) -> Option<u64> {
-        self.meeting.deadline().filter(|_| self.peer.is_none())
+        self.acceptor.deadline().filter(|_| self.peer.is_none())
     }
 
-    /// Whether the other program is there, now or already.
-    fn try_to_meet(&mut self, now_ns: u64) -> bool {
-        let met = self.meet(now_ns);
-        let is_own_failure = met.as_ref().is_err_and(is_own_failure);
+    /// Returns whether the peer is connected, since now or before.
+    fn try_to_connect(&mut self, now_ns: u64) -> bool {
+        let connected = self.connect(now_ns);
+        let is_own_failure = connected.as_ref().is_err_and(is_own_failure);
         self.stats.count(UnixEvent::SetUpFailed, is_own_failure.into());
-        met.is_ok()
+        connected.is_ok()
     }
 
-    fn meet(&mut self, now_ns: u64) -> io::Result<()> {
-        let peer = self.meeting.meet(now_ns)?;
+    fn connect(&mut self, now_ns: u64) -> io::Result<()> {
+        let peer = self.acceptor.connect(now_ns)?;
         peer.set_buffer_bytes(SOCKET_BYTES)?;
         self.peer = Some(peer);
         self.stats.count(UnixEvent::PeerMet, 1);
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        live::{LiveStats, outgoing::Outgoing},
+        live::{LiveStats, tx_offload::TxOffload},
         port::Transmitted,
     };
 
@@ -245,8 +245,8 @@ mod tests {
         (end, other)
     }
 
-    fn outgoing() -> Outgoing {
-        Outgoing::new(LinkType::Ethernet, Ports::ASSIGNED, None, Features::SCATTER_GATHER)
+    fn tx_offload() -> TxOffload {
+        TxOffload::new(LinkType::Ethernet, Ports::ASSIGNED, None, Features::SCATTER_GATHER)
     }
 
     fn frame(number: usize) -> Vec<u8> {
@@ -258,7 +258,7 @@ mod tests {
     fn frames_that_are_written_in_parts_arrive_whole_and_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let (mut end, mut other) = ends(&folder);
-        let mut outgoing = outgoing();
+        let mut tx_offload = tx_offload();
         let (mut read, mut sent, mut in_part) = (Vec::new(), Vec::new(), 0);
         let mut take = |read: &mut Vec<u8>, most: usize| {
             let mut piece = vec![0; most];
@@ -271,25 +271,26 @@ mod tests {
             sent.extend(prefix(frame.len()).unwrap());
             sent.extend_from_slice(&frame);
             if number % 50 < 25 {
-                outgoing.enqueue(&[&frame], &Meta::default());
+                tx_offload.enqueue(&[&frame], &Meta::default());
                 continue;
             }
             let (first, rest) = frame.split_at(frame.len() / 3);
             let meta = Meta::default();
-            while outgoing.transmit(&[first, rest], &meta, &mut end).unwrap() == Transmitted::NoRoom
+            while tx_offload.transmit(&[first, rest], &meta, &mut end).unwrap()
+                == Transmitted::NoRoom
             {
                 in_part += usize::from(end.sent < end.unsent.len());
                 take(&mut read, 1 + number * 13 % 5000);
             }
         }
-        while outgoing.flush(&mut end).unwrap() == Transmitted::NoRoom || !end.flush().unwrap() {
+        while tx_offload.flush(&mut end).unwrap() == Transmitted::NoRoom || !end.flush().unwrap() {
             take(&mut read, 4000);
         }
         while take(&mut read, 4000) > 0 {}
         assert!(in_part > 100, "{in_part}");
         assert!(read == sent, "{} of {} bytes", read.len(), sent.len());
         assert_eq!(
-            (outgoing.stats, end.stats.events(UnixEvent::TransmitNoPeer)),
+            (tx_offload.stats, end.stats.events(UnixEvent::TransmitNoPeer)),
             (LiveStats::default(), 0)
         );
     }
@@ -298,9 +299,9 @@ mod tests {
     fn a_frame_that_was_taken_in_part_is_counted_when_the_other_program_goes() {
         let folder = tempfile::tempdir().unwrap();
         let (mut end, other) = ends(&folder);
-        let mut outgoing = outgoing();
+        let mut tx_offload = tx_offload();
         let long = frame(3);
-        let sent = outgoing.transmit(&[&long], &Meta::default(), &mut end).unwrap();
+        let sent = tx_offload.transmit(&[&long], &Meta::default(), &mut end).unwrap();
         assert_eq!((sent, end.flush().unwrap()), (Transmitted::Taken, false));
         drop(other);
         assert!(end.flush().unwrap(), "nobody is waited for");

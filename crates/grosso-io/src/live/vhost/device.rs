@@ -1,4 +1,4 @@
-//! The other end of a port: its socket, and the rings that both have.
+//! The peer of a port: its socket, and the shared rings.
 
 use std::{
     io::{self, IoSlice},
@@ -16,23 +16,23 @@ use grosso_wire::virtio::Form;
 use super::{
     VhostOptions,
     flows::Flows,
-    side::MachineSide,
+    role::VhostRole,
     stats::{VhostEvent, VhostStats},
 };
 use crate::live::{
-    outgoing::Wire,
+    tx_offload::Wire,
     unix::{
-        meeting::{Meeting, is_own_failure},
+        acceptor::{Acceptor, is_own_failure},
         or_later,
     },
 };
 
 /// The other end, if it is there, and what was said.
 #[derive(Debug)]
-pub(super) struct MachineEnd {
-    meeting: Meeting,
+pub(super) struct VhostDevice {
+    acceptor: Acceptor,
     peer: Option<VhostPeer>,
-    side: MachineSide,
+    role: VhostRole,
     /// The time, as the owner of the port says it.
     pub(super) now_ns: u64,
     /// Time since which the guest's buffers have been too few for a frame.
@@ -56,13 +56,13 @@ struct VhostPeer {
     inbox: Inbox,
 }
 
-impl MachineEnd {
+impl VhostDevice {
     /// The end of a port that offers these features, or wants them.
     pub(super) fn open(options: &VhostOptions, features: u64) -> io::Result<Self> {
-        let mut end = Self {
-            meeting: Meeting::open(UnixAddress::new(&options.path)?, &options.role, true)?,
+        let mut device = Self {
+            acceptor: Acceptor::open(UnixAddress::new(&options.path)?, &options.role, true)?,
             peer: None,
-            side: MachineSide::new(options.side, features, options.memory_bytes_max)?,
+            role: VhostRole::new(options.side, features, options.memory_bytes_max)?,
             now_ns: 0,
             short_since: None,
             header_bytes: Form::Buffers.len(),
@@ -73,8 +73,8 @@ impl MachineEnd {
             flows: Flows::new(options.ports),
             stats: VhostStats::default(),
         };
-        or_later(end.meet())?;
-        Ok(end)
+        or_later(device.connect())?;
+        Ok(device)
     }
 
     /// Copies the next frame for the port, and returns its length with that of its header; `None` if there is none.
@@ -82,23 +82,23 @@ impl MachineEnd {
     /// # Errors
     /// Returns the fault of a skipped entry.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
-        let result = self.side.receive(into);
+        let result = self.role.receive(into);
         self.counted(result)
     }
 
     /// Notifies the peer of the entries that were taken from its ring.
     pub(super) fn received(&mut self) {
-        let way = self.side.incoming();
+        let way = self.role.incoming();
         self.patience.found(core::mem::take(&mut self.will_be_told));
-        self.side.hush(way);
-        self.side.publish(way);
-        self.side.turn();
+        self.role.hush(way);
+        self.role.publish(way);
+        self.role.turn();
     }
 
     /// Enables notifications of frames, unless polling once more is worth it. Returns whether they are enabled.
     pub(super) fn rests(&mut self) -> bool {
-        let way = self.side.incoming();
-        if self.side.has_ring(way) && self.patience.looks_again(self.will_be_told) {
+        let way = self.role.incoming();
+        if self.role.has_ring(way) && self.patience.looks_again(self.will_be_told) {
             return false;
         }
         // The next poll finds a frame that arrived meanwhile.
@@ -108,27 +108,27 @@ impl MachineEnd {
 
     /// Returns whether to poll for frames again before sleeping, because notifications are disabled.
     pub(super) fn looks_again(&self) -> bool {
-        !self.will_be_told && self.side.has_ring(self.side.incoming())
+        !self.will_be_told && self.role.has_ring(self.role.incoming())
     }
 
     /// Tells the other end of the frames in the shared memory.
     pub(super) fn flush(&mut self) {
         if core::mem::take(&mut self.untold) > 0 {
-            self.side.publish(self.side.outgoing());
+            self.role.publish(self.role.outgoing());
         }
     }
 
     /// Hears the messages that are there, and meets who is there. Returns whether the features that were agreed on may
     /// have changed.
     pub(super) fn serve(&mut self) -> bool {
-        if self.peer.is_none() && !self.try_to_meet() {
+        if self.peer.is_none() && !self.try_to_connect() {
             return false;
         }
         let mut is_changed = false;
         for _ in 0..MESSAGES_MAX {
             let Some(peer) = &mut self.peer else { break };
-            let served = peer.serve(&mut self.side);
-            if let Some(error) = self.side.refused_memory() {
+            let served = peer.serve(&mut self.role);
+            if let Some(error) = self.role.refused_memory() {
                 self.stats.count(match error.kind() {
                     io::ErrorKind::QuotaExceeded => VhostEvent::MemoryOverLimit,
                     _ => VhostEvent::MemoryRefused,
@@ -139,14 +139,14 @@ impl MachineEnd {
                 Ok(false) => break,
                 Err(ended) => {
                     ended.event().into_iter().for_each(|event| self.stats.count(event));
-                    self.hang_up();
+                    self.disconnect();
                     is_changed = true;
                 }
             }
         }
-        if self.side.is_broken() {
+        if self.role.is_broken() {
             self.stats.count(VhostEvent::PeerCutOff);
-            self.hang_up();
+            self.disconnect();
         }
         if is_changed {
             (self.asked, self.will_be_told, self.short_since) = ([false; 2], false, None);
@@ -164,39 +164,39 @@ impl MachineEnd {
 
     /// The features that were agreed on, once they were.
     pub(super) fn chosen(&self) -> Option<u64> {
-        self.side.chosen()
+        self.role.chosen()
     }
 
     /// Descriptor that tells of messages, or of who brings them.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.peer.as_ref().map_or_else(|| self.meeting.descriptor(), |peer| peer.socket.as_fd())
+        self.peer.as_ref().map_or_else(|| self.acceptor.descriptor(), |peer| peer.socket.as_fd())
     }
 
     /// Descriptor that tells of frames for the port.
-    pub(super) fn frames_bell(&self) -> Option<BorrowedFd<'_>> {
-        self.side.bell(self.side.incoming())
+    pub(super) fn frames_notification(&self) -> Option<BorrowedFd<'_>> {
+        self.role.notification(self.role.incoming())
     }
 
     /// Descriptor that tells of room for frames of the port.
-    pub(super) fn room_bell(&self) -> Option<BorrowedFd<'_>> {
-        self.side.bell(self.side.outgoing())
+    pub(super) fn room_notification(&self) -> Option<BorrowedFd<'_>> {
+        self.role.notification(self.role.outgoing())
     }
 
     /// Time of the next attempt to meet the other end, or at which a frame that waits is given up.
     pub(super) fn deadline(&self) -> Option<u64> {
-        let meets = self.meeting.deadline().filter(|_| self.peer.is_none());
+        let meets = self.acceptor.deadline().filter(|_| self.peer.is_none());
         let short = self.short_since.map(|since| since.saturating_add(SHORT_NS_MAX));
         meets.into_iter().chain(short).min()
     }
 
     /// Enables notifications of an empty ring; returns whether it has entries now.
     fn ask(&mut self, way: Way) -> bool {
-        let Self { side, asked, .. } = self;
+        let Self { role, asked, .. } = self;
         // The descriptor is cleared once per sleep, not each time that the ring is empty.
         if core::mem::take(&mut asked[way as usize]) {
-            side.take_bell(way);
+            role.clear_notification(way);
         }
-        let has_more = side.ask(way);
+        let has_more = role.ask(way);
         asked[way as usize] = has_more == Some(false);
         has_more == Some(true)
     }
@@ -204,7 +204,7 @@ impl MachineEnd {
     /// Lets a frame wait for more buffers, or gives it up when some have been there for long, and too few: a driver may
     /// have no more than these.
     fn wait_for_room(&mut self) -> io::Result<()> {
-        let is_short = self.side.is_short();
+        let is_short = self.role.is_short();
         self.short_since = is_short.then(|| self.short_since.unwrap_or(self.now_ns));
         let is_over = |since| self.now_ns.saturating_sub(since) >= SHORT_NS_MAX;
         if !self.short_since.is_some_and(is_over) {
@@ -224,25 +224,25 @@ impl MachineEnd {
     }
 
     /// Whether the other end is there, now or already.
-    fn try_to_meet(&mut self) -> bool {
-        let met = self.meet();
-        if met.as_ref().is_err_and(is_own_failure) {
+    fn try_to_connect(&mut self) -> bool {
+        let connected = self.connect();
+        if connected.as_ref().is_err_and(is_own_failure) {
             self.stats.count(VhostEvent::SetUpFailed);
         }
-        met.is_ok()
+        connected.is_ok()
     }
 
-    fn meet(&mut self) -> io::Result<()> {
-        let socket = self.meeting.meet(self.now_ns)?;
+    fn connect(&mut self) -> io::Result<()> {
+        let socket = self.acceptor.connect(self.now_ns)?;
         let peer = VhostPeer { socket, inbox: Inbox::default() };
-        self.side.greet().map_or(Ok(()), |letter| peer.send(&letter))?;
+        self.role.greet().map_or(Ok(()), |letter| peer.send(&letter))?;
         self.stats.count(VhostEvent::PeerMet);
         self.peer = Some(peer);
         Ok(())
     }
 
-    fn hang_up(&mut self) {
-        self.side.forget();
+    fn disconnect(&mut self) {
+        self.role.forget();
         if self.peer.take().is_some() {
             self.stats.count(VhostEvent::PeerGone);
         }
@@ -277,10 +277,10 @@ impl Ended {
 
 impl VhostPeer {
     /// Takes a message, and answers; returns whether there was one.
-    fn serve(&mut self, side: &mut MachineSide) -> Result<bool, Ended> {
+    fn serve(&mut self, role: &mut VhostRole) -> Result<bool, Ended> {
         let message = self.inbox.next(&self.socket).map_err(Ended::Socket)?;
         let Some(message) = message else { return Ok(false) };
-        let letters = side.hear(message).map_err(Ended::Refused)?;
+        let letters = role.hear(message).map_err(Ended::Refused)?;
         let sent = letters.iter().try_for_each(|letter| self.send(letter));
         sent.map(|()| true).map_err(Ended::Socket)
     }
@@ -293,19 +293,19 @@ impl VhostPeer {
     }
 }
 
-impl Wire for MachineEnd {
+impl Wire for VhostDevice {
     fn send(&mut self, frame: &[IoSlice<'_>]) -> io::Result<()> {
-        if self.side.pairs() > 1 {
-            let pair = self.flows.pair(frame, self.header_bytes, self.side.pairs());
-            self.side.choose(pair);
+        if self.role.pairs() > 1 {
+            let pair = self.flows.pair(frame, self.header_bytes, self.role.pairs());
+            self.role.choose(pair);
         }
         let (mut faults, mut rounds, mut walked) = (0, 0, 0);
         while faults < FAULTS_MAX && rounds < ROUNDS_MAX && walked < WALKED_MAX {
-            if !self.side.takes_frames() {
+            if !self.role.takes_frames() {
                 self.stats.count(VhostEvent::TransmitNoPeer);
                 return Ok(());
             }
-            let (sent, more) = self.side.send(frame, self.header_bytes);
+            let (sent, more) = self.role.send(frame, self.header_bytes);
             walked += more;
             match sent {
                 Sent::Whole => {
@@ -316,7 +316,7 @@ impl Wire for MachineEnd {
                 Sent::TooLong => return Err(io::Error::from_raw_os_error(EMSGSIZE)),
                 Sent::NoRoom => {
                     self.flush();
-                    if !self.ask(self.side.outgoing()) {
+                    if !self.ask(self.role.outgoing()) {
                         return self.wait_for_room();
                     }
                     rounds += 1;
@@ -326,7 +326,7 @@ impl Wire for MachineEnd {
                     self.will_tell();
                     let _ = self.counted::<()>(Err(fault));
                     // The ring is broken, and what it was for is lost with it.
-                    if !self.side.takes_frames() {
+                    if !self.role.takes_frames() {
                         return Ok(());
                     }
                 }

@@ -13,7 +13,7 @@ use crate::port::PortCounter;
 /// Counters of a tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TunnelledStats {
+pub struct TunnelStageStats {
     /// Encapsulated frames and packets, and refusals by reason.
     pub put_in: EncapsulateStats,
     /// Decapsulated packets, and refusals by reason.
@@ -47,7 +47,7 @@ pub struct TunnelledStats {
     pub left_whole: u64,
 }
 
-impl Default for TunnelledStats {
+impl Default for TunnelStageStats {
     fn default() -> Self {
         Self {
             put_in: EncapsulateStats::default(),
@@ -69,7 +69,7 @@ impl Default for TunnelledStats {
     }
 }
 
-impl TunnelledStats {
+impl TunnelStageStats {
     /// Returns the number of packets of another tunnel, for this reason.
     #[must_use]
     pub const fn foreign(&self, reason: NotAdmitted) -> u64 {
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn every_counter_has_a_name_of_its_own() {
         let names: Vec<_> =
-            TunnelledStats::default().counters().map(|(counter, _)| counter.name).collect();
+            TunnelStageStats::default().counters().map(|(counter, _)| counter.name).collect();
         let distinct: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
     }

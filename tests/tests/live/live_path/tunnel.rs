@@ -8,7 +8,7 @@ use grosso_io::{
     live::{IpOptions, IpPort, TapOptions, TapPort, UdpOptions, UdpPort},
     port::PortCounter,
     runner::Snapshot,
-    stage::{Tunnelled, TunnelledOptions},
+    stage::{TunnelOptions, TunnelStage},
 };
 use grosso_sys::{ethtool::set_feature, interface::Control, namespace::NetworkNamespace};
 
@@ -43,7 +43,7 @@ impl World {
 const CHECKSUMS: &str = "tx-checksum-ip-generic";
 
 /// The end of a tunnel on UDP sockets of a host.
-pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> Tunnelled<UdpPort> {
+pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelStage<UdpPort> {
     let options = UdpOptions::of(endpoint).unwrap();
     let port = host.run(|| UdpPort::open(&options)).unwrap().unwrap();
     let checksum = port.outer_checksum();
@@ -51,7 +51,7 @@ pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> Tunnelle
 }
 
 /// The end of a tunnel on raw IP sockets of a host.
-pub(crate) fn over_ip(host: &NetworkNamespace, endpoint: &Endpoint) -> Tunnelled<IpPort> {
+pub(crate) fn over_ip(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelStage<IpPort> {
     let options = IpOptions::of(endpoint).unwrap();
     let port = host.run(|| IpPort::open(&options)).unwrap().unwrap();
     tunnelled(port, endpoint, OuterChecksum::InFrame)
@@ -62,10 +62,10 @@ pub(crate) fn tunnelled<P: Port>(
     port: P,
     endpoint: &Endpoint,
     checksum: OuterChecksum,
-) -> Tunnelled<P> {
-    let mut options = TunnelledOptions::new(endpoint.clone(), 1);
+) -> TunnelStage<P> {
+    let mut options = TunnelOptions::new(endpoint.clone(), 1);
     options.outer_checksum = checksum;
-    Tunnelled::new(port, options).unwrap()
+    TunnelStage::new(port, options).unwrap()
 }
 
 /// The device of a host that leads into a tunnel over a wire of 1500 bytes; its addresses are the

@@ -11,12 +11,12 @@ use grosso::{
 };
 use grosso_wire::{Kind, LinkType, Stack, dissect_into, ethernet};
 
-use super::{TunnelledOptions, TunnelledStats, forwarding::Unlearnable, peers::Peers};
+use super::{TunnelOptions, TunnelStageStats, forwarding::Unlearnable, peers::Peers};
 use crate::buffer::{PortBuffer, Spare};
 
 /// Decapsulation of the frames of a port.
 #[derive(Debug)]
-pub(super) struct Taking {
+pub(super) struct Decap {
     /// Link type of the outer frames.
     link: LinkType,
     rules: DecapsulationRules,
@@ -25,7 +25,7 @@ pub(super) struct Taking {
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
     pub(super) returned: Vec<PortBuffer>,
-    pub(super) stats: TunnelledStats,
+    pub(super) stats: TunnelStageStats,
 }
 
 /// Reason that a received frame is dropped.
@@ -36,8 +36,8 @@ enum Dropped {
     Unlearnable(Unlearnable),
 }
 
-impl Taking {
-    pub(super) fn new(options: &TunnelledOptions, link: LinkType) -> Self {
+impl Decap {
+    pub(super) fn new(options: &TunnelOptions, link: LinkType) -> Self {
         let mut rules = options.endpoint.rules();
         rules.outer_checksum = options.outer_checksum;
         rules.presented = Presented::Alone;
@@ -49,7 +49,7 @@ impl Taking {
             stack: Stack::new(0),
             spare: Spare::default(),
             returned: Vec::new(),
-            stats: TunnelledStats::default(),
+            stats: TunnelStageStats::default(),
         }
     }
 

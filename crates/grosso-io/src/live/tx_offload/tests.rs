@@ -67,12 +67,12 @@ fn is_superframe(header: &VirtioHeader) -> bool {
     header.gso_type != GSO_NONE
 }
 
-fn outgoing() -> Outgoing {
+fn tx_offload() -> TxOffload {
     let features = Features::SCATTER_GATHER
         | Features::CHECKSUM_GENERIC
         | Features::TCP_SEGMENTATION
         | Features::UDP_SEGMENTATION;
-    Outgoing::new(LinkType::Ethernet, Ports::ASSIGNED, Some(Form::Short), features)
+    TxOffload::new(LinkType::Ethernet, Ports::ASSIGNED, Some(Form::Short), features)
 }
 
 fn segment(i: u32) -> Packet {
@@ -94,15 +94,15 @@ fn b31_a_refused_superframe_is_sent_as_its_packets_and_its_kind_is_given_up() {
     for code in [EINVAL, EIO] {
         let (frame, meta, packets) = superframe();
         let mut fake = Fake { refuses: Some((is_superframe, code)), ..Fake::with_room(100) };
-        let mut outgoing = outgoing();
-        let sent = outgoing.transmit(&[&frame[..54], &frame[54..]], &meta, &mut fake).unwrap();
+        let mut tx_offload = tx_offload();
+        let sent = tx_offload.transmit(&[&frame[..54], &frame[54..]], &meta, &mut fake).unwrap();
         assert_eq!(sent, Transmitted::Taken);
         assert_eq!(fake.frames(), packets);
-        assert!(!outgoing.features().contains(Features::TCP_SEGMENTATION));
-        assert!(outgoing.features().contains(Features::UDP_SEGMENTATION));
-        assert_eq!(outgoing.stats.events(LiveEvent::TransmitCutAgain), 1);
-        assert_eq!(outgoing.stats.events(LiveEvent::TransmitNarrowed), 1);
-        assert_eq!(outgoing.stats.events(LiveEvent::TransmitRefused), 0);
+        assert!(!tx_offload.features().contains(Features::TCP_SEGMENTATION));
+        assert!(tx_offload.features().contains(Features::UDP_SEGMENTATION));
+        assert_eq!(tx_offload.stats.events(LiveEvent::TransmitCutAgain), 1);
+        assert_eq!(tx_offload.stats.events(LiveEvent::TransmitNarrowed), 1);
+        assert_eq!(tx_offload.stats.events(LiveEvent::TransmitRefused), 0);
     }
 }
 
@@ -111,14 +111,14 @@ fn an_error_that_passes_disables_no_feature() {
     for code in [ENOMEM, EPERM, ENETDOWN] {
         let (frame, meta, packets) = superframe();
         let mut fake = Fake { refuses: Some((is_superframe, code)), ..Fake::with_room(100) };
-        let mut outgoing = outgoing();
-        let before = outgoing.features();
-        assert_eq!(outgoing.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
+        let mut tx_offload = tx_offload();
+        let before = tx_offload.features();
+        assert_eq!(tx_offload.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
         assert_eq!(fake.frames(), packets);
-        assert_eq!(outgoing.features(), before, "error {code}");
-        assert_eq!(outgoing.stats.events(LiveEvent::TransmitNarrowed), 0);
+        assert_eq!(tx_offload.features(), before, "error {code}");
+        assert_eq!(tx_offload.stats.events(LiveEvent::TransmitNarrowed), 0);
         fake.refuses = None;
-        assert_eq!(outgoing.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
+        assert_eq!(tx_offload.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
         assert!(is_superframe(fake.headers().last().unwrap()), "error {code}");
     }
 }
@@ -127,29 +127,29 @@ fn an_error_that_passes_disables_no_feature() {
 fn nothing_is_given_up_where_the_packets_are_refused_too() {
     let (frame, meta, _) = superframe();
     let mut fake = Fake { refuses: Some((|_| true, EIO)), ..Fake::with_room(100) };
-    let mut outgoing = outgoing();
-    let before = outgoing.features();
-    assert_eq!(outgoing.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
-    assert_eq!((outgoing.features(), outgoing.waiting()), (before, 0));
-    assert_eq!(outgoing.stats.events(LiveEvent::TransmitDown), 5);
-    assert_eq!(outgoing.stats.events(LiveEvent::TransmitNarrowed), 0);
+    let mut tx_offload = tx_offload();
+    let before = tx_offload.features();
+    assert_eq!(tx_offload.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
+    assert_eq!((tx_offload.features(), tx_offload.waiting()), (before, 0));
+    assert_eq!(tx_offload.stats.events(LiveEvent::TransmitDown), 5);
+    assert_eq!(tx_offload.stats.events(LiveEvent::TransmitNarrowed), 0);
 }
 
 #[test]
 fn b31_the_packets_of_a_refused_superframe_keep_their_place_in_the_queue() {
     let (frame, meta, packets) = superframe();
     let mut fake = Fake { refuses: Some((is_superframe, EINVAL)), ..Fake::with_room(0) };
-    let mut outgoing = outgoing();
+    let mut tx_offload = tx_offload();
     let before = segment(100).build();
     let behind = segment(200).build();
-    outgoing.enqueue(&[&before], &Meta::default());
-    outgoing.enqueue(&[&frame], &meta);
-    outgoing.enqueue(&[&behind], &Meta::default());
+    tx_offload.enqueue(&[&before], &Meta::default());
+    tx_offload.enqueue(&[&frame], &meta);
+    tx_offload.enqueue(&[&behind], &Meta::default());
     let expected = [&[before][..], &packets, &[behind]].concat();
     // Room for one frame at a time: the kernel takes part of the segments, and continues there.
     for sent in 1..=expected.len() {
         fake.room = 1;
-        let flushed = outgoing.flush(&mut fake).unwrap();
+        let flushed = tx_offload.flush(&mut fake).unwrap();
         assert_eq!(fake.frames(), expected[..sent]);
         assert_eq!(flushed == Transmitted::Taken, sent == expected.len());
     }
@@ -158,9 +158,10 @@ fn b31_the_packets_of_a_refused_superframe_keep_their_place_in_the_queue() {
 #[test]
 fn a_full_kernel_takes_nothing_twice_and_loses_nothing() {
     let mut fake = Fake::with_room(0);
-    let mut outgoing = outgoing();
+    let mut tx_offload = tx_offload();
     let frame = segment(0).build();
-    let mut send = |fake: &mut Fake| outgoing.transmit(&[&frame], &Meta::default(), fake).unwrap();
+    let mut send =
+        |fake: &mut Fake| tx_offload.transmit(&[&frame], &Meta::default(), fake).unwrap();
     assert_eq!(send(&mut fake), Transmitted::NoRoom);
     assert!(fake.taken.is_empty());
     fake.room = 1;
@@ -178,24 +179,24 @@ fn a_frame_that_is_refused_for_what_it_is_does_not_stop_those_behind() {
         [(EINVAL, LiveEvent::TransmitRefused), (EMSGSIZE, LiveEvent::TransmitTooLong)]
     {
         let mut fake = Fake { refuses: Some((is_partial, code)), ..Fake::with_room(100) };
-        let mut outgoing = outgoing();
+        let mut tx_offload = tx_offload();
         let (bad, start, offset) = segment(1).build_partial();
         let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
-        outgoing.enqueue(&[&bad], &Meta { checksum, ..Meta::default() });
-        outgoing.enqueue(&[&segment(2).build()], &Meta::default());
-        assert_eq!(outgoing.flush(&mut fake).unwrap(), Transmitted::Taken);
+        tx_offload.enqueue(&[&bad], &Meta { checksum, ..Meta::default() });
+        tx_offload.enqueue(&[&segment(2).build()], &Meta::default());
+        assert_eq!(tx_offload.flush(&mut fake).unwrap(), Transmitted::Taken);
         assert_eq!(fake.frames(), [segment(2).build()]);
-        assert_eq!(outgoing.stats.events(event), 1);
+        assert_eq!(tx_offload.stats.events(event), 1);
     }
 }
 
 #[test]
 fn a_device_that_is_gone_is_an_error_and_the_frame_stays() {
     let mut fake = Fake { refuses: Some((|_| true, ENODEV)), ..Fake::with_room(100) };
-    let mut outgoing = outgoing();
-    outgoing.enqueue(&[&segment(1).build()], &Meta::default());
-    assert!(outgoing.flush(&mut fake).is_err());
-    assert_eq!(outgoing.waiting(), 1);
+    let mut tx_offload = tx_offload();
+    tx_offload.enqueue(&[&segment(1).build()], &Meta::default());
+    assert!(tx_offload.flush(&mut fake).is_err());
+    assert_eq!(tx_offload.waiting(), 1);
 }
 
 #[test]
@@ -203,10 +204,13 @@ fn a_tag_beside_the_frame_goes_into_it_and_moves_the_checksum() {
     let (frame, mut meta, _) = superframe();
     meta.vlan = Some(VlanTag { protocol: 0x88a8, tci: 0x2007 });
     let mut fake = Fake::with_room(2);
-    let mut outgoing = outgoing();
-    assert_eq!(outgoing.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
+    let mut tx_offload = tx_offload();
+    assert_eq!(tx_offload.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
     let plain = Meta { vlan: meta.vlan, ..Meta::default() };
-    assert_eq!(outgoing.transmit(&[&frame[..60]], &plain, &mut fake).unwrap(), Transmitted::Taken);
+    assert_eq!(
+        tx_offload.transmit(&[&frame[..60]], &plain, &mut fake).unwrap(),
+        Transmitted::Taken
+    );
     let tagged = [&frame[..12], &[0x88, 0xa8, 0x20, 0x07], &frame[12..]].concat();
     assert_eq!(fake.frames(), [&tagged[..], &tagged[..64]]);
     let header = fake.headers()[0];
@@ -218,7 +222,7 @@ fn b31_a_tagged_superframe_is_cut_with_its_tag() {
     let (frame, mut meta, packets) = superframe();
     meta.vlan = Some(VlanTag { protocol: 0x8100, tci: 5 });
     let mut fake = Fake { refuses: Some((is_superframe, EINVAL)), ..Fake::with_room(100) };
-    assert_eq!(outgoing().transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
+    assert_eq!(tx_offload().transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
     let tagged = |packet: &Vec<u8>| [&packet[..12], &[0x81, 0, 0, 5], &packet[12..]].concat();
     assert_eq!(fake.frames(), packets.iter().map(tagged).collect::<Vec<_>>());
     assert!(fake.headers().iter().all(|header| header.checksum_start == 38));
@@ -232,7 +236,7 @@ fn a_superframe_that_no_header_can_say_is_cut() {
     let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };
     let meta = Meta { checksum, gso: Gso::every(10), ..Meta::default() };
     let mut fake = Fake::with_room(1000);
-    assert_eq!(outgoing().transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
+    assert_eq!(tx_offload().transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
     assert_eq!(fake.taken.len(), 200);
 }
 
@@ -241,7 +245,7 @@ fn a_frame_of_more_slices_than_one_write_takes_arrives_whole() {
     let frame = segment(0).build();
     let slices: Vec<&[u8]> = frame.iter().map(core::slice::from_ref).collect();
     let mut fake = Fake::with_room(1);
-    let sent = outgoing().transmit(&slices, &Meta::default(), &mut fake).unwrap();
+    let sent = tx_offload().transmit(&slices, &Meta::default(), &mut fake).unwrap();
     assert_eq!((sent, fake.frames()), (Transmitted::Taken, vec![frame]));
 }
 
@@ -251,9 +255,9 @@ fn a_frame_of_few_slices_and_of_some_more_arrives_whole() {
     for slices in 1..4 * REST_FEW {
         let (first, rest) = frame.split_at(frame.len() - slices + 1);
         let slices: Vec<&[u8]> = [first].into_iter().chain(rest.chunks(1)).collect();
-        let (mut outgoing, mut fake) = (outgoing(), Fake::with_room(2));
+        let (mut tx_offload, mut fake) = (tx_offload(), Fake::with_room(2));
         for _ in 0..2 {
-            let sent = outgoing.transmit(&slices, &Meta::default(), &mut fake).unwrap();
+            let sent = tx_offload.transmit(&slices, &Meta::default(), &mut fake).unwrap();
             assert_eq!(sent, Transmitted::Taken);
         }
         assert_eq!(fake.frames(), [&frame[..]; 2], "{}", slices.len());

@@ -1,4 +1,4 @@
-//! The two sides that a port may be of: the device, which uses a guest's rings, and the driver, which has its own.
+//! The two roles of a port: the device, which uses a guest's rings, and the driver, which has its own.
 
 use std::{
     io::{self, IoSlice},
@@ -16,7 +16,7 @@ use grosso_vhost::{
 /// One side, and all that the other end has said or was told.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a port has one of them, which never moves")]
-pub(super) enum MachineSide {
+pub(super) enum VhostRole {
     Device(BackEnd),
     Driver(FrontEnd),
 }
@@ -25,8 +25,8 @@ pub(super) enum MachineSide {
 macro_rules! with {
     ($self:expr, $side:ident => $result:expr) => {
         match $self {
-            MachineSide::Device($side) => $result,
-            MachineSide::Driver($side) => $result,
+            VhostRole::Device($side) => $result,
+            VhostRole::Driver($side) => $result,
         }
     };
 }
@@ -42,7 +42,7 @@ macro_rules! asked {
     }};
 }
 
-impl MachineSide {
+impl VhostRole {
     /// A side that offers these features, or wants them. A device maps at most `memory_bytes_max` bytes.
     pub(super) fn new(side: Side, features: u64, memory_bytes_max: u64) -> io::Result<Self> {
         Ok(match side {
@@ -165,7 +165,7 @@ impl MachineSide {
     }
 
     /// Clears the peer's notification.
-    pub(super) fn take_bell(&mut self, way: Way) {
+    pub(super) fn clear_notification(&mut self, way: Way) {
         match self {
             Self::Device(back) => back.take_kick(way),
             Self::Driver(front) => front.take_call(way),
@@ -216,14 +216,14 @@ impl MachineSide {
     }
 
     /// Descriptor that becomes readable when the other end tells of entries in a ring.
-    pub(super) fn bell(&self, way: Way) -> Option<BorrowedFd<'_>> {
+    pub(super) fn notification(&self, way: Way) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Device(back) => back.kick(way),
             Self::Driver(front) => front.call(way),
         }
     }
 
-    /// Whether the other end has made it impossible to go on without meeting anew.
+    /// Returns whether the peer must reconnect before the port can continue.
     pub(super) fn is_broken(&self) -> bool {
         match self {
             Self::Device(back) => back.has_lost_memory(),

@@ -13,7 +13,7 @@ use grosso::{
 use grosso_io::{
     Port, Transmitted,
     memory::{MemoryPort, wire},
-    stage::{EthernetLink, ICMP_BURST, Secured, SecuredOptions, Tunnelled, TunnelledOptions},
+    stage::{EspOptions, EspStage, EthernetLink, ICMP_BURST, TunnelOptions, TunnelStage},
 };
 use grosso_testkit::{
     Packet,
@@ -33,8 +33,8 @@ fn outside(family: usize) -> [IpAddr; 2] {
     OUTSIDE[family].map(|text| text.parse().unwrap())
 }
 
-fn options(endpoint: Endpoint) -> TunnelledOptions {
-    TunnelledOptions::new(endpoint, 0x5eed)
+fn options(endpoint: Endpoint) -> TunnelOptions {
+    TunnelOptions::new(endpoint, 0x5eed)
 }
 
 /// Both ends of a tunnel, over a wire with this link type between devices with these features.
@@ -42,14 +42,14 @@ fn ends(
     endpoint: &Endpoint,
     link: LinkType,
     features: Features,
-) -> (Tunnelled<MemoryPort>, Tunnelled<MemoryPort>) {
+) -> (TunnelStage<MemoryPort>, TunnelStage<MemoryPort>) {
     let (left, right) = wire(link, Device::new(features), 256);
     let end = |port, endpoint, [source, destination]: [u8; 2]| {
         let mut options = options(endpoint);
         let address = |last| [2, 0, 0, 0, 0, last];
         options.link =
             Some(EthernetLink { source: address(source), destination: address(destination) });
-        Tunnelled::new(port, options).unwrap()
+        TunnelStage::new(port, options).unwrap()
     };
     (end(left, endpoint.clone(), [1, 2]), end(right, other_end(endpoint), [2, 1]))
 }
@@ -161,7 +161,7 @@ fn what_a_wire_gets_is_right_for_who_reads_it_literally() {
             let (near, mut far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 256);
             let mut given = options(endpoint);
             given.link = Some(EthernetLink { source: [2; 6], destination: [4; 6] });
-            let mut near = Tunnelled::new(near, given).unwrap();
+            let mut near = TunnelStage::new(near, given).unwrap();
             let inside = near.link();
             let mut frame = packet(inside, true, 20_000);
             let meta = seeded(&mut frame, inside, Gso::every(1000));
@@ -178,13 +178,13 @@ fn what_a_wire_gets_is_right_for_who_reads_it_literally() {
 }
 
 /// A VXLAN tunnel and the wire behind it.
-fn vxlan(change: impl FnOnce(&mut TunnelledOptions)) -> (Tunnelled<MemoryPort>, MemoryPort) {
+fn vxlan(change: impl FnOnce(&mut TunnelOptions)) -> (TunnelStage<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 256);
     let [local, remote] = outside(0);
     let carrier = Carrier::Udp(udp(4789, true, false));
     let mut options = options(Endpoint::new(local, remote, VXLAN, carrier));
     change(&mut options);
-    (Tunnelled::new(near, options).unwrap(), far)
+    (TunnelStage::new(near, options).unwrap(), far)
 }
 
 /// A packet from the other end of the tunnel, with changes.
@@ -298,7 +298,7 @@ fn nothing_of_hostile_frames_comes_out_and_every_buffer_goes_back() {
     let [local, remote] = outside(0);
     let carrier = Carrier::Udp(udp(4789, true, true));
     let endpoint = Endpoint::new(local, remote, VXLAN, carrier);
-    let mut near = Tunnelled::new(near, options(endpoint)).unwrap();
+    let mut near = TunnelStage::new(near, options(endpoint)).unwrap();
     let mut dice = fastrand::Rng::with_seed(5);
     let good = arriving(|p| p.vxlan(|v| v.vni(7)));
     let mut taken = 0;
@@ -325,8 +325,8 @@ fn what_has_no_room_waits_and_nothing_is_lost_or_sent_twice() {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 4096);
     let [local, remote] = outside(0);
     let endpoint = Endpoint::new(local, remote, VXLAN, Carrier::Udp(udp(4789, true, false)));
-    let mut far = Tunnelled::new(far, options(other_end(&endpoint))).unwrap();
-    let mut near = Tunnelled::new(Reluctant::new(near, 0.7), options(endpoint)).unwrap();
+    let mut far = TunnelStage::new(far, options(other_end(&endpoint))).unwrap();
+    let mut near = TunnelStage::new(Reluctant::new(near, 0.7), options(endpoint)).unwrap();
     for i in 0..20 {
         let mut frame = packet(LinkType::Ethernet, i % 2 == 0, 30_000 + i);
         let meta = seeded(&mut frame, LinkType::Ethernet, Gso::every(1000));
@@ -379,12 +379,12 @@ fn a_tunnel_needs_a_link_that_it_can_speak_on() {
     let endpoint = || Endpoint::new(local, remote, VXLAN, carrier());
     let device = Device::new(Features::NONE);
     for link in [LinkType::Ethernet, LinkType::Null] {
-        let refused = Tunnelled::new(wire(link, device, 1).0, options(endpoint())).unwrap_err();
+        let refused = TunnelStage::new(wire(link, device, 1).0, options(endpoint())).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput, "{refused}");
     }
     let mut other = endpoint();
     other.remote = outside(1)[1];
-    let refused = Tunnelled::new(wire(LinkType::Raw, device, 1).0, options(other)).unwrap_err();
+    let refused = TunnelStage::new(wire(LinkType::Raw, device, 1).0, options(other)).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput, "{refused}");
 }
 
@@ -392,7 +392,7 @@ fn a_tunnel_needs_a_link_that_it_can_speak_on() {
 fn what_packets_grow_by_when_they_are_encrypted_is_taken_off_what_the_tunnel_carries() {
     let (near, mut far) = vxlan(|options| options.mtu = Some(1400));
     let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
-    let mut near = Secured::new(near, SecuredOptions::new(out, back, 0)).unwrap();
+    let mut near = EspStage::new(near, EspOptions::new(out, back, 0)).unwrap();
     let mtu = near.path_mtu().unwrap();
     let long = |len: usize| {
         let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(true)).udp(|udp| udp);

@@ -1,10 +1,10 @@
 //! A tunnel as a port, whose frames are the inner ones.
 
+mod decap;
 mod forwarding;
 mod peers;
 mod replies;
 mod stats;
-mod taking;
 
 use std::{collections::VecDeque, io};
 
@@ -23,12 +23,12 @@ use grosso::{
 };
 use grosso_wire::{LinkType, Ports, ethernet, ipv6};
 
+use self::{decap::Decap, peers::Peers, replies::Replies};
 pub use self::{
     forwarding::{Forwarding, REMOTES_MAX, Remote},
     replies::{ICMP_BURST, ICMP_PER_SECOND},
-    stats::TunnelledStats,
+    stats::TunnelStageStats,
 };
-use self::{peers::Peers, replies::Replies, taking::Taking};
 use crate::{
     buffer::PortBuffer,
     delegate_port,
@@ -41,7 +41,7 @@ use crate::{
 /// Options of a tunnel: its endpoints, its addresses and its MTU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TunnelledOptions {
+pub struct TunnelOptions {
     /// Local endpoint of the tunnel.
     pub endpoint: Endpoint,
     /// Link header of transmitted frames, for an Ethernet port.
@@ -78,7 +78,7 @@ pub struct EthernetLink {
     pub destination: [u8; 6],
 }
 
-impl TunnelledOptions {
+impl TunnelOptions {
     /// Creates options for a tunnel over a port whose frames start with the outer IP header.
     #[must_use]
     pub const fn new(endpoint: Endpoint, seed: u64) -> Self {
@@ -100,7 +100,7 @@ impl TunnelledOptions {
 /// A port that encapsulates transmitted frames and decapsulates received ones.
 ///
 /// Frames here are the inner ones: Ethernet frames or IP packets, as the [`Endpoint`] is configured. The inner port
-/// carries the outer ones: Ethernet with the addresses of [`TunnelledOptions::link`], or frames that start with the IP
+/// carries the outer ones: Ethernet with the addresses of [`TunnelOptions::link`], or frames that start with the IP
 /// header.
 ///
 /// The port accepts all superframes and partial checksums. A superframe stays whole in the tunnel and is segmented only
@@ -109,23 +109,23 @@ impl TunnelledOptions {
 /// which are segmented first. Frames of other tunnels are dropped and counted by reason.
 ///
 /// The sender of a packet with DF that is too long for the tunnel gets an ICMP error (rule S49), within the limits of
-/// [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. A proven path MTU counts down to [`TunnelledOptions::mtu_min`]; packets
+/// [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. A proven path MTU counts down to [`TunnelOptions::mtu_min`]; packets
 /// above the reported path MTU are sent without DF.
 ///
-/// A tunnel that carries Ethernet may have several remote endpoints ([`TunnelledOptions::forwarding`]).
+/// A tunnel that carries Ethernet may have several remote endpoints ([`TunnelOptions::forwarding`]).
 ///
 /// If the route to the remote endpoint leads into the tunnel, the tunnel's own outer packets return to it. They are
 /// dropped and counted, including fragments of them ([`LoopGuard`]).
 ///
 /// Packets for which the inner port has no room are queued here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
-pub struct Tunnelled<P: Port> {
+pub struct TunnelStage<P: Port> {
     port: P,
     /// Link type of the inner frames.
     link: LinkType,
     ports: Ports,
     peers: Peers,
-    taking: Taking,
+    decap: Decap,
     egress: Egress,
     /// The configured MTU, the floor of the path's, and the effective one.
     mtu_wanted: Option<usize>,
@@ -150,19 +150,19 @@ pub struct Tunnelled<P: Port> {
     own: OwnPackets,
 }
 
-impl<P: Port> Tunnelled<P> {
+impl<P: Port> TunnelStage<P> {
     /// Wraps a port in the tunnel.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if the endpoint's configuration is contradictory, if the port's frames are
     /// neither IP packets nor Ethernet with known addresses, or if there are too many remote endpoints.
-    pub fn new(port: P, options: TunnelledOptions) -> io::Result<Self> {
+    pub fn new(port: P, options: TunnelOptions) -> io::Result<Self> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let peers = Peers::new(&options, port.link()).map_err(invalid)?;
         let endpoint = &options.endpoint;
         let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
         let egress = Egress::new(port.link(), port.device(), endpoint.ports());
-        let taking = Taking::new(&options, port.link());
+        let decap = Decap::new(&options, port.link());
         let mtu_min = mtu_min(&options);
         let remotes = options.forwarding.iter().flat_map(|forwarding| &forwarding.remotes);
         let guard = LoopGuard::new(endpoint, remotes.map(|remote| remote.address));
@@ -171,7 +171,7 @@ impl<P: Port> Tunnelled<P> {
             link,
             ports: options.ports,
             peers,
-            taking,
+            decap,
             egress,
             mtu_wanted: options.mtu,
             mtu_min,
@@ -215,13 +215,13 @@ impl<P: Port> Tunnelled<P> {
 
     /// Returns the counters so far.
     #[must_use]
-    pub fn stats(&self) -> TunnelledStats {
+    pub fn stats(&self) -> TunnelStageStats {
         let mut put_in = EncapsulateStats::default();
         self.peers.iter().for_each(|peer| stats::add(&mut put_in, peer.encapsulator.stats()));
         for (refused, cut) in put_in.refused.iter_mut().zip(self.cut_before) {
             *refused -= cut;
         }
-        TunnelledStats {
+        TunnelStageStats {
             put_in,
             cut_before: self.cut_before.iter().sum(),
             told: self.replies.told,
@@ -229,7 +229,7 @@ impl<P: Port> Tunnelled<P> {
             looped: self.own.dropped,
             flooded: self.flooded,
             unlearned: self.peers.unlearned(),
-            ..self.taking.stats
+            ..self.decap.stats
         }
     }
 
@@ -346,7 +346,7 @@ impl<P: Port> Tunnelled<P> {
 }
 
 /// The floor of the path MTU of these options, if what is proven counts at all.
-fn mtu_min(options: &TunnelledOptions) -> Option<usize> {
+fn mtu_min(options: &TunnelOptions) -> Option<usize> {
     let is_ipv4 = options.endpoint.local.is_ipv4();
     let least = if is_ipv4 { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
     options.mtu_min.map(|floor| floor.max(least))
@@ -359,7 +359,7 @@ impl EthernetLink {
     }
 }
 
-impl<P: Port> Port for Tunnelled<P> {
+impl<P: Port> Port for TunnelStage<P> {
     delegate_port!(port: descriptors);
 
     fn link(&self) -> LinkType {
@@ -389,7 +389,7 @@ impl<P: Port> Port for Tunnelled<P> {
             each(Frame::new(message));
         }
         let mtu = self.mtu();
-        let Self { port, taking, peers, ready, .. } = self;
+        let Self { port, decap, peers, ready, .. } = self;
         while given < max
             && let Some(frame) = ready.pop_front()
         {
@@ -406,14 +406,14 @@ impl<P: Port> Port for Tunnelled<P> {
             }
         };
         let received =
-            port.receive(now_ns, asked, &mut |frame| taking.take(frame, mtu, peers, &mut give));
-        taking.returned.drain(..).for_each(|buffer| port.recycle(buffer));
+            port.receive(now_ns, asked, &mut |frame| decap.take(frame, mtu, peers, &mut give));
+        decap.returned.drain(..).for_each(|buffer| port.recycle(buffer));
         self.more = asked > 0 && received? == asked;
         Ok(given)
     }
 
     fn recycle(&mut self, buffer: PortBuffer) {
-        if let Some(buffer) = self.taking.spare.give(buffer) {
+        if let Some(buffer) = self.decap.spare.give(buffer) {
             self.port.recycle(buffer);
         }
     }

@@ -51,7 +51,7 @@ pub(crate) struct Queued {
 
 /// Preparation and queue of frames for a device.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct TxOffload {
     link: LinkType,
     ports: Ports,
     form: Option<Form>,
@@ -68,7 +68,7 @@ pub(crate) struct Outgoing {
     pub(crate) stats: LiveStats,
 }
 
-/// A frame whose first bytes are in [`Outgoing::head`].
+/// A frame whose first bytes are in [`TxOffload::head`].
 struct Prepared {
     /// Bytes of the first slice that are in `head`.
     copied: usize,
@@ -76,7 +76,7 @@ struct Prepared {
     meta: Meta,
 }
 
-impl Outgoing {
+impl TxOffload {
     pub(crate) fn new(
         link: LinkType,
         ports: Ports,
@@ -135,7 +135,7 @@ impl Outgoing {
         Ok(Transmitted::Taken)
     }
 
-    /// Queues a copy of a frame for [`Outgoing::flush`]. A frame that a virtio header cannot
+    /// Queues a copy of a frame for [`TxOffload::flush`]. A frame that a virtio header cannot
     /// describe is dropped with a counter; a superframe only if it cannot be segmented either.
     pub(crate) fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta) {
         match self.prepare(slices, meta) {

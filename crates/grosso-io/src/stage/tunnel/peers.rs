@@ -9,7 +9,7 @@ use grosso::tunnel::{
 use grosso_wire::LinkType;
 
 use super::{
-    EthernetLink, TunnelledOptions,
+    EthernetLink, TunnelOptions,
     forwarding::{Forwarding, REMOTES_MAX, Recipients, Table, Unlearnable},
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Peer {
 impl Peers {
     /// The other ends of these options, over a port with this link type; or a message about an
     /// invalid option.
-    pub(super) fn new(options: &TunnelledOptions, link: LinkType) -> Result<Self, String> {
+    pub(super) fn new(options: &TunnelOptions, link: LinkType) -> Result<Self, String> {
         let endpoint = &options.endpoint;
         let mut peers = vec![Peer::new(options, link, endpoint.remote, None)?];
         let Some(forwarding) = &options.forwarding else {
@@ -114,7 +114,7 @@ impl Peers {
 
 impl Peer {
     fn new(
-        options: &TunnelledOptions,
+        options: &TunnelOptions,
         link: LinkType,
         remote: IpAddr,
         next: Option<[u8; 6]>,

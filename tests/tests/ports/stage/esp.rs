@@ -11,7 +11,7 @@ use grosso::{
 use grosso_io::{
     Port, Transmitted,
     memory::MemoryPort,
-    stage::{Level, Secured, SecuredOptions, SequenceFile, SequenceRecorder},
+    stage::{EspOptions, EspStage, Level, SequenceFile, SequenceRecorder},
 };
 use grosso_testkit::{
     Packet,
@@ -52,20 +52,20 @@ fn udp6(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u).payload_len(len).build()
 }
 
-fn pair(refusing: f64) -> (Secured<Reluctant<MemoryPort>>, MemoryPort) {
+fn pair(refusing: f64) -> (EspStage<Reluctant<MemoryPort>>, MemoryPort) {
     let (near, far) = ethernet(1024);
     let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
-    let options = SecuredOptions::new(out, back, 0);
-    (Secured::new(Reluctant::new(near, refusing), options).unwrap(), far)
+    let options = EspOptions::new(out, back, 0);
+    (EspStage::new(Reluctant::new(near, refusing), options).unwrap(), far)
 }
 
 /// A host that receives packets from the near end of a pair, with this level for unencrypted
 /// frames.
-fn peer(port: MemoryPort, level: Level) -> Secured<MemoryPort> {
+fn peer(port: MemoryPort, level: Level) -> EspStage<MemoryPort> {
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
-    let mut options = SecuredOptions::new(out, back, 0);
+    let mut options = EspOptions::new(out, back, 0);
     options.level = level;
-    Secured::new(port, options).unwrap()
+    EspStage::new(port, options).unwrap()
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn b25_every_segment_has_its_number_and_no_number_is_used_twice_whatever_the_roo
 fn nothing_is_taken_while_packets_of_a_superframe_wait() {
     let (near, mut far) = ethernet(3);
     let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
-    let mut near = Secured::new(near, SecuredOptions::new(out, back, 0)).unwrap();
+    let mut near = EspStage::new(near, EspOptions::new(out, back, 0)).unwrap();
     let train = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(12_000).build();
     let superframe = Meta { gso: Gso::every(1200), ..Meta::default() };
     assert_eq!(near.transmit(&[&train], &superframe).unwrap(), Transmitted::Taken);
@@ -157,9 +157,9 @@ fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() 
             let (near, far) = ethernet(64);
             let [mut out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
             out.selectors.destinations.push(Prefix::new(address, bits).unwrap());
-            let mut options = SecuredOptions::new(out, back, 0);
+            let mut options = EspOptions::new(out, back, 0);
             options.level = level;
-            let mut near = Secured::new(Reluctant::new(near, 0.0), options).unwrap();
+            let mut near = EspStage::new(Reluctant::new(near, 0.0), options).unwrap();
             insist(&mut near, &train, &superframe);
             insist(&mut near, &udp6(50), &Meta::default());
             insist(&mut near, &solicitation, &Meta::default());
@@ -228,10 +228,10 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
     let start = || {
         let (near, far) = ethernet(64);
         let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
-        let mut options = SecuredOptions::new(out, back, 0);
+        let mut options = EspOptions::new(out, back, 0);
         options.sequences =
             Some(SequenceRecorder::here(SequenceFile::open(&path, 9).unwrap()).unwrap());
-        (Secured::new(Reluctant::new(near, 0.0), options).unwrap(), far)
+        (EspStage::new(Reluctant::new(near, 0.0), options).unwrap(), far)
     };
     let (mut near, _far) = start();
     assert_eq!(numbers(), [0, 0]);
@@ -252,12 +252,12 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
 }
 
 /// A host whose sequence numbers are in a file, and the port of its peer.
-fn remembered(path: &Path, salt: u64) -> (Secured<MemoryPort>, MemoryPort) {
+fn remembered(path: &Path, salt: u64) -> (EspStage<MemoryPort>, MemoryPort) {
     let (near, far) = ethernet(4096);
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
-    let mut options = SecuredOptions::new(out, back, salt);
+    let mut options = EspOptions::new(out, back, salt);
     options.sequences = Some(SequenceRecorder::here(SequenceFile::open(path, 9).unwrap()).unwrap());
-    (Secured::new(near, options).unwrap(), far)
+    (EspStage::new(near, options).unwrap(), far)
 }
 
 /// The program is killed at any moment, also while it delivers packets: what its file says at that moment is all that

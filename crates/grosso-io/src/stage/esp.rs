@@ -48,7 +48,7 @@ pub enum Level {
 /// Options of an ESP stage.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct SecuredOptions {
+pub struct EspOptions {
     /// Association for transmitted packets.
     pub outbound: SecurityAssociation,
     /// Association for received packets.
@@ -90,7 +90,7 @@ impl fmt::Debug for ScarcityNotice {
     }
 }
 
-impl SecuredOptions {
+impl EspOptions {
     /// Creates options for associations with new keys that receive no unencrypted frames.
     #[must_use]
     pub const fn new(
@@ -130,7 +130,7 @@ impl SecuredOptions {
 /// An encrypted packet has used its sequence number. Packets for which the inner port has no room are therefore queued
 /// here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
-pub struct Secured<P: Port> {
+pub struct EspStage<P: Port> {
     port: P,
     link: LinkType,
     level: Level,
@@ -158,13 +158,13 @@ pub struct Secured<P: Port> {
     more: bool,
     /// In tunnel mode.
     own: Option<OwnPackets>,
-    stats: SecuredStats,
+    stats: EspStageStats,
 }
 
 /// Counters of an ESP stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SecuredStats {
+pub struct EspStageStats {
     /// Counters of encrypted packets.
     pub encrypted: EspStats,
     /// Counters of decrypted packets.
@@ -213,7 +213,7 @@ impl Drops {
     }
 }
 
-impl SecuredStats {
+impl EspStageStats {
     /// Returns every counter with its description.
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
@@ -276,12 +276,12 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
     ]
 });
 
-impl<P: Port> Secured<P> {
+impl<P: Port> EspStage<P> {
     /// Wraps a port in the stage.
     ///
     /// # Errors
     /// Returns the first contradiction found in an association.
-    pub fn new(port: P, options: SecuredOptions) -> Result<Self, NoAssociation> {
+    pub fn new(port: P, options: EspOptions) -> Result<Self, NoAssociation> {
         let inbound = &options.inbound;
         let guard = LoopGuard::of_esp(&options.outbound);
         let notice = options.loop_notice.clone();
@@ -305,7 +305,7 @@ impl<P: Port> Secured<P> {
             now_ns: 0,
             more: false,
             own: guard.map(|guard| OwnPackets::new(guard, notice)),
-            stats: SecuredStats::default(),
+            stats: EspStageStats::default(),
         })
     }
 
@@ -339,10 +339,10 @@ impl<P: Port> Secured<P> {
 
     /// Returns the counters so far.
     #[must_use]
-    pub fn stats(&self) -> SecuredStats {
+    pub fn stats(&self) -> EspStageStats {
         let (encrypted, decrypted) = (*self.pair.encryptor.stats(), *self.pair.decryptor.stats());
         let looped = self.own.as_ref().map_or(0, |own| own.dropped);
-        SecuredStats { encrypted, decrypted, looped, ..self.stats }
+        EspStageStats { encrypted, decrypted, looped, ..self.stats }
     }
 
     /// Sends a frame unchanged, except that its checksum is completed, which the port behind may
@@ -432,7 +432,7 @@ impl<P: Port> Secured<P> {
     }
 }
 
-impl<P: Port> Port for Secured<P> {
+impl<P: Port> Port for EspStage<P> {
     delegate_port!(port: is_finished);
 
     #[cfg(unix)]
@@ -601,7 +601,7 @@ impl<P: Port> Port for Secured<P> {
     }
 }
 
-impl<P: Port> Secured<P> {
+impl<P: Port> EspStage<P> {
     /// Takes the answer about recorded numbers, if one is there.
     fn take_recorded(&mut self) {
         let Some(recorder) = self.pair.recorder.as_mut().filter(|it| it.is_waiting()) else {
@@ -683,8 +683,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(options: SecuredOptions) -> Result<Self, NoAssociation> {
-        let SecuredOptions { outbound, inbound, sequences, vector_salt, claims, scarcity, .. } =
+    fn new(options: EspOptions) -> Result<Self, NoAssociation> {
+        let EspOptions { outbound, inbound, sequences, vector_salt, claims, scarcity, .. } =
             options;
         let Numbers { sent, received } =
             sequences.as_ref().map(SequenceRecorder::unused).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The meeting of two programs at a socket, where one waits and the other comes.
+//! Establishing the connection of two programs at a socket: one listens and the other connects.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use super::{TRY_AGAIN_NS, UnixRole};
 
 /// Origin of the other end of a stream, of which there is one at a time.
 #[derive(Debug)]
-pub(in crate::live) struct Meeting {
+pub(in crate::live) struct Acceptor {
     origin: Origin,
     /// Never ready: stands for another program that is not there.
     nobody: UnixSocket,
@@ -33,7 +33,7 @@ enum Origin {
     Connecting(UnixAddress),
 }
 
-impl Meeting {
+impl Acceptor {
     /// A place to meet, where nobody was looked for yet. Descriptors can be passed there if `passing`.
     pub(in crate::live) fn open(
         address: UnixAddress,
@@ -55,7 +55,7 @@ impl Meeting {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; errors from `accept(2)`, `socket(2)` and
     /// `connect(2)`.
-    pub(in crate::live) fn meet(&mut self, now_ns: u64) -> io::Result<UnixSocket> {
+    pub(in crate::live) fn connect(&mut self, now_ns: u64) -> io::Result<UnixSocket> {
         if self.again_ns.is_some_and(|again_ns| now_ns < again_ns) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -67,12 +67,13 @@ impl Meeting {
         }
         match &self.origin {
             Origin::Listening(listener) => {
-                let met = listener.accept();
+                let accepted = listener.accept();
                 // Whoever could not be accepted waits there still, and the listener says so without an end.
-                let has_failed =
-                    met.as_ref().is_err_and(|error| ErrorClass::of(error) != ErrorClass::Later);
+                let has_failed = accepted
+                    .as_ref()
+                    .is_err_and(|error| ErrorClass::of(error) != ErrorClass::Later);
                 self.again_ns = again_ns.filter(|_| has_failed);
-                met
+                accepted
             }
             Origin::Connecting(address) => {
                 self.again_ns = again_ns;
@@ -122,31 +123,31 @@ mod tests {
     use super::*;
     use crate::live::unix::MODE;
 
-    fn listening(folder: &tempfile::TempDir) -> Meeting {
+    fn listening(folder: &tempfile::TempDir) -> Acceptor {
         let address = UnixAddress::new(&folder.path().join("s")).unwrap();
-        Meeting::open(address, &UnixRole::Listen { mode: MODE }, false).unwrap()
+        Acceptor::open(address, &UnixRole::Listen { mode: MODE }, false).unwrap()
     }
 
     #[test]
     fn who_could_not_be_let_in_is_looked_for_later_and_wakes_nobody_until_then() {
         let folder = tempfile::tempdir().unwrap();
-        let mut meeting = listening(&folder);
-        let listener = meeting.descriptor().as_raw_fd();
-        assert_eq!(meeting.meet(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert_eq!((meeting.descriptor().as_raw_fd(), meeting.deadline()), (listener, None));
+        let mut acceptor = listening(&folder);
+        let listener = acceptor.descriptor().as_raw_fd();
+        assert_eq!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!((acceptor.descriptor().as_raw_fd(), acceptor.deadline()), (listener, None));
         // A socket that listens to nobody fails, as one does for which there is no descriptor.
         let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
-        let hears = core::mem::replace(&mut meeting.origin, deaf);
-        assert_ne!(meeting.meet(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let hears = core::mem::replace(&mut acceptor.origin, deaf);
+        assert_ne!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let later = 7 + TRY_AGAIN_NS;
-        let asleep = |meeting: &Meeting| (meeting.descriptor().as_raw_fd(), meeting.deadline());
-        let nobody = meeting.nobody.as_fd().as_raw_fd();
-        assert_eq!(asleep(&meeting), (nobody, Some(later)));
-        meeting.origin = hears;
+        let asleep = |acceptor: &Acceptor| (acceptor.descriptor().as_raw_fd(), acceptor.deadline());
+        let nobody = acceptor.nobody.as_fd().as_raw_fd();
+        assert_eq!(asleep(&acceptor), (nobody, Some(later)));
+        acceptor.origin = hears;
         let _waits = UnixStream::connect(folder.path().join("s")).unwrap();
-        assert_eq!(meeting.meet(later - 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(asleep(&meeting), (nobody, Some(later)), "it is not looked at before");
-        meeting.meet(later).unwrap();
-        assert_eq!(asleep(&meeting), (listener, None), "as if nothing had been");
+        assert_eq!(acceptor.connect(later - 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(asleep(&acceptor), (nobody, Some(later)), "it is not looked at before");
+        acceptor.connect(later).unwrap();
+        assert_eq!(asleep(&acceptor), (listener, None), "as if nothing had been");
     }
 }

@@ -15,7 +15,7 @@ use crate::port::{Port, PortCounter, PortError, Transmitted};
 
 /// Transmission of packets, with fragmentation of those that are too long.
 #[derive(Debug)]
-pub(super) struct Cutting {
+pub(super) struct Segmenting {
     link: LinkType,
     ports: Ports,
     /// Maximum length of a packet; `None` if only what came in fragments leaves in fragments.
@@ -30,13 +30,13 @@ pub(super) struct Cutting {
     packet: Vec<u8>,
     /// The packet of the fragment, if it had to be changed.
     changed: Vec<u8>,
-    pub(super) stats: CuttingStats,
+    pub(super) stats: SegmentingStats,
 }
 
 /// Counters of fragmentation, and of packets that could not be fragmented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CuttingStats {
+pub struct SegmentingStats {
     /// Packets fragmented.
     pub cut: u64,
     /// Fragments created.
@@ -46,7 +46,7 @@ pub struct CuttingStats {
     refused: [u64; REFUSALS.len()],
 }
 
-impl CuttingStats {
+impl SegmentingStats {
     /// Returns the number of packets longer than the MTU that were dropped because they have DF set or cannot be
     /// fragmented.
     #[must_use]
@@ -76,7 +76,7 @@ impl CuttingStats {
     }
 }
 
-impl Cutting {
+impl Segmenting {
     pub(super) fn new(
         link: LinkType,
         ports: Ports,
@@ -95,7 +95,7 @@ impl Cutting {
             scratch: Vec::new(),
             packet: Vec::new(),
             changed: Vec::new(),
-            stats: CuttingStats::default(),
+            stats: SegmentingStats::default(),
         }
     }
 
