@@ -27,8 +27,8 @@ use serde::Serialize;
 
 use super::{DATAGRAM_BYTES, FragmentSetting, Receiver};
 use crate::{
-    account::udp_receive_buffer_errors,
-    hosts::{Family, Hosts, Layout, Mtu},
+    cpu_time::udp_receive_buffer_errors,
+    netns::{Family, Hosts, Layout, Mtu},
     nic::Nic,
     running::Running,
     traffic::{Content, Pace, Progress, receive_paced, send_paced},

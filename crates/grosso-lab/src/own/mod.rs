@@ -23,7 +23,7 @@ pub use self::{
 };
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, brief},
-    hosts::Device,
+    netns::Device,
     report::FailedRow,
     trial::TrialError,
     verdict::Verdict,

@@ -11,7 +11,7 @@ use grosso_sys::{
 };
 use grosso_wire::{ipv4, ipv6};
 
-use crate::hosts::{engine_network, segment_in_the_kernel, set_up_host};
+use crate::netns::{engine_network, segment_in_the_kernel, set_up_host};
 
 /// A host and its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]

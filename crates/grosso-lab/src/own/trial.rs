@@ -27,9 +27,9 @@ use serde::Serialize;
 
 use super::LaidNetwork;
 use crate::{
-    account::{Accountant, CpuSeconds, TcpCounters, Threads},
+    cpu_time::{CpuMeter, CpuSeconds, TcpCounters, Threads},
     experiment::two_processors,
-    hosts::STALLED,
+    netns::STALLED,
     traffic::{Content, Progress},
     trial::{TrialError, gone, settle},
 };
@@ -147,9 +147,9 @@ pub(super) fn measure(
         });
         let watched = both(&announced).and_then(|[sender, receiver]| {
             let observed = Threads { sender, path: None, receiver };
-            let accountant = Accountant::new(observed, &[sends, receives], None)?;
+            let meter = CpuMeter::new(observed, &[sends, receives], None)?;
             let workers = workers(paths)?;
-            let read = || Moment::take(laid, traffic, paths, progress, (&accountant, &workers));
+            let read = || Moment::take(laid, traffic, paths, progress, (&meter, &workers));
             let wait = |time: Duration| {
                 let started = Instant::now();
                 while started.elapsed() < time {
@@ -278,9 +278,9 @@ impl Moment {
         traffic: &OwnTraffic,
         paths: &[OwnPath],
         progress: &Progress,
-        (accountant, workers): (&Accountant, &[Pid]),
+        (meter, workers): (&CpuMeter, &[Pid]),
     ) -> io::Result<Self> {
-        let mut cpu = accountant.read()?;
+        let mut cpu = meter.read()?;
         for worker in workers {
             cpu.path += cpu_time(*worker)?.running.as_secs_f64();
         }

@@ -33,7 +33,7 @@ mod linux {
 
     use grosso::{Profile, coalesce::Reorder};
     use grosso_lab::{
-        hosts::{Device, Family, Hosts, Layout, Mtu},
+        netns::{Device, Family, Hosts, Layout, Mtu},
         traffic::Traffic,
         trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
     };

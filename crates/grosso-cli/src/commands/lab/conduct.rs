@@ -8,7 +8,7 @@ use std::{
 
 use grosso_lab::{
     experiment::{Experiment, Plan, Step},
-    hosts::Device,
+    netns::Device,
     trial::TrialError,
 };
 use grosso_sys::{

@@ -11,10 +11,11 @@ use std::{
 
 use grosso_lab::{
     experiment::Plan,
-    features::{
-        Call, Direction, FeatureFindings, FeatureParameters, Keeper, NicFeatures, serve, watch,
+    netns::Device,
+    nic_offloads::{
+        Call, Direction, Keeper, NicOffloadFindings, NicOffloadParameters, NicOffloads, serve,
+        watch,
     },
-    hosts::Device,
     report::Report,
 };
 use grosso_sys::interface::{Control, InterfaceName};
@@ -30,7 +31,7 @@ use crate::{
 
 /// The form of its JSON.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<FeatureFindings>>>("grosso.lab-nic/1");
+    ReportForm::of::<LabReport<Report<NicOffloadFindings>>>("grosso.lab-nic/1");
 
 /// Runs the experiment, with a watchdog beside it.
 pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {
@@ -42,9 +43,9 @@ pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failu
         measured: Duration::from_nanos(options.time),
         device: Device::Veth,
         processors: None,
-        parameters: FeatureParameters { nic, peer, features: options.feature.clone() },
+        parameters: NicOffloadParameters { nic, peer, features: options.feature.clone() },
     };
-    let experiment = NicFeatures::new(plan).map_err(|error| refused(&nic, &error))?;
+    let experiment = NicOffloads::new(plan).map_err(|error| refused(&nic, &error))?;
     let keeper = keeper(nic)?;
     let ended = conduct(Ok(experiment), FORM, ("nic", &options.page), session);
     keeper.restore().map_err(|error| {

@@ -7,7 +7,7 @@ use grosso_lab::{
     cost::{Cost, CostFindings},
     experiment::{Plan, TcpParameters},
     fragments::{FragmentFindings, FragmentParameters, Fragments},
-    hosts::Family,
+    netns::Family,
     report::Report,
     tunnels::{TunnelFindings, TunnelParameters, Tunnels},
 };

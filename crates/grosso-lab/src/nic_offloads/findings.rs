@@ -5,7 +5,7 @@ use core::fmt::Write;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Direction, FeatureParameters, FeatureRun, FeatureSetting};
+use super::{Direction, NicOffloadParameters, NicOffloadRun, NicOffloadSetting};
 use crate::{
     experiment::Series,
     page::{Bar, Chart, Column},
@@ -17,15 +17,15 @@ use crate::{
 /// Figures of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct FeatureFindings {
+pub struct NicOffloadFindings {
     /// One for each feature and state.
-    pub rows: Vec<FeatureRow>,
+    pub rows: Vec<NicOffloadRow>,
 }
 
 /// The result of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct FeatureRow {
+pub struct NicOffloadRow {
     /// The feature.
     pub feature: String,
     /// Direction of the stream.
@@ -41,19 +41,21 @@ pub struct FeatureRow {
     /// Bytes that were compared one by one before.
     pub verified_bytes: Option<u64>,
     /// The measurements.
-    pub runs: Vec<FeatureRun>,
+    pub runs: Vec<NicOffloadRun>,
 }
 
-impl FeatureRow {
-    pub(super) fn new(series: Series<FeatureSetting, FeatureRun>) -> Self {
+impl NicOffloadRow {
+    pub(super) fn new(series: Series<NicOffloadSetting, NicOffloadRun>) -> Self {
         let Series { setting, verified_bytes, runs, .. } = series;
         Self {
             direction: setting.direction,
             on: setting.on,
             as_found: setting.on == setting.was_on,
             feature: setting.feature,
-            gigabits_a_second: Spread::of(runs.iter().map(FeatureRun::gigabits_a_second)),
-            gigabits_a_cpu_second: Spread::of(runs.iter().map(FeatureRun::gigabits_a_cpu_second)),
+            gigabits_a_second: Spread::of(runs.iter().map(NicOffloadRun::gigabits_a_second)),
+            gigabits_a_cpu_second: Spread::of(
+                runs.iter().map(NicOffloadRun::gigabits_a_cpu_second),
+            ),
             verified_bytes,
             runs,
         }
@@ -65,9 +67,9 @@ impl FeatureRow {
     }
 }
 
-impl FeatureFindings {
+impl NicOffloadFindings {
     /// The rows of each feature that was measured off and on.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = [&FeatureRow; 2]> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = [&NicOffloadRow; 2]> {
         self.rows.windows(2).filter_map(|rows| match rows {
             [off, on] if off.feature == on.feature => Some([off, on]),
             _ => None,
@@ -76,7 +78,7 @@ impl FeatureFindings {
 }
 
 /// Whether a feature that is on carries more for each second of the processors.
-pub(super) fn judge(off: &FeatureRow, on: &FeatureRow) -> Verdict {
+pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
     let measured = format!("{} Gb a CPU second on, {} off", digits(on.median), digits(off.median));
     let cause = "one TCP connection does not need it here, or it costs what it saves";
@@ -88,23 +90,26 @@ pub(super) fn judge(off: &FeatureRow, on: &FeatureRow) -> Verdict {
 }
 
 /// The feature and the state in which it would be better than as it was found, if noise does not say so.
-pub(super) fn advice<'a>(off: &'a FeatureRow, on: &FeatureRow) -> Option<(&'a str, &'static str)> {
+pub(super) fn advice<'a>(
+    off: &'a NicOffloadRow,
+    on: &NicOffloadRow,
+) -> Option<(&'a str, &'static str)> {
     let verdict = judge(off, on);
     let is_better_on = verdict.holds();
     let is_worth_it = !verdict.within_noise && on.as_found != is_better_on;
     is_worth_it.then_some((&off.feature, if is_better_on { "on" } else { "off" }))
 }
 
-impl Findings for FeatureFindings {
-    type Parameters = FeatureParameters;
+impl Findings for NicOffloadFindings {
+    type Parameters = NicOffloadParameters;
 
     const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
 One TCP connection between this device and a sink at the other end, each feature of the device on and off. \
 Bars are medians, dots the single runs.";
 
-    fn heading(&self, environment: &Environment<FeatureParameters>) -> String {
-        let FeatureParameters { nic, peer, .. } = &environment.parameters;
+    fn heading(&self, environment: &Environment<NicOffloadParameters>) -> String {
+        let NicOffloadParameters { nic, peer, .. } = &environment.parameters;
         format!(
             "the worth of each feature of {nic}, one TCP connection\n\
              with the sink at {peer}; CPUs: {}\n{}",
@@ -138,13 +143,13 @@ Bars are medians, dots the single runs.";
     }
 
     fn charts(&self) -> String {
-        let column = |heading, value: fn(&FeatureRow) -> Spread| {
+        let column = |heading, value: fn(&NicOffloadRow) -> Spread| {
             Column::new(heading, self.rows.iter().map(|row| value(row).max))
         };
         let rows = self.rows.iter().map(|row| {
             let bars = [
-                bar(row, row.gigabits_a_second, FeatureRun::gigabits_a_second),
-                bar(row, row.gigabits_a_cpu_second, FeatureRun::gigabits_a_cpu_second),
+                bar(row, row.gigabits_a_second, NicOffloadRun::gigabits_a_second),
+                bar(row, row.gigabits_a_cpu_second, NicOffloadRun::gigabits_a_cpu_second),
             ];
             (format!("{} {}", row.feature, row.state()), bars)
         });
@@ -161,7 +166,7 @@ Bars are medians, dots the single runs.";
     }
 }
 
-fn bar(row: &FeatureRow, spread: Spread, value: fn(&FeatureRun) -> f64) -> Bar {
+fn bar(row: &NicOffloadRow, spread: Spread, value: fn(&NicOffloadRun) -> f64) -> Bar {
     let class = if row.on { "speed" } else { "sender" };
     // A run without a tick of a processor has no figure.
     let dots = row.runs.iter().map(value).filter(|value| value.is_finite());
@@ -182,20 +187,20 @@ mod tests {
     use super::*;
     use crate::{
         experiment::{Experiment, Plan, RunsOf, assert_failures_are_rows},
-        features::NicFeatures,
+        nic_offloads::NicOffloads,
         page::assert_shown,
         report::Report,
     };
 
     /// A report of runs that were never made: a feature that was found off saves two thirds, one that was found on
     /// nothing that noise would not, and a third cannot be turned off.
-    fn report() -> Report<FeatureFindings> {
+    fn report() -> Report<NicOffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
     }
 
-    fn measured() -> (NicFeatures, Vec<Vec<RunsOf<NicFeatures>>>) {
-        let parameters = FeatureParameters {
+    fn measured() -> (NicOffloads, Vec<Vec<RunsOf<NicOffloads>>>) {
+        let parameters = NicOffloadParameters {
             nic: InterfaceName::new("lo").unwrap(),
             peer: "192.0.2.1:5297".parse().unwrap(),
             features: Vec::new(),
@@ -203,12 +208,12 @@ mod tests {
         let plan = Plan {
             runs: 3,
             measured: Duration::from_secs(1),
-            device: crate::hosts::Device::Veth,
+            device: crate::netns::Device::Veth,
             processors: None,
             parameters,
         };
         let row = |feature: &str, on, was_on, cpu: [f64; 3]| {
-            let setting = FeatureSetting {
+            let setting = NicOffloadSetting {
                 device: plan.parameters.nic,
                 peer: plan.parameters.peer,
                 feature: feature.into(),
@@ -217,8 +222,12 @@ mod tests {
                 direction: Direction::Receive,
                 measured: plan.measured,
             };
-            let run =
-                |cpu_seconds| FeatureRun { seconds: 1.0, bytes: 1 << 30, cpu_seconds, repeated: 0 };
+            let run = |cpu_seconds| NicOffloadRun {
+                seconds: 1.0,
+                bytes: 1 << 30,
+                cpu_seconds,
+                repeated: 0,
+            };
             Series::new(setting, cpu.map(run).to_vec())
         };
         let groups = vec![
@@ -235,11 +244,11 @@ mod tests {
         let settings = groups.iter().map(|group| {
             let one = &group[0].setting;
             [
-                FeatureSetting { on: false, ..one.clone() },
-                FeatureSetting { on: true, ..one.clone() },
+                NicOffloadSetting { on: false, ..one.clone() },
+                NicOffloadSetting { on: true, ..one.clone() },
             ]
         });
-        (NicFeatures { settings: settings.collect(), plan: plan.clone() }, groups)
+        (NicOffloads { settings: settings.collect(), plan: plan.clone() }, groups)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sink::{Request, content, give, take};
-use crate::{experiment::VERIFIED_BYTES, hosts::STALLED, trial::TrialError};
+use crate::{experiment::VERIFIED_BYTES, netns::STALLED, trial::TrialError};
 
 /// Direction of a stream between a device and a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -2,16 +2,14 @@
 
 use core::fmt::Write;
 
-use super::{
-    MachineFigures, MachineFindings, MachineGroup, MachinePlace, MachineRow, VmParameters,
-};
+use super::{VmFigures, VmFindings, VmGroup, VmParameters, VmPlace, VmRow};
 use crate::{
     page::{Bar, Chart, Column},
     report::{Environment, Findings, Knob},
     statistics::{Spread, digits, ratio},
 };
 
-impl Findings for MachineFindings {
+impl Findings for VmFindings {
     type Parameters = VmParameters;
 
     const KNOBS: &'static [Knob] = KNOBS;
@@ -27,7 +25,7 @@ impl Findings for MachineFindings {
     }
 
     fn write(&self, text: &mut String) {
-        for MachineGroup { place, rows } in &self.groups {
+        for VmGroup { place, rows } in &self.groups {
             // Writing to a string cannot fail, here and below.
             let _ = writeln!(text, "\n{place}\n{}", HEADING.join("\n"));
             rows.iter().for_each(|row| row.write(text));
@@ -35,9 +33,9 @@ impl Findings for MachineFindings {
     }
 
     fn headline(&self) -> String {
-        use super::MachineCarrier::{Qemu, VhostUser};
+        use super::VmCarrier::{Qemu, VhostUser};
         let speed = |carrier| {
-            let row = self.row(MachinePlace::Host, carrier)?;
+            let row = self.row(VmPlace::Host, carrier)?;
             Some(row.to_guest.megabits_a_second.median)
         };
         let compared = || ratio(speed(VhostUser)?, speed(Qemu)?);
@@ -58,7 +56,7 @@ impl Findings for MachineFindings {
                 self.rows().map(|row| row.from_guest.megabits_a_second.max),
             ),
         ];
-        let chart = |MachineGroup { place, rows }: &MachineGroup| {
+        let chart = |VmGroup { place, rows }: &VmGroup| {
             let rows = rows.iter().map(|row| (row.carrier.to_string(), row.bars())).collect();
             Chart { title: place.to_string(), names: 150, columns, rows }.draw()
         };
@@ -66,7 +64,7 @@ impl Findings for MachineFindings {
     }
 }
 
-impl MachineRow {
+impl VmRow {
     fn bars(&self) -> [Bar; 2] {
         let bar = |spread: Spread| {
             let values = spread.values().to_vec();
@@ -77,7 +75,7 @@ impl MachineRow {
 
     fn write(&self, text: &mut String) {
         let _ = write!(text, "{:<12}", self.carrier.to_string());
-        for MachineFigures { megabits_a_second, path_s_per_gb, machine_s_per_gb } in
+        for VmFigures { megabits_a_second, path_s_per_gb, machine_s_per_gb } in
             [self.to_guest, self.from_guest]
         {
             let Spread { median, min, max, .. } = megabits_a_second;
@@ -92,7 +90,7 @@ impl MachineRow {
     }
 }
 
-/// Heading of the columns of [`MachineRow::write`].
+/// Heading of the columns of [`VmRow::write`].
 const HEADING: [&str; 2] = [
     "              to the guest          CPU s/GB  from the guest        CPU s/GB",
     "carrier       Mb/s               path   QEMU  Mb/s               path   QEMU",

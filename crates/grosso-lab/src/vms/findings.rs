@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{MachineCarrier, MachinePlace, MachineRun, MachineSetting, MachineStream};
+use super::{VmCarrier, VmPlace, VmRun, VmSetting, VmStream};
 use crate::{
     experiment::Series,
     statistics::{Spread, ratio},
@@ -13,41 +13,41 @@ use crate::{
 /// Figures of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct MachineFindings {
+pub struct VmFindings {
     /// The results, by what the guest exchanges streams with. Empty where no machine can boot.
-    pub groups: Vec<MachineGroup>,
+    pub groups: Vec<VmGroup>,
 }
 
 /// Results to compare with each other.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct MachineGroup {
+pub struct VmGroup {
     /// The other end of the guest's streams.
-    pub place: MachinePlace,
+    pub place: VmPlace,
     /// One for each carrier.
-    pub rows: Vec<MachineRow>,
+    pub rows: Vec<VmRow>,
 }
 
 /// The result of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct MachineRow {
+pub struct VmRow {
     /// The carrier of the guest's frames.
-    pub carrier: MachineCarrier,
+    pub carrier: VmCarrier,
     /// Streams to the guest; of two guests, to the second.
-    pub to_guest: MachineFigures,
+    pub to_guest: VmFigures,
     /// Streams from it.
-    pub from_guest: MachineFigures,
+    pub from_guest: VmFigures,
     /// Bytes that were compared one by one with those sent, in all runs.
     pub verified_bytes: u64,
     /// The measurements.
-    pub runs: Vec<MachineRun>,
+    pub runs: Vec<VmRun>,
 }
 
 /// Figures of the streams of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct MachineFigures {
+pub struct VmFigures {
     /// Megabits a second.
     pub megabits_a_second: Spread,
     /// Processor seconds a gigabyte of the program between the ends: Grosso or passt.
@@ -56,22 +56,22 @@ pub struct MachineFigures {
     pub machine_s_per_gb: Spread,
 }
 
-impl MachineFindings {
-    pub(super) fn new(groups: Vec<Vec<Series<MachineSetting, MachineRun>>>) -> Self {
-        let group = |series: Vec<Series<MachineSetting, MachineRun>>| {
+impl VmFindings {
+    pub(super) fn new(groups: Vec<Vec<Series<VmSetting, VmRun>>>) -> Self {
+        let group = |series: Vec<Series<VmSetting, VmRun>>| {
             let place = series.first()?.setting.place;
-            Some(MachineGroup { place, rows: series.into_iter().map(MachineRow::new).collect() })
+            Some(VmGroup { place, rows: series.into_iter().map(VmRow::new).collect() })
         };
         Self { groups: groups.into_iter().filter_map(group).collect() }
     }
 
     /// The row of a carrier in a place.
-    pub(super) fn row(&self, place: MachinePlace, carrier: MachineCarrier) -> Option<&MachineRow> {
+    pub(super) fn row(&self, place: VmPlace, carrier: VmCarrier) -> Option<&VmRow> {
         let group = self.groups.iter().find(|group| group.place == place)?;
         group.rows.iter().find(|row| row.carrier == carrier)
     }
 
-    pub(super) fn rows(&self) -> impl Iterator<Item = &MachineRow> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &VmRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
@@ -85,8 +85,8 @@ impl MachineFindings {
 
     /// Whether Grosso carries a guest's streams as fast as QEMU and the kernel do, in both directions.
     fn judge_place(&self, (place, claim, cause): Claim) -> Option<Verdict> {
-        let ours = self.row(place, MachineCarrier::VhostUser)?;
-        let others = self.row(place, MachineCarrier::Qemu)?;
+        let ours = self.row(place, VmCarrier::VhostUser)?;
+        let others = self.row(place, VmCarrier::Qemu)?;
         let pairs = [(ours.to_guest, others.to_guest), (ours.from_guest, others.from_guest)];
         let pairs = pairs.map(|(one, other)| (one.megabits_a_second, other.megabits_a_second));
         let words = pairs.map(|(one, other)| Evidence::ratio(&one, &other, Bound::AtLeast(EQUAL)));
@@ -96,32 +96,31 @@ impl MachineFindings {
     }
 }
 
-impl MachineRow {
-    fn new(Series { setting, runs, .. }: Series<MachineSetting, MachineRun>) -> Self {
+impl VmRow {
+    fn new(Series { setting, runs, .. }: Series<VmSetting, VmRun>) -> Self {
         Self {
             carrier: setting.carrier,
-            to_guest: MachineFigures::of(runs.iter().map(|run| run.to_guest)),
-            from_guest: MachineFigures::of(runs.iter().map(|run| run.from_guest)),
+            to_guest: VmFigures::of(runs.iter().map(|run| run.to_guest)),
+            from_guest: VmFigures::of(runs.iter().map(|run| run.from_guest)),
             verified_bytes: runs.iter().map(|run| run.verified_bytes).sum(),
             runs,
         }
     }
 }
 
-impl MachineFigures {
-    fn of(streams: impl Iterator<Item = MachineStream> + Clone) -> Self {
-        let over = |value: fn(&MachineStream) -> f64| {
-            Spread::of(streams.clone().map(|stream| value(&stream)))
-        };
+impl VmFigures {
+    fn of(streams: impl Iterator<Item = VmStream> + Clone) -> Self {
+        let over =
+            |value: fn(&VmStream) -> f64| Spread::of(streams.clone().map(|stream| value(&stream)));
         Self {
-            megabits_a_second: over(MachineStream::megabits_a_second),
+            megabits_a_second: over(VmStream::megabits_a_second),
             path_s_per_gb: over(|stream| stream.path_cpu_seconds / stream.gigabytes()),
             machine_s_per_gb: over(|stream| stream.machine_cpu_seconds / stream.gigabytes()),
         }
     }
 }
 
-impl MachineStream {
+impl VmStream {
     /// Megabits a second.
     #[must_use]
     pub fn megabits_a_second(&self) -> f64 {
@@ -134,12 +133,12 @@ impl MachineStream {
 }
 
 /// A claim about the streams of a place, and the cause where it does not hold.
-type Claim = (MachinePlace, &'static str, &'static str);
+type Claim = (VmPlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
-    (MachinePlace::Host, "vhost-user: as fast as QEMU's TAP", CAUSE),
-    (MachinePlace::Guests, "two guests: as fast as two TAPs and a bridge", OF_GUESTS),
-    (MachinePlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
+    (VmPlace::Host, "vhost-user: as fast as QEMU's TAP", CAUSE),
+    (VmPlace::Guests, "two guests: as fast as two TAPs and a bridge", OF_GUESTS),
+    (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
 /// Ratio of throughputs from which two count as equal.
 const EQUAL: f64 = 0.95;

@@ -24,7 +24,7 @@ use grosso_sys::{
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
 use rustix::process::Pid;
 
-use crate::account::TcpCounters;
+use crate::cpu_time::TcpCounters;
 
 mod underlay;
 

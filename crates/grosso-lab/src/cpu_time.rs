@@ -56,14 +56,14 @@ impl CpuSeconds {
 
 /// Reads the processor time of threads.
 #[derive(Debug)]
-pub struct Accountant {
+pub struct CpuMeter {
     threads: Threads,
     kernel: Vec<Pid>,
 }
 
-impl Accountant {
-    /// An accountant of the threads of a trial, which runs on these processors; `poller` is the kernel thread that
-    /// takes the receiver's packets from its device, if that has one of its own.
+impl CpuMeter {
+    /// Creates a meter of the threads of a trial that runs on these CPUs. `poller` is the kernel thread that takes the
+    /// receiver's packets from its device, if the device has its own.
     ///
     /// # Errors
     /// Fails if `/proc` is not there.

@@ -94,7 +94,7 @@ impl Side {
 
 /// A thread's clocks, readable by other threads. Only the thread itself adds to them.
 #[derive(Debug, Default)]
-pub(crate) struct Clocks {
+pub(crate) struct Profiler {
     parts_ns: [AtomicU64; PARTS],
     begun: [AtomicU64; PARTS],
     total_ns: AtomicU64,
@@ -108,7 +108,7 @@ pub(crate) struct Spent {
     total_ns: u64,
 }
 
-impl Clocks {
+impl Profiler {
     /// Installs these clocks for the calling thread, until the thread ends.
     pub(crate) fn enter(self: Arc<Self>) {
         let watch = Watch::new(self);
@@ -171,7 +171,7 @@ impl Spent {
 /// The state with which a thread keeps its clocks.
 #[derive(Debug)]
 struct Watch {
-    clocks: Arc<Clocks>,
+    profiler: Arc<Profiler>,
     /// Overhead of reading the fast clock, in nanoseconds, which counts towards the piece of work before it.
     look_ns: u64,
     /// Overhead of reading the thread's own clock, in nanoseconds.
@@ -192,9 +192,9 @@ struct Turn {
 }
 
 impl Watch {
-    fn new(clocks: Arc<Clocks>) -> Self {
+    fn new(profiler: Arc<Profiler>) -> Self {
         let mut watch = Self {
-            clocks,
+            profiler,
             look_ns: 0,
             own_look_ns: 0,
             part: Part::Loop,
@@ -236,7 +236,7 @@ impl Watch {
         let turn = core::mem::take(&mut self.turn);
         if let Some(before_ns) = self.own_ns.replace(now_ns) {
             let looking_ns = self.own_look_ns + turn.looks * self.look_ns;
-            turn.publish(&self.clocks, (now_ns - before_ns).saturating_sub(looking_ns));
+            turn.publish(&self.profiler, (now_ns - before_ns).saturating_sub(looking_ns));
         }
         self.since = Instant::now();
     }
@@ -244,11 +244,11 @@ impl Watch {
 
 impl Turn {
     /// Adds the turn to the clocks. The thread was on a processor for `total_ns` in it.
-    fn publish(mut self, clocks: &Clocks, total_ns: u64) {
+    fn publish(mut self, profiler: &Profiler, total_ns: u64) {
         self.give_up_beyond(total_ns);
-        let each = clocks.parts_ns.iter().zip(self.parts_ns);
-        each.chain(clocks.begun.iter().zip(self.begun)).for_each(|(clock, new)| add(clock, new));
-        add(&clocks.total_ns, total_ns);
+        let each = profiler.parts_ns.iter().zip(self.parts_ns);
+        each.chain(profiler.begun.iter().zip(self.begun)).for_each(|(clock, new)| add(clock, new));
+        add(&profiler.total_ns, total_ns);
     }
 
     /// Subtracts the excess of the parts over `total_ns`: the thread was off the processor for that long.
@@ -398,23 +398,23 @@ mod tests {
 
     #[test]
     fn parts_never_exceed_the_total_and_waiting_gives_up_first() {
-        let clocks = Clocks::default();
+        let profiler = Profiler::default();
         let long = [(Part::Wait, 500), (Part::HostSendCall, 900), (Part::Loop, 50)];
-        turn(&long).publish(&clocks, 1000);
-        let spent = clocks.spent();
+        turn(&long).publish(&profiler, 1000);
+        let spent = profiler.spent();
         assert_eq!([spent.part_ns(Part::Wait), spent.part_ns(Part::HostSendCall)], [50, 900]);
         assert_eq!((spent.total_ns(), spent.unexplained_ns()), (1000, 0));
         // The thread was off the processor for longer than it waited: the longest piece of work gives up the rest.
-        turn(&long).publish(&clocks, 500);
-        let more = clocks.spent().since(&spent);
+        turn(&long).publish(&profiler, 500);
+        let more = profiler.spent().since(&spent);
         assert_eq!([more.part_ns(Part::Wait), more.part_ns(Part::HostSendCall)], [0, 450]);
         assert_eq!((more.total_ns(), more.unexplained_ns()), (500, 0));
         // Time that nothing accounts for is reported and belongs to no part.
-        let before = clocks.spent();
-        turn(&[(Part::Loop, 10)]).publish(&clocks, 100);
-        assert_eq!(clocks.spent().since(&before).unexplained_ns(), 90);
-        turn(&long).publish(&clocks, 0);
-        assert_eq!(clocks.spent().unexplained_ns(), 90);
+        let before = profiler.spent();
+        turn(&[(Part::Loop, 10)]).publish(&profiler, 100);
+        assert_eq!(profiler.spent().since(&before).unexplained_ns(), 90);
+        turn(&long).publish(&profiler, 0);
+        assert_eq!(profiler.spent().unexplained_ns(), 90);
     }
 
     /// Sums a block, which takes some microseconds.
@@ -426,7 +426,7 @@ mod tests {
     fn each_part_has_what_was_done_in_it_and_all_together_what_the_thread_did() {
         let block = vec![0x5a; 8 << 20];
         let (near, mut far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 1000);
-        let (mut port, clocks) = (Timed::new(near, Side::Wire), Arc::new(Clocks::default()));
+        let (mut port, profiler) = (Timed::new(near, Side::Wire), Arc::new(Profiler::default()));
         let event = Event::new().unwrap();
         let mut turns = |port: &mut Timed<_>| {
             for _ in 0..20 {
@@ -441,10 +441,10 @@ mod tests {
             }
         };
         turns(&mut port);
-        assert_eq!(clocks.spent(), Spent::default(), "the thread has no clocks");
-        Arc::clone(&clocks).enter();
+        assert_eq!(profiler.spent(), Spent::default(), "the thread has no clocks");
+        Arc::clone(&profiler).enter();
         turns(&mut port);
-        let spent = clocks.spent();
+        let spent = profiler.spent();
         let engine_ns = spent.part_ns(Part::FromWire);
         assert!(engine_ns * 2 > spent.total_ns(), "{spent:?}");
         assert_eq!(spent.part_ns(Part::Checksums), 0, "nobody observes them");
@@ -457,12 +457,12 @@ mod tests {
         let observing = Observing::start();
         turns(&mut port);
         drop(observing);
-        let more = clocks.spent().since(&spent);
+        let more = profiler.spent().since(&spent);
         assert!(more.part_ns(Part::Checksums) * 2 > more.total_ns(), "{more:?}");
         assert!(more.part_ns(Part::FromWire) * 4 < more.total_ns(), "{more:?}");
-        let before = clocks.spent();
+        let before = profiler.spent();
         turns(&mut port);
-        let late = clocks.spent().since(&before).begun(Part::Checksums);
+        let late = profiler.spent().since(&before).begun(Part::Checksums);
         assert_eq!(late, 1, "that of the turn before: nobody observes any more");
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     experiment::Plan,
-    hosts::{Family, Layout, Mtu},
+    netns::{Family, Layout, Mtu},
     statistics::{Spread, ratio},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting},

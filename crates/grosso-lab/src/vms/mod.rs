@@ -32,13 +32,13 @@ use serde::Serialize;
 
 use self::trial::{Boot, PASST, PROGRAMS};
 pub use self::{
-    findings::{MachineFigures, MachineFindings, MachineGroup, MachineRow},
-    trial::{MachineRun, MachineStream},
+    findings::{VmFigures, VmFindings, VmGroup, VmRow},
+    trial::{VmRun, VmStream},
 };
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, brief},
     guest::{Kernel, missing},
-    hosts::{Device, engine_network, vxlan_ends},
+    netns::{Device, engine_network, vxlan_ends},
     report::FailedRow,
     trial::TrialError,
     verdict::Verdict,
@@ -55,7 +55,7 @@ pub struct VmParameters {
 /// The other end of a guest's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum MachinePlace {
+pub enum VmPlace {
     /// The host.
     Host,
     /// Another guest.
@@ -64,7 +64,7 @@ pub enum MachinePlace {
     Tunnel,
 }
 
-impl fmt::Display for MachinePlace {
+impl fmt::Display for VmPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Host => "A guest and its host",
@@ -77,7 +77,7 @@ impl fmt::Display for MachinePlace {
 /// Carriers of a guest's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum MachineCarrier {
+pub enum VmCarrier {
     /// Grosso, which shares the guest's memory.
     VhostUser,
     /// Grosso at a Unix socket, which carries single packets.
@@ -88,7 +88,7 @@ pub enum MachineCarrier {
     Passt,
 }
 
-impl fmt::Display for MachineCarrier {
+impl fmt::Display for VmCarrier {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::VhostUser => "vhost-user",
@@ -101,26 +101,26 @@ impl fmt::Display for MachineCarrier {
 
 /// One setting to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MachineSetting {
+pub struct VmSetting {
     /// The other end of the streams.
-    pub place: MachinePlace,
+    pub place: VmPlace,
     /// The carrier of the guest's frames.
-    pub carrier: MachineCarrier,
+    pub carrier: VmCarrier,
     /// Duration of each stream.
     pub measured: Duration,
 }
 
 /// The settings of the experiment.
 #[derive(Debug)]
-pub struct Machines {
+pub struct Vms {
     plan: Plan<VmParameters>,
     /// `None` where no machine can boot.
     boot: Option<Boot>,
-    groups: Vec<Vec<MachineSetting>>,
+    groups: Vec<Vec<VmSetting>>,
     notes: Vec<String>,
 }
 
-impl Machines {
+impl Vms {
     /// An experiment with each carrier that is there. The guest boots the kernel that is installed in a folder such as
     /// `/`, from an image that is made in another one, with this program in it. Where that is not possible, the
     /// experiment has no settings, and says why.
@@ -148,7 +148,7 @@ impl Machines {
                 }
                 None => true,
             });
-            let setting = |&carrier| MachineSetting { place, carrier, measured: plan.measured };
+            let setting = |&carrier| VmSetting { place, carrier, measured: plan.measured };
             groups.push(there.map(setting).collect());
         }
         let boot = Some(Boot::new(folder, kernel, program)?);
@@ -156,11 +156,11 @@ impl Machines {
     }
 }
 
-impl Experiment for Machines {
+impl Experiment for Vms {
     type Parameters = VmParameters;
-    type Setting = MachineSetting;
-    type Run = MachineRun;
-    type Findings = MachineFindings;
+    type Setting = VmSetting;
+    type Run = VmRun;
+    type Findings = VmFindings;
 
     fn name(&self) -> &'static str {
         "vm"
@@ -174,7 +174,7 @@ impl Experiment for Machines {
         None
     }
 
-    fn settings(&self) -> Vec<&[MachineSetting]> {
+    fn settings(&self) -> Vec<&[VmSetting]> {
         self.groups.iter().map(Vec::as_slice).collect()
     }
 
@@ -183,30 +183,30 @@ impl Experiment for Machines {
         group: &mut [RunsOf<Self>],
         bench: &mut Bench<'_, Self>,
     ) -> Result<(), TrialError> {
-        let measure = |setting: &MachineSetting, interrupted: &AtomicBool| {
+        let measure = |setting: &VmSetting, interrupted: &AtomicBool| {
             let boot = self.boot.as_ref().ok_or(io::ErrorKind::NotFound);
             boot.map_err(io::Error::from)?.measure(setting, interrupted)
         };
         bench.each(measure, group)
     }
 
-    fn label(&self, setting: &MachineSetting) -> String {
+    fn label(&self, setting: &VmSetting) -> String {
         format!("{}, {}", setting.place, setting.carrier)
     }
 
-    fn brief(&self, runs: &[MachineRun]) -> String {
+    fn brief(&self, runs: &[VmRun]) -> String {
         brief(runs, |run| run.to_guest.megabits_a_second(), "Mb/s to the guest")
     }
 
-    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> MachineFindings {
-        MachineFindings::new(groups)
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> VmFindings {
+        VmFindings::new(groups)
     }
 
-    fn judge(&self, findings: &MachineFindings) -> Vec<Verdict> {
+    fn judge(&self, findings: &VmFindings) -> Vec<Verdict> {
         findings.judge()
     }
 
-    fn notes(&self, findings: &MachineFindings, _failed: &[FailedRow]) -> Vec<String> {
+    fn notes(&self, findings: &VmFindings, _failed: &[FailedRow]) -> Vec<String> {
         let mut notes = self.notes.clone();
         if self.boot.is_some() {
             let bytes: u64 = findings.rows().map(|row| row.verified_bytes).sum();
@@ -223,14 +223,14 @@ impl Experiment for Machines {
 }
 
 /// The reason why a carrier is not measured here.
-fn why_not(place: MachinePlace, carrier: MachineCarrier) -> Option<&'static str> {
+fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
     match (place, carrier) {
-        (_, MachineCarrier::Passt) => {
+        (_, VmCarrier::Passt) => {
             let mut passt = Command::new(PASST);
             let found = passt.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
             found.is_err().then_some("passt is not installed, and left out.")
         }
-        (MachinePlace::Tunnel, MachineCarrier::Qemu) => {
+        (VmPlace::Tunnel, VmCarrier::Qemu) => {
             let add = || {
                 let name = InterfaceName::new("x0")?;
                 Netlink::new()?.add_vxlan_between((&name, LinkChange::new()), &vxlan_ends(0))
@@ -243,19 +243,19 @@ fn why_not(place: MachinePlace, carrier: MachineCarrier) -> Option<&'static str>
 }
 
 /// Carriers in each place.
-const SETTINGS: [(MachinePlace, &[MachineCarrier]); 3] = {
-    use MachineCarrier::{Passt, Qemu, Stream, VhostUser};
+const SETTINGS: [(VmPlace, &[VmCarrier]); 3] = {
+    use VmCarrier::{Passt, Qemu, Stream, VhostUser};
     [
-        (MachinePlace::Host, &[VhostUser, Stream, Qemu, Passt]),
-        (MachinePlace::Guests, &[VhostUser, Qemu]),
-        (MachinePlace::Tunnel, &[VhostUser, Qemu]),
+        (VmPlace::Host, &[VhostUser, Stream, Qemu, Passt]),
+        (VmPlace::Guests, &[VhostUser, Qemu]),
+        (VmPlace::Tunnel, &[VhostUser, Qemu]),
     ]
 };
 
 const NOTE: &str = "\
 One TCP stream each way, after the machine has booted anew for each run. Path:
 the threads of Grosso's data paths, or passt; QEMU: all threads of the emulated
-machines, which have a TAP's calls in them. An emulated processor is tens of
+vms, which have a TAP's calls in them. An emulated processor is tens of
 times as slow as this one, and makes and takes every packet: where a carrier
 costs little beside it, all are as fast. TAPs of two guests are ports of a
 bridge of the kernel; a tunnel beside Grosso's is the kernel's VXLAN on one.";
@@ -270,26 +270,26 @@ mod tests {
     };
 
     /// Results that were never measured: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
-    fn report() -> Report<MachineFindings> {
+    fn report() -> Report<VmFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
     }
 
-    fn measured() -> (Machines, Vec<Vec<RunsOf<Machines>>>) {
+    fn measured() -> (Vms, Vec<Vec<RunsOf<Vms>>>) {
         let plan =
             Plan { parameters: VmParameters { guest: "Linux 6.1".into() }, ..Plan::default() };
-        let stream = |megabits: f64, path_cpu_seconds| MachineStream {
-            called: crate::features::Called { bytes: (megabits * 125e3) as u64, seconds: 1.0 },
+        let stream = |megabits: f64, path_cpu_seconds| VmStream {
+            called: crate::nic_offloads::Called { bytes: (megabits * 125e3) as u64, seconds: 1.0 },
             path_cpu_seconds,
             machine_cpu_seconds: 1.5,
         };
-        let series = |place, carrier: &MachineCarrier| {
+        let series = |place, carrier: &VmCarrier| {
             let (to, from, cpu) = match carrier {
-                MachineCarrier::VhostUser => (800.0, 200.0, 0.1),
+                VmCarrier::VhostUser => (800.0, 200.0, 0.1),
                 _ => (400.0, 400.0, 0.0),
             };
-            let setting = MachineSetting { place, carrier: *carrier, measured: plan.measured };
-            let run = |i: u32| MachineRun {
+            let setting = VmSetting { place, carrier: *carrier, measured: plan.measured };
+            let run = |i: u32| VmRun {
                 verified_bytes: 1 << 20,
                 to_guest: stream(to + f64::from(i), cpu),
                 from_guest: stream(from + f64::from(i), cpu),
@@ -300,8 +300,8 @@ mod tests {
         let groups = SETTINGS.map(|(place, carriers)| {
             carriers.iter().map(|carrier| series(place, carrier)).collect()
         });
-        let machines = Machines { plan, boot: None, groups: Vec::new(), notes: vec![NOTE.into()] };
-        (machines, groups.into())
+        let vms = Vms { plan, boot: None, groups: Vec::new(), notes: vec![NOTE.into()] };
+        (vms, groups.into())
     }
 
     #[test]
@@ -333,22 +333,22 @@ mod tests {
     /// passt does so when its guest is slow.
     #[test]
     fn a_run_with_a_connection_that_was_reset_is_said_and_changes_no_figure() {
-        let setting = MachineSetting {
-            place: MachinePlace::Host,
-            carrier: MachineCarrier::Passt,
+        let setting = VmSetting {
+            place: VmPlace::Host,
+            carrier: VmCarrier::Passt,
             measured: Duration::from_secs(1),
         };
-        let called = crate::features::Called { bytes: 125_000_000, seconds: 1.0 };
-        let to_guest = MachineStream { called, ..MachineStream::default() };
-        let whole = MachineRun { to_guest, from_guest: to_guest, ..MachineRun::default() };
-        let reset = MachineRun { is_reset: true, ..MachineRun::default() };
-        let findings = MachineFindings::new(vec![vec![Series::new(setting, vec![reset, whole])]]);
+        let called = crate::nic_offloads::Called { bytes: 125_000_000, seconds: 1.0 };
+        let to_guest = VmStream { called, ..VmStream::default() };
+        let whole = VmRun { to_guest, from_guest: to_guest, ..VmRun::default() };
+        let reset = VmRun { is_reset: true, ..VmRun::default() };
+        let findings = VmFindings::new(vec![vec![Series::new(setting, vec![reset, whole])]]);
         let rate = findings.groups[0].rows[0].to_guest.megabits_a_second;
         assert_eq!((rate.min, rate.max), (1000.0, 1000.0));
         let boot = None;
         let plan = Plan::default();
-        let machines = Machines { plan, boot, groups: Vec::new(), notes: Vec::new() };
-        assert!(machines.notes(&findings, &[])[0].contains("reset a connection in 1 runs"));
+        let vms = Vms { plan, boot, groups: Vec::new(), notes: Vec::new() };
+        assert!(vms.notes(&findings, &[])[0].contains("reset a connection in 1 runs"));
     }
 
     #[test]
@@ -364,9 +364,9 @@ mod tests {
     #[test]
     fn without_a_kernel_nothing_can_be_shown_and_the_reason_is_said() {
         let folder = Path::new("/nowhere");
-        let machines = Machines::new(Plan::default(), folder, (folder, folder)).unwrap();
-        assert_eq!(machines.trials(), 0);
-        let report = machines.report(Vec::new()).unwrap();
+        let vms = Vms::new(Plan::default(), folder, (folder, folder)).unwrap();
+        assert_eq!(vms.trials(), 0);
+        let report = vms.report(Vec::new()).unwrap();
         let table = report.table();
         assert_eq!(table.matches("cannot be shown here").count(), 3, "{table}");
         assert!(table.contains("No machine can boot here: "), "{table}");

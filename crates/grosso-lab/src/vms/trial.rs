@@ -28,14 +28,14 @@ use rustix::process::Pid;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{MachineCarrier, MachinePlace, MachineSetting};
+use super::{VmCarrier, VmPlace, VmSetting};
 use crate::{
-    features::{Call, Called, Direction},
     guest::{Contents, Guest, Image, Kernel},
-    hosts::{
+    netns::{
         Family, RECEIVER_ADDRESSES, SENDER_ADDRESSES, STALLED, engine_network, lay_underlay,
         set_up, vxlan_ends,
     },
+    nic_offloads::{Call, Called, Direction},
     running::Running,
     trial::TrialError,
     tunnels::{self, Tunnel, WIRE_MTU},
@@ -44,13 +44,13 @@ use crate::{
 /// Results of one measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct MachineRun {
+pub struct VmRun {
     /// Bytes of both directions that were compared one by one with those sent, before the measurement.
     pub verified_bytes: u64,
     /// The stream to the guest; of two guests, to the second.
-    pub to_guest: MachineStream,
+    pub to_guest: VmStream,
     /// The stream from it.
-    pub from_guest: MachineStream,
+    pub from_guest: VmStream,
     /// Whether the carrier reset a connection, so that the run has no figures.
     pub is_reset: bool,
 }
@@ -58,7 +58,7 @@ pub struct MachineRun {
 /// A stream, and the processor time meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct MachineStream {
+pub struct VmStream {
     /// Its bytes and duration.
     #[serde(flatten)]
     pub called: Called,
@@ -90,13 +90,13 @@ impl Boot {
     /// Measures once, with hosts and machines of its own, which are gone afterwards.
     pub(super) fn measure(
         &self,
-        setting: &MachineSetting,
+        setting: &VmSetting,
         interrupted: &AtomicBool,
-    ) -> Result<MachineRun, TrialError> {
+    ) -> Result<VmRun, TrialError> {
         let measured = thread::scope(|scope| {
             let mut laid = self.lay(scope, setting)?;
             let guests = self.boot(setting, &laid)?;
-            if setting.carrier == MachineCarrier::Qemu {
+            if setting.carrier == VmCarrier::Qemu {
                 laid.connect_devices(setting.place)?;
             }
             let run = self.exchange(setting, &laid, guests, interrupted);
@@ -108,10 +108,10 @@ impl Boot {
             _ if interrupted.load(Ordering::Relaxed) => Err(TrialError::Interrupted),
             // passt ends connections of which its guest acknowledges nothing for seconds, as a slow one may.
             TrialError::Io(error)
-                if setting.carrier == MachineCarrier::Passt
+                if setting.carrier == VmCarrier::Passt
                     && error.kind() == io::ErrorKind::ConnectionReset =>
             {
-                Ok(MachineRun { is_reset: true, ..MachineRun::default() })
+                Ok(VmRun { is_reset: true, ..VmRun::default() })
             }
             other => Err(other),
         })
@@ -121,9 +121,9 @@ impl Boot {
     fn lay<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
-        setting: &MachineSetting,
+        setting: &VmSetting,
     ) -> Result<Laid<'scope>, TrialError> {
-        use {MachineCarrier as By, MachinePlace as At};
+        use {VmCarrier as By, VmPlace as At};
         let networks = match setting.place {
             At::Tunnel => lay_underlay(WIRE_MTU, Family::V4)?,
             At::Host | At::Guests => vec![engine_network()?],
@@ -178,12 +178,12 @@ impl Boot {
     }
 
     /// The machine of this number.
-    fn machine(&self, carrier: MachineCarrier, number: usize) -> Command {
+    fn machine(&self, carrier: VmCarrier, number: usize) -> Command {
         let socket = self.socket(number);
         let socket = socket.display();
         let device = format!("virtio-net-pci,netdev=n0,mac=52:54:00:93:00:0{number}");
         match carrier {
-            MachineCarrier::VhostUser => {
+            VmCarrier::VhostUser => {
                 // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user.
                 let device = format!("{device},vectors=0");
                 let mut machine = self.image.machine_at("vhost-user,id=n0,chardev=c0", &device);
@@ -192,11 +192,11 @@ impl Boot {
                 machine.args(["-numa", "node,memdev=m0"]);
                 machine
             }
-            MachineCarrier::Stream | MachineCarrier::Passt => {
+            VmCarrier::Stream | VmCarrier::Passt => {
                 let netdev = format!("stream,id=n0,server=off,addr.type=unix,addr.path={socket}");
                 self.image.machine_at(&netdev, &device)
             }
-            MachineCarrier::Qemu => {
+            VmCarrier::Qemu => {
                 let tap = own_tap(number);
                 let netdev = format!("tap,id=n0,ifname={tap},script=no,downscript=no,vhost=off");
                 self.image.machine_at(&netdev, &device)
@@ -205,11 +205,11 @@ impl Boot {
     }
 
     /// Boots the machines, whose last one serves streams.
-    fn boot(&self, setting: &MachineSetting, laid: &Laid<'_>) -> io::Result<Vec<Guest>> {
+    fn boot(&self, setting: &VmSetting, laid: &Laid<'_>) -> io::Result<Vec<Guest>> {
         let network = &laid.networks[laid.networks.len() - 1];
         let addresses = match setting.place {
-            MachinePlace::Guests => vec![SENDER_ADDRESSES[0], RECEIVER_ADDRESSES[0]],
-            MachinePlace::Host | MachinePlace::Tunnel => vec![RECEIVER_ADDRESSES[0]],
+            VmPlace::Guests => vec![SENDER_ADDRESSES[0], RECEIVER_ADDRESSES[0]],
+            VmPlace::Host | VmPlace::Tunnel => vec![RECEIVER_ADDRESSES[0]],
         };
         let mtu = setting.place.mtu();
         let boot = |(number, address): (usize, &IpAddr)| {
@@ -235,13 +235,13 @@ impl Boot {
     /// Compares bytes both ways, and then measures streams.
     fn exchange(
         &self,
-        setting: &MachineSetting,
+        setting: &VmSetting,
         laid: &Laid<'_>,
         mut guests: Vec<Guest>,
         interrupted: &AtomicBool,
-    ) -> Result<MachineRun, TrialError> {
+    ) -> Result<VmRun, TrialError> {
         let address = match setting.carrier {
-            MachineCarrier::Passt => Ipv4Addr::LOCALHOST.into(),
+            VmCarrier::Passt => Ipv4Addr::LOCALHOST.into(),
             _ => RECEIVER_ADDRESSES[0],
         };
         let peer = SocketAddr::new(address, SINK_PORT);
@@ -258,11 +258,11 @@ impl Boot {
             let called = call(&mut guests, direction, Some(setting.measured))?;
             let after = laid.cpu_seconds(&guests)?;
             let [path_cpu_seconds, machine_cpu_seconds] = [0, 1].map(|i| after[i] - before[i]);
-            Ok::<_, TrialError>(MachineStream { called, path_cpu_seconds, machine_cpu_seconds })
+            Ok::<_, TrialError>(VmStream { called, path_cpu_seconds, machine_cpu_seconds })
         };
         let to_guest = stream(Direction::Transmit)?;
         let from_guest = stream(Direction::Receive)?;
-        Ok(MachineRun { verified_bytes, to_guest, from_guest, is_reset: false })
+        Ok(VmRun { verified_bytes, to_guest, from_guest, is_reset: false })
     }
 
     /// Calls from a guest: this program does, and prints the figures.
@@ -331,16 +331,16 @@ impl<'scope> Laid<'scope> {
     }
 
     /// Sets up the devices that QEMU has made, and what they are connected with.
-    fn connect_devices(&self, place: MachinePlace) -> io::Result<()> {
+    fn connect_devices(&self, place: VmPlace) -> io::Result<()> {
         let set_up_host = |device: &str| {
             self.networks[0].run(|| set_up(device, SENDER_ADDRESSES, Family::V4, self.mtu()))?
         };
         match place {
-            MachinePlace::Host => set_up_host(&own_tap(0)),
-            MachinePlace::Guests => {
+            VmPlace::Host => set_up_host(&own_tap(0)),
+            VmPlace::Guests => {
                 self.networks[0].run(|| bridge(&[own_tap(0), own_tap(1)], WIRE_MTU))?
             }
-            MachinePlace::Tunnel => {
+            VmPlace::Tunnel => {
                 set_up_host(DEVICE)?;
                 self.networks[1].run(|| bridge(&[own_tap(0), DEVICE.into()], self.mtu()))?
             }
@@ -349,7 +349,7 @@ impl<'scope> Laid<'scope> {
 
     /// The MTU of the guest's network.
     fn mtu(&self) -> u16 {
-        let place = if self.networks.len() > 1 { MachinePlace::Tunnel } else { MachinePlace::Host };
+        let place = if self.networks.len() > 1 { VmPlace::Tunnel } else { VmPlace::Host };
         place.mtu()
     }
 
@@ -364,7 +364,7 @@ impl<'scope> Laid<'scope> {
     }
 }
 
-impl MachinePlace {
+impl VmPlace {
     /// The MTU of the guest's network, whose packets fit the wire after encapsulation.
     fn mtu(self) -> u16 {
         match self {

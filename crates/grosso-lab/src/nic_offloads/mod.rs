@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, brief},
-    hosts::Device,
+    netns::Device,
     report::FailedRow,
     trial::TrialError,
     verdict::Verdict,
@@ -36,15 +36,15 @@ mod watch;
 
 pub use self::{
     call::{Call, Called, Direction},
-    findings::{FeatureFindings, FeatureRow},
+    findings::{NicOffloadFindings, NicOffloadRow},
     sink::serve,
-    trial::{FeatureRun, FeatureSetting, measure},
+    trial::{NicOffloadRun, NicOffloadSetting, measure},
     watch::{Keeper, watch},
 };
 
 /// Parameters of the experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct FeatureParameters {
+pub struct NicOffloadParameters {
     /// The device.
     #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]
@@ -57,19 +57,19 @@ pub struct FeatureParameters {
 
 /// The settings of the experiment.
 #[derive(Clone, Debug)]
-pub struct NicFeatures {
-    plan: Plan<FeatureParameters>,
+pub struct NicOffloads {
+    plan: Plan<NicOffloadParameters>,
     /// One for each feature, off and on.
-    settings: Vec<[FeatureSetting; 2]>,
+    settings: Vec<[NicOffloadSetting; 2]>,
 }
 
-impl NicFeatures {
+impl NicOffloads {
     /// An experiment with every feature of the device that can be changed, or those that were named.
     ///
     /// # Errors
     /// Fails if there is no such device, if a named feature is not among them, and if the device may not be changed.
-    pub fn new(plan: Plan<FeatureParameters>) -> io::Result<Self> {
-        let FeatureParameters { nic, peer, features: named } = &plan.parameters;
+    pub fn new(plan: Plan<NicOffloadParameters>) -> io::Result<Self> {
+        let NicOffloadParameters { nic, peer, features: named } = &plan.parameters;
         let control = Control::new()?;
         let mut found = ethtool::features(&control, nic)?;
         found.retain(is_tried);
@@ -84,7 +84,7 @@ impl NicFeatures {
         }
         found.retain(|feature| named.is_empty() || named.contains(&feature.name));
         let settings = found.into_iter().map(|Feature { name, requested, .. }| {
-            [false, true].map(|on| FeatureSetting {
+            [false, true].map(|on| NicOffloadSetting {
                 device: *nic,
                 peer: *peer,
                 direction: direction(&name),
@@ -98,17 +98,17 @@ impl NicFeatures {
     }
 }
 
-impl Experiment for NicFeatures {
-    type Parameters = FeatureParameters;
-    type Setting = FeatureSetting;
-    type Run = FeatureRun;
-    type Findings = FeatureFindings;
+impl Experiment for NicOffloads {
+    type Parameters = NicOffloadParameters;
+    type Setting = NicOffloadSetting;
+    type Run = NicOffloadRun;
+    type Findings = NicOffloadFindings;
 
     fn name(&self) -> &'static str {
         "nic"
     }
 
-    fn plan(&self) -> &Plan<FeatureParameters> {
+    fn plan(&self) -> &Plan<NicOffloadParameters> {
         &self.plan
     }
 
@@ -116,20 +116,20 @@ impl Experiment for NicFeatures {
         None
     }
 
-    fn settings(&self) -> Vec<&[FeatureSetting]> {
+    fn settings(&self) -> Vec<&[NicOffloadSetting]> {
         self.settings.iter().map(<[_; 2]>::as_slice).collect()
     }
 
     fn verify(
         &self,
-        setting: &FeatureSetting,
+        setting: &NicOffloadSetting,
         interrupted: &AtomicBool,
     ) -> Result<Option<u64>, TrialError> {
         trial::verify(setting, interrupted).map(Some)
     }
 
     /// A state is left out if the device does not take it: another feature that this one needs is off.
-    fn is_optional(&self, _setting: &FeatureSetting, error: &io::Error) -> bool {
+    fn is_optional(&self, _setting: &NicOffloadSetting, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::Unsupported
     }
 
@@ -141,23 +141,23 @@ impl Experiment for NicFeatures {
         bench.each(measure, group)
     }
 
-    fn label(&self, setting: &FeatureSetting) -> String {
+    fn label(&self, setting: &NicOffloadSetting) -> String {
         format!("{} {}", setting.feature, if setting.on { "on" } else { "off" })
     }
 
-    fn brief(&self, runs: &[FeatureRun]) -> String {
-        brief(runs, FeatureRun::gigabits_a_second, "Gb/s")
+    fn brief(&self, runs: &[NicOffloadRun]) -> String {
+        brief(runs, NicOffloadRun::gigabits_a_second, "Gb/s")
     }
 
-    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> FeatureFindings {
-        FeatureFindings { rows: groups.into_iter().flatten().map(FeatureRow::new).collect() }
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> NicOffloadFindings {
+        NicOffloadFindings { rows: groups.into_iter().flatten().map(NicOffloadRow::new).collect() }
     }
 
-    fn judge(&self, findings: &FeatureFindings) -> Vec<Verdict> {
+    fn judge(&self, findings: &NicOffloadFindings) -> Vec<Verdict> {
         findings.pairs().map(|[off, on]| findings::judge(off, on)).collect()
     }
 
-    fn notes(&self, findings: &FeatureFindings, failed: &[FailedRow]) -> Vec<String> {
+    fn notes(&self, findings: &NicOffloadFindings, failed: &[FailedRow]) -> Vec<String> {
         let mut notes = vec![NOTE.to_owned()];
         for [setting, _] in &self.settings {
             let rows = || findings.rows.iter().filter(|row| row.feature == setting.feature);

@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
 };
 
-use crate::{hosts::STALLED, traffic::Content};
+use crate::{netns::STALLED, traffic::Content};
 
 /// Request of a caller, the first byte of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

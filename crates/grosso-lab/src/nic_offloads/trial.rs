@@ -15,7 +15,7 @@ use crate::trial::{TrialError, repeat_stalled};
 
 /// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FeatureSetting {
+pub struct NicOffloadSetting {
     /// The device.
     pub device: InterfaceName,
     /// The address of the sink.
@@ -34,7 +34,7 @@ pub struct FeatureSetting {
 
 /// Results of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct FeatureRun {
+pub struct NicOffloadRun {
     /// Duration of the stream.
     pub seconds: f64,
     /// Bytes that arrived.
@@ -45,7 +45,7 @@ pub struct FeatureRun {
     pub repeated: u64,
 }
 
-impl FeatureRun {
+impl NicOffloadRun {
     pub(super) fn gigabits_a_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
     }
@@ -61,17 +61,17 @@ impl FeatureRun {
 /// Fails if the device does not take the feature, if the sink is not there or the stream stops, or if it is
 /// interrupted.
 pub fn measure(
-    setting: &FeatureSetting,
+    setting: &NicOffloadSetting,
     interrupted: &AtomicBool,
-) -> Result<FeatureRun, TrialError> {
+) -> Result<NicOffloadRun, TrialError> {
     let _switched = Switched::new(setting)?;
     let once = || {
         let busy = busy_seconds()?;
         let Called { bytes, seconds } = call(setting, Some(setting.measured)).run(interrupted)?;
-        Ok(FeatureRun { seconds, bytes, cpu_seconds: busy_seconds()? - busy, repeated: 0 })
+        Ok(NicOffloadRun { seconds, bytes, cpu_seconds: busy_seconds()? - busy, repeated: 0 })
     };
     let (measured, repeated) = repeat_stalled(once, |measured| measured.bytes == 0)?;
-    Ok(FeatureRun { repeated, ..measured })
+    Ok(NicOffloadRun { repeated, ..measured })
 }
 
 /// Compares what arrives with what was sent, and checks that it passes the device.
@@ -79,7 +79,7 @@ pub fn measure(
 /// # Errors
 /// As [`measure`]; if a byte differs; if the way to the sink leads elsewhere.
 pub(super) fn verify(
-    setting: &FeatureSetting,
+    setting: &NicOffloadSetting,
     interrupted: &AtomicBool,
 ) -> Result<u64, TrialError> {
     let _switched = Switched::new(setting)?;
@@ -88,7 +88,7 @@ pub(super) fn verify(
     let Called { bytes, .. } = call(setting, None).run(interrupted)?;
     let through = passed()?.saturating_sub(before);
     if through < bytes {
-        let FeatureSetting { device, peer, .. } = setting;
+        let NicOffloadSetting { device, peer, .. } = setting;
         let elsewhere = format!(
             "{peer} is not reached through {device}: of {bytes} bytes {through} passed it; \
              see `ip route get {}`",
@@ -99,15 +99,15 @@ pub(super) fn verify(
     Ok(bytes)
 }
 
-fn call(setting: &FeatureSetting, measured: Option<Duration>) -> Call {
+fn call(setting: &NicOffloadSetting, measured: Option<Duration>) -> Call {
     Call { peer: setting.peer, direction: setting.direction, measured }
 }
 
 /// A feature in the state of a setting, until this is dropped.
-struct Switched<'a>(&'a FeatureSetting);
+struct Switched<'a>(&'a NicOffloadSetting);
 
 impl<'a> Switched<'a> {
-    fn new(setting: &'a FeatureSetting) -> io::Result<Self> {
+    fn new(setting: &'a NicOffloadSetting) -> io::Result<Self> {
         // What is refused is requested all the same, and has to be taken back.
         let switched = Self(setting);
         set_feature(&Control::new()?, &setting.device, &setting.feature, setting.on)?;
@@ -117,7 +117,7 @@ impl<'a> Switched<'a> {
 
 impl Drop for Switched<'_> {
     fn drop(&mut self) {
-        let FeatureSetting { device, feature, was_on, .. } = self.0;
+        let NicOffloadSetting { device, feature, was_on, .. } = self.0;
         // If this fails, the watchdog does it, and says why.
         let put_back = |control| set_features(&control, device, &[(feature, *was_on)]);
         let _ = Control::new().and_then(put_back);
