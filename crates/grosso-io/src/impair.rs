@@ -157,21 +157,21 @@ impl ImpairStats {
     pub fn counters(&self) -> [(PortCounter, u64); 5] {
         let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
         [
-            (counter("wire-loss", true, "The impaired link dropped a frame at random."), self.lost),
+            (counter("wire_loss", true, "The impaired link dropped a frame at random."), self.lost),
             (
-                counter("wire-full", true, "The queue of the impaired link was full."),
+                counter("wire_full", true, "The queue of the impaired link was full."),
                 self.overflowed,
             ),
             (
-                counter("wire-reorder", false, "The impaired link let a frame overtake others."),
+                counter("wire_reorder", false, "The impaired link let a frame overtake others."),
                 self.reordered,
             ),
             (
-                counter("wire-duplicate", false, "The impaired link duplicated a frame."),
+                counter("wire_duplicate", false, "The impaired link duplicated a frame."),
                 self.duplicated,
             ),
             (
-                counter("wire-corrupt", false, "The impaired link flipped a bit of a frame."),
+                counter("wire_corrupt", false, "The impaired link flipped a bit of a frame."),
                 self.corrupted,
             ),
         ]

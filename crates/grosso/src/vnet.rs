@@ -37,39 +37,39 @@ reasons! {
     /// Contradiction between a frame and a virtio header.
     VnetError {
         /// The virtio header or the link-layer header is incomplete (rule V1, B33).
-        Short = "vnet-short",
+        Short = "vnet_short",
         /// The checksum lies outside the frame (rule V3, B32).
-        ChecksumOutside = "vnet-checksum-outside",
+        ChecksumOutside = "vnet_checksum_outside",
         /// The checksum starts before the end of the first IP header (rule V3, B32).
-        ChecksumInHeaders = "vnet-checksum-in-headers",
+        ChecksumInHeaders = "vnet_checksum_in_headers",
         /// The checksum is not that of the transport header to be segmented (rule V4).
-        ChecksumPlace = "vnet-checksum-place",
+        ChecksumPlace = "vnet_checksum_place",
         /// The checksum must be partial, but is complete (rules V4, V8).
-        ChecksumMissing = "vnet-checksum-missing",
+        ChecksumMissing = "vnet_checksum_missing",
         /// The segmentation type is unknown (rule V2).
-        UnknownType = "vnet-unknown-type",
+        UnknownType = "vnet_unknown_type",
         /// The segmentation type does not match the headers of the frame (rule V5, B37).
-        TypeMismatch = "vnet-type-mismatch",
+        TypeMismatch = "vnet_type_mismatch",
         /// The superframe has a segment size of 0 bytes (rule V2).
-        SizeZero = "vnet-size-zero",
+        SizeZero = "vnet_size_zero",
         /// The segment size is 65535, which Linux reserves for a list of parts (rule V2, B19).
-        SizeReserved = "vnet-size-reserved",
+        SizeReserved = "vnet_size_reserved",
         /// The ECN bit is set on something other than TCP (rule V4).
-        EcnWithoutTcp = "vnet-ecn-without-tcp",
+        EcnWithoutTcp = "vnet_ecn_without_tcp",
         /// The superframe has more segments than allowed (rule V4: 128 datagrams; B35).
-        TooManySegments = "vnet-too-many-segments",
+        TooManySegments = "vnet_too_many_segments",
         /// The header describes a tunnel over IPv4 and IPv6 at once (rule V8).
-        TunnelTwice = "vnet-tunnel-twice",
+        TunnelTwice = "vnet_tunnel_twice",
         /// The header describes a tunnel, but its format has no fields for the offsets.
-        TunnelForm = "vnet-tunnel-form",
+        TunnelForm = "vnet_tunnel_form",
         /// The tunnel contains a packet without segmentation, or a datagram to be fragmented (rule V8).
-        TunnelInner = "vnet-tunnel-inner",
+        TunnelInner = "vnet_tunnel_inner",
         /// The offsets of the tunnel's headers do not match the frame (rule V8).
-        TunnelPlaces = "vnet-tunnel-places",
+        TunnelPlaces = "vnet_tunnel_places",
         /// The tunnel's outer checksum is partial, but its field holds no pseudo-header sum (rule V8).
-        TunnelPseudoSumMissing = "vnet-tunnel-pseudo-sum-missing",
+        TunnelPseudoSumMissing = "vnet_tunnel_pseudo_sum_missing",
         /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
-        Inexpressible = "vnet-inexpressible",
+        Inexpressible = "vnet_inexpressible",
     }
 }
 

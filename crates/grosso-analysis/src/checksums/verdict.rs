@@ -104,7 +104,7 @@ pub struct Level {
 impl Level {
     /// The name of the damage that a wrong checksum shows; `None` if it is not wrong.
     pub fn damage(&self) -> Option<&'static str> {
-        let name = if self.layer.kind == Kind::Ipv4 { "ipv4-checksum" } else { "checksum" };
+        let name = if self.layer.kind == Kind::Ipv4 { "ipv4_checksum" } else { "checksum" };
         (self.verdict == Verdict::Bad).then_some(name)
     }
 

@@ -179,7 +179,7 @@ impl Judge {
             return Some(Judgment::packet(Some(Evidence::Given)));
         }
         let Some(gso) = Gso::every(bytes) else {
-            return Some(Judgment::left("mtu-below-headers", Some(Evidence::Given)));
+            return Some(Judgment::left("mtu_below_headers", Some(Evidence::Given)));
         };
         let size = Size { bytes, by: Evidence::Given, is_guess: false };
         let against = (self.seal(sight) == Seal::Valid)
@@ -263,7 +263,7 @@ impl Judge {
             return Judgment { is_guess: true, ..plain };
         }
         let Some(gso) = Gso::every(size.bytes) else {
-            return Judgment::left("segment-size-unknown", None);
+            return Judgment::left("segment_size_unknown", None);
         };
         let gso = self.with_identifications(gso, sight);
         Judgment { against, ..Judgment::superframe(gso, size, sight.ports) }
@@ -378,10 +378,10 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
 }
 
 /// Reason for leaving a UDP superframe whole when its segment size is not recorded.
-pub const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
+pub const UDP_SIZE_UNKNOWN: &str = "udp_size_unknown";
 /// The reason of an SCTP superframe, which names no packets of its chunks.
-const SCTP_SIZE_UNKNOWN: &str = "sctp-size-unknown";
+const SCTP_SIZE_UNKNOWN: &str = "sctp_size_unknown";
 /// The reason of a packet whose checksum cannot be completed, because the capture cut it.
-pub const CAPTURED_SHORT: &str = "captured-short";
+pub const CAPTURED_SHORT: &str = "captured_short";
 /// More bytes after a packet than padding and a trailer take.
 const TRAILER_BYTES_MAX: usize = 64;

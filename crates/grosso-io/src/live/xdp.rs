@@ -278,18 +278,18 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
     let no_chunk = "The kernel dropped a frame because it had no chunk to store it in.";
     let implausible = "The kernel named a chunk that it does not own.";
     [
-        (counter("xdp-rx-dropped", true, too_long), kernel.receive_dropped),
-        (counter("xdp-rx-ring-full", true, ring_full), kernel.receive_ring_full),
-        (counter("xdp-rx-no-chunk", true, no_chunk), kernel.fill_ring_empty),
+        (counter("xdp_rx_dropped", true, too_long), kernel.receive_dropped),
+        (counter("xdp_rx_ring_full", true, ring_full), kernel.receive_ring_full),
+        (counter("xdp_rx_no_chunk", true, no_chunk), kernel.fill_ring_empty),
         (
-            counter("xdp-rx-invalid", false, "The kernel rejected a chunk for receiving."),
+            counter("xdp_rx_invalid", false, "The kernel rejected a chunk for receiving."),
             kernel.receive_invalid,
         ),
         (
-            counter("xdp-tx-invalid", true, "The kernel rejected a frame to send."),
+            counter("xdp_tx_invalid", true, "The kernel rejected a frame to send."),
             kernel.transmit_invalid,
         ),
-        (counter("xdp-implausible", false, implausible), kernel.implausible),
+        (counter("xdp_implausible", false, implausible), kernel.implausible),
     ]
 }
 

@@ -218,24 +218,24 @@ impl EspStageStats {
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let events = [
-            (event("esp-out-packets", "A packet was encrypted."), self.encrypted.packets),
-            (event("esp-in-packets", "A packet was decrypted."), self.decrypted.packets),
-            (event("esp-out-clear", "A frame was sent in the clear."), self.sent_clear),
-            (event("esp-in-clear", "A frame in the clear was accepted."), self.received_clear),
+            (event("esp_out_packets", "A packet was encrypted."), self.encrypted.packets),
+            (event("esp_in_packets", "A packet was decrypted."), self.decrypted.packets),
+            (event("esp_out_clear", "A frame was sent in the clear."), self.sent_clear),
+            (event("esp_in_clear", "A frame in the clear was accepted."), self.received_clear),
         ];
         let unreserved = PortCounter {
-            name: "esp-out-unreserved",
+            name: "esp_out_unreserved",
             is_loss: true,
             sentence: "A packet was dropped because the sequence file could not be written in time.",
         };
         let in_unreserved = PortCounter {
-            name: "esp-in-unreserved",
+            name: "esp_in_unreserved",
             is_loss: true,
             sentence: "A received packet was dropped because the sequence file could not be written \
                        in time.",
         };
         let looped = PortCounter {
-            name: "esp-out-loop",
+            name: "esp_out_loop",
             is_loss: true,
             sentence: "A packet was dropped because it was already encrypted here: its route \
                        leads back here.",
@@ -257,7 +257,7 @@ impl EspStageStats {
 static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
     let way = |prefix: &str, what: &str, happens: fn(Refusal) -> bool| {
         let counter = |reason: Refusal| PortCounter {
-            name: format!("{prefix}-{}", reason.name()).leak(),
+            name: format!("{prefix}_{}", reason.name()).leak(),
             is_loss: true,
             sentence: format!("{what}: {}", reason.sentence()).leak(),
         };
@@ -268,8 +268,8 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
     let out =
         |reason: Refusal| reason <= Refusal::SequenceExhausted || reason == Refusal::Selectors;
     [
-        way("esp-out", "Not encrypted and dropped", out),
-        way("esp-in", "Not decrypted and dropped", |reason| {
+        way("esp_out", "Not encrypted and dropped", out),
+        way("esp_in", "Not decrypted and dropped", |reason| {
             use Refusal::{BufferTooSmall, ChecksumOutside, Nothing, SequenceExhausted};
             !matches!(reason, BufferTooSmall | ChecksumOutside | Nothing | SequenceExhausted)
         }),

@@ -105,14 +105,14 @@ pub(super) fn counters_of_joining(
     let discarded: u64 = stats.datagrams_discarded.iter().sum();
     let timeouts = stats.datagrams_discarded[Discard::Timeout.index()];
     let events = [
-        (event("ip-reasm-reqds", "A fragment was received for reassembly."), stats.fragments_in),
-        (event("ip-reasm-oks", "A datagram was reassembled from its fragments."), stats.datagrams),
-        (event("ip-reasm-fails", "An incomplete datagram was dropped."), discarded),
+        (event("ip_reasm_reqds", "A fragment was received for reassembly."), stats.fragments_in),
+        (event("ip_reasm_oks", "A datagram was reassembled from its fragments."), stats.datagrams),
+        (event("ip_reasm_fails", "An incomplete datagram was dropped."), discarded),
         (
-            event("ip-reasm-timeout", "An incomplete datagram was dropped because it was too old."),
+            event("ip_reasm_timeout", "An incomplete datagram was dropped because it was too old."),
             timeouts,
         ),
-        (event("reasm-duplicate", "A duplicate fragment was ignored."), stats.duplicates),
+        (event("reasm_duplicate", "A duplicate fragment was ignored."), stats.duplicates),
     ];
     let lost: Vec<_> = DISCARDS.iter().copied().zip(stats.fragments_discarded).collect();
     events.into_iter().chain(lost)
@@ -121,7 +121,7 @@ pub(super) fn counters_of_joining(
 /// The counters of lost fragments, by reason.
 static DISCARDS: LazyLock<Vec<PortCounter>> = LazyLock::new(|| {
     let counter = |reason: &Discard| PortCounter {
-        name: format!("reasm-{}", reason.name()).leak(),
+        name: format!("reasm_{}", reason.name()).leak(),
         is_loss: true,
         sentence: format!("A fragment was discarded: {}", reason.sentence()).leak(),
     };

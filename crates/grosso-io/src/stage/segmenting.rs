@@ -58,14 +58,14 @@ impl SegmentingStats {
     pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let totals = [
-            (event("ip-frag-oks", "A packet was split into fragments."), self.cut),
-            (event("ip-frag-creates", "A fragment was made."), self.fragments),
+            (event("ip_frag_oks", "A packet was split into fragments."), self.cut),
+            (event("ip_frag_creates", "A fragment was made."), self.fragments),
             (
-                event("ip-frag-fails", "A packet longer than the MTU was not fragmented."),
+                event("ip_frag_fails", "A packet longer than the MTU was not fragmented."),
                 self.refused(),
             ),
             (
-                event("frag-superframes", "A superframe of packets longer than the MTU was split."),
+                event("frag_superframes", "A superframe of packets longer than the MTU was split."),
                 self.superframes,
             ),
         ];
@@ -332,24 +332,24 @@ const SUPERFRAME: usize = 8;
 
 /// Reasons for which a packet longer than the MTU is dropped: counter name and description.
 const REFUSALS: [(&str, &str); 9] = [
-    ("frag-dont-fragment", "DF forbids fragments of a packet longer than the MTU."),
-    ("frag-mtu-too-small", "The MTU leaves no bytes for data after the headers of a packet."),
+    ("frag_dont_fragment", "DF forbids fragments of a packet longer than the MTU."),
+    ("frag_mtu_too_small", "The MTU leaves no bytes for data after the headers of a packet."),
     (
-        "frag-already-fragment",
+        "frag_already_fragment",
         "An IPv6 fragment is longer than the MTU, and is not fragmented \
                                again.",
     ),
     (
-        "frag-headers",
+        "frag_headers",
         "The headers of a packet longer than the MTU are too long, or not contiguous.",
     ),
-    ("frag-too-long", "A packet is longer than fragment offsets can express."),
+    ("frag_too_long", "A packet is longer than fragment offsets can express."),
     (
-        "frag-checksum-outside",
+        "frag_checksum_outside",
         "The partial checksum of a packet is outside the part that is \
                                fragmented.",
     ),
-    ("frag-ipv4-checksum", "The IPv4 header checksum of a packet longer than the MTU is wrong."),
-    ("frag-bytes-missing", "A packet is shorter than its header says."),
-    ("frag-superframe", "A superframe of packets longer than the MTU cannot be split."),
+    ("frag_ipv4_checksum", "The IPv4 header checksum of a packet longer than the MTU is wrong."),
+    ("frag_bytes_missing", "A packet is shorter than its header says."),
+    ("frag_superframe", "A superframe of packets longer than the MTU cannot be split."),
 ];

@@ -308,10 +308,10 @@ impl FragmentReading {
             sent: within(sent, window).count() as u64,
             arrived: within(arrived, window).count() as u64,
             silence_seconds: longest_silence(arrived, window).as_secs_f64(),
-            no_buffer: count("rx-no-buffer"),
-            lost: count("wire-loss"),
-            wire_full: count("rx-ring-full") + count("wire-full"),
-            died: count("ip-reasm-fails"),
+            no_buffer: count("rx_no_buffer"),
+            lost: count("wire_loss"),
+            wire_full: count("rx_ring_full") + count("wire_full"),
+            died: count("ip_reasm_fails"),
             socket_full: self.socket_full - before.socket_full,
             ..FragmentRun::default()
         }

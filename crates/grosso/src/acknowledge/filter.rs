@@ -48,7 +48,7 @@ reasons! {
         /// The acknowledgment number is higher than that of the later acknowledgment.
         Ahead = "ahead",
         /// The acknowledgment reports a duplicate segment (D-SACK, RFC 2883).
-        DuplicateSelective = "duplicate-sack",
+        DuplicateSelective = "duplicate_sack",
         /// The acknowledgment reports a SACK range that the later one does not cover.
         Selective = "sack",
         /// The acknowledgment equals the later one: three duplicates signal a loss.

@@ -12,21 +12,21 @@ reasons! {
     /// Reason why a packet does not belong to a tunnel.
     NotAdmitted {
         /// The packet is from or to another address.
-        Address = "foreign-address",
+        Address = "foreign_address",
         /// The packet was in a tunnel of another kind.
-        Tunnel = "foreign-tunnel",
+        Tunnel = "foreign_tunnel",
         /// The network identifier or key differs, is missing, or was not expected.
-        Identifier = "foreign-identifier",
+        Identifier = "foreign_identifier",
         /// The payload is not what the tunnel carries: Ethernet frames, or IP packets of the configured version.
-        Payload = "foreign-payload",
+        Payload = "foreign_payload",
         /// The packet has a group policy, which this tunnel does not accept (rules W30, W31).
         Policy = "policy",
         /// The presence of the GRE checksum differs from the configuration (rule W51).
-        GreChecksum = "gre-checksum-presence",
+        GreChecksum = "gre_checksum_presence",
         /// The packet has no GRE sequence number, although the tunnel requires one (rule W51).
-        Unnumbered = "gre-unnumbered",
+        Unnumbered = "gre_unnumbered",
         /// The GRE sequence number is lower than expected (rule W51).
-        Late = "gre-late",
+        Late = "gre_late",
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn count(snapshot: &Snapshot, name: &str) -> u64 {
 pub(crate) fn assert_nothing_lost(snapshot: &Snapshot) {
     let counters = snapshot.left.iter().chain(&snapshot.right);
     let is_loss = |(counter, count): &&(PortCounter, u64)| {
-        counter.is_loss && counter.name != "socket-rx-dropped" && *count > 0
+        counter.is_loss && counter.name != "socket_rx_dropped" && *count > 0
     };
     let lost: Vec<_> = counters.filter(is_loss).map(|(c, count)| (c.name, *count)).collect();
     assert!(lost.is_empty(), "{lost:?}");

@@ -42,10 +42,10 @@ fn counters_conserve_what_a_bad_wire_leaves() {
     assert_eq!(distinct.len(), received.len(), "nothing comes twice");
     assert!(distinct.iter().all(|frame| sent.contains(*frame)), "and nothing that was not sent");
 
-    let created = counter(&mut near, "ip-frag-creates");
+    let created = counter(&mut near, "ip_frag_creates");
     assert_eq!(created, near.inner().inner().sent.len() as u64);
     assert_eq!(
-        (counter(&mut near, "ip-frag-oks"), counter(&mut near, "esp-out-packets")),
+        (counter(&mut near, "ip_frag_oks"), counter(&mut near, "esp_out_packets")),
         (2000, 2000)
     );
     let wire = *far.inner().inner().stats();
@@ -68,6 +68,6 @@ fn counters_conserve_what_a_bad_wire_leaves() {
         assert!(receive(&mut far, now_ns).is_empty());
     }
     assert_eq!((far.inner().held_bytes(), far.inner().held_datagrams()), (0, 0));
-    assert!(counter(&mut far, "ip-reasm-timeout") > 0);
+    assert!(counter(&mut far, "ip_reasm_timeout") > 0);
     assert!(now_ns <= 1_000_000_000 + 60_000_000_000);
 }

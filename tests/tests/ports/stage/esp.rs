@@ -34,8 +34,8 @@ fn datagrams_pass_encrypted_and_in_fragments_both_ways() {
         assert!(receive(&mut left, 1)[0].0 == frame);
     }
     for host in [&mut left, &mut right] {
-        assert_eq!((counter(host, "ip-frag-oks"), counter(host, "ip-reasm-oks")), (2, 2));
-        assert_eq!((counter(host, "esp-out-packets"), counter(host, "esp-in-packets")), (2, 2));
+        assert_eq!((counter(host, "ip_frag_oks"), counter(host, "ip_reasm_oks")), (2, 2));
+        assert_eq!((counter(host, "esp_out_packets"), counter(host, "esp_in_packets")), (2, 2));
     }
 }
 
@@ -124,9 +124,9 @@ fn arp_and_neighbour_discovery_pass_in_the_clear_and_nothing_else_does() {
         assert_eq!(send(&mut near, &frame), Transmitted::Taken);
         let in_the_clear = near.inner().sent == [frame.clone()];
         assert_eq!(in_the_clear, passes, "{frame:02x?}");
-        assert_eq!(counter(&mut near, "esp-out-clear"), u64::from(passes));
-        assert_eq!(counter(&mut near, "esp-out-packets"), u64::from(is_ip && !passes));
-        assert_eq!(counter(&mut near, "esp-out-not-ip"), u64::from(!is_ip && !passes));
+        assert_eq!(counter(&mut near, "esp_out_clear"), u64::from(passes));
+        assert_eq!(counter(&mut near, "esp_out_packets"), u64::from(is_ip && !passes));
+        assert_eq!(counter(&mut near, "esp_out_not_ip"), u64::from(!is_ip && !passes));
 
         let (mut clear, back) = ethernet(8);
         drop(far);
@@ -169,7 +169,7 @@ fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() 
             assert_eq!((clear.len(), esp.len()), (1, if carried { 11 } else { 0 }), "{level:?}");
             assert!(esp.iter().all(|packet| packet[20] == 50), "ESP");
             let refused = if carried { 0 } else { 11 };
-            assert_eq!(counter(&mut near, "esp-out-selectors"), refused, "{level:?}");
+            assert_eq!(counter(&mut near, "esp_out_selectors"), refused, "{level:?}");
             assert_eq!(near.stats().out_dropped.total(), refused);
             drop(far);
         }
@@ -209,7 +209,7 @@ fn what_was_replayed_changed_cut_or_is_for_others_is_dropped_by_name() {
         assert_eq!(taken.len(), 1 + usize::from(lenient), "{level:?}");
         assert_eq!(taken[0].0, udp6(100));
         let counts =
-            ["esp-in-replayed", "esp-in-integrity", "esp-in-truncated", "esp-in-other-spi"]
+            ["esp_in_replayed", "esp_in_integrity", "esp_in_truncated", "esp_in_other_spi"]
                 .map(|name| counter(&mut peer, name));
         assert_eq!(counts, [1, 1, 1, u64::from(!lenient)], "{level:?}");
         assert_eq!(peer.stats().in_dropped.total(), counts.iter().sum::<u64>());

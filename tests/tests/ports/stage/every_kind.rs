@@ -57,7 +57,7 @@ fn what_is_cut_is_joined() {
             assert_eq!(received.len(), 1, "{stack:?} {len}: {:?}", near.stats().cut);
             assert_eq!(comparable(&received[0].0, link), comparable(&frame, link), "{stack:?}");
         }
-        assert_eq!(counter(&mut far, "ip-reasm-oks"), 3, "{stack:?}");
+        assert_eq!(counter(&mut far, "ip_reasm_oks"), 3, "{stack:?}");
         assert_eq!((far.held_bytes(), far.inner().outside), (0, 0));
     }
 }
@@ -80,7 +80,7 @@ fn what_is_encrypted_and_cut_is_joined_and_decrypted() {
             assert_eq!(received.len(), 1, "{stack:?} {len}: {:?}", near.stats());
             assert_eq!(comparable(&received[0].0, link), comparable(&frame, link), "{stack:?}");
         }
-        assert_eq!(counter(&mut far, "esp-in-packets"), 4, "{stack:?}");
+        assert_eq!(counter(&mut far, "esp_in_packets"), 4, "{stack:?}");
         assert_eq!(far.stats().in_dropped.total(), 0, "{stack:?}");
         assert_eq!(far.inner().inner().outside, 0);
     }

@@ -99,7 +99,7 @@ fn a_datagram_in_a_tunnel_that_leads_into_itself_ends_at_once_whatever_the_tunne
             let frame = datagram(tunnel.link());
             let sent = turns(&mut tunnel, &mut far, frame);
             assert!(sent > 1, "{name}: nothing came back");
-            assert_eq!(counter(&mut tunnel, "tunnel-out-loop"), sent - 1, "{name}");
+            assert_eq!(counter(&mut tunnel, "tunnel_out_loop"), sent - 1, "{name}");
             assert_eq!(count.load(Ordering::Relaxed), 1, "{name}");
         }
     }
@@ -116,8 +116,8 @@ fn packets_to_any_other_end_of_a_tunnel_are_its_own() {
         options.forwarding = Some(Forwarding::new([third]));
         let mut tunnel = TunnelStage::new(near, options).unwrap();
         let sent = turns(&mut tunnel, &mut far, datagram(LinkType::Ethernet));
-        assert_eq!(counter(&mut tunnel, "tunnel-out-flooded"), 1);
-        assert_eq!(counter(&mut tunnel, "tunnel-out-loop"), sent - 1);
+        assert_eq!(counter(&mut tunnel, "tunnel_out_flooded"), 1);
+        assert_eq!(counter(&mut tunnel, "tunnel_out_loop"), sent - 1);
         assert!(sent > 2, "{sent}");
     }
 }
@@ -142,8 +142,8 @@ fn encrypted_packets_that_come_back_are_not_encrypted_again() {
             let packet = Packet::new().ipv4(|ip| ip.df(false)).udp(|udp| udp).payload_len(1470);
             let sent = turns(&mut secured, &mut far, packet.build());
             assert!(sent > 2, "it was fragmented");
-            assert_eq!(counter(&mut secured, "esp-out-loop"), sent - 1);
-            assert_eq!(counter(&mut secured, "esp-out-packets"), 1);
+            assert_eq!(counter(&mut secured, "esp_out_loop"), sent - 1);
+            assert_eq!(counter(&mut secured, "esp_out_packets"), 1);
             assert_eq!(count.load(Ordering::Relaxed), 1);
         }
     }

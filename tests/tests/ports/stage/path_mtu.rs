@@ -83,7 +83,7 @@ fn no_hint_makes_a_tunnel_carry_less_and_longer_packets_may_be_fragmented() {
     // This host's own link is no hint.
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1481)), None);
     assert_eq!(forbids(&mut near, &mut far, &datagram(false, 1481)), Some(false));
-    assert_eq!(counter(&mut near, "tunnel-out-too-big"), 1);
+    assert_eq!(counter(&mut near, "tunnel_out_too_big"), 1);
 }
 
 #[test]

@@ -202,13 +202,13 @@ fn w30_what_is_not_the_tunnels_is_dropped_by_name() {
     *damaged.last_mut().unwrap() ^= 1;
     let whole = arriving(ours);
     for (frame, name) in [
-        (arriving(ours), "tunnel-in-own-address"),
-        (arriving(|p| p.vxlan(|v| v.vni(8))), "tunnel-in-foreign-identifier"),
-        (arriving(|p| p.geneve(|g| g.vni(7))), "tunnel-in-vxlan-flags"),
-        (damaged, "tunnel-in-udp-checksum"),
-        (whole[..40].to_vec(), "tunnel-in-truncated"),
-        (packet(LinkType::Raw, true, 10), "tunnel-in-no-tunnel"),
-        (Vec::new(), "tunnel-in-no-tunnel"),
+        (arriving(ours), "tunnel_in_own_address"),
+        (arriving(|p| p.vxlan(|v| v.vni(8))), "tunnel_in_foreign_identifier"),
+        (arriving(|p| p.geneve(|g| g.vni(7))), "tunnel_in_vxlan_flags"),
+        (damaged, "tunnel_in_udp_checksum"),
+        (whole[..40].to_vec(), "tunnel_in_truncated"),
+        (packet(LinkType::Raw, true, 10), "tunnel_in_no_tunnel"),
+        (Vec::new(), "tunnel_in_no_tunnel"),
     ] {
         let before = counter(&mut near, name);
         assert_eq!(send(&mut far, &frame), Transmitted::Taken);
@@ -237,8 +237,8 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
         let meta = Meta { gso, checksum, ..Meta::default() };
         assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
         let taken = receive(&mut near, 1);
-        let names = ["cut-before", "packets", "foreign-identifier", "superframe"];
-        let counts = names.map(|name| counter(&mut near, &format!("tunnel-in-{name}")));
+        let names = ["cut_before", "packets", "foreign_identifier", "superframe"];
+        let counts = names.map(|name| counter(&mut near, &format!("tunnel_in_{name}")));
         let whole = &datagram(7)[8..];
         assert!(taken.iter().all(|(packet, meta)| packet == whole && meta.gso.is_none()));
         (taken.len(), counts)
@@ -262,7 +262,7 @@ fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
         assert_eq!(send(&mut far, &inner.payload_len(payload).build()), Transmitted::Taken);
         let taken = receive(&mut near, 1);
         let gso = taken[0].1.gso;
-        assert_eq!(counter(&mut near, "tunnel-in-left-whole"), u64::from(gso.is_some()));
+        assert_eq!(counter(&mut near, "tunnel_in_left_whole"), u64::from(gso.is_some()));
         let packets = on_the_wire(&taken[0].0, &taken[0].1, LinkType::Ethernet);
         (gso, packets.iter().map(Vec::len).collect::<Vec<_>>())
     };
@@ -285,7 +285,7 @@ fn the_sum_of_a_superframe_that_no_device_made_is_made_for_each_packet() {
     assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
     let taken = receive(&mut near, 1);
     let (packet, told) = &taken[0];
-    assert_eq!((told.gso, counter(&mut near, "tunnel-in-left-open")), (meta.gso, 1));
+    assert_eq!((told.gso, counter(&mut near, "tunnel_in_left_open")), (meta.gso, 1));
     assert_eq!(told.checksum, Checksum::Partial { start: 34, offset: 6 });
     let packets = on_the_wire(packet, told, LinkType::Ethernet);
     assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [1042, 1042, 542]);
@@ -316,7 +316,7 @@ fn nothing_of_hostile_frames_comes_out_and_every_buffer_goes_back() {
     let mut dropped = 0;
     near.counters(&mut |counter, value| dropped += if counter.is_loss { value } else { 0 });
     assert_eq!(taken + dropped, 20_000, "each is taken out or dropped by one name");
-    assert_eq!(taken, counter(&mut near, "tunnel-in-packets"));
+    assert_eq!(taken, counter(&mut near, "tunnel_in_packets"));
     assert_eq!(near.inner().outside, 0);
 }
 
@@ -368,8 +368,8 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);
     assert_eq!(receive(&mut near, 1_000_001).len(), 1);
-    assert_eq!(counter(&mut near, "tunnel-out-too-big"), 51);
-    assert_eq!(counter(&mut near, "tunnel-out-too-big-untold"), 53);
+    assert_eq!(counter(&mut near, "tunnel_out_too_big"), 51);
+    assert_eq!(counter(&mut near, "tunnel_out_too_big_untold"), 53);
 }
 
 #[test]

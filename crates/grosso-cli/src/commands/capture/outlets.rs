@@ -203,7 +203,7 @@ impl Outlets {
             clients: Some(server.came()),
             turned_away: Some(server.turned_away()),
             cut_off: Some(server.cut_off()),
-            lost: lost(&[("client-full", server.full()), ("no-client", server.unheard)]),
+            lost: lost(&[("client_full", server.full()), ("no_client", server.unheard)]),
         });
         let monitors = self.monitors.iter().map(|monitor| OutletReport {
             kind: "device",
@@ -213,10 +213,10 @@ impl Outlets {
             turned_away: None,
             cut_off: None,
             lost: lost(&[
-                ("device-full", monitor.full),
-                ("longer-than-mtu", monitor.too_long),
-                ("device-gone", monitor.gone),
-                ("device-refused", monitor.refused),
+                ("device_full", monitor.full),
+                ("longer_than_mtu", monitor.too_long),
+                ("device_gone", monitor.gone),
+                ("device_refused", monitor.refused),
             ]),
         });
         files.chain(servers).chain(monitors).collect()

@@ -8,20 +8,20 @@ reasons! {
     /// Event at a Unix socket.
     UnixEvent {
         /// A peer connected, was connected to, or sent the first datagram.
-        PeerMet = "peer-met",
+        PeerMet = "peer_met",
         /// The peer disconnected or disappeared.
-        PeerGone = "peer-gone",
+        PeerGone = "peer_gone",
         /// The peer violated the protocol, for example with a frame above the maximum length, and was disconnected.
-        PeerCutOff = "peer-cut-off",
+        PeerCutOff = "peer_cut_off",
         /// The peer disconnected in the middle of a frame.
-        ReceiveUnfinished = "rx-unfinished",
+        ReceiveUnfinished = "rx_unfinished",
         /// A frame was dropped because no peer was connected.
-        TransmitNoPeer = "tx-no-peer",
+        TransmitNoPeer = "tx_no_peer",
         /// The peer disconnected before it had received a whole frame.
-        TransmitUnfinished = "tx-unfinished",
+        TransmitUnfinished = "tx_unfinished",
         /// The system ran out of descriptors or memory while connecting to the peer. The peer waits or was
         /// disconnected, and the connection is retried.
-        SetUpFailed = "setup-failed",
+        SetUpFailed = "setup_failed",
     }
 }
 

@@ -82,64 +82,64 @@ impl TunnelStageStats {
         let loss = |name, sentence| PortCounter { name, is_loss: true, sentence };
         let Self { put_in, taken_out, foreign, .. } = *self;
         let events = [
-            (event("tunnel-out-frames", "A frame was encapsulated."), put_in.frames),
-            (event("tunnel-out-packets", "A packet was encapsulated."), put_in.packets),
+            (event("tunnel_out_frames", "A frame was encapsulated."), put_in.frames),
+            (event("tunnel_out_packets", "A packet was encapsulated."), put_in.packets),
             (
                 event(
-                    "tunnel-out-remote-checksums",
+                    "tunnel_out_remote_checksums",
                     "A checksum was left for the peer to complete.",
                 ),
                 put_in.remote_checksums,
             ),
             (
                 event(
-                    "tunnel-out-cut-before",
+                    "tunnel_out_cut_before",
                     "A superframe was split before it was encapsulated.",
                 ),
                 self.cut_before,
             ),
             (
                 loss(
-                    "tunnel-out-too-big",
+                    "tunnel_out_too_big",
                     "Dropped: longer than the tunnel's MTU; reported by ICMP.",
                 ),
                 self.told,
             ),
             (
                 loss(
-                    "tunnel-out-too-big-untold",
+                    "tunnel_out_too_big_untold",
                     "Dropped: longer than the tunnel's MTU; not reported.",
                 ),
                 self.untold,
             ),
             (
                 loss(
-                    "tunnel-out-loop",
+                    "tunnel_out_loop",
                     "Dropped: a packet of the tunnel itself; the route to the peer leads into \
                      the tunnel.",
                 ),
                 self.looped,
             ),
             (
-                event("tunnel-out-flooded", "A frame was sent to every peer of the tunnel."),
+                event("tunnel_out_flooded", "A frame was sent to every peer of the tunnel."),
                 self.flooded,
             ),
             (
-                event("tunnel-in-unlearned", "A source was not learned: the table is full."),
+                event("tunnel_in_unlearned", "A source was not learned: the table is full."),
                 self.unlearned,
             ),
             (
-                loss("tunnel-in-no-device", "Dropped: its source is not a unicast address."),
+                loss("tunnel_in_no_device", "Dropped: its source is not a unicast address."),
                 self.no_device,
             ),
             (
-                loss("tunnel-in-moved", "Dropped: its source is configured at another peer."),
+                loss("tunnel_in_moved", "Dropped: its source is configured at another peer."),
                 self.moved,
             ),
-            (event("tunnel-in-packets", "A packet was decapsulated."), taken_out.packets),
+            (event("tunnel_in_packets", "A packet was decapsulated."), taken_out.packets),
             (
                 event(
-                    "tunnel-in-cut-before",
+                    "tunnel_in_cut_before",
                     "A superframe of the tunnel's datagrams was split before it was decapsulated \
                      (B29).",
                 ),
@@ -147,7 +147,7 @@ impl TunnelStageStats {
             ),
             (
                 event(
-                    "tunnel-in-left-open",
+                    "tunnel_in_left_open",
                     "An inner checksum that no device had computed was completed; on the sender, \
                      ethtool -K DEV tx off makes it compute checksums.",
                 ),
@@ -155,14 +155,14 @@ impl TunnelStageStats {
             ),
             (
                 event(
-                    "tunnel-in-left-whole",
+                    "tunnel_in_left_whole",
                     "An inner TCP superframe that no device had split is split to the tunnel's \
                      MTU; on the sender, ethtool -K DEV tx off makes it split superframes.",
                 ),
                 self.left_whole,
             ),
             (
-                loss("tunnel-in-own-address", "Dropped: it has the tunnel device's own address."),
+                loss("tunnel_in_own_address", "Dropped: it has the tunnel device's own address."),
                 self.own_address,
             ),
         ];
@@ -195,7 +195,7 @@ struct DropCounters {
 
 static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
     let counter = |way: &str, what: &str, name: &str, sentence: &str| PortCounter {
-        name: format!("tunnel-{way}-{name}").leak(),
+        name: format!("tunnel_{way}_{name}").leak(),
         is_loss: true,
         sentence: format!("{what}: {sentence}").leak(),
     };
