@@ -25,7 +25,7 @@
 //! | [`nic_offloads`] | the worth of a device's own offloads, and the sink at the other end |
 //! | [`nic`] | a NIC with receive buffers of its own, possibly few |
 //! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
-//! | [`own`] | experiments of one's own: any hosts, wires and paths, in several settings |
+//! | [`custom`] | experiments of one's own: any hosts, wires and paths, in several settings |
 //! | [`experiment`] | the trials that answer a question, in turn: what all experiments have in common |
 //! | [`report`] | their results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
@@ -58,6 +58,7 @@
 pub mod acks;
 pub mod cost;
 pub mod cpu_time;
+pub mod custom;
 pub mod experiment;
 pub mod fragments;
 pub mod guest;
@@ -67,7 +68,6 @@ pub mod network;
 pub mod nic;
 pub mod nic_offloads;
 pub mod offload;
-pub mod own;
 mod page;
 mod profiler;
 pub mod profiles;

@@ -4,8 +4,8 @@ use std::{path::Path, process::Command as Program};
 
 use clap::Parser;
 use grosso_lab::{
-    acks::AckFindings, cost::CostFindings, fragments::FragmentFindings,
-    nic_offloads::NicOffloadFindings, offload::OffloadFindings, own::OwnFindings, report::Findings,
+    acks::AckFindings, cost::CostFindings, custom::CustomFindings, fragments::FragmentFindings,
+    nic_offloads::NicOffloadFindings, offload::OffloadFindings, report::Findings,
     tunnels::TunnelFindings,
 };
 
@@ -24,7 +24,7 @@ fn knobs() -> Vec<&'static str> {
         NicOffloadFindings::KNOBS,
         FragmentFindings::KNOBS,
         OffloadFindings::KNOBS,
-        OwnFindings::KNOBS,
+        CustomFindings::KNOBS,
         TunnelFindings::KNOBS,
     ];
     each.concat().iter().flat_map(|knob| knob.turn).copied().collect()

@@ -20,7 +20,7 @@ use grosso_lab::{
 };
 use grosso_sys::interface::{Control, InterfaceName};
 
-use super::conduct::{LabReport, conduct};
+use super::run::{LabReport, run_experiment};
 use crate::{
     arguments::{LabCall, LabNic, LabSink},
     device,
@@ -47,7 +47,7 @@ pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failu
     };
     let experiment = NicOffloads::new(plan).map_err(|error| refused(&nic, &error))?;
     let keeper = keeper(nic)?;
-    let ended = conduct(Ok(experiment), FORM, ("nic", &options.page), session);
+    let ended = run_experiment(Ok(experiment), FORM, ("nic", &options.page), session);
     keeper.restore().map_err(|error| {
         let hint = format!("grosso dev -k {nic} lists the features, grosso dev -K {nic} sets them");
         failed(&error).hint(hint)
@@ -103,7 +103,7 @@ fn call(options: &LabSink, direction: LabCall, session: &mut Session) -> Result<
     };
     let measured = options.time.map(Duration::from_nanos);
     let call = Call { peer: options.listen, direction, measured };
-    let called = call.run(&session.interrupted).map_err(|error| super::conduct::failed(&error))?;
+    let called = call.run(&session.interrupted).map_err(|error| super::run::failed(&error))?;
     let line = serde_json::to_string(&called).map_err(|error| failed(&error.into()))?;
     writeln!(io::stdout(), "{line}").map(|()| Exit::Yes).map_err(|error| failed(&error))
 }

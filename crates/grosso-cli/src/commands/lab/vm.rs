@@ -7,7 +7,7 @@ use grosso_lab::{
     vms::{VmFindings, VmParameters, Vms},
 };
 
-use super::conduct::{LabReport, conduct, enter, plan};
+use super::run::{LabReport, enter, plan, run_experiment};
 use crate::{
     arguments::{LabDevice, LabVm},
     error::{Exit, Failure},
@@ -30,5 +30,5 @@ pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failur
         let program = env::current_exe()?;
         Vms::new(plan, folder.path(), (&options.kernel, &program))
     });
-    conduct(machines, FORM, ("vm", &options.page), session)
+    run_experiment(machines, FORM, ("vm", &options.page), session)
 }

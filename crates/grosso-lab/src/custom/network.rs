@@ -15,7 +15,7 @@ use crate::netns::{engine_network, segment_in_the_kernel, set_up_host};
 
 /// A host and its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnHost {
+pub struct CustomHost {
     /// The name.
     pub name: String,
     /// Whether it forwards packets of others.
@@ -37,7 +37,7 @@ pub struct HostDevice {
 
 /// A wire between two devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnWire {
+pub struct CustomWire {
     /// The names of the devices.
     pub ends: [String; 2],
     /// The MTU of both, in bytes from the IP header on.
@@ -60,11 +60,11 @@ pub struct PathPlace {
 
 /// A network to measure in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnNetwork {
+pub struct CustomNetwork {
     /// The hosts.
-    pub hosts: Vec<OwnHost>,
+    pub hosts: Vec<CustomHost>,
     /// The wires.
-    pub wires: Vec<OwnWire>,
+    pub wires: Vec<CustomWire>,
     /// The data paths.
     pub paths: Vec<PathPlace>,
 }
@@ -86,7 +86,7 @@ enum Spot {
     Path(usize),
 }
 
-impl OwnNetwork {
+impl CustomNetwork {
     /// Checks that every device is in one place, and that the paths find theirs.
     ///
     /// # Errors
@@ -149,8 +149,8 @@ impl OwnNetwork {
     }
 
     /// Checks that a wire carries the smallest packets of the addresses at its ends.
-    fn check_mtu(&self, wire: &OwnWire) -> Result<(), Contradiction> {
-        let OwnWire { ends: [end, other], mtu, .. } = wire;
+    fn check_mtu(&self, wire: &CustomWire) -> Result<(), Contradiction> {
+        let CustomWire { ends: [end, other], mtu, .. } = wire;
         let devices = self.hosts.iter().flat_map(|host| &host.devices);
         let at_end = devices.filter(|device| wire.ends.contains(&device.name));
         let mut addresses = at_end.flat_map(|device| &device.addresses);
@@ -167,7 +167,7 @@ impl OwnNetwork {
 
     /// The host that has a device.
     fn host_with(&self, device: &str) -> Option<usize> {
-        let has = |host: &OwnHost| host.devices.iter().any(|own| own.name == device);
+        let has = |host: &CustomHost| host.devices.iter().any(|own| own.name == device);
         self.hosts.iter().position(has)
     }
 
@@ -190,7 +190,7 @@ impl OwnNetwork {
             spots.push((name.clone(), self.host_with(name).map_or(Spot::Path(path), Spot::Host)));
         }
         if let Some(address) = address {
-            let has = |host: &OwnHost| {
+            let has = |host: &CustomHost| {
                 host.devices
                     .iter()
                     .flat_map(|device| &device.addresses)
@@ -236,7 +236,7 @@ impl OwnNetwork {
 /// A network that has been made. Its namespaces end with it, unless a path or a socket keeps one.
 #[derive(Debug)]
 pub struct LaidNetwork {
-    spec: OwnNetwork,
+    spec: CustomNetwork,
     hosts: Vec<NetworkNamespace>,
     paths: Vec<NetworkNamespace>,
     places: Vec<Spot>,
@@ -304,7 +304,7 @@ impl LaidNetwork {
         }
     }
 
-    fn lay_wire(&self, wire: &OwnWire) -> io::Result<()> {
+    fn lay_wire(&self, wire: &CustomWire) -> io::Result<()> {
         let place = |end: &String| {
             let spot = self.spec.spot(end).ok_or(io::ErrorKind::NotFound)?;
             // A path that opens the end of a wire may be on a host, because of its other end.
@@ -354,7 +354,7 @@ impl HostDevice {
     }
 }
 
-impl OwnHost {
+impl CustomHost {
     /// Gives the host, which is the calling thread's namespace, its routes.
     fn add_routes(&self) -> io::Result<()> {
         let (netlink, control) = (Netlink::new()?, Control::new()?);
@@ -396,7 +396,7 @@ fn twice<'a>(names: &[&'a String]) -> Option<&'a String> {
     names.iter().enumerate().find(is_again).map(|(_, name)| *name)
 }
 
-fn open_host(host: &OwnHost) -> io::Result<NetworkNamespace> {
+fn open_host(host: &CustomHost) -> io::Result<NetworkNamespace> {
     let network = engine_network()?;
     network.run(|| {
         set_up_host(TCP_BUFFER_BYTES)?;
@@ -420,21 +420,26 @@ const TCP_BUFFER_BYTES: usize = 640 << 10;
 mod tests {
     use super::*;
 
-    fn host(name: &str, devices: &[(&str, &str)]) -> OwnHost {
+    fn host(name: &str, devices: &[(&str, &str)]) -> CustomHost {
         let devices = devices.iter().map(|(name, address)| HostDevice {
             name: (*name).into(),
             addresses: vec![(address.parse().unwrap(), 24)],
         });
-        OwnHost { name: name.into(), forwards: false, devices: devices.collect(), gateways: vec![] }
+        CustomHost {
+            name: name.into(),
+            forwards: false,
+            devices: devices.collect(),
+            gateways: vec![],
+        }
     }
 
-    fn wire(one: &str, other: &str) -> OwnWire {
-        OwnWire { ends: [one.into(), other.into()], mtu: 1500, offloads: false }
+    fn wire(one: &str, other: &str) -> CustomWire {
+        CustomWire { ends: [one.into(), other.into()], mtu: 1500, offloads: false }
     }
 
-    fn network() -> OwnNetwork {
+    fn network() -> CustomNetwork {
         let nic = PathPlace { opens: vec!["e0".into()], makes: vec!["b0".into()], address: None };
-        OwnNetwork {
+        CustomNetwork {
             hosts: vec![host("a", &[("a0", "10.1.0.1")]), host("b", &[("b0", "10.1.0.2")])],
             wires: vec![wire("a0", "e0")],
             paths: vec![nic],
@@ -462,7 +467,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_named() {
-        let refused = |change: &dyn Fn(&mut OwnNetwork)| {
+        let refused = |change: &dyn Fn(&mut CustomNetwork)| {
             let mut network = network();
             change(&mut network);
             network.check().unwrap_err().to_string()

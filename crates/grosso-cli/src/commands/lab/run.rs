@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Runs an experiment, and prints its report. `name` is the end of the usual name of its page.
-pub(super) fn conduct<E: Experiment>(
+pub(super) fn run_experiment<E: Experiment>(
     experiment: io::Result<E>,
     form: ReportForm,
     (name, page): (&str, &LabPage),

@@ -1,6 +1,6 @@
 //! Claims of the user's own: a figure of one setting beside that of another, or beside a number.
 
-use super::{OwnFindings, OwnRow};
+use super::{CustomFindings, CustomRow};
 use crate::{
     statistics::{Spread, digits, ratio},
     verdict::{Bound, Evidence, Verdict},
@@ -32,7 +32,7 @@ pub enum Than {
 
 /// A claim about the figures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OwnClaim {
+pub struct CustomClaim {
     /// The claim, in words.
     pub text: String,
     /// The setting that it is about.
@@ -55,7 +55,7 @@ impl Figure {
         (Self::Segments, "segments_per_train"),
     ];
 
-    const fn of(self, row: &OwnRow) -> &Spread {
+    const fn of(self, row: &CustomRow) -> &Spread {
         match self {
             Self::Gbps => &row.gbps,
             Self::CpuSecondsPerGb => &row.cpu_s_per_gb,
@@ -70,9 +70,9 @@ impl Figure {
     }
 }
 
-impl OwnClaim {
+impl CustomClaim {
     /// The verdict; `None` if a setting is not among the findings.
-    pub(super) fn judge(&self, findings: &OwnFindings) -> Option<Verdict> {
+    pub(super) fn judge(&self, findings: &CustomFindings) -> Option<Verdict> {
         let figure = self.figure.of(findings.row(&self.setting)?);
         let bound = match self.bound {
             Than::AtLeast(value) => Bound::AtLeast(value),
@@ -101,9 +101,9 @@ mod tests {
     use super::{super::tests::findings, *};
     use crate::verdict::Answer;
 
-    fn claim(beside: Option<&str>, figure: Figure, bound: Than) -> OwnClaim {
+    fn claim(beside: Option<&str>, figure: Figure, bound: Than) -> CustomClaim {
         let (text, setting) = ("a claim".to_owned(), "loses".to_owned());
-        OwnClaim { text, setting, beside: beside.map(Into::into), figure, bound }
+        CustomClaim { text, setting, beside: beside.map(Into::into), figure, bound }
     }
 
     #[test]

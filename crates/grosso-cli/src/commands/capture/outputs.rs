@@ -13,7 +13,7 @@ use super::{
     listener::PcapServer,
     monitor_port::MonitorPort,
     opener::Opener,
-    report::{FilesReport, InterfacePackets, OutletReport},
+    report::{FilesReport, InterfacePackets, OutputReport},
     source::CapturedInterface,
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The outputs of a capture, and what went there.
-pub(super) struct Outlets {
+pub(super) struct Outputs {
     files: Vec<CaptureFiles>,
     servers: Vec<PcapServer>,
     monitors: Vec<MonitorPort>,
@@ -37,7 +37,7 @@ pub(super) struct Outlets {
     snaplen: usize,
 }
 
-impl Outlets {
+impl Outputs {
     /// Opens the outputs of a capture that ends after `packets_max` packets.
     pub(super) fn open(
         options: &Capture,
@@ -183,11 +183,11 @@ impl Outlets {
     }
 
     /// The packets of each output, and those that were lost there.
-    pub(super) fn reports(&self) -> Vec<OutletReport> {
+    pub(super) fn reports(&self) -> Vec<OutputReport> {
         let lost = |counts: &[(&'static str, u64)]| {
             counts.iter().copied().filter(|(_, count)| *count > 0).collect::<Counts>()
         };
-        let files = self.files.iter().map(|file| OutletReport {
+        let files = self.files.iter().map(|file| OutputReport {
             kind: "file",
             name: file.stem(),
             packets: file.packets,
@@ -196,7 +196,7 @@ impl Outlets {
             cut_off: None,
             lost: Counts::new(),
         });
-        let servers = self.servers.iter().map(|server| OutletReport {
+        let servers = self.servers.iter().map(|server| OutputReport {
             kind: "pcap-over-ip",
             name: server.address.to_string(),
             packets: server.packets,
@@ -205,7 +205,7 @@ impl Outlets {
             cut_off: Some(server.cut_off()),
             lost: lost(&[("client_full", server.full()), ("no_client", server.unheard)]),
         });
-        let monitors = self.monitors.iter().map(|monitor| OutletReport {
+        let monitors = self.monitors.iter().map(|monitor| OutputReport {
             kind: "device",
             name: monitor.name.clone(),
             packets: monitor.packets,

@@ -5,8 +5,8 @@ use super::*;
 const LRO: &str = include_str!("../../../../../examples/lab/lro-in-the-middle.toml");
 const TUNNEL: &str = include_str!("../../../../../examples/lab/far-tunnel.toml");
 
-fn parse(text: &str) -> Result<OwnFile, String> {
-    OwnFile::parse(text, Path::new("/")).map_err(|wrong| wrong.to_string())
+fn parse(text: &str) -> Result<CustomFile, String> {
+    CustomFile::parse(text, Path::new("/")).map_err(|wrong| wrong.to_string())
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{OwnRun, OwnSetting};
+use super::{CustomRun, CustomSetting};
 use crate::{
     experiment::Series,
     statistics::{Spread, ratio},
@@ -14,15 +14,15 @@ use crate::{
 /// Figures of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct OwnFindings {
+pub struct CustomFindings {
     /// One for each setting, in the order of the file.
-    pub rows: Vec<OwnRow>,
+    pub rows: Vec<CustomRow>,
 }
 
 /// The result of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct OwnRow {
+pub struct CustomRow {
     /// The name of the setting.
     pub setting: String,
     /// Gigabits a second that arrived.
@@ -38,12 +38,12 @@ pub struct OwnRow {
     /// Packets in each frame that the path with the longest trains handed on.
     pub segments_per_train: Spread,
     /// The measurements.
-    pub runs: Vec<OwnRun>,
+    pub runs: Vec<CustomRun>,
 }
 
-impl OwnFindings {
-    pub(super) fn new(series: Vec<Series<OwnSetting, OwnRun>>) -> Self {
-        let mut rows: Vec<OwnRow> = series.into_iter().map(OwnRow::new).collect();
+impl CustomFindings {
+    pub(super) fn new(series: Vec<Series<CustomSetting, CustomRun>>) -> Self {
+        let mut rows: Vec<CustomRow> = series.into_iter().map(CustomRow::new).collect();
         let first = rows.first().map_or(f64::NAN, |row| row.gbps.median);
         for row in &mut rows {
             row.share_of_first = ratio(row.gbps.median, first);
@@ -54,7 +54,7 @@ impl OwnFindings {
     /// A note for each setting and path whose ports lost frames.
     pub(super) fn losses(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        for OwnRow { setting, runs, .. } in &self.rows {
+        for CustomRow { setting, runs, .. } in &self.rows {
             let mut lost = BTreeMap::<_, u64>::new();
             for frames in runs.iter().flat_map(|run| &run.paths) {
                 for (counter, count) in &frames.lost {
@@ -71,22 +71,22 @@ impl OwnFindings {
 
     /// The row of a setting.
     #[must_use]
-    pub fn row(&self, setting: &str) -> Option<&OwnRow> {
+    pub fn row(&self, setting: &str) -> Option<&CustomRow> {
         self.rows.iter().find(|row| row.setting == setting)
     }
 }
 
-impl OwnRow {
-    fn new(Series { setting, runs, .. }: Series<OwnSetting, OwnRun>) -> Self {
-        let over = |value: &dyn Fn(&OwnRun) -> f64| Spread::of(runs.iter().map(value));
+impl CustomRow {
+    fn new(Series { setting, runs, .. }: Series<CustomSetting, CustomRun>) -> Self {
+        let over = |value: &dyn Fn(&CustomRun) -> f64| Spread::of(runs.iter().map(value));
         Self {
             setting: setting.name,
-            gbps: over(&OwnRun::gbps),
+            gbps: over(&CustomRun::gbps),
             share_of_first: None,
-            cpu_s_per_gb: over(&OwnRun::cpu_s_per_gb),
+            cpu_s_per_gb: over(&CustomRun::cpu_s_per_gb),
             retransmits_a_second: over(&|run| run.retransmits as f64 / run.seconds),
             too_long_a_second: over(&|run| run.too_long as f64 / run.seconds),
-            segments_per_train: over(&OwnRun::segments),
+            segments_per_train: over(&CustomRun::segments),
             runs,
         }
     }

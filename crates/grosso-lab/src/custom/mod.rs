@@ -16,10 +16,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::{
-    claim::{Figure, OwnClaim, Than},
-    findings::{OwnFindings, OwnRow},
-    network::{Contradiction, HostDevice, LaidNetwork, OwnHost, OwnNetwork, OwnWire, PathPlace},
-    trial::{OwnFrames, OwnPath, OwnRun, OwnTraffic},
+    claim::{CustomClaim, Figure, Than},
+    findings::{CustomFindings, CustomRow},
+    network::{
+        Contradiction, CustomHost, CustomNetwork, CustomWire, HostDevice, LaidNetwork, PathPlace,
+    },
+    trial::{CustomFrames, CustomPath, CustomRun, CustomTraffic},
 };
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, brief},
@@ -30,18 +32,18 @@ use crate::{
 };
 
 /// An experiment of one's own.
-pub struct Own<S> {
-    plan: Plan<OwnParameters>,
-    network: OwnNetwork,
-    traffic: OwnTraffic,
-    settings: Vec<OwnSetting>,
-    claims: Vec<OwnClaim>,
+pub struct Custom<S> {
+    plan: Plan<CustomParameters>,
+    network: CustomNetwork,
+    traffic: CustomTraffic,
+    settings: Vec<CustomSetting>,
+    claims: Vec<CustomClaim>,
     start: S,
 }
 
 /// One setting: its number, by which whoever starts the paths knows it, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnSetting {
+pub struct CustomSetting {
     /// The index among all settings.
     pub number: usize,
     /// The name.
@@ -51,7 +53,7 @@ pub struct OwnSetting {
 /// The parameters of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct OwnParameters {
+pub struct CustomParameters {
     /// The file that describes it.
     pub config: String,
     /// The host that sends and the one that receives.
@@ -68,7 +70,7 @@ pub struct OwnParameters {
 /// The paths of a setting while they run.
 pub trait RunningPaths {
     /// Their names and handles.
-    fn paths(&self) -> Vec<OwnPath>;
+    fn paths(&self) -> Vec<CustomPath>;
 
     /// Stops them.
     ///
@@ -86,26 +88,26 @@ pub trait StartPaths {
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>>;
 }
 
-impl<S> fmt::Debug for Own<S> {
+impl<S> fmt::Debug for Custom<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Own").field("network", &self.network).finish_non_exhaustive()
+        formatter.debug_struct("Custom").field("network", &self.network).finish_non_exhaustive()
     }
 }
 
-impl<S: StartPaths> Own<S> {
+impl<S: StartPaths> Custom<S> {
     /// An experiment. Its settings have these names.
     ///
     /// # Errors
     /// Fails without a processor, or if the network cannot be.
     pub fn new(
         (config, runs, measured): (String, usize, Duration),
-        (network, traffic): (OwnNetwork, OwnTraffic),
-        (settings, claims): (Vec<String>, Vec<OwnClaim>),
+        (network, traffic): (CustomNetwork, CustomTraffic),
+        (settings, claims): (Vec<String>, Vec<CustomClaim>),
         start: S,
     ) -> io::Result<Self> {
         network.check().map_err(|wrong| io::Error::new(io::ErrorKind::InvalidInput, wrong))?;
         let settings = settings.into_iter().enumerate();
-        let parameters = OwnParameters {
+        let parameters = CustomParameters {
             config,
             hosts: traffic.hosts.map(|host| network.hosts[host].name.clone()),
             connections: traffic.connections,
@@ -116,7 +118,7 @@ impl<S: StartPaths> Own<S> {
             plan: Plan { runs, measured, device: Device::Tap, processors: None, parameters },
             network,
             traffic,
-            settings: settings.map(|(number, name)| OwnSetting { number, name }).collect(),
+            settings: settings.map(|(number, name)| CustomSetting { number, name }).collect(),
             claims,
             start,
         })
@@ -124,9 +126,9 @@ impl<S: StartPaths> Own<S> {
 
     fn measure_once(
         &self,
-        setting: &OwnSetting,
+        setting: &CustomSetting,
         interrupted: &AtomicBool,
-    ) -> Result<OwnRun, TrialError> {
+    ) -> Result<CustomRun, TrialError> {
         let laid = self.network.lay()?;
         let running = self.start.start(setting.number, &laid)?;
         let measured = laid.connect().map_err(TrialError::from).and_then(|()| {
@@ -139,17 +141,17 @@ impl<S: StartPaths> Own<S> {
     }
 }
 
-impl<S: StartPaths> Experiment for Own<S> {
-    type Parameters = OwnParameters;
-    type Setting = OwnSetting;
-    type Run = OwnRun;
-    type Findings = OwnFindings;
+impl<S: StartPaths> Experiment for Custom<S> {
+    type Parameters = CustomParameters;
+    type Setting = CustomSetting;
+    type Run = CustomRun;
+    type Findings = CustomFindings;
 
     fn name(&self) -> &'static str {
         "run"
     }
 
-    fn plan(&self) -> &Plan<OwnParameters> {
+    fn plan(&self) -> &Plan<CustomParameters> {
         &self.plan
     }
 
@@ -157,7 +159,7 @@ impl<S: StartPaths> Experiment for Own<S> {
         None
     }
 
-    fn settings(&self) -> Vec<&[OwnSetting]> {
+    fn settings(&self) -> Vec<&[CustomSetting]> {
         vec![&self.settings]
     }
 
@@ -169,23 +171,23 @@ impl<S: StartPaths> Experiment for Own<S> {
         bench.each(|setting, interrupted| self.measure_once(setting, interrupted), group)
     }
 
-    fn label(&self, setting: &OwnSetting) -> String {
+    fn label(&self, setting: &CustomSetting) -> String {
         setting.name.clone()
     }
 
-    fn brief(&self, runs: &[OwnRun]) -> String {
-        brief(runs, OwnRun::gbps, "Gb/s")
+    fn brief(&self, runs: &[CustomRun]) -> String {
+        brief(runs, CustomRun::gbps, "Gb/s")
     }
 
-    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> OwnFindings {
-        OwnFindings::new(groups.into_iter().flatten().collect())
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> CustomFindings {
+        CustomFindings::new(groups.into_iter().flatten().collect())
     }
 
-    fn judge(&self, findings: &OwnFindings) -> Vec<Verdict> {
+    fn judge(&self, findings: &CustomFindings) -> Vec<Verdict> {
         self.claims.iter().filter_map(|claim| claim.judge(findings)).collect()
     }
 
-    fn notes(&self, findings: &OwnFindings, _failed: &[FailedRow]) -> Vec<String> {
+    fn notes(&self, findings: &CustomFindings, _failed: &[FailedRow]) -> Vec<String> {
         findings.losses()
     }
 }
@@ -195,7 +197,7 @@ const WARM_UP_SHARE: u32 = 5;
 
 #[cfg(test)]
 mod tests {
-    use super::{findings::OwnFindings, *};
+    use super::{findings::CustomFindings, *};
     use crate::{
         experiment::Series,
         page::assert_shown,
@@ -203,19 +205,19 @@ mod tests {
     };
 
     /// Findings of a path that leaves packets whole, and of one that loses.
-    pub(super) fn findings() -> OwnFindings {
-        let run = |bytes, too_long| OwnRun {
+    pub(super) fn findings() -> CustomFindings {
+        let run = |bytes, too_long| CustomRun {
             seconds: 1.0,
             bytes,
             too_long,
             retransmits: too_long / 10,
-            ..OwnRun::default()
+            ..CustomRun::default()
         };
         let series = |number, name: &str, bytes: [u64; 3], too_long| {
-            let setting = OwnSetting { number, name: name.into() };
+            let setting = CustomSetting { number, name: name.into() };
             Series::new(setting, bytes.map(|bytes| run(bytes, too_long)).to_vec())
         };
-        OwnFindings::new(vec![
+        CustomFindings::new(vec![
             series(0, "whole", [1_000_000_000, 990_000_000, 1_010_000_000], 0),
             series(1, "loses", [10_000_000, 9_000_000, 11_000_000], 40),
         ])
@@ -223,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_table_fits_a_terminal_and_the_page_needs_nothing() {
-        let parameters = OwnParameters {
+        let parameters = CustomParameters {
             config: "lro.toml".into(),
             hosts: ["a".into(), "b".into()],
             connections: 1,

@@ -36,7 +36,7 @@ use crate::{
 
 /// The traffic of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnTraffic {
+pub struct CustomTraffic {
     /// The indexes of the host that sends and of the one that receives.
     pub hosts: [usize; 2],
     /// The address to which the connections go.
@@ -51,7 +51,7 @@ pub struct OwnTraffic {
 
 /// A data path that runs.
 #[derive(Clone, Debug)]
-pub struct OwnPath {
+pub struct CustomPath {
     /// The name, with which the names of its threads begin.
     pub name: String,
     /// Handles through which its queues are asked.
@@ -61,7 +61,7 @@ pub struct OwnPath {
 /// The result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct OwnRun {
+pub struct CustomRun {
     /// Duration of the measurement.
     pub seconds: f64,
     /// Bytes that arrived, each compared with the one sent.
@@ -75,13 +75,13 @@ pub struct OwnRun {
     /// Packets that a host that forwards dropped because they were longer than the MTU of the next device.
     pub too_long: u64,
     /// Frames of each data path.
-    pub paths: Vec<OwnFrames>,
+    pub paths: Vec<CustomFrames>,
 }
 
 /// Frames of a data path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct OwnFrames {
+pub struct CustomFrames {
     /// The name of the path.
     pub path: String,
     /// Frames that came from the left, and frames that left by the right.
@@ -92,7 +92,7 @@ pub struct OwnFrames {
     pub lost: BTreeMap<&'static str, u64>,
 }
 
-impl OwnRun {
+impl CustomRun {
     /// Gigabits a second.
     pub(super) fn gbps(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
@@ -118,17 +118,17 @@ struct Moment {
     cpu: CpuSeconds,
     tcp: [TcpCounters; 2],
     too_long: u64,
-    frames: Vec<OwnFrames>,
+    frames: Vec<CustomFrames>,
 }
 
 /// Measures the traffic for a time after a warm-up. A stalled stream counts as a result.
 pub(super) fn measure(
     laid: &LaidNetwork,
-    traffic: &OwnTraffic,
-    paths: &[OwnPath],
+    traffic: &CustomTraffic,
+    paths: &[CustomPath],
     (warm_up, measured): (Duration, Duration),
     interrupted: &AtomicBool,
-) -> Result<OwnRun, TrialError> {
+) -> Result<CustomRun, TrialError> {
     let (progress, content) = (Progress::default(), Content::new(SEED)?);
     let [sends, receives] = traffic.processors.map_or_else(two_processors, Ok)?;
     // Both sides stay open until both threads have ended.
@@ -175,7 +175,7 @@ pub(super) fn measure(
 }
 
 /// Connections from the one host to the other, the sender's ends first.
-fn connect(laid: &LaidNetwork, traffic: &OwnTraffic) -> io::Result<[Vec<TcpStream>; 2]> {
+fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpStream>; 2]> {
     let [from, to] = traffic.hosts.map(|host| laid.of_host(host));
     let listener = to.run(|| TcpListener::bind((traffic.to, 0)))??;
     let target = listener.local_addr()?;
@@ -257,12 +257,12 @@ fn both(announced: &mpsc::Receiver<(bool, io::Result<Pid>)>) -> Result<[Pid; 2],
 }
 
 /// The threads of the paths, by their names.
-fn workers(paths: &[OwnPath]) -> io::Result<Vec<Pid>> {
+fn workers(paths: &[CustomPath]) -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in threads(getpid())? {
         let file = format!("/proc/self/task/{}/comm", thread.as_raw_nonzero());
         let name = kernel::read(file).unwrap_or_default();
-        let is_of = |path: &OwnPath| {
+        let is_of = |path: &CustomPath| {
             name.trim_end().rsplit_once('/').is_some_and(|(start, _)| path.name.starts_with(start))
         };
         if paths.iter().any(is_of) {
@@ -275,8 +275,8 @@ fn workers(paths: &[OwnPath]) -> io::Result<Vec<Pid>> {
 impl Moment {
     fn take(
         laid: &LaidNetwork,
-        traffic: &OwnTraffic,
-        paths: &[OwnPath],
+        traffic: &CustomTraffic,
+        paths: &[CustomPath],
         progress: &Progress,
         (meter, workers): (&CpuMeter, &[Pid]),
     ) -> io::Result<Self> {
@@ -295,30 +295,30 @@ impl Moment {
             cpu,
             tcp: [from.run(TcpCounters::read)??, to.run(TcpCounters::read)??],
             too_long,
-            frames: paths.iter().map(OwnFrames::of).collect(),
+            frames: paths.iter().map(CustomFrames::of).collect(),
         })
     }
 
-    fn since(self, before: Self) -> OwnRun {
+    fn since(self, before: Self) -> CustomRun {
         let added = |of: &dyn Fn(&TcpCounters) -> u64| {
             let both = self.tcp.iter().zip(&before.tcp);
             both.map(|(after, before)| of(after) - of(before)).sum()
         };
-        OwnRun {
+        CustomRun {
             seconds: (self.time - before.time).as_secs_f64(),
             bytes: self.bytes - before.bytes,
             cpu_seconds: self.cpu.since(&before.cpu),
             retransmits: added(&|tcp| tcp.retransmitted),
             timeouts: added(&|tcp| tcp.timeouts),
             too_long: self.too_long - before.too_long,
-            paths: self.frames.into_iter().zip(before.frames).map(OwnFrames::since).collect(),
+            paths: self.frames.into_iter().zip(before.frames).map(CustomFrames::since).collect(),
         }
     }
 }
 
-impl OwnFrames {
+impl CustomFrames {
     /// The frames of a path so far; of one that ended, none.
-    fn of(path: &OwnPath) -> Self {
+    fn of(path: &CustomPath) -> Self {
         let mut frames = Self {
             path: path.name.clone(),
             left_to_right: [0; 2],

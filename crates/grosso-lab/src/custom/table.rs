@@ -2,15 +2,15 @@
 
 use core::fmt::Write;
 
-use super::{OwnFindings, OwnParameters, OwnRow, OwnRun};
+use super::{CustomFindings, CustomParameters, CustomRow, CustomRun};
 use crate::{
     page::{Bar, Chart, Column},
     report::{Environment, Findings, Knob},
     statistics::{Spread, digits, thousands},
 };
 
-impl Findings for OwnFindings {
-    type Parameters = OwnParameters;
+impl Findings for CustomFindings {
+    type Parameters = CustomParameters;
 
     const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
@@ -18,8 +18,8 @@ TCP between two hosts of an experiment of one's own: each a network namespace of
 the median, a dot a run: <b class=\"path\">what arrived</b>, and \
 <b class=\"receiver\">what it cost all processors</b>.";
 
-    fn heading(&self, environment: &Environment<OwnParameters>) -> String {
-        let OwnParameters { config, hosts: [from, to], connections, congestion, .. } =
+    fn heading(&self, environment: &Environment<CustomParameters>) -> String {
+        let CustomParameters { config, hosts: [from, to], connections, congestion, .. } =
             &environment.parameters;
         let streams = match connections {
             1 => "one TCP stream".to_owned(),
@@ -62,12 +62,12 @@ the median, a dot a run: <b class=\"path\">what arrived</b>, and \
     }
 }
 
-impl OwnRow {
+impl CustomRow {
     fn bars(&self) -> [Bar; 2] {
         let (gbps, cost) = (self.gbps, self.cpu_s_per_gb);
-        let costs = self.runs.iter().map(OwnRun::cpu_s_per_gb).filter(|cost| cost.is_finite());
+        let costs = self.runs.iter().map(CustomRun::cpu_s_per_gb).filter(|cost| cost.is_finite());
         [
-            Bar::middle("path", gbps, self.runs.iter().map(OwnRun::gbps), digits(gbps.median)),
+            Bar::middle("path", gbps, self.runs.iter().map(CustomRun::gbps), digits(gbps.median)),
             Bar::middle("receiver", cost, costs, self.cost()),
         ]
     }
@@ -94,7 +94,7 @@ impl OwnRow {
     }
 }
 
-/// Heading of the columns of [`OwnRow::write`].
+/// Heading of the columns of [`CustomRow::write`].
 const HEADING: [&str; 2] = [
     "setting                  Gb/s                 % of    CPU   sent     too packets",
     "                                             first   s/GB again/s long/s a frame",

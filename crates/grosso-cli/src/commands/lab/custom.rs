@@ -3,13 +3,13 @@
 use std::{io, path::Path, time::Instant};
 
 use grosso_lab::{
-    own::{LaidNetwork, Own, OwnFindings, OwnPath, RunningPaths, StartPaths},
+    custom::{Custom, CustomFindings, CustomPath, LaidNetwork, RunningPaths, StartPaths},
     report::Report,
 };
 
 use super::{
-    conduct::{LabReport, conduct, enter, processors},
-    own_file::OwnFile,
+    custom_file::CustomFile,
+    run::{LabReport, enter, processors, run_experiment},
 };
 use crate::{
     arguments::{LabPage, LabRun},
@@ -28,14 +28,14 @@ use crate::{
 
 /// The form of its JSON.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<OwnFindings>>>("grosso.lab-own/1");
+    ReportForm::of::<LabReport<Report<CustomFindings>>>("grosso.lab-own/1");
 
 /// Runs the experiment that a file describes.
 pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {
     if let Some(page) = &options.html {
         refuse_same_file(config, page, &shown(page))?;
     }
-    let mut file = OwnFile::read(config)?;
+    let mut file = CustomFile::read(config)?;
     if let Some(runs) = options.runs {
         file.runs = runs.into();
     }
@@ -46,18 +46,18 @@ pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Res
     enter()?;
     let paths = file.settings.iter().flat_map(|setting| &setting.paths);
     if paths.clone().any(|path| is_tun(&path.left.device) || is_tun(&path.right.device)) {
-        super::conduct::device(crate::arguments::LabDevice::Tap)?;
+        super::run::device(crate::arguments::LabDevice::Tap)?;
     }
     let (names, starts): (Vec<_>, Vec<_>) =
         file.settings.into_iter().map(|setting| (setting.name, setting.paths)).unzip();
-    let experiment = Own::new(
+    let experiment = Custom::new(
         (shown(config).to_string(), file.runs, file.time),
         (file.network, file.traffic),
         (names, file.claims),
         Starts(starts),
     );
     let page = LabPage { html: options.html.clone(), no_html: options.no_html };
-    conduct(experiment, FORM, ("run", &page), session)
+    run_experiment(experiment, FORM, ("run", &page), session)
 }
 
 fn is_tun(device: &Device) -> bool {
@@ -87,8 +87,8 @@ impl StartPaths for Starts {
 struct Started(Vec<RunningPath>);
 
 impl RunningPaths for Started {
-    fn paths(&self) -> Vec<OwnPath> {
-        let path = |path: &RunningPath| OwnPath {
+    fn paths(&self) -> Vec<CustomPath> {
+        let path = |path: &RunningPath| CustomPath {
             name: path.spec.name.clone(),
             handles: path.handles().to_vec(),
         };

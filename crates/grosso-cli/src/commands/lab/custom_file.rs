@@ -3,9 +3,9 @@
 use core::ops::Range;
 use std::{collections::BTreeMap, io, net::IpAddr, path::Path, time::Duration};
 
-use grosso_lab::own::{
-    Contradiction, Figure, HostDevice, OwnClaim, OwnHost, OwnNetwork, OwnTraffic, OwnWire,
-    PathPlace, Than,
+use grosso_lab::custom::{
+    Contradiction, CustomClaim, CustomHost, CustomNetwork, CustomTraffic, CustomWire, Figure,
+    HostDevice, PathPlace, Than,
 };
 use grosso_sys::path;
 use serde::{Deserialize, Deserializer, de::Error};
@@ -26,23 +26,23 @@ use crate::{
 
 /// An experiment.
 #[derive(Debug)]
-pub(super) struct OwnFile {
-    pub(super) network: OwnNetwork,
-    pub(super) traffic: OwnTraffic,
+pub(super) struct CustomFile {
+    pub(super) network: CustomNetwork,
+    pub(super) traffic: CustomTraffic,
     pub(super) runs: usize,
     pub(super) time: Duration,
-    pub(super) settings: Vec<OwnPaths>,
-    pub(super) claims: Vec<OwnClaim>,
+    pub(super) settings: Vec<CustomPaths>,
+    pub(super) claims: Vec<CustomClaim>,
 }
 
 /// The paths of a setting.
 #[derive(Debug)]
-pub(super) struct OwnPaths {
+pub(super) struct CustomPaths {
     pub(super) name: String,
     pub(super) paths: Vec<PathSpec>,
 }
 
-impl OwnFile {
+impl CustomFile {
     /// Reads a file.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let name = shown(path);
@@ -80,7 +80,7 @@ impl OwnFile {
         let places =
             places.map(|(path, table)| place(path).map_err(|what| at(text, table.span(), &what)));
         let places: Vec<PathPlace> = places.collect::<Result<_, _>>()?;
-        let mut settings: Vec<OwnPaths> = Vec::new();
+        let mut settings: Vec<CustomPaths> = Vec::new();
         for one in &setting {
             let (span, SettingTable { name, path: changes }) = (one.span(), one.get_ref());
             let wrong = |what: &str| at(text, span.clone(), &format!("setting \"{name}\": {what}"));
@@ -96,10 +96,10 @@ impl OwnFile {
                     "it would change the devices of a path, which the network defines",
                 ));
             }
-            settings.push(OwnPaths { name: name.clone(), paths });
+            settings.push(CustomPaths { name: name.clone(), paths });
         }
         if settings.is_empty() {
-            settings.push(OwnPaths { name: "as it is".into(), paths: base });
+            settings.push(CustomPaths { name: "as it is".into(), paths: base });
         }
         let names: Vec<&str> = settings.iter().map(|setting| setting.name.as_str()).collect();
         let claims = claim.into_iter().map(|claim| {
@@ -109,9 +109,9 @@ impl OwnFile {
         let claims = claims.collect::<Result<_, _>>()?;
         let measure_span = typed.measure.span();
         let measure = typed.measure.into_inner();
-        let wires = typed.wire.into_iter().map(OwnWire::from).collect();
-        let hosts = typed.host.into_iter().map(OwnHost::from).collect();
-        let network = OwnNetwork { hosts, wires, paths: places };
+        let wires = typed.wire.into_iter().map(CustomWire::from).collect();
+        let hosts = typed.host.into_iter().map(CustomHost::from).collect();
+        let network = CustomNetwork { hosts, wires, paths: places };
         network.check().map_err(|Contradiction { about, what }| {
             // Where it is first named.
             let place = text.find(&about).unwrap_or(0);
@@ -217,7 +217,7 @@ struct HostTable {
     via: Vec<IpAddr>,
 }
 
-impl From<HostTable> for OwnHost {
+impl From<HostTable> for CustomHost {
     fn from(HostTable { name, forwards, devices, via: gateways }: HostTable) -> Self {
         let devices = devices.into_iter().map(|(name, addresses)| HostDevice {
             name,
@@ -256,7 +256,7 @@ fn usual_mtu() -> u16 {
     1500
 }
 
-impl From<WireTable> for OwnWire {
+impl From<WireTable> for CustomWire {
     fn from(WireTable { ends, mtu, offloads }: WireTable) -> Self {
         Self { ends, mtu, offloads }
     }
@@ -297,7 +297,7 @@ fn usual_congestion() -> String {
 }
 
 impl MeasureTable {
-    fn traffic(&self, network: &OwnNetwork) -> Result<OwnTraffic, String> {
+    fn traffic(&self, network: &CustomNetwork) -> Result<CustomTraffic, String> {
         let host = |name: &String| {
             let found = network.hosts.iter().position(|host| host.name == *name);
             found.ok_or_else(|| format!("no host \"{name}\""))
@@ -314,7 +314,7 @@ impl MeasureTable {
             None => format!("host {} has no address", self.to),
         })?;
         let (connections, congestion) = (self.connections.0, self.congestion.clone());
-        Ok(OwnTraffic { hosts, to, connections, congestion, processors: self.cpus })
+        Ok(CustomTraffic { hosts, to, connections, congestion, processors: self.cpus })
     }
 }
 
@@ -330,7 +330,7 @@ struct ClaimTable {
 }
 
 impl ClaimTable {
-    fn claim(self, settings: &[&str]) -> Result<OwnClaim, String> {
+    fn claim(self, settings: &[&str]) -> Result<CustomClaim, String> {
         let Self { text, setting, beside, figure, at_least, under } = self;
         if let Some(unknown) =
             beside.iter().chain([&setting]).find(|name| !settings.contains(&name.as_str()))
@@ -347,7 +347,7 @@ impl ClaimTable {
             (None, Some(most)) => Than::Under(most),
             _ => return Err("a claim needs exactly one bound: at-least or under".into()),
         };
-        Ok(OwnClaim { text, setting, beside, figure: *figure, bound })
+        Ok(CustomClaim { text, setting, beside, figure: *figure, bound })
     }
 }
 
@@ -423,5 +423,5 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const NAME_CHARACTERS_MAX: usize = 24;
 
 #[cfg(test)]
-#[path = "own_file_tests.rs"]
+#[path = "custom_file_tests.rs"]
 mod tests;
