@@ -265,7 +265,7 @@ fn a_full_disk_ends_the_recording_is_said_once_and_no_frame_is_lost() {
         assert_eq!(recording.stats(), RecordStats { written, failed, ..RecordStats::default() });
         let failure = recording.take_failure();
         assert!(matches!(failure, Some(CaptureError::Write { .. })), "{failure:?}");
-        assert!(recording.take_failure().is_none(), "it is said once");
+        assert!(recording.take_failure().is_none(), "a failure is reported once");
     }
 }
 

@@ -646,7 +646,7 @@ fn a_socket_that_only_sends_hears_nothing_and_sees_its_interface_go() {
         control.set_up(tap.name(), false)?;
         let error = hears.take_error()?.expect("an error");
         assert_eq!(error.raw_os_error(), Some(libc::ENETDOWN));
-        assert!(hears.take_error()?.is_none(), "an error is told once");
+        assert!(hears.take_error()?.is_none(), "an error is reported once");
         Ok(())
     });
 }

@@ -133,8 +133,8 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
-/// A kernel on the same machine sends one datagram with a superframe of UDP inside, whose size a socket is told as that
-/// of datagrams which were merged.
+/// Checks a datagram from a kernel on the same machine that contains a UDP superframe: a socket reports its segment
+/// size like that of merged datagrams.
 #[test]
 fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
     for place in [0, 1] {
