@@ -21,11 +21,11 @@ use crate::{
 /// Pipeline from a packet to the trains.
 #[derive(Debug)]
 pub(super) enum Assembly<B> {
-    /// No stage, by the exact laws: the default.
+    /// Without stages, by the exact laws: the default.
     Laws,
-    /// No stage, by the rules of a profile.
+    /// Without stages, by the rules of a profile.
     Rules,
-    /// Stages, by the rules of a profile.
+    /// With stages, by the rules of a profile.
     Staged(Box<Line<B>>),
     /// Sorting by flow first, then the rest of the pipeline.
     Batched(Box<Batched<B>>),

@@ -3,7 +3,7 @@ use std::{collections::VecDeque, vec::Vec};
 
 use super::*;
 
-/// A packet of the flow of this number.
+/// Returns a packet of flow `flow`.
 fn packet(flow: u16) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     packet.udp(|udp| udp.source_port(1000 + flow).destination_port(9)).build()
@@ -13,7 +13,7 @@ fn share() -> FairShare {
     FairShare::new(LinkType::Ethernet, Ports::ASSIGNED, 7)
 }
 
-/// For each of these flows' frames, whether it is dropped when `keep` may remain.
+/// Returns for each frame of these flows whether it is dropped if at most `keep` frames may remain.
 fn shed(flows: &[u16], keep: usize) -> Vec<bool> {
     let mut fair = share();
     flows.iter().for_each(|flow| fair.join(&packet(*flow)));
@@ -81,9 +81,9 @@ fn frames_that_leave_and_join_again_are_counted_once() {
     assert!(fair.waiting.iter().all(|waiting| *waiting == 0));
 }
 
-/// A ring as a kernel fills it: what finds it full is dropped. Two greedy flows send three times what is served, and a
-/// quiet one sends one packet of 300. Returns the greatest part of a flow that was lost, in percent: of the quiet one
-/// and of the others.
+/// Simulates a ring that a kernel fills and that drops frames while it is full. Two greedy flows send three times what
+/// is served, and one packet in 300 belongs to a quiet flow. Returns the loss in percent: that of the quiet flow, and
+/// the maximum of the others.
 fn lost(is_fair: bool) -> (f64, f64) {
     const SLOTS: usize = 256;
     let mut fair = share();

@@ -169,13 +169,13 @@ pub struct Segments<'a> {
     incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,
-    /// The innermost checksum stays partial: for a device that completes it, or because it was partial before its
-    /// packet was merged.
+    /// Whether the innermost checksum stays partial: for a device that completes it, or because it was partial before
+    /// its packet was merged.
     leaves_partial: bool,
-    /// Some checksum needs the payload's sum. None does if the innermost checksum stays a pseudo-header sum and those
-    /// around it are absent or completed by a receiver.
+    /// Whether some checksum needs the payload's sum. None does if the innermost checksum stays a pseudo-header sum and
+    /// those around it are absent or completed by a receiver.
     sums_payload: bool,
-    /// The device repeats headers itself.
+    /// Whether the device repeats headers itself.
     repeats_headers: bool,
     payload: Payload<'a>,
     index: u32,
@@ -313,7 +313,7 @@ impl<'a> Segments<'a> {
         self.shape.header_len + payload.min(self.payload_len)
     }
 
-    /// Payload range of the next packet.
+    /// Returns the payload range of the next packet.
     #[inline]
     fn next_span(&self) -> Option<SegmentSpan> {
         let left = self.payload_len - self.before;
@@ -381,7 +381,7 @@ impl<'a> Segments<'a> {
         };
         header.copy_from_slice(template.header);
         template.render(portion, checksums, header);
-        // Learning pays when another one follows, which is not the last.
+        // Learning pays if another packet follows that is not the last.
         if !repeats && !portion.last && self.count - self.index > 2 {
             self.incremental = IncrementalHeader::learn(&template, portion, checksums, header);
         }
@@ -395,7 +395,7 @@ impl<'a> Segments<'a> {
         } else {
             Checksum::None
         };
-        // Of more than can be said, none are (rule S3).
+        // A number of segments that does not fit the field is written as 0 (rule S3).
         let segments = u16::try_from(packets).unwrap_or(0);
         let gso = repeats.then_some(Gso { segments, ..self.gso });
         Meta { checksum, gso, ..self.meta }
@@ -405,9 +405,9 @@ impl<'a> Segments<'a> {
 /// Payload range of one packet.
 #[derive(Clone, Copy)]
 struct SegmentSpan {
-    /// Bytes of payload.
+    /// Payload in bytes.
     payload: usize,
-    /// Bytes that its headers announce: fewer if a device repeats the headers.
+    /// Bytes that the packet's headers announce: fewer if a device repeats the headers.
     unit: usize,
     last: bool,
 }
@@ -450,7 +450,7 @@ fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     is_there && shape.remote_checksum.is_none()
 }
 
-/// Returns the number of packets, and bytes of the longest payload of one.
+/// Returns the number of packets, and the length of the longest payload in bytes.
 fn packets(
     gso: &Gso,
     slices: &[&[u8]],
@@ -545,7 +545,8 @@ mod tests {
         }
     }
 
-    /// Superframes of packets of 100 bytes whose numbers wrap: identification, sequence number, outer header checksum.
+    /// Returns superframes with packets of 100 bytes whose numbers wrap: identification, sequence number, outer header
+    /// checksum.
     fn stacks(payload_len: usize) -> Vec<Vec<u8>> {
         let ipv4 = |p: Packet| p.ipv4(|ip| ip.id(0xfffd));
         let tcp = |p: Packet| p.tcp(|tcp| tcp.sequence(u32::MAX - 250).cwr().psh().fin());
@@ -599,7 +600,7 @@ mod tests {
                 were_derived += u32::from(fast.incremental.is_some());
             }
         }
-        // All stacks, four times each, of each length.
+        // All stacks, four times each, for each length.
         assert_eq!(were_derived, 10 * 4 * 2);
     }
 

@@ -1,4 +1,4 @@
-//! Configuration of a tunnel, from the side of one of its ends.
+//! Configuration of a tunnel endpoint.
 
 use alloc::vec::Vec;
 use core::{fmt, net::IpAddr, ops::RangeInclusive};
@@ -361,7 +361,7 @@ pub enum Contradiction {
     Identifier,
     /// A VXLAN header with a group policy cannot name the payload type (rule W31).
     PolicyAndProtocol,
-    /// The options are not whole ones, or more than 252 bytes.
+    /// The options are incomplete, or longer than 252 bytes.
     Options,
     /// A port is 0, or the range of source ports is empty.
     Port,
@@ -403,7 +403,7 @@ impl core::error::Error for Contradiction {}
 const IDENTIFIER_MAX: u32 = 0xff_ffff;
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 const DSCP_MAX: u8 = 63;
-/// Maximum length in bytes of Geneve options: what 6 bits count in words.
+/// Maximum length in bytes of Geneve options: a 6-bit number of 4-byte words.
 const GENEVE_OPTIONS_BYTES_MAX: usize = 252;
 /// Destination options with the encapsulation limit and padding (RFC 2473 section 4.1.1).
 const ENCAPSULATION_LIMIT_BYTES: usize = 8;

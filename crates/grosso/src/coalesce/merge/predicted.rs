@@ -116,7 +116,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         next.step(payload_len);
         if P::IS_WATCHED && next.is_watched {
             if next.is_summed {
-                // It says what the one before it said.
+                // The packet repeats the acknowledgment of the packet before it.
                 self.acknowledgments.repeat(slot, meta, now_ns);
             }
             let packets = train.packets;

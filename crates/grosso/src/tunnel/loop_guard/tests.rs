@@ -31,7 +31,7 @@ fn udp(destination: u16) -> Udp {
     }
 }
 
-/// Every type of tunnel over this version of IP.
+/// Returns an endpoint for every type of tunnel over this IP version.
 fn endpoints(family: usize) -> Vec<Endpoint> {
     let gre = |ethernet| Header::Gre { key: None, checksum: false, sequence: false, ethernet };
     let vxlan = |generic_protocol| Header::Vxlan { identifier: 7, policy: None, generic_protocol };
@@ -60,7 +60,7 @@ fn endpoints(family: usize) -> Vec<Endpoint> {
     all
 }
 
-/// An outer packet of an endpoint, from its IP header on, around a datagram of IPv4 or IPv6.
+/// Returns an outer packet of an endpoint, from its IP header on, around an IPv4 or IPv6 datagram.
 fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
     let packet = match link {
@@ -74,7 +74,7 @@ fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     [put_in.header, &packet[put_in.replaced..]].concat()
 }
 
-/// The fragments of a packet, split after this number of payload bytes.
+/// Returns the two fragments of a packet, split after `cut` payload bytes.
 fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     assert!(cut.is_multiple_of(8));
     if packet[0] >> 4 == 4 {
@@ -101,7 +101,7 @@ fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     [fragment(1, &payload[..cut]), fragment(cut as u16, &payload[cut..])]
 }
 
-/// A packet in a frame with this number of VLAN tags.
+/// Returns a frame with `tags` VLAN tags that contains the packet.
 fn framed(packet: &[u8], tags: usize) -> Vec<u8> {
     let ethertype = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
     [&[2; 12][..], &[0x81, 0, 0, 5].repeat(tags), &ethertype, packet].concat()
@@ -155,7 +155,7 @@ fn packets_of_hosts_with_the_addresses_of_the_endpoints_are_not_own() {
                     assert!(!guard.is_own(&fragment, LinkType::Raw, 0), "{endpoint:?}");
                 }
             }
-            // The same protocol and port in the other direction, and between other hosts.
+            // The same protocol and port in the other direction, and between other hosts, are not recognised.
             for (local, remote) in [(REMOTE, LOCAL), (LOCAL, THIRD), (THIRD, REMOTE)] {
                 let mut other = endpoint.clone();
                 (other.local, other.remote) = (local[family], remote[family]);
