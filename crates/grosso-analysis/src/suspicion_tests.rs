@@ -1,4 +1,4 @@
-//! Datagrams that are suspected to be a tunnel, and those that never are.
+//! Tests with datagrams that may be a tunnel, and with datagrams that must not be taken for one.
 
 use grosso_testkit::{
     Packet,
@@ -13,7 +13,7 @@ use super::*;
 /// A port that is not assigned to a tunnel.
 const PORT: u16 = 8472;
 
-/// The payload of the outermost UDP datagram.
+/// Returns the payload of the outermost UDP datagram.
 fn payload(frame: &[u8]) -> &[u8] {
     let stack = dissect(frame, LinkType::Ethernet, &Ports::NONE);
     let udp = stack.last().unwrap();
@@ -25,7 +25,7 @@ fn outer() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|u| u.destination_port(PORT))
 }
 
-/// Every tunnel: its name for `--port`, its headers, and whether it carries frames.
+/// Returns every type of tunnel: its name for `--port`, its headers, and whether it carries Ethernet frames.
 fn tunnels() -> [(&'static str, Packet, bool); 6] {
     [
         ("vxlan=8472", outer().vxlan(|v| v.vni(42)), true),
@@ -135,7 +135,7 @@ fn b10_what_does_not_fit_is_not_suspected() {
     }
 }
 
-/// Payloads whose first bytes are those of protocols that are no tunnel, some of them similar to one.
+/// Checks payloads that start like other protocols, some of them similar to a tunnel.
 #[test]
 fn b10_what_others_send_over_udp_is_no_tunnel() {
     let mut random = Random::new(0x6731_3462);
@@ -162,7 +162,7 @@ fn b10_what_others_send_over_udp_is_no_tunnel() {
     }
 }
 
-/// The first bytes of tunnels.
+/// Returns the first bytes of tunnels.
 fn starts() -> impl Strategy<Value = Vec<u8>> {
     let starts: [&[u8]; 8] = [
         &[],
