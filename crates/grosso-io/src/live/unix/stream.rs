@@ -1,4 +1,4 @@
-//! Frames behind their lengths, in a stream between two programs.
+//! Frames after their lengths, in a stream between two programs.
 
 use std::{
     collections::VecDeque,
@@ -23,13 +23,13 @@ use crate::{
     live::outgoing::{Queued, Wire, reused},
 };
 
-/// One end of a stream. There is one other program at a time.
+/// One endpoint of a stream. There is one peer at a time.
 #[derive(Debug)]
 pub(super) struct StreamEnd {
     meeting: Meeting,
     peer: Option<LocalSocket>,
     deframer: Deframer,
-    /// Rest of a frame that the peer has taken in part.
+    /// Rest of a frame of which the peer has received part.
     unsent: Vec<u8>,
     /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,
@@ -103,22 +103,22 @@ impl StreamEnd {
         Ok(true)
     }
 
-    /// Descriptor that tells of frames, or of who brings them.
+    /// Returns the descriptor that signals frames, or a connecting peer.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.peer.as_ref().map_or_else(|| self.meeting.descriptor(), AsFd::as_fd)
     }
 
-    /// Descriptor that tells of room.
+    /// Returns the descriptor that signals room.
     pub(super) fn transmit_descriptor(&self) -> BorrowedFd<'_> {
         self.peer.as_ref().map_or_else(|| self.meeting.nobody(), AsFd::as_fd)
     }
 
-    /// Time of the next attempt to meet the other program.
+    /// Returns the time of the next attempt to connect to the peer.
     pub(super) fn deadline(&self) -> Option<u64> {
         self.meeting.deadline().filter(|_| self.peer.is_none())
     }
 
-    /// Whether the other program is there, now or already.
+    /// Returns whether the peer is connected, since now or before.
     fn try_to_meet(&mut self, now_ns: u64) -> bool {
         let met = self.meet(now_ns);
         let is_own_failure = met.as_ref().is_err_and(is_own_failure);
@@ -146,7 +146,7 @@ impl StreamEnd {
         *sent = 0;
     }
 
-    /// Writes frames of a stream, as many bytes as there is room for. Without a peer they are gone.
+    /// Writes as many bytes of a stream's frames as there is room for. Without a peer they are dropped.
     fn write(&mut self, parts: &[IoSlice<'_>], frames: usize) -> io::Result<usize> {
         if !self.flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -163,7 +163,7 @@ impl StreamEnd {
         Ok(parts.iter().map(|part| part.len()).sum())
     }
 
-    /// Keeps what of a frame's parts was not written.
+    /// Queues the bytes of a frame's parts that were not written.
     fn keep(&mut self, parts: &[IoSlice<'_>], written: usize) {
         self.unsent.clear();
         self.sent = 0;
@@ -234,7 +234,7 @@ mod tests {
         port::Transmitted,
     };
 
-    /// An end whose socket holds a few kilobytes, and the other program.
+    /// Returns an endpoint whose socket holds a few kilobytes, and its peer.
     fn ends(folder: &tempfile::TempDir) -> (StreamEnd, UnixStream) {
         let options = UnixOptions::new(folder.path().join("s"));
         let mut end = StreamEnd::open(&options, 2000).unwrap();
