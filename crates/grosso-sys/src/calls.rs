@@ -12,7 +12,7 @@ pub fn observe(observer: Option<CallObserver>) {
     OBSERVER.set(observer);
 }
 
-/// Makes a system call through the observer, if there is one.
+/// Makes a system call through the observer, if one is set.
 pub(crate) fn seen<T>(mut call: impl FnMut() -> T) -> T {
     let Some(observer) = OBSERVER.get() else { return call() };
     let mut result = None;

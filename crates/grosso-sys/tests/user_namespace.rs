@@ -65,7 +65,7 @@ mod linux {
         }
     }
 
-    /// The limit belongs to the user namespace, so a private one can be set to zero.
+    /// Checks that the limit is reported. It belongs to the user namespace, so it can be set to zero in a private one.
     fn finds_out_the_limit() {
         fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
         let refusal = user_namespace_refusal().unwrap();

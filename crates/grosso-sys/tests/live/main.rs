@@ -1,5 +1,5 @@
-//! The calls against the running kernel, each test in its own network namespace. They need root, or
-//! a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
+//! The calls on the running kernel, each test in its own network namespace. The tests need root or a user namespace
+//! (`unshare -Urm`); otherwise they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
@@ -23,7 +23,7 @@ use grosso_sys::namespace::isolate_thread_network;
 use grosso_sys::packet::{PacketSocket, VlanTag};
 use grosso_sys::tun::{Offloads, Tun, TunBuilder};
 
-/// Long enough for anything that the kernel does at once.
+/// Timeout that suffices for anything that the kernel does immediately.
 const SOON: Duration = Duration::from_secs(10);
 /// Ethernet and IPv4 of 40 bytes with protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
 const FRAME: [u8; 54] = {
@@ -243,7 +243,7 @@ fn skip(why: &str) {
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// A TCP superframe over IPv4 with this length of payload in segments of 100 bytes, and its virtio
+/// Returns a TCP superframe over IPv4 with `payload_bytes` bytes of payload in segments of 100 bytes, and its virtio
 /// header.
 fn superframe(payload_bytes: u16) -> (Vec<u8>, Vec<u8>) {
     // Protocol 6, data offset 5, partial checksum.

@@ -106,7 +106,7 @@ fn frames_of_the_ring_say_where_they_were_going() {
     });
 }
 
-/// An IPv6 packet without payload, on Ethernet: next header, and the last bytes of both addresses.
+/// Returns an IPv6 packet without payload, on Ethernet, with this next header and these last bytes of both addresses.
 fn ipv6(next: u8, source: u8, destination: u8) -> Vec<u8> {
     let mut frame = [&FRAME[..12], &[0x86, 0xdd, 0x60], &[0; 39]].concat();
     (frame[20], frame[21], frame[37], frame[53]) = (next, 8, source, destination);
@@ -187,7 +187,7 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
         let mark = |ring: &mut ReceiveRing| ring.receive().map(|frame| frame.as_ref()[53]);
         (1..=4).try_for_each(write)?;
         let held = ring.receive().expect("the first frame");
-        // Three are returned at once, out of order with the first, which stays held.
+        // Three frames are returned at once, in another order than the first, which stays held.
         assert_eq!(
             [mark(&mut ring), mark(&mut ring), mark(&mut ring)],
             [Some(2), Some(3), Some(4)]
@@ -212,13 +212,13 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
     });
 }
 
-/// The name of a ring's socket among the memory that is mapped.
+/// Returns the name of a ring's socket in the list of mapped memory.
 fn name_of(ring: &ReceiveRing) -> String {
     let link = format!("/proc/self/fd/{}", ring.as_fd().as_raw_fd());
     std::fs::read_link(link).unwrap().to_string_lossy().into_owned()
 }
 
-/// Whether the memory of a socket's ring is mapped.
+/// Returns whether the memory of a socket's ring is mapped.
 fn is_mapped(socket: &str) -> bool {
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| line.ends_with(socket))
 }
@@ -442,7 +442,7 @@ fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
 fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
-        // A shaper keeps packets, which stay charged to the send buffer.
+        // A traffic shaper keeps packets, which stay charged to the send buffer.
         let shaper = |action, rate| {
             let of = format!("qdisc {action} dev {} root tbf burst 100 limit 100000", tap.name());
             let words = of.split(' ').chain(["rate", rate]);
@@ -524,7 +524,7 @@ fn a_superframe_leaves_through_the_ring() {
     });
 }
 
-/// A frame in three parts after its virtio header, with a mark at its end.
+/// Returns a frame in three parts after its virtio header, with a mark at its end.
 fn parts<'a>(header: &'a [u8], mark: &'a [u8; 1]) -> [IoSlice<'a>; 4] {
     [header, &FRAME[..20], &FRAME[20..53], mark].map(IoSlice::new)
 }

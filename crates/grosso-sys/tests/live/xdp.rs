@@ -39,7 +39,7 @@ fn packets_come_and_go_in_both_modes_for_longer_than_the_rings() {
                     assert_eq!(frame.as_ref(), marked(round, i as u8));
                     assert!(frame.headroom() >= 256 && !frame.continues());
                 }
-                // They are sent back with another mark, from the chunks in which they arrived.
+                // The frames are sent back with another mark, from the chunks in which they arrived.
                 frames.iter_mut().for_each(|frame| frame.as_mut()[52] = 0x99);
                 assert_eq!(socket.transmit(&mut frames)?, 10);
                 assert_eq!((frames.len(), socket.flush()?), (0, 0));
@@ -66,8 +66,7 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
         let Some(program) = attach(index, AttachMode::Native)? else { return Ok(()) };
         let mut socket = XdpSocket::bind(index, 0, &SMALL)?;
         program.set_socket(0, &socket)?;
-        // 32 chunks are with the kernel, 16 are reserved for sending, and 16 more follow on
-        // receive.
+        // The kernel has 32 chunks, 16 are reserved for sending, and it gets 16 more on receive.
         assert_eq!(socket.free_chunks(), 32);
         let mut held: Vec<Frame> = Vec::new();
         for i in 0..100 {
@@ -147,7 +146,7 @@ fn a_packet_longer_than_a_chunk_comes_in_pieces_and_goes_in_pieces() {
         let ends: Vec<bool> = frames.iter().map(Frame::continues).collect();
         assert!(!ends[ends.len() - 1] && ends[..ends.len() - 1].iter().all(|continues| *continues));
 
-        // Half a packet is not sent.
+        // An incomplete packet is not sent.
         let last = frames.pop().unwrap();
         assert_eq!(socket.transmit(&mut frames)?, 0);
         frames.push(last);
@@ -199,7 +198,7 @@ fn a_waiting_socket_is_woken() {
     });
 }
 
-/// A silent veth pair with queues; one end as its index, the other as a packet socket.
+/// Runs a test with a silent veth pair: one end by its index, the other as a packet socket.
 fn with_pair(
     mtu: u32,
     queues: u32,
