@@ -1,4 +1,4 @@
-//! Helpers that the tests of the header files share.
+//! Helpers for the tests of the header files.
 
 extern crate std;
 
@@ -6,9 +6,8 @@ use std::vec;
 
 use crate::error::{Malformed, Reason};
 
-/// Holds that `emit` writes exactly `expected` and returns what is behind it, over a buffer whose
-/// old bytes would show through an unwritten field, and that it refuses every shorter buffer
-/// untouched.
+/// Asserts that `emit` writes exactly `expected` and returns the rest of the buffer, over old bytes that would show
+/// through an unwritten field, and that it refuses every shorter buffer without changing it.
 #[track_caller]
 pub(crate) fn assert_emits(
     expected: &[u8],
@@ -28,7 +27,7 @@ pub(crate) fn assert_emits(
     }
 }
 
-/// Holds that `parse` refuses every proper prefix of a header as too short.
+/// Asserts that `parse` refuses every proper prefix of a header as too short.
 #[track_caller]
 pub(crate) fn assert_refuses_prefixes<T>(
     header: &[u8],
