@@ -1,8 +1,8 @@
 //! Metadata of a packet in a capture: time, flags, and the state of offloads.
 //!
-//! pcapng has standard flags for the two offload facts that every capture should hold (checksum not
-//! ready, segmentation pending). The rest is in one custom option: `docs/pcapng-option.md`
-//! describes its bytes and [`super::offload_option`] encodes them.
+//! pcapng has standard flags for the two most important offload states (checksum not ready, segmentation pending).
+//! Grosso stores the rest in one custom option: `docs/pcapng-option.md` describes its bytes, and
+//! [`super::offload_option`] encodes them.
 
 use grosso::{
     Meta,
@@ -159,7 +159,7 @@ impl Offload {
         if flags & flag::OFFLOADS == 0 {
             return None;
         }
-        // Partial is the stronger statement where both are set: the field holds no checksum yet.
+        // If both bits are set, "not ready" takes precedence: the field holds no checksum yet.
         let has_partial_transport = flags & flag::CHECKSUM_NOT_READY != 0;
         let checksum = if flags & flag::CHECKSUM_VALID != 0 && !has_partial_transport {
             Checksum::Unnecessary { levels: 0 }
