@@ -148,7 +148,7 @@ impl DriverRing {
         }
         if self.known == self.seen {
             self.known = self.parts.theirs.count();
-            // No more than were made available come back.
+            // The device cannot use more entries than were made available.
             if self.known.wrapping_sub(self.seen) > self.next.wrapping_sub(self.seen) {
                 return self.breaks(ChainFault::Overrun);
             }
