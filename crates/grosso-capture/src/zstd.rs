@@ -248,9 +248,11 @@ struct WindowMemory {
 }
 
 impl WindowMemory {
+    /// Reserves memory for a window.
+    ///
     /// # Errors
-    /// [`NoWindowMemory`] if the windows of all readers would be longer than
-    /// [`WINDOWS_BYTES_MAX`].
+    ///
+    /// [`NoWindowMemory`] if the windows of all readers would be longer than [`WINDOWS_BYTES_MAX`].
     fn take(bytes: u64) -> io::Result<Self> {
         let taken = WINDOWS_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|used| *used <= WINDOWS_BYTES_MAX)

@@ -219,6 +219,8 @@ impl Control {
         unsafe { self.ethtool_at(name, buffer.address()) }
     }
 
+    /// Calls `SIOCETHTOOL` with the address of a request.
+    ///
     /// # Safety
     ///
     /// See [`Control::ethtool`].

@@ -54,6 +54,8 @@ impl Backend {
         unsafe { self.or_portable().copy_detected(source, destination) }
     }
 
+    /// Sums `bytes` with a backend that the CPU supports.
+    ///
     /// # Safety
     ///
     /// The CPU must have been detected to support the backend.

@@ -174,7 +174,10 @@ impl Shared {
 pub(super) struct Answering(Arc<Shared>);
 
 impl Answering {
+    /// Creates the receiving side, without any request yet.
+    ///
     /// # Errors
+    ///
     /// Returns the system's error if the kernel has no descriptor left to wait with.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Shared {

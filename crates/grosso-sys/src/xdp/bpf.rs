@@ -208,6 +208,8 @@ unsafe fn bpf_descriptor<Request>(command: i32, request: &Request) -> io::Result
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
+/// Calls `bpf(2)`.
+///
 /// # Safety
 ///
 /// `Request` must be the beginning of `union bpf_attr` for the command, and every address in it must refer to memory
