@@ -255,7 +255,7 @@ mod tests {
         };
         assert_eq!(meta.flags_to_write(), Some(0xffff_0a01));
         meta.offload = Some(offload(SegmentTransport::Udp));
-        assert_eq!(meta.flags_to_write(), Some(0xffff_0201), "bit 11 is for TCP alone");
+        assert_eq!(meta.flags_to_write(), Some(0xffff_0201), "bit 11 is for TCP only");
         meta.offload = None;
         assert_eq!(meta.flags_to_write(), Some(0xffff_0401));
         meta.flags = None;
@@ -269,7 +269,11 @@ mod tests {
         assert_eq!(Offload::from_flags(0xffff_f1ff), None);
         let partial_tcp = Offload::from_flags(0xe00).unwrap();
         assert!(partial_tcp.is_partial());
-        assert_eq!(partial_tcp.meta.checksum, Checksum::None, "its place is unknown");
+        assert_eq!(
+            partial_tcp.meta.checksum,
+            Checksum::None,
+            "the offset of the checksum is unknown"
+        );
         assert_eq!(partial_tcp.meta.gso, Some(Gso::UNKNOWN));
         assert_eq!(partial_tcp.to_flags(), 0xa00);
         let valid = Offload::from_flags(0x400).unwrap();

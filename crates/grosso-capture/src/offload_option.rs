@@ -317,7 +317,11 @@ mod tests {
         let mut bytes = Vec::new();
         encode(&mut bytes, ByteOrder::Little, &Offload::default()).unwrap();
         assert!(decode(ByteOrder::Little, &bytes).is_some());
-        assert_eq!(decode(ByteOrder::Big, &bytes), None, "enterprise number in the other order");
+        assert_eq!(
+            decode(ByteOrder::Big, &bytes),
+            None,
+            "enterprise number in the other byte order"
+        );
         for at in 0..12 {
             let mut other = bytes.clone();
             other[at] ^= 2;

@@ -258,21 +258,21 @@ mod tests {
 
         let mut tunnels = Vec::new();
         vxlan(4789).enter(&mut tunnels);
-        assert_eq!(tunnels, [], "everybody knows that port");
+        assert_eq!(tunnels, [], "assigned ports are not recorded");
         vxlan(8472).enter(&mut tunnels);
         vxlan(8472).enter(&mut tunnels);
         vxlan(4789).enter(&mut tunnels);
         assert_eq!(tunnels, [vxlan(4789), vxlan(8472), vxlan(8472)]);
         assert_eq!(ports(&tunnels).port(Kind::Vxlan), 4789);
         geneve(6081).enter(&mut tunnels);
-        assert_eq!(tunnels.len(), 3, "it is where it is looked for");
+        assert_eq!(tunnels.len(), 3, "assigned ports are not recorded");
         geneve(6081).leave(&mut tunnels);
         vxlan(4789).leave(&mut tunnels);
         vxlan(8472).leave(&mut tunnels);
         assert_eq!(tunnels, [vxlan(8472)]);
         fou(5555, 4).enter(&mut tunnels);
         fou(5555, 41).leave(&mut tunnels);
-        assert_eq!(tunnels, [vxlan(8472)], "its first bits show what it carries");
+        assert_eq!(tunnels, [vxlan(8472)], "FOU entries match whatever their protocol");
         (0..40).for_each(|_| vxlan(8472).enter(&mut tunnels));
         assert_eq!(tunnels.len(), TUNNEL_PORTS_MAX);
     }

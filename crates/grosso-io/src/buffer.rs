@@ -251,8 +251,16 @@ mod tests {
     fn a_part_of_a_part_is_counted_from_the_part() {
         let buffer = PortBuffer::filled((0..100).collect(), 10..90).part(5..40).part(1..3);
         assert_eq!(buffer.as_ref(), [16, 17]);
-        assert_eq!(buffer.into_own().map(|bytes| bytes.len()), Some(100), "all of its memory");
-        assert_eq!(PortBuffer::filled(vec![1; 4], 2..9).as_ref(), [0; 0], "beyond its end");
+        assert_eq!(
+            buffer.into_own().map(|bytes| bytes.len()),
+            Some(100),
+            "the whole memory is returned"
+        );
+        assert_eq!(
+            PortBuffer::filled(vec![1; 4], 2..9).as_ref(),
+            [0; 0],
+            "a range beyond the end is empty"
+        );
     }
 
     #[test]

@@ -192,7 +192,7 @@ mod tests {
                 piece = &piece[len..];
                 read += len;
             }
-            assert!(read > 0, "a stream with bytes is read");
+            assert!(read > 0, "the stream has bytes left");
             deframer.fill(read);
             rest = &rest[read..];
         }
@@ -254,7 +254,7 @@ mod tests {
             deframer.room()[1][..part].copy_from_slice(&start);
             deframer.fill(part);
             assert!(deframer.next(|| vec![0; MAX]).unwrap().is_none());
-            assert!(deframer.reset(), "{part} bytes of a frame");
+            assert!(deframer.reset(), "{part} bytes of a frame are discarded");
             assert!(!deframer.reset());
         }
     }

@@ -68,7 +68,7 @@ mod tests {
                 made
             }),
             3,
-            "an observer that makes none is no harm"
+            "an observer that makes no calls is harmless"
         );
         observe(None);
         assert_eq!((seen(|| made), SEEN.get()), (3, 1));

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_name_is_held_once_and_free_when_its_holder_ends() {
         let name = name("own");
-        let Claim::Held(held) = claim(&name).unwrap() else { panic!("nobody has it") };
+        let Claim::Held(held) = claim(&name).unwrap() else { panic!("the name is free") };
         for _ in 0..100 {
             assert!(matches!(claim(&name).unwrap(), Claim::Taken));
         }

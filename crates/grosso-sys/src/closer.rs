@@ -132,13 +132,13 @@ mod tests {
         assert_eq!(
             end(&mut far).unwrap_err().kind(),
             io::ErrorKind::WouldBlock,
-            "it is open still"
+            "the file is still open"
         );
         assert!(!is_open.load(Ordering::Acquire));
         assert!(WAITING.load(Ordering::Relaxed) >= 1);
         gate.wait();
         far.set_nonblocking(false).unwrap();
-        assert_eq!(end(&mut far).unwrap(), 0, "the thread has closed it");
+        assert_eq!(end(&mut far).unwrap(), 0, "the thread has closed the file");
         assert!(is_open.load(Ordering::Acquire));
     }
 }

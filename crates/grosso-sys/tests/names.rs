@@ -162,7 +162,7 @@ fn race(kind: LocalKind, through_maze: bool, knows_file: bool) {
         let outcome = binder.join().unwrap();
         over.store(true, Ordering::Release);
         let replaced = attacker.join().unwrap();
-        assert_eq!(outcome, Ok(()), "the start that changed the mode of root's file");
+        assert_eq!(outcome, Ok(()), "the mode of root's file was changed");
         replaced
     });
     println!("{kind:?}, maze {through_maze}: {replaced} of {STARTS} sockets were replaced");

@@ -35,9 +35,9 @@ mod linux {
         let refusal = user_namespace_refusal().unwrap();
         match isolate_process_user() {
             Err(error) => {
-                let refusal = refusal.expect("what was refused has a reason");
+                let refusal = refusal.expect("a refusal has a reason");
                 println!("skipped: {error}: {refusal}; {:?}", refusal.remedy());
-                assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{case} is skipped");
+                assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{case} was skipped");
             }
             Ok(()) => {
                 assert_eq!(refusal, None);

@@ -330,7 +330,7 @@ impl BackEnd {
     fn keep_log(&mut self) -> io::Result<()> {
         let Some(memory) = &mut self.memory else { return Ok(()) };
         let memory = Arc::get_mut(memory);
-        debug_assert!(memory.is_some(), "rings that pause let go of the memory");
+        debug_assert!(memory.is_some(), "paused rings have released the memory");
         let log = self.log.clone().filter(|_| self.wants_log);
         memory.map_or(Ok(()), |memory| memory.log_to(log))
     }

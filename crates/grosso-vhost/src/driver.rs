@@ -115,7 +115,7 @@ impl DriverRing {
         let Some(slot) = self.idle.pop().filter(|_| !self.is_broken) else { return Sent::NoRoom };
         let piece = Piece { address: self.slot(slot), bytes };
         let is_written = fill(&self.memory, &[piece], parts.iter().map(|part| &part[..]));
-        debug_assert!(is_written, "slots are in memory");
+        debug_assert!(is_written, "all slots are in the memory");
         self.name_length(slot, bytes as u32);
         self.offer(slot);
         Sent::Whole

@@ -16,13 +16,16 @@ pub(crate) fn assert_emits(
     for old in [0xa5, 0x5a] {
         let mut buffer = vec![old; expected.len() + 3];
         let rest = emit(&mut buffer).expect("the buffer is long enough");
-        assert_eq!(rest, [old; 3], "what is behind the header stays");
+        assert_eq!(rest, [old; 3], "bytes after the header are unchanged");
         assert_eq!(&buffer[..expected.len()], expected);
         for len in 0..expected.len() {
             let mut buffer = vec![old; len];
             let refusal = emit(&mut buffer).map(|_| ()).map_err(|error| error.reason);
             assert_eq!(refusal, Err(Reason::Short), "{len} bytes");
-            assert!(buffer.iter().all(|byte| *byte == old), "{len} bytes were written to");
+            assert!(
+                buffer.iter().all(|byte| *byte == old),
+                "the buffer of {len} bytes was changed"
+            );
         }
     }
 }

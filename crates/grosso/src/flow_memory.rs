@@ -111,7 +111,7 @@ mod tests {
         for i in 0..WAYS as u64 {
             *memory.entry(flow(i), i, || 0) = i;
         }
-        memory.entry(flow(0), 100, || panic!("it is known"));
+        memory.entry(flow(0), 100, || panic!("the flow is in the memory"));
         assert_eq!(*memory.entry(flow(9), 101, || 9), 9);
         assert_eq!(memory.get(flow(1)), None);
         assert_eq!([0, 2, 3, 9].map(|i| memory.get(flow(i)).copied()), [0, 2, 3, 9].map(Some));

@@ -145,7 +145,7 @@ mod tests {
     fn of(steps: &[(u32, u32)]) -> Identifications {
         let mut identifications = Identifications::default();
         for &(payload, step) in steps {
-            assert!(identifications.narrow(payload, step), "{payload} in {step}");
+            assert!(identifications.narrow(payload, step), "{payload} bytes in {step} steps");
         }
         identifications
     }
@@ -170,13 +170,13 @@ mod tests {
         let refuted = of(&[(14480, 10)]).size(&[Some(1248), Some(1448)], |_| true);
         assert_eq!(refuted, Some(Told { bytes: 1448, is_sure: false }));
         let mut ids = of(&[(14480, 10), (28960, 20)]);
-        assert!(!ids.narrow(12480, 10), "1248 is not 1448");
+        assert!(!ids.narrow(12480, 10), "a segment size of 1248 contradicts 1448");
     }
 
     #[test]
     fn a_step_of_one_is_one_packet() {
         let mut ids = of(&[(8948, 1), (8948, 1)]);
         assert_eq!(ids.single_max(), 8948);
-        assert!(!ids.narrow(14480, 10), "8948 bytes were one packet");
+        assert!(!ids.narrow(14480, 10), "one packet had 8948 bytes");
     }
 }

@@ -259,7 +259,7 @@ fn a_full_disk_ends_the_recording_is_said_once_and_no_frame_is_lost() {
         }
         send(1000..2000);
         let passed: Vec<_> = receive(&mut far, 0).into_iter().map(|(frame, _)| frame).collect();
-        assert!((0..2000).map(segment).eq(passed), "the traffic is as if nobody listened");
+        assert!((0..2000).map(segment).eq(passed), "the recording does not affect the traffic");
         let (_, recording) = port.finish();
         let failed = 2000 - written;
         assert_eq!(recording.stats(), RecordStats { written, failed, ..RecordStats::default() });
@@ -296,7 +296,7 @@ fn a_stalled_file_delays_no_frame_and_holds_no_more_than_the_limit() {
     for i in 0..1000 {
         assert_eq!(port.transmit(&[&segment(i)], &Meta::default()).unwrap(), Transmitted::Taken);
     }
-    assert_eq!(receive(&mut far, 0).len(), 1000, "they pass while the file stalls");
+    assert_eq!(receive(&mut far, 0).len(), 1000, "frames are forwarded while the file stalls");
     // One batch may be with the thread, and one waits.
     let overflowed = port.recording().stats().overflowed;
     assert!((800..=900).contains(&overflowed), "{overflowed}");
@@ -339,5 +339,5 @@ fn a_recorded_port_says_of_itself_what_the_port_says() {
     assert!(port.is_finished());
     port.finish();
     let reader = CaptureReader::new(&file.bytes()[..]).map(|_| ());
-    assert!(reader.is_ok(), "a capture without a packet is one");
+    assert!(reader.is_ok(), "a capture without packets is valid");
 }

@@ -104,8 +104,8 @@ mod tests {
         assert_eq!(read(control.received(space + HEADER_BYTES + 3)).len(), 1, "cut short");
         assert!(read(control.received(HEADER_BYTES - 1)).is_empty());
         let mut endless = [0; 64];
-        assert!(read(&endless).is_empty(), "a length of zero ends it");
+        assert!(read(&endless).is_empty(), "a length of zero ends the iteration");
         endless[..8].copy_from_slice(&usize::MAX.to_ne_bytes());
-        assert!(read(&endless).is_empty(), "and so does one beyond the end");
+        assert!(read(&endless).is_empty(), "a length beyond the end ends the iteration");
     }
 }

@@ -194,7 +194,11 @@ mod tests {
             }
             let (mut buffer, flags) = ([0; 64], RecvFlags::empty());
             let kept = recvfrom(&other.file, &mut buffer[..], flags).map(|(length, ..)| length);
-            assert_eq!(kept, Err(rustix::io::Errno::AGAIN), "the answer to another socket");
+            assert_eq!(
+                kept,
+                Err(rustix::io::Errno::AGAIN),
+                "answers to another socket are not received"
+            );
         }
     }
 }

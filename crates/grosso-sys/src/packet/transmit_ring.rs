@@ -88,8 +88,11 @@ impl TransmitRing {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let mut written = self.waiting;
-        debug_assert!(written <= packets.len(), "waiting packets are offered again");
-        debug_assert!(self.holds(packets), "waiting packets come first, in their order");
+        debug_assert!(written <= packets.len(), "the caller passes waiting packets again");
+        debug_assert!(
+            self.holds(packets),
+            "the caller passes waiting packets first, in the same order"
+        );
         let mut refusal = None;
         for packet in packets.iter().take(self.memory.layout().slots).skip(written) {
             refusal = self.write(self.memory.after(self.next, written), packet).err();

@@ -227,7 +227,7 @@ mod tests {
         assert!(region.allocate().is_none());
         let (chunk, address, length) = frames.remove(3).give_away();
         assert_eq!((chunk, address, length), (3, 3 * 2048, 2048));
-        assert!(region.allocate().is_none(), "what was given away is not free");
+        assert!(region.allocate().is_none(), "the chunk given away is not free");
         drop(frames);
         assert_eq!(region.free().len(), 7);
     }
@@ -242,7 +242,7 @@ mod tests {
             assert!(frame.set_range(start, length).is_err(), "{start} {length}");
         }
         assert!(frame.fill(&[IoSlice::new(&[0; 2049])]).is_err());
-        assert_eq!(frame.as_ref().len(), 1948, "a refusal changes nothing");
+        assert_eq!(frame.as_ref().len(), 1948, "a refused call changes nothing");
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn a_frame_that_is_written_is_received_with_its_tag_aside() {
         assert_eq!(tap.write_vectored(&parts)?, 10 + 4 + FRAME.len());
         assert!(socket.wait(SOON)?);
         let mut buffer = [0; 256];
-        let received = socket.receive(&mut buffer)?.expect("a packet waits");
+        let received = socket.receive(&mut buffer)?.expect("a packet was received");
         assert_eq!(buffer[..received.length], FRAME);
         assert_eq!(received.vlan, Some(VlanTag { protocol: 0x88a8, control: 0x2007 }));
         assert!(!received.truncated);
@@ -82,7 +82,7 @@ fn a_packet_longer_than_the_buffer_is_called_truncated() {
         let socket = PacketSocket::builder().bind(tap.name())?;
         tap.write(&with_header(&FRAME))?;
         let mut buffer = [0; 20];
-        let received = socket.receive(&mut buffer)?.expect("a packet waits");
+        let received = socket.receive(&mut buffer)?.expect("a packet was received");
         assert_eq!((received.length, received.truncated, received.vlan), (20, true, None));
         Ok(())
     });

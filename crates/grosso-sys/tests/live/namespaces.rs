@@ -18,7 +18,7 @@ fn a_network_is_entered_by_a_thread_and_by_a_program() {
         let here = NetworkNamespace::current()?;
         let there = NetworkNamespace::new()?;
         assert!(!here.is_same(&there)?);
-        assert!(here.is_same(&NetworkNamespace::current()?)?, "the maker stays where it is");
+        assert!(here.is_same(&NetworkNamespace::current()?)?, "the creator keeps its namespace");
         assert!(there.run(NetworkNamespace::current)??.is_same(&there)?);
 
         let name = InterfaceName::new("only-there")?;

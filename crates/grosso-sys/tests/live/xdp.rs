@@ -54,7 +54,7 @@ fn packets_come_and_go_in_both_modes_for_longer_than_the_rings() {
             assert_eq!(program.mode(), mode);
             drop(program);
             peer.send(&marked(0, 0))?;
-            assert_eq!(socket.receive(&mut frames, 1)?, 0, "nothing stays attached");
+            assert_eq!(socket.receive(&mut frames, 1)?, 0, "the program is detached");
             Ok(())
         });
     }
@@ -73,7 +73,7 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
             peer.send(&marked(1, i))?;
             socket.receive(&mut held, 100)?;
         }
-        assert_eq!(held.len(), 48, "all but those for sending");
+        assert_eq!(held.len(), 48, "all chunks except those reserved for sending");
         for (i, frame) in held.iter().enumerate() {
             assert_eq!(frame.as_ref(), marked(1, i as u8), "a held frame was overwritten");
         }
@@ -88,7 +88,7 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
         socket.receive(&mut held, 0)?;
         peer.send(&marked(2, 2))?;
         receive(&mut socket, &mut held, 1)?;
-        assert_eq!(held.last().unwrap().as_ref(), marked(2, 2), "it goes on");
+        assert_eq!(held.last().unwrap().as_ref(), marked(2, 2), "the socket continues to receive");
         // A frame may outlive its socket.
         drop(socket);
         assert_eq!(held[0].as_ref(), marked(1, 20));
@@ -170,7 +170,11 @@ fn options_that_make_no_sense_and_devices_that_are_not_there_are_refused() {
             assert_eq!(refused(options).kind(), io::ErrorKind::InvalidInput, "{options:?}");
         }
         let zero_copy = refused(XdpOptions { copy: CopyMode::ZeroCopy, ..SMALL });
-        assert_eq!(zero_copy.raw_os_error(), Some(libc::EOPNOTSUPP), "a veth has none");
+        assert_eq!(
+            zero_copy.raw_os_error(),
+            Some(libc::EOPNOTSUPP),
+            "a veth device does not support zero copy"
+        );
         XdpSocket::bind(index, 77, &SMALL).unwrap_err();
         let gone = XdpSocket::bind(u32::MAX >> 1, 0, &SMALL).unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::ENODEV));
@@ -238,7 +242,7 @@ fn receive(socket: &mut XdpSocket, frames: &mut Vec<Frame>, count: usize) -> io:
     while frames.len() < wanted {
         let mut ready = Vec::new();
         waiter.wait(&mut ready, Some(SOON))?;
-        assert!(!ready.is_empty(), "{} of {wanted} frames came", frames.len());
+        assert!(!ready.is_empty(), "{} of {wanted} frames arrived", frames.len());
         socket.receive(frames, wanted - frames.len())?;
     }
     Ok(())
@@ -246,8 +250,8 @@ fn receive(socket: &mut XdpSocket, frames: &mut Vec<Frame>, count: usize) -> io:
 
 fn next(peer: &PacketSocket) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; 16_384];
-    assert!(peer.wait(SOON)?, "nothing came");
-    let received = peer.receive(&mut buffer)?.expect("a packet waits");
+    assert!(peer.wait(SOON)?, "no packet arrived");
+    let received = peer.receive(&mut buffer)?.expect("a packet was received");
     buffer.truncate(received.length);
     Ok(buffer)
 }

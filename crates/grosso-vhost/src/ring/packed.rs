@@ -105,7 +105,7 @@ impl PackedRing {
         for frame in self.returned.chunk_by(|entry, _| !entry.is_last) {
             place = use_frame(&self.parts, place, frame);
         }
-        debug_assert!(self.is_broken || place == self.next, "each entry that was taken is used");
+        debug_assert!(self.is_broken || place == self.next, "all taken entries are used");
         self.returned.clear();
         self.parts.wants(place, count)
     }

@@ -30,7 +30,7 @@ fn single_byte_corruptions() {
 #[test]
 fn every_value_of_every_byte() {
     let all = stacks();
-    for made in [&all[0], all.last().expect("there are stacks")] {
+    for made in [&all[0], all.last().expect("at least one stack")] {
         let whole = frame(made);
         let (link, ports) = configuration(made);
         for place in 0..whole.len() {

@@ -266,9 +266,11 @@ mod tests {
         profile.reorder = Reorder::default();
         profile.batch = Batch::ByFlow { packets: 8 };
         let assembly = of(&profile);
-        let Assembly::Batched(batched) = assembly else { panic!("it has a batch") };
+        let Assembly::Batched(batched) = assembly else { panic!("the profile has a batch") };
         assert!(matches!(batched.behind, Assembly::Laws));
-        let Assembly::Batched(batched) = of(&Profile::freebsd()) else { panic!("it has a batch") };
+        let Assembly::Batched(batched) = of(&Profile::freebsd()) else {
+            panic!("the profile has a batch")
+        };
         assert!(matches!(batched.behind, Assembly::Rules));
     }
 }

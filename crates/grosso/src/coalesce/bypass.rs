@@ -172,7 +172,7 @@ mod tests {
             learn(stage, Verdict::Held);
         }
         let more = Stage::<Vec<u8>>::lets_more_by(&some, &predicted);
-        assert_eq!(more, 3, "four of them and one more are 500 bytes");
+        assert_eq!(more, 3, "five packets have 500 bytes");
         let prediction = PredictionId::of(predicted.seen.flow);
         let mut lease = Lease::of(&predicted, prediction, more);
         for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {

@@ -168,8 +168,14 @@ impl Known {
             structure(stack, header, (is_looked_into && are_as_long).then_some(options_start));
         let has_timestamp_only =
             options.is_empty() || are_as_long && options.starts_with(&TIMESTAMP_LAYOUT);
-        debug_assert!(equality.includes(&structure), "who agrees with a train has its headers");
-        debug_assert!(recurring.includes(&structure), "so has who resembles it");
+        debug_assert!(
+            equality.includes(&structure),
+            "a packet that agrees with a train has its headers"
+        );
+        debug_assert!(
+            recurring.includes(&structure),
+            "a packet that resembles a train has its headers"
+        );
         let keys = Keys::of(stack.layers(), header);
         let mut identity = structure.clone();
         keys.bits().for_each(|(at, bits)| identity.add(at, bits));

@@ -187,7 +187,7 @@ pub(super) mod probe {
             let (seen, Packet { incoming, located }) = (packet.seen(false), packet);
             let Located { known, flow, .. } = located;
             let candidate = self.merger.examine::<Profiled>(&incoming, &located);
-            let candidate = candidate.expect("it may be in a train");
+            let candidate = candidate.expect("the packet is mergeable");
             let (now_ns, frame) = (incoming.now_ns, incoming.into_frame());
             let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
             if let Ok(verdict) = stage.take(arrival, &located, self) {

@@ -394,6 +394,10 @@ mod tests {
         assert_eq!((u16_at(&out, 50), expansion.meta().checksum), (0x1234, checksum));
         let verified = Meta { checksum: Checksum::Complete { sum: 7 }, ..meta };
         let expansion = Expansion::of(&bytes, HEADERS, &verified, &before(), ends(10)).unwrap();
-        assert_eq!(expansion.meta().checksum, Checksum::None, "nobody verified the copies");
+        assert_eq!(
+            expansion.meta().checksum,
+            Checksum::None,
+            "the checksums of the copies are not verified"
+        );
     }
 }

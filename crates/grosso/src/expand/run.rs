@@ -202,7 +202,11 @@ mod tests {
             let known = ends(&run, acknowledged, next);
             match run.holds(at(acknowledged)) {
                 true => assert!(known.iter().eq(&expected)),
-                false => assert_eq!(run.stretches.len(), STRETCHES_MAX, "only for want of room"),
+                false => assert_eq!(
+                    run.stretches.len(),
+                    STRETCHES_MAX,
+                    "discarded only if the run is full"
+                ),
             }
         }
         assert!(most == STRETCHES_MAX || cfg!(miri));

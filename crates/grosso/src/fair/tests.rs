@@ -34,7 +34,7 @@ fn flows_below_an_equal_share_keep_all_and_the_rest_is_divided() {
     assert_eq!(kept(8), (4, 3, 1));
     assert_eq!(kept(5), (2, 2, 1));
     assert_eq!(kept(3), (1, 1, 1));
-    assert_eq!(kept(1), (1, 1, 1), "every flow keeps one");
+    assert_eq!(kept(1), (1, 1, 1), "every flow keeps one frame");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_flow_that_is_alone_loses_nothing_until_another_was_seen() {
     while !fair.is_empty() {
         fair.leave();
     }
-    assert_eq!(dropped_of_twenty(&mut fair, SHARED_NS - 1), 15, "another may come");
+    assert_eq!(dropped_of_twenty(&mut fair, SHARED_NS - 1), 15, "the second flow may send again");
     assert_eq!(dropped_of_twenty(&mut fair, SHARED_NS), 0);
 }
 
@@ -112,7 +112,7 @@ fn lost(is_fair: bool) -> (f64, f64) {
             }
             served += 1;
             let flow = flow as usize;
-            assert!(sequence.wrapping_sub(last[flow]) < 1 << 15, "one overtook another");
+            assert!(sequence.wrapping_sub(last[flow]) < 1 << 15, "frames of a flow were reordered");
             (received[flow], last[flow]) = (received[flow] + 1, sequence);
         }
     }
@@ -123,8 +123,11 @@ fn lost(is_fair: bool) -> (f64, f64) {
 #[test]
 fn a_quiet_flow_beside_two_greedy_ones_loses_nothing_of_a_ring_that_runs_full() {
     let (quiet, greedy) = lost(false);
-    assert!(quiet > 20.0 && greedy > 60.0, "not full: {quiet} {greedy}");
+    assert!(
+        quiet > 20.0 && greedy > 60.0,
+        "the ring is not overloaded: {quiet} % and {greedy} % lost"
+    );
     let (quiet, greedy) = lost(true);
     assert!(quiet <= 2.0, "{quiet} % lost");
-    assert!(greedy < 70.0, "two thirds are lost anyway, and not more: {greedy} %");
+    assert!(greedy < 70.0, "more than the unavoidable two thirds were lost: {greedy} %");
 }

@@ -46,7 +46,7 @@ impl LatestHeaders {
         if self.len == len && self.structure.agrees(&self.example, headers) {
             debug_assert!(
                 self.stack.layers() == dissect(header, link, ports).layers(),
-                "structure tells headers"
+                "the structure determines the headers"
             );
             return &self.shape;
         }

@@ -55,7 +55,7 @@ impl Case {
         change: impl FnOnce(&mut VirtioHeader),
         why: VnetError,
     ) {
-        assert!(self.read(header, Form::Tunnel).is_ok(), "the header is good unless it is changed");
+        assert!(self.read(header, Form::Tunnel).is_ok(), "the unchanged header is valid");
         change(&mut header);
         assert_eq!(self.read(header, Form::Tunnel), Err(why));
     }
@@ -133,7 +133,7 @@ fn v06_verified_packets_get_a_seed_and_needs_checksum_since_data_valid_is_ignore
         let described = case.describe(Form::Short).unwrap();
         let (at, pseudo_sum) = described.pseudo_sum.expect("a pseudo_sum");
         case.frame[at..at + 2].copy_from_slice(&pseudo_sum);
-        assert_eq!(case.frame, seeded, "what the literal oracle leaves partial");
+        assert_eq!(case.frame, seeded, "the frame has the oracle's partial checksum");
         let header = described.header;
         assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM);
         let place = (usize::from(header.checksum_start), usize::from(header.checksum_offset));
@@ -179,7 +179,7 @@ fn v08_tunnels_are_described_by_their_places_in_the_longest_form_only() {
     let packet = outer.vxlan(|v| v).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(3000);
     let header = Case::superframe(packet, 1000).header();
     assert_eq!(header.gso_type, GSO_TCP_IPV6 | GSO_TUNNEL_IPV6);
-    assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM, "the outer checksum is not in use");
+    assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM, "the outer packet has no checksum");
     let nested = Packet::new().ethernet(|e| e).ipv4(|ip| ip).ipv4(|ip| ip).tcp(|t| t);
     let nested = Case::superframe(nested.payload_len(3000), 1000);
     assert_eq!(nested.describe(Form::Tunnel), Err(VnetError::Inexpressible));
@@ -401,12 +401,12 @@ fn c50_the_outer_checksum_is_that_of_one_superframe_whose_inner_one_is_remote() 
     let (link, ports) = (LinkType::Ethernet, &Ports::ASSIGNED);
     let (mut stack, whole) = (Stack::new(0), dissect(&frame, link, ports));
     meta.dissect_into(&frame, link, ports, &mut stack);
-    assert_eq!(stack, whole, "cut behind the TCP header");
+    assert_eq!(stack, whole, "dissection ends after the TCP header");
     meta.dissect_into(&frame[..150], link, ports, &mut stack);
-    assert_eq!(stack.layers(), whole.layers(), "by its head as well");
+    assert_eq!(stack.layers(), whole.layers(), "the first bytes suffice");
     let slices = [&frame[..]];
     let cut = Segments::new(&slices, &meta, link, ports, Outgoing::default());
-    assert_eq!(cut.err(), Some(NoSegments::ChecksumStart), "and not as datagrams");
+    assert_eq!(cut.err(), Some(NoSegments::ChecksumStart), "the frame is not segmented as UDP");
 }
 
 #[test]

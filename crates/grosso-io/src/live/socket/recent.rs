@@ -99,7 +99,7 @@ mod tests {
         let mut recent = RecentPackets::default();
         let sent = &packet(1, 1300)[..];
         recent.sent(BuiltHeaders::Udp, sent.chunks(50));
-        assert!(!recent.has(&quote(sent, 17)), "nothing is remembered yet");
+        assert!(!recent.has(&quote(sent, 17)), "no packets are remembered yet");
         recent.remember(true);
         recent.sent(BuiltHeaders::Udp, sent.chunks(50));
         assert!(recent.has(&quote(sent, 17)) && recent.has(&quote(&sent[..96], 17)));

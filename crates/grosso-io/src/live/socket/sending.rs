@@ -506,8 +506,8 @@ mod tests {
         for code in [ENOBUFS, EAGAIN] {
             let (mut sender, mut stats) = (sender(), SocketStats::default());
             let error = io::Error::from_raw_os_error(code);
-            assert_eq!(Fault::of(&error), Fault::Later, "flush returns NoRoom for it");
-            assert!(sender.refused(error, &mut stats).is_err(), "it is no refusal");
+            assert_eq!(Fault::of(&error), Fault::Later, "flush returns NoRoom for this error");
+            assert!(sender.refused(error, &mut stats).is_err(), "the error is not a refusal");
             assert_eq!((sender.waiting(), sender.suspects_segments), (1, false));
             assert_eq!(stats, SocketStats::default());
         }

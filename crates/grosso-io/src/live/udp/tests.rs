@@ -214,7 +214,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
     assert_eq!(
         ends.near.stats().events(SocketEvent::TransmitMessage),
         0,
-        "nothing goes before the flush"
+        "nothing is sent before the flush"
     );
     assert_eq!(ends.near.flush().unwrap(), Transmitted::Taken);
     let received = ends.receive(40);
@@ -224,14 +224,14 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
         let port = u16::from_be_bytes([frame[20], frame[21]]);
         assert!(ports.contains(&port), "{port}");
         let i = expected.iter().position(|expected| *expected == kept(frame));
-        let i = expected.remove(i.expect("each is one of those that were sent")).3.len();
+        let i = expected.remove(i.expect("each received frame was sent")).3.len();
         assert!(i > 0);
     }
     let used = |frame: &Vec<u8>| u16::from_be_bytes([frame[20], frame[21]]);
     let mut used: Vec<u16> = received.iter().map(used).collect();
     used.sort_unstable();
     used.dedup();
-    assert_eq!(used.len(), SOURCE_PORTS_MAX, "flows from everywhere in the range use all sockets");
+    assert_eq!(used.len(), SOURCE_PORTS_MAX, "flows over the whole port range use all sockets");
 }
 
 #[test]

@@ -145,8 +145,12 @@ mod tests {
         meeting.origin = hears;
         let _waits = UnixStream::connect(folder.path().join("s")).unwrap();
         assert_eq!(meeting.meet(later - 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(asleep(&meeting), (nobody, Some(later)), "it is not looked at before");
+        assert_eq!(
+            asleep(&meeting),
+            (nobody, Some(later)),
+            "the listener is not polled before that time"
+        );
         meeting.meet(later).unwrap();
-        assert_eq!(asleep(&meeting), (listener, None), "as if nothing had been");
+        assert_eq!(asleep(&meeting), (listener, None), "the listener is polled again");
     }
 }

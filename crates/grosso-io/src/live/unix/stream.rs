@@ -303,7 +303,7 @@ mod tests {
         let sent = outgoing.transmit(&[&long], &Meta::default(), &mut end).unwrap();
         assert_eq!((sent, end.flush().unwrap()), (Transmitted::Taken, false));
         drop(other);
-        assert!(end.flush().unwrap(), "nobody is waited for");
+        assert!(end.flush().unwrap(), "the flush does not wait for a peer that is gone");
         let counted = [UnixEvent::TransmitUnfinished, UnixEvent::PeerGone];
         assert_eq!(counted.map(|event| end.stats.events(event)), [1, 1]);
     }

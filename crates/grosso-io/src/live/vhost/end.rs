@@ -415,7 +415,7 @@ mod tests {
             let after_a_trial = sleep.saturating_sub(1) % SLEEPS_OF_A_TRIAL;
             let expected = if sleep <= SLEEPS_OF_A_TRIAL { 0 } else { LOOKS_MAX >> after_a_trial };
             assert_eq!(looks(&mut patience), expected, "{sleep}");
-            assert!(!patience.looks_again(true), "who is asked will tell");
+            assert!(!patience.looks_again(true), "no polling while notifications are enabled");
             // Frames that arrive now do not count in favour of polling.
             patience.found(true);
         }

@@ -77,7 +77,7 @@ fn an_observer_sees_each_call_of_its_own_thread() {
     }));
     assert_eq!(near.send_batch(&[datagram, datagram]).unwrap(), 2);
     assert_eq!(receive(&mut far).len(), 2);
-    assert_eq!(CALLS.get(), 3, "it was sent, waited for and received");
+    assert_eq!(CALLS.get(), 3, "one call each to send, wait and receive");
     let elsewhere = std::thread::spawn(|| {
         builder(LOOPBACK[0])
             .open()

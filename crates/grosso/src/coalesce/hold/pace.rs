@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_next_packet_is_due_after_a_gap() {
-        assert_eq!(steady(1, 1000).next_ns(), None, "one packet says nothing of the next");
+        assert_eq!(steady(1, 1000).next_ns(), None, "one packet does not predict the next");
         assert_eq!(steady(2, 1000).next_ns(), Some(1000 + 1000));
         assert_eq!(steady(100, 1200).next_ns(), Some(99 * 1200 + 1200));
     }
@@ -246,8 +246,16 @@ mod tests {
         assert_eq!(steady(1000, 12_000).hold_ns(&COMMON), HOLD_NS_MAX);
         assert_eq!(steady(1000, 12).hold_ns(&COMMON), HOLD_NS_MIN);
         let short = Common { hold_ns_max: 500, ..COMMON };
-        assert_eq!(steady(1000, 12).hold_ns(&short), 500, "the configured most wins");
-        assert_eq!(steady(1, 0).hold_ns(&COMMON), HOLD_NS_MAX, "unknown: as on a LAN");
+        assert_eq!(
+            steady(1000, 12).hold_ns(&short),
+            500,
+            "the configured maximum takes precedence"
+        );
+        assert_eq!(
+            steady(1, 0).hold_ns(&COMMON),
+            HOLD_NS_MAX,
+            "an unknown pace counts as that of a LAN"
+        );
     }
 
     #[test]
@@ -290,7 +298,7 @@ mod tests {
         // Each round has twice as many packets as the one before: slow start.
         assert_eq!(cap(&[80, 160, 320]), 320 / 16 / 2);
         assert_eq!(cap(&[80, 160, 320, 320]), 320 / 16);
-        assert_eq!(cap(&[320, 479]), 479 / 16, "not yet half as much again");
+        assert_eq!(cap(&[320, 479]), 479 / 16, "less than one and a half times the previous round");
         assert_eq!(cap(&[320, 480]), 480 / 16 / 2);
     }
 
@@ -299,12 +307,16 @@ mod tests {
         let common = Common { round_trip_ns: Some(160_000), ..COMMON };
         let mut pace = steady(1000, 12_000);
         assert!(pace.is_blind(&COMMON) && !pace.is_blind(&common));
-        assert!(!steady(1, 0).is_blind(&COMMON), "one packet is no burst");
+        assert!(!steady(1, 0).is_blind(&COMMON), "one packet is not a burst");
         assert_eq!(pace.segments_max(PAYLOAD as u16, &common), SEGMENTS_MAX);
         assert_eq!(pace.hold_ns(&common), 10_000);
         // The measured time is longer than the configured one and takes precedence.
         pace.learn_round_trip(10_000_000);
-        assert_eq!(pace.segments_max(PAYLOAD as u16, &common), 83 / 16, "83 packets a millisecond");
+        assert_eq!(
+            pace.segments_max(PAYLOAD as u16, &common),
+            83 / 16,
+            "83 packets per round trip"
+        );
         assert_eq!(pace.hold_ns(&common), HOLD_NS_MAX);
         assert!(!pace.is_blind(&COMMON));
     }

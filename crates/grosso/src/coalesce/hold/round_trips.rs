@@ -226,10 +226,14 @@ mod tests {
         let request = tcp(false, 100, |t| t.sequence(1000).ack(1));
         assert_eq!(observe(&mut seen, &request, 0), None);
         let early = tcp(true, 0, |t| t.sequence(1).ack(1099));
-        assert_eq!(observe(&mut seen, &early, 5), None, "not all of it");
+        assert_eq!(observe(&mut seen, &early, 5), None, "only part of the request is acknowledged");
         let answer = tcp(true, 500, |t| t.sequence(1).ack(1100));
         assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
-        assert_eq!(observe(&mut seen, &answer, 2 * FAR_NS), None, "it answers nothing any more");
+        assert_eq!(
+            observe(&mut seen, &answer, 2 * FAR_NS),
+            None,
+            "the request was already answered"
+        );
         // The other direction: the response times of both endpoints together are one round trip.
         let back = tcp(false, 0, |t| t.sequence(1100).ack(501));
         assert_eq!(observe(&mut seen, &back, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
@@ -243,7 +247,11 @@ mod tests {
         assert_eq!(observe(&mut seen, &near(100, 7), 0), None);
         // The timestamp clock of the near endpoint does not advance for several packets; the first of them counts.
         assert_eq!(observe(&mut seen, &near(100, 7), FAR_NS / 2), None);
-        assert_eq!(observe(&mut seen, &far(8, 99), FAR_NS / 2), None, "an older echo");
+        assert_eq!(
+            observe(&mut seen, &far(8, 99), FAR_NS / 2),
+            None,
+            "the packet echoes an older timestamp"
+        );
         assert_eq!(observe(&mut seen, &far(8, 100), FAR_NS), Some(FAR_NS));
         assert_eq!(observe(&mut seen, &near(100, 7), FAR_NS + 1), None, "said before");
         assert_eq!(observe(&mut seen, &far(8, 100), FAR_NS + 2), None);
@@ -289,7 +297,11 @@ mod tests {
         let syn = tcp(true, 0, |t| t.sequence(99).ack(1000).syn());
         assert_eq!(observe(&mut seen, &syn, 0), None);
         let early = tcp(true, 100, |t| t.sequence(100).ack(1000));
-        assert_eq!(observe(&mut seen, &early, NEAR_NS), None, "data of a fast open");
+        assert_eq!(
+            observe(&mut seen, &early, NEAR_NS),
+            None,
+            "TCP Fast Open data is not an answer"
+        );
         let answer = tcp(true, 100, |t| t.sequence(200).ack(1500));
         assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
         assert_eq!(observe(&mut seen, &answer, FAR_NS + 1), None);

@@ -314,7 +314,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return Err(Unknown::Passes(Pass::HeaderTooLong));
         }
         if let Some(place) = self.shapes.search(packet) {
-            debug_assert!(self.shapes[place].is_of(stack, packet), "structure tells headers");
+            debug_assert!(
+                self.shapes[place].is_of(stack, packet),
+                "the structure determines the headers"
+            );
             return Ok(place);
         }
         if self.shapes.is_full() {

@@ -184,7 +184,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         match examine::<P>(incoming.bytes(), headers, incoming.meta) {
             Ok(candidate) => {
                 let reason = ends_alone::<P>(headers, &candidate);
-                debug_assert!(reason.is_some(), "its flags end every train");
+                debug_assert!(reason.is_some(), "the packet's flags end every train");
                 let meta = verified(&headers.shape, candidate.partial, *incoming.meta);
                 let reason = reason.unwrap_or(Pass::TcpPush);
                 if meta.gso.is_none() {
@@ -641,7 +641,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             Found::Slot(slot) => (Some(slot), Close::NoMerge),
         };
         let train = oldest.and_then(|slot| Some((slot, self.trains.held(slot)?.place)));
-        debug_assert!(train.is_some(), "a full bucket has trains");
+        debug_assert!(train.is_some(), "a full bucket contains trains");
         let (slot, place) = train.unwrap_or_default();
         self.close(slot, reason, sink);
         Some(place)

@@ -44,7 +44,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         now_ns: u64,
     ) -> Predicted<'a> {
         let next = self.predictions.get(id);
-        debug_assert!(next.is_some_and(|next| next.room > 0), "it comes next in a train");
+        debug_assert!(next.is_some_and(|next| next.room > 0), "the packet continues a train");
         let (len, payload_len) = next.map_or((0, 0), |next| (next.len, next.payload_len()));
         let flow = next.map_or(FlowHash::NONE, |next| next.flow);
         Predicted {
@@ -168,7 +168,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 self.hold_behind::<Profiled>(arrival, sink)
             }
             Err(reason) => {
-                debug_assert!(false, "what was predicted is in a train: {reason}");
+                debug_assert!(false, "a predicted packet is mergeable: {reason}");
                 self.pass(frame, reason, sink)
             }
         }

@@ -122,7 +122,10 @@ fn outer_packets_of_every_type_are_recognised_whole_and_in_fragments() {
             assert!(guard.is_own(&outer(&to_third, is_ipv4), LinkType::Raw, 0), "{to_third:?}");
 
             let [first, later] = fragments(&packet, 0x1234, 800);
-            assert!(!guard.is_own(&later, LinkType::Raw, 0), "of a packet that was not seen");
+            assert!(
+                !guard.is_own(&later, LinkType::Raw, 0),
+                "the first fragment has not been seen yet"
+            );
             assert!(guard.is_own(&first, LinkType::Raw, 0), "{endpoint:?}");
             assert!(guard.is_own(&later, LinkType::Raw, FRAGMENT_AGE_NS), "{endpoint:?}");
             assert!(!guard.is_own(&later, LinkType::Raw, FRAGMENT_AGE_NS + 1), "too late");
@@ -143,7 +146,7 @@ fn packets_of_hosts_with_the_addresses_of_the_endpoints_are_not_own() {
                 (IpAddr::V6(local), IpAddr::V6(remote)) => {
                     Packet::new().ipv6(|ip| ip.source(local.octets()).destination(remote.octets()))
                 }
-                _ => unreachable!("both are of one family"),
+                _ => unreachable!("local and remote address have the same family"),
             };
             let inner = ip(LOCAL[family], REMOTE[family]);
             let stream = inner.clone().tcp(|tcp| tcp).payload_len(900).build();

@@ -191,7 +191,11 @@ fn what_leaves_decides() {
     assert!(prober.poll(SECOND, BASE, true).is_none() && !prober.is_questioned());
     assert_eq!(prober.poll(SECOND, TOP, true), Some([(0, BASE), (1, TOP)]));
     prober.answered(SECOND, 7);
-    assert_eq!(prober.known(), Measured::Nothing, "the answer to what was not sent");
+    assert_eq!(
+        prober.known(),
+        Measured::Nothing,
+        "an answer to a probe that was not sent is ignored"
+    );
     prober.answered(SECOND, 1);
     assert_eq!(prober.known(), Measured::Whole);
     assert_eq!(prober.poll(9 * SECOND, 9000, true), Some([(2, BASE), (3, 9000)]));
@@ -205,7 +209,7 @@ fn a_link_that_flips_costs_few_packets() {
     let looks = (0..1000u64)
         .map(|look| (SECOND + look * SECOND / 100, if look % 2 == 0 { TOP } else { 9000 }));
     let rounds = looks.filter(|(now_ns, top)| prober.poll(*now_ns, *top, true).is_some()).count();
-    assert_eq!(rounds, 10, "one a second");
+    assert_eq!(rounds, 10, "one search per second");
 }
 
 /// A remote endpoint that stops answering keeps its narrow path for ten minutes.
