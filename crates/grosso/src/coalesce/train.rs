@@ -58,7 +58,7 @@ pub(crate) struct Train<B> {
     newer: TrainId,
 }
 
-/// A mergeable packet on its way to a train.
+/// A mergeable packet that has not joined a train yet.
 #[derive(Debug)]
 pub(crate) struct Arrival<B> {
     pub(crate) frame: Frame<B>,

@@ -84,16 +84,18 @@ impl NoSegments {
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::NotSuperframe => "no segment size is known for it",
+            Self::NotSuperframe => "its segment size is unknown",
             Self::Whole => "its payload fits into one packet",
             Self::Headers => "its headers do not lead to TCP or UDP",
-            Self::HeadersSplit => "its headers are not in one piece",
-            Self::HeaderTooLong => "its headers are longer than any that are cut",
+            Self::HeadersSplit => "its headers are not contiguous",
+            Self::HeaderTooLong => "its headers are longer than supported",
             Self::TooManyIpHeaders => "it has more than five IP headers",
             Self::ChecksumStart => "its partial checksum is not that of its transport header",
-            Self::GreSequence => "each packet would need a GRE sequence number of its own",
-            Self::Fragments => "it is an IP fragment, or is to be cut into fragments",
-            Self::TooLong => "it, or a packet of it, is longer than an IP datagram can be",
+            Self::GreSequence => "each packet would need its own GRE sequence number",
+            Self::Fragments => "it is an IP fragment, or must be fragmented instead",
+            Self::TooLong => {
+                "it or one of its packets exceeds the maximum length of an IP datagram"
+            }
         }
     }
 }

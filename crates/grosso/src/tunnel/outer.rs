@@ -109,7 +109,10 @@ pub(super) struct Inner {
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
     /// Flow label; zero for IPv4, which has none.
-    #[cfg_attr(not(feature = "esp"), expect(dead_code, reason = "of a packet only ESP copies it"))]
+    #[cfg_attr(
+        not(feature = "esp"),
+        expect(dead_code, reason = "only ESP copies the flow label of a packet")
+    )]
     pub(super) flow_label: u32,
     /// The DF bit; `None` for IPv6, which has none because routers never fragment it.
     pub(super) dont_fragment: Option<bool>,

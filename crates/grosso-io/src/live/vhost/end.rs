@@ -341,8 +341,8 @@ impl Wire for MachineEnd {
 /// Polling of an empty ring before notifications are enabled.
 ///
 /// A notification costs the peer a system call and this side a wake-up. Polling saves both if the peer runs on another
-/// CPU and has more entries soon. If it shares this CPU, every poll is in vain. Therefore some sleeps are delayed for a
-/// trial, and others as long as that helps.
+/// CPU and has more entries soon. If it shares this CPU, every poll is wasted. Therefore some sleeps are delayed as a
+/// trial, and others as long as the delay helps.
 #[derive(Debug, Default)]
 struct Patience {
     /// Number of polls to make, and number of polls made.

@@ -116,8 +116,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Checks whether a pure acknowledgment may wait with those of this train, or another packet with a train of them.
-    /// `known` are the packet's headers, `own` the train's.
+    /// Checks whether a packet may join this train of pure acknowledgments, or a pure acknowledgment this train.
+    /// `known` contains the packet's headers, `own` those of the train.
     pub(super) fn gathers(
         &self,
         arrival: &Arrival<B>,

@@ -311,7 +311,7 @@ impl Entry {
         match (self.runs.is_empty(), self.phase) {
             (false, Phase::Build) => Phase::Build,
             (false, _) => Phase::Active,
-            // A sender that never retransmits what was given up must not stay in this phase for ever.
+            // A sender that never retransmits what was given up must not stay in this phase forever.
             (true, _) if is_missing && is_recent => Phase::Recovery,
             (true, _) => Phase::Idle,
         }
