@@ -69,7 +69,6 @@ impl Distribution {
     }
 }
 
-/// Returns the range of a value.
 fn range_of(value: u64) -> usize {
     let shift = (u64::BITS - value.leading_zeros()).saturating_sub(EXACT.ilog2());
     (u64::from(shift) * EXACT / 2 + (value >> shift)) as usize

@@ -379,7 +379,6 @@ impl Netlink {
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
 
-    /// Returns the MTU of the link with this index.
     pub(super) fn link_mtu(&self, index: u32) -> io::Result<u32> {
         let request = Request::new(abi::RTM_GETLINK, &LinkChange::new().fixed(index));
         let mut mtu = None;

@@ -62,7 +62,6 @@ impl Descriptor {
 
 /// Maximum number of entries of a ring in virtio.
 pub const SIZE_MAX: u16 = 32_768;
-/// Bytes of a descriptor.
 pub(crate) const DESCRIPTOR_BYTES: usize = 16;
 /// The descriptor has a next one.
 pub(crate) const HAS_NEXT: u16 = 1;

@@ -119,7 +119,6 @@ impl PackedParts {
         self.flags(place.index) & LAPS == if place.is_odd { LAPS } else { 0 }
     }
 
-    /// Returns a descriptor.
     #[inline]
     pub(crate) fn descriptor(&self, index: u16) -> Descriptor {
         Descriptor::packed(self.descriptors.pair(at(index)))

@@ -33,7 +33,6 @@ use crate::{
 /// Prediction of one flow's next packet: byte for byte in its train, and by shape for its next train.
 #[derive(Clone, Debug)]
 pub(super) struct Prediction {
-    /// The hash of the flow.
     pub(super) flow: FlowHash,
     /// The flow's train; none after it was delivered.
     pub(super) train: TrainId,
@@ -72,7 +71,6 @@ pub(super) struct Prediction {
 /// buffer type.
 #[derive(Debug)]
 pub(super) struct Joined<'a> {
-    /// The slot of the train.
     pub(super) slot: TrainId,
     pub(super) flow: FlowHash,
     /// ID of its headers, and the headers.

@@ -48,7 +48,6 @@ pub(crate) struct Train<B> {
     pub(crate) ending_flags: u8,
     pub(crate) fixed_ids: IpLevels,
     pub(crate) partial: bool,
-    /// The hash of its flow.
     pub(crate) flow: FlowHash,
     /// Prediction of the next packet, if any.
     pub(super) prediction: PredictionId,
@@ -65,7 +64,6 @@ pub(crate) struct Arrival<B> {
     pub(crate) candidate: Candidate,
     /// ID of the headers in the cache of known headers.
     pub(crate) known: ShapeId,
-    /// The hash of its flow.
     pub(crate) flow: FlowHash,
     pub(crate) now_ns: u64,
     /// Whether the packet resembles the flow's prediction.

@@ -29,7 +29,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
         train.prediction = self.predictions.go_on(slot, train, known);
     }
 
-    /// Returns the flow of a prediction.
     #[inline(always)]
     pub(in crate::coalesce) fn flow_predicted(&self, id: PredictionId) -> FlowHash {
         self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)

@@ -24,7 +24,6 @@ pub(super) enum Phase {
 /// A tracked flow.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The hash of the flow.
     pub(super) flow: FlowHash,
     /// Position in the flow table.
     pub(super) place: Place,
