@@ -66,7 +66,7 @@ pub enum Surroundings {
     Container,
     /// A virtual machine, outside a container.
     VirtualMachine,
-    /// None of the others.
+    /// A physical machine, outside a container.
     Machine,
 }
 

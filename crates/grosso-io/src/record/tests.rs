@@ -297,7 +297,7 @@ fn a_stalled_file_delays_no_frame_and_holds_no_more_than_the_limit() {
         assert_eq!(port.transmit(&[&segment(i)], &Meta::default()).unwrap(), Transmitted::Taken);
     }
     assert_eq!(receive(&mut far, 0).len(), 1000, "frames are forwarded while the file stalls");
-    // One batch may be with the thread, and one waits.
+    // The thread may hold one batch, and another one waits.
     let overflowed = port.recording().stats().overflowed;
     assert!((800..=900).contains(&overflowed), "{overflowed}");
     assert!(port.recorder.shared.state().waiting.bytes.len() <= options.waiting_bytes_max);
