@@ -14,18 +14,18 @@ use std::{
 #[derive(Debug)]
 pub struct EventfdSignal {
     context: c_ulong,
-    /// The file of which the requests read nothing.
+    /// File from which the requests read nothing.
     nothing: PipeReader,
-    /// Requests whose ends were not taken yet.
+    /// Number of requests whose completions were not taken yet.
     untaken: usize,
 }
 
-/// A request, as the kernel has it (`struct iocb` of `linux/aio_abi.h`).
+/// A request in the kernel's format (`struct iocb` of `linux/aio_abi.h`).
 #[repr(C)]
 #[derive(Debug)]
 struct Submission {
     data: u64,
-    /// The kernel's key and the flags of reading, in an order that the machine's bytes have.
+    /// The kernel's key and the read flags, in an order that depends on the machine's byte order.
     key_and_flags: u64,
     operation: u16,
     priority: i16,
@@ -38,7 +38,7 @@ struct Submission {
     signalled: u32,
 }
 
-/// The end of a request (`struct io_event` there).
+/// The completion of a request (`struct io_event` of `linux/aio_abi.h`).
 type End = [u64; 4];
 
 impl EventfdSignal {
@@ -80,7 +80,7 @@ impl EventfdSignal {
     /// Returns whether a file is an eventfd, without signalling it.
     #[must_use]
     pub fn accepts(&self, file: BorrowedFd<'_>) -> bool {
-        // The file to tell is looked at before it is found that nobody can write to what is only read.
+        // The kernel checks the eventfd to signal before it detects that the file to write is read-only.
         let asked = self.submit(WRITE, file);
         asked.is_err_and(|error| error.raw_os_error() == Some(libc::EBADF))
     }
@@ -107,7 +107,7 @@ impl EventfdSignal {
         if made == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Takes the ends of requests, which are of no use.
+    /// Takes the completions of requests, which carry no information.
     fn take(&mut self) {
         let mut ends = [End::default(); UNTAKEN_MAX];
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -128,7 +128,8 @@ impl EventfdSignal {
 
 impl Drop for EventfdSignal {
     fn drop(&mut self) {
-        // SAFETY: the context is ours alone, and no request is under way: each ends when it is made.
+        // SAFETY: the context belongs to this value alone, and no request is in progress: each completes when it is
+        // submitted.
         let _ = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }
@@ -138,7 +139,7 @@ const READ: u16 = 0;
 const WRITE: u16 = 1;
 /// `IOCB_FLAG_RESFD`: signal an eventfd on completion.
 const SIGNALS: u32 = 1;
-/// Requests whose ends wait to be taken, all of them by one call.
+/// Number of requests after which their completions are taken, all by one call.
 const UNTAKEN_MAX: usize = 32;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     if duplicate < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just created the descriptor, and nobody else knows of it.
+    // SAFETY: the kernel has just created the descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
 }
 

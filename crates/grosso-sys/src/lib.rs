@@ -124,7 +124,7 @@ mod filter;
 #[cfg(target_os = "linux")]
 mod mapping;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(all(doctest, target_os = "linux"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

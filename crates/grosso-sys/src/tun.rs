@@ -322,7 +322,7 @@ impl Tun {
         &self.name
     }
 
-    /// Layer of the device's packets.
+    /// Returns the layer of the device's packets.
     pub fn layer(&self) -> Layer {
         if self.flags & abi::IFF_TAP != 0 { Layer::Ethernet } else { Layer::Ip }
     }

@@ -83,7 +83,7 @@ pub struct Sender {
 pub struct UnixSocket {
     file: ManuallyDrop<OwnedFd>,
     kind: UnixKind,
-    /// Whether descriptors can have been passed to it that nobody has received yet.
+    /// Whether the socket may hold passed descriptors that were not received yet.
     may_hold_files: bool,
 }
 
@@ -128,7 +128,7 @@ impl UnixSocket {
         let name = address.path().ok_or(io::ErrorKind::InvalidInput)?;
         path::socket::bind(&socket, kind.socket_type(), &name, mode)?;
         if kind == UnixKind::Datagram {
-            // Each datagram then has its sender's user beside it.
+            // Each datagram then carries the user of its sender.
             sockopt::set_socket_passcred(&*socket.file, true)?;
         }
         if kind == UnixKind::Stream {
@@ -143,7 +143,7 @@ impl UnixSocket {
     /// [`io::ErrorKind::WouldBlock`] if there is none; errors from `accept(2)`.
     pub fn accept(&self) -> io::Result<Self> {
         let file = accept_with(&*self.file, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-        // It refuses descriptors if this one does.
+        // The accepted socket refuses descriptors if this one does.
         Ok(Self { file: ManuallyDrop::new(file), ..*self })
     }
 
@@ -201,7 +201,7 @@ impl UnixSocket {
     pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
-        // The space is longer than the files need, by what aligning it may take.
+        // The space exceeds the size of the files by the bytes that alignment may take.
         let fits = files.is_empty() || beside.push(SendAncillaryMessage::ScmRights(files));
         if files.len() > PASSED_MAX || !fits {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -236,7 +236,7 @@ impl UnixSocket {
         let received =
             seen(|| recvmsg(&*self.file, &mut [IoSliceMut::new(into)], &mut beside, flags))?;
         take_files(&mut beside, files);
-        // There was room for all, but in the table of descriptors.
+        // There was room for all descriptors, except in the process's descriptor table.
         if received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(rustix::io::Errno::MFILE.into());
         }
@@ -271,7 +271,7 @@ impl UnixSocket {
         }
         let address = received.address.and_then(|from| SocketAddrUnix::try_from(from).ok());
         let address = address.filter(|from| !from.is_unnamed()).map(UnixAddress);
-        // Without the option the kernel reports no user, and the sender is not one to answer.
+        // Without this option the kernel reports no user, and the sender cannot be answered.
         let sender = address.zip(user);
         Ok((received.bytes, sender.map(|(address, user)| Sender { address, user })))
     }
@@ -282,7 +282,7 @@ impl Drop for UnixSocket {
         // SAFETY: the field is not used after this.
         let file = unsafe { ManuallyDrop::take(&mut self.file) };
         if self.may_hold_files {
-            // Others learn at once that it is gone, whenever the closing thread comes to it.
+            // Peers notice the end at once, even if the closing thread gets to the socket later.
             let _ = shutdown(&file, Shutdown::Both);
             drop(PassedFile::from(file));
         }
@@ -345,15 +345,16 @@ pub fn is_absence(error: &io::Error) -> bool {
 pub const PATH_BYTES_MAX: usize = 107;
 /// Maximum number of files per call: the maximum of any vhost-user message.
 pub const PASSED_MAX: usize = 8;
-/// `SCM_MAX_FD` of Linux: descriptors that can arrive at once.
+/// `SCM_MAX_FD` on Linux: maximum number of descriptors that can arrive at once.
 const FILES_MAX: usize = 253;
-/// Bytes of control messages with all these: the kernel would close those without room in the middle of the call.
+/// Size of control messages with this many descriptors: the kernel would close descriptors without room during the
+/// call.
 const FILES_SPACE: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
-/// Bytes for the sender's user beside a datagram.
+/// Size of the control message with a datagram's sender.
 const USER_SPACE: usize = rustix::cmsg_space!(ScmCredentials(1));
 /// `SO_PASSRIGHTS` of Linux 6.16 (`asm-generic/socket.h`).
 const SO_PASSRIGHTS: core::ffi::c_int = 83;
-/// Connections that wait to be accepted: those behind the first wait for its end.
+/// Maximum number of connections waiting to be accepted while one is in use.
 const BACKLOG: i32 = 16;
 
 #[cfg(test)]
@@ -462,7 +463,7 @@ mod tests {
                 println!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
                 assert_eq!(sent.unwrap(), 1);
             }
-            // Where the kernel does not refuse them, they arrive in no table of descriptors for long.
+            // If the kernel does not refuse them, the descriptors stay in the process's table only briefly.
             let far = if kind == UnixKind::Stream { listener.accept().unwrap() } else { listener };
             near.send(&[IoSlice::new(b"y")]).unwrap();
             let mut bytes = [0; 4];

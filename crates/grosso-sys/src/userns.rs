@@ -66,7 +66,7 @@ pub enum Surroundings {
     Container,
     /// A virtual machine, outside a container.
     VirtualMachine,
-    /// None of the others.
+    /// A physical machine, outside a container.
     Machine,
 }
 
@@ -97,8 +97,8 @@ impl fmt::Display for Surroundings {
     }
 }
 
-/// Whether a container runtime left its mark, and the process is in a namespace that the kernel did not begin with: a
-/// machine may boot from what was the file system of a container.
+/// Returns whether a container runtime left its mark and the process is in a namespace other than the initial ones: a
+/// machine may boot from a former container file system.
 fn is_container() -> bool {
     let is_marked =
         ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| path::is_there(Path::new(mark)));
@@ -190,14 +190,14 @@ pub fn capabilities() -> io::Result<u64> {
     Ok(effective.unwrap_or(0))
 }
 
-/// Whether the process has these privileges without a user namespace.
+/// Returns whether the process has these privileges without a user namespace.
 fn is_privileged() -> io::Result<bool> {
     Ok(capabilities()? & NEEDED == NEEDED)
 }
 
-/// The device file for TAP devices.
+/// Device file for TUN and TAP devices.
 const TUN: &str = "/dev/net/tun";
-/// The namespaces that the kernel begins with, by their inodes (`linux/proc_ns.h`).
+/// The initial namespaces of the kernel, by inode number (`linux/proc_ns.h`).
 const FIRST_NAMESPACES: [(&str, u32); 4] =
     [("cgroup", 0xefff_fffb), ("pid", 0xefff_fffc), ("uts", 0xefff_fffe), ("ipc", 0xefff_ffff)];
 /// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_SYS_ADMIN` (capabilities(7)).

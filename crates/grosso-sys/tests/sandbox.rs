@@ -1,4 +1,4 @@
-//! The confinement of threads, as the kernel sees it.
+//! Tests of the confinement of threads by the kernel.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
@@ -21,7 +21,7 @@ use grosso_sys::{
 };
 use rustix::net::{AddressFamily, SocketType, socket};
 
-/// Whether system calls are filtered here; says if not.
+/// Returns whether system calls can be filtered here, and prints a note if not.
 fn can_filter() -> bool {
     if !is_supported() {
         println!("skipped: this machine has no filters of system calls");
@@ -29,7 +29,7 @@ fn can_filter() -> bool {
     is_supported()
 }
 
-/// Does something in a thread that has entered a role.
+/// Runs `work` in a thread that has entered a role.
 fn confined<T: Send + 'static>(role: Role, work: impl FnOnce() -> T + Send + 'static) -> T {
     let confined = move || {
         enter(role).unwrap();
@@ -59,7 +59,7 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
     const DAC_OVERRIDE: u64 = 1 << 1;
     let number = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let own = |role| -> ThreadState {
-        // The other roles may not look, so that another thread does.
+        // The other roles may not read the state, so another thread does.
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = thread::spawn(move || {
@@ -186,7 +186,7 @@ fn a_thread_that_opens_files_makes_them_in_its_directories_and_nowhere_else() {
     }
 }
 
-/// Whether Landlock knows scopes, as Linux does from 6.12 on.
+/// Returns whether Landlock supports scopes, as Linux does since 6.12.
 fn has_scopes() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
@@ -211,7 +211,7 @@ fn abstract_sockets_of_others_are_out_of_reach_but_for_who_opens_devices() {
         };
         let (has_landlock, connected) = thread::spawn(connect).join().unwrap();
         match role {
-            // A reload looks who uses the same keys.
+            // A configuration reload checks which programs use the same keys.
             Role::Opener => connected.unwrap(),
             _ if has_landlock && has_scopes() => {
                 assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
@@ -221,12 +221,12 @@ fn abstract_sockets_of_others_are_out_of_reach_but_for_who_opens_devices() {
     }
 }
 
-/// The process that every system has, and that is not this one.
+/// The first process of the system, which is not this one.
 const INIT: u32 = 1;
 
-/// Asks whether a signal may be sent to a thread of a process.
+/// Checks whether a signal may be sent to a thread of a process.
 fn signal(process: u32) -> i64 {
-    // SAFETY: signal 0 changes nothing, whatever the process.
+    // SAFETY: signal 0 changes nothing, regardless of the process.
     unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) }
 }
 
@@ -245,7 +245,7 @@ fn memory_and_random_numbers_are_there_for_each_role() {
         return;
     }
     for role in ROLES {
-        // More than the allocator takes from its heap.
+        // This is more memory than the allocator takes from its heap.
         let sum = confined(role, || {
             let memory = vec![secret::random().unwrap(); 1 << 20];
             memory.iter().fold(0_u64, |sum, number| sum.wrapping_add(*number >> 20))
@@ -261,7 +261,7 @@ fn alone(wrong: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Makes the wrong call that the environment asks for.
+/// Makes the forbidden call that the environment variable names.
 #[test]
 fn a_wrong_call_is_made() {
     let Ok(wrong) = env::var("WRONG_CALL") else { return };

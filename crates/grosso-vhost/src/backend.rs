@@ -156,7 +156,7 @@ impl BackEnd {
         self.settle();
         match obeyed {
             Err(Refused::System) => Err(Refused::System),
-            // This one has an answer of its own, which says that it was obeyed.
+            // This message has its own reply, which reports success.
             _ if number == request::SET_LOG_BASE => obeyed.and_then(|()| answer(0)),
             _ if message.wants_reply && self.protocol & PROTOCOL_REPLY_ACK != 0 => {
                 answer(u64::from(obeyed.is_err()))
@@ -330,7 +330,7 @@ impl BackEnd {
     fn keep_log(&mut self) -> io::Result<()> {
         let Some(memory) = &mut self.memory else { return Ok(()) };
         let memory = Arc::get_mut(memory);
-        debug_assert!(memory.is_some(), "rings that pause let go of the memory");
+        debug_assert!(memory.is_some(), "paused rings have released the memory");
         let log = self.log.clone().filter(|_| self.wants_log);
         memory.map_or(Ok(()), |memory| memory.log_to(log))
     }
@@ -411,7 +411,7 @@ impl BackEnd {
             {
                 let Queue { size, base, .. } = *queue;
                 queue.ring = Ring::new(memory, addresses, size, base, *chosen);
-                // Addresses that are nowhere are not looked for again at each message.
+                // Invalid addresses are not looked up again at each message.
                 queue.is_started = queue.ring.is_some();
                 queue.is_new |= queue.is_started && matches!(base, Base::Told(_));
                 queue.publish(signal);
@@ -455,7 +455,7 @@ impl Queue {
             && let Some(call) = &self.call
         {
             self.is_new = false;
-            // The file is an eventfd, and a full one has told the driver.
+            // The file is an eventfd; if it is full, the driver has been notified already.
             let _ = signal.notify(call.as_fd());
         }
     }
@@ -464,7 +464,7 @@ impl Queue {
 /// Checks that the regions have at most `bytes_max` bytes in total.
 fn check_length(regions: &[RegionPlace], bytes_max: u64) -> io::Result<()> {
     let bytes = regions.iter().fold(0_u64, |sum, region| sum.saturating_add(region.bytes));
-    // More than that is mapped for nobody, which is refused when it is mapped.
+    // The default limit is checked when the memory is mapped.
     if bytes > bytes_max && bytes_max < MAPPED_BYTES_MAX {
         let why = format!("the VM shares {bytes} bytes of memory; the limit is {bytes_max}");
         return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));

@@ -109,7 +109,7 @@ impl FrontEnd {
                 letters.extend(self.set_up(self.chosen.ok_or(Refused::Message)?)?);
                 Ok(letters)
             }
-            // The answer to a message that only has to be obeyed.
+            // Reply to a message that requires only success.
             _ if number == 0 => Ok(vec![]),
             _ => Err(Refused::Message),
         }
@@ -157,7 +157,7 @@ impl FrontEnd {
     pub fn publish(&mut self, way: Way) {
         let Self { shared: Some(Shared { rings, kicks, .. }), signal, .. } = self else { return };
         if rings[way as usize].publish() {
-            // The file is an eventfd, and a full one has told the back end.
+            // The file is an eventfd; if it is full, the back end has been notified already.
             let _ = signal.notify(kicks[way as usize].as_fd());
         }
     }
@@ -188,7 +188,7 @@ impl FrontEnd {
                 .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
         };
         let rings = [ring(Way::ToGuest)?, ring(Way::FromGuest)?];
-        // A ring begins with its first kick, which is there from the start.
+        // A ring starts with its first kick, so the eventfd is signalled from the start.
         let kicks = [eventfd(1, FLAGS)?, eventfd(1, FLAGS)?];
         let calls = [eventfd(0, FLAGS)?, eventfd(0, FLAGS)?];
         let table = [1, AT, 2 * RING_BYTES, AT, 0].map(u64::to_ne_bytes).concat();

@@ -202,7 +202,7 @@ impl Inbox {
                 None => HEADER_BYTES,
                 Some(header) => HEADER_BYTES + payload_bytes(header)?,
             };
-            // Never more than this message: files belong to the bytes that they come with.
+            // Do not read beyond this message, because files belong to the bytes that they arrive with.
             let missing = whole - self.bytes.len();
             if missing == 0 {
                 return Ok(Some(self.take()));

@@ -237,8 +237,9 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
     (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
 }
 
-/// Returns the pseudo-header sum of a TCP superframe whose field holds it without the length, as guests and other VMMs
-/// with the large send offload of Windows leave it. The kernel takes the field for the sum of the whole (rule C3).
+/// Returns the pseudo-header sum of a TCP superframe whose checksum field holds that sum without the length. Guests and
+/// other VMMs with the large send offload of Windows leave it like this, while the kernel expects the length in the sum
+/// (rule C3).
 fn pseudo_sum_to_finish(
     head: &[u8],
     len: usize,
@@ -328,7 +329,7 @@ fn understand_gso(
     stack: &Stack,
     form: Form,
 ) -> Result<Meta, VnetError> {
-    // Provisional: which header it is cut behind depends on its being a superframe.
+    // Provisional metadata: the header after which the frame is segmented depends on whether it is a superframe.
     let packet = Meta { checksum, ..Meta::default() };
     let provisional = Meta { gso: Gso::every(header.gso_size), ..packet };
     let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);
@@ -381,7 +382,7 @@ fn understand_gso(
     Ok(Meta { gso: Some(gso), ..packet })
 }
 
-/// Rule V8, and what the kernel does not check: that the headers are at the stated offsets.
+/// Checks rule V8 and, beyond the kernel's checks, that the headers are at the stated offsets.
 fn check_tunnel(
     header: &VirtioHeader,
     frame: &[u8],
@@ -449,7 +450,7 @@ fn segmentation(stack: &Stack, transport: &Layer, cut: GsoSize) -> Option<u8> {
     }
 }
 
-/// Rules V2 and V4, and B35.
+/// Checks rules V2, V4 and B35.
 fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError> {
     if size.get() == u16::MAX {
         return Err(VnetError::SizeReserved);
@@ -459,7 +460,7 @@ fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError
     if segments > limit { Err(VnetError::TooManySegments) } else { Ok(()) }
 }
 
-/// Rule V3.
+/// Checks rule V3.
 #[inline]
 fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(), VnetError> {
     if usize::from(start) + usize::from(offset) + 2 > len {
@@ -468,14 +469,14 @@ fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(
     if usize::from(start) < least { Err(VnetError::ChecksumInHeaders) } else { Ok(()) }
 }
 
-/// Rule V4: the checksum to be completed is that of the transport header.
+/// Checks rule V4: the checksum to complete must be that of the transport header.
 fn check_place(header: &VirtioHeader, transport: &Layer) -> Result<(), VnetError> {
     let expected = (transport.offset, checksum_field(transport).0);
     let found = (header.checksum_start, header.checksum_offset);
     if found == expected { Ok(()) } else { Err(VnetError::ChecksumPlace) }
 }
 
-/// Least offset at which a transport checksum may start, given the headers present.
+/// Returns the minimum offset at which a transport checksum may start, given the headers present.
 fn minimum_start(stack: &Stack) -> usize {
     let first = ip_layers(stack).next();
     first.map_or(IPV4_LEN, |ip| {

@@ -183,7 +183,7 @@ impl PacketPort {
         Ok(*stats)
     }
 
-    /// Hands on a frame from its slot, or from the socket's queue if it is longer, unless it is dropped.
+    /// Passes on a frame from its slot, or from the socket's queue if it is longer, unless it is dropped.
     #[inline]
     fn take(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         if frame.truncated() {
@@ -202,7 +202,7 @@ impl PacketPort {
         }
     }
 
-    /// Hands on a superframe from its slot, or a frame of a socket without virtio headers.
+    /// Passes on a superframe from its slot, or a frame of a socket without virtio headers.
     #[inline(never)]
     fn take_superframe(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         let meta = self.understand(frame.virtio_header(), frame.as_ref(), frame.status());
@@ -215,7 +215,7 @@ impl PacketPort {
         }
     }
 
-    /// Reads a frame of which a slot of this status has the beginning.
+    /// Reads a frame whose slot, with this status, contains only the start of the frame.
     #[inline(never)]
     fn take_long(&mut self, status: Status) -> Option<Frame<PortBuffer>> {
         if !status.kept() {
@@ -249,7 +249,7 @@ impl PacketPort {
         }
     }
 
-    /// Metadata of a received frame.
+    /// Returns the metadata of a received frame.
     #[inline]
     fn understand(
         &mut self,
@@ -263,8 +263,8 @@ impl PacketPort {
         }
     }
 
-    /// Checksum state of the slot, for sockets without virtio headers: partial says not which
-    /// checksum.
+    /// Returns the metadata from the slot's checksum state, for sockets without virtio headers; that state does not
+    /// tell which checksum is partial.
     #[inline(never)]
     fn status(&mut self, frame: &[u8], status: Status) -> Meta {
         let checksum = if status.checksum_not_ready() {
@@ -369,7 +369,7 @@ impl Port for PacketPort {
     }
 }
 
-/// Opens the receive ring, with slots for packets where superframes may wait in the socket's queue.
+/// Opens the receive ring, with slots for packets if superframes may wait in the socket's queue.
 fn open_ring(
     socket: PacketSocketBuilder,
     control: &Control,
@@ -399,19 +399,20 @@ fn open_ring(
     })
 }
 
-/// The tag of a frame that has it beside its bytes.
+/// Converts a VLAN tag that the kernel removed from the frame.
 fn beside(tag: packet::VlanTag) -> VlanTag {
     VlanTag { protocol: tag.protocol, tci: tag.control }
 }
 
-/// Slots for packets of an MTU and their headers: 4096 of usual packets, at least 1024 of longer ones.
+/// Returns the layout for packets of this MTU and their headers: 4096 slots for usual packets, at least 1024 for longer
+/// ones.
 fn layout_of(mtu: usize) -> RingLayout {
     let usual = RingLayout::PACKETS;
     let wanted = mtu.saturating_add(SLOT_HEADERS_BYTES).clamp(usual.slot_bytes, SLOT_BYTES_MAX);
     RingLayout::fitting(wanted, (usual.slot_bytes * usual.slots / wanted).max(SLOTS_MIN))
 }
 
-/// Features that a packet socket can express; its header has no form for tunnels (rule V21).
+/// Returns the features that a packet socket can express; its header has no fields for tunnels (rule V21).
 fn possible(form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -427,19 +428,19 @@ fn possible(form: Option<Form>) -> Features {
 
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
-/// Bytes of frames that wait in the socket's queue, the kernel's bookkeeping included, for which it doubles what it is
-/// asked for: superframes of 30 ms at 10 Gb/s. It takes the memory of those that wait, and none before.
+/// Size in bytes of the socket's queue for long frames, including the kernel's bookkeeping, for which the kernel
+/// doubles the requested size: superframes of 30 ms at 10 Gb/s. Only waiting frames take memory.
 const LONG_QUEUE_BYTES: usize = 64 << 20;
-/// Buffer size for a virtio header and the longest superframe, its tags included.
+/// Buffer size for a virtio header and the longest superframe with its tags.
 const LONG_BYTES: usize = 66 << 10;
-/// Slots for superframes, where they may not wait in the queue: those of 100 ms at 10 Gb/s, or
-/// packets of 1500 bytes of 2.5 ms.
+/// Number of slots for superframes if they may not wait in the queue: superframes of 100 ms at 10 Gb/s, or packets of
+/// 1500 bytes of 2.5 ms.
 const SUPERFRAME_SLOTS: usize = 2048;
-/// The fewest slots for packets.
+/// Minimum number of slots for packets.
 const SLOTS_MIN: usize = 1024;
-/// The longest slot for packets in bytes: for longer ones the cost of a system call matters less.
+/// Maximum slot length for packets in bytes: for longer packets the cost of a system call matters less.
 const SLOT_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a slot beside the packet: the kernel's header, the virtio header, Ethernet and tags.
+/// Bytes of a slot besides the packet: the kernel's header, the virtio header, Ethernet and tags.
 const SLOT_HEADERS_BYTES: usize = 160;
-/// Slots of a transmit ring by default: packets of 1500 bytes of 0.3 ms at 10 Gb/s.
+/// Default number of slots of a transmit ring: packets of 1500 bytes in 0.3 ms at 10 Gb/s.
 const TRANSMIT_SLOTS: usize = 256;

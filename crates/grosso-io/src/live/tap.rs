@@ -164,7 +164,7 @@ impl TapPort {
         &self.tx_offload.stats
     }
 
-    /// The frame in a buffer that was just filled.
+    /// Returns the frame in a buffer that was just filled.
     fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
         let meta = match bytes.get(..len) {
             Some(packet) => self.incoming.understand(packet),
@@ -277,7 +277,7 @@ impl Wire for TunWire<'_> {
     }
 }
 
-/// Sets the longest form that the kernel accepts, up to the wanted one.
+/// Sets the longest header format that the kernel accepts, up to the wanted one.
 fn choose_form(tun: &Tun, wanted: Form) -> io::Result<Option<Form>> {
     if tun.header_bytes()? == 0 {
         return Ok(None);
@@ -292,7 +292,7 @@ fn choose_form(tun: &Tun, wanted: Form) -> io::Result<Option<Form>> {
     Err(refusal.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
 }
 
-/// The offloads that the kernel accepts from a reader (rule V30).
+/// Returns the offloads that the kernel accepts from a reader (rule V30).
 fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     let mut kernel = Offloads::NONE;
     let tunnels = [Offloads::UDP_TUNNEL, Offloads::UDP_TUNNEL_CHECKSUM];
@@ -314,8 +314,8 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     Ok(kernel)
 }
 
-/// Features for writing: not those that the reader enabled (rule V30), but those of any kernel with
-/// these offloads.
+/// Returns the features for writing: not those that the reader enabled (rule V30), but those of any kernel with these
+/// offloads.
 fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -341,7 +341,7 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     features
 }
 
-/// Features and offloads to request from the stack: those that are wanted and that the kernel has.
+/// Returns the features and offloads to request from the stack: those that are both wanted and supported by the kernel.
 fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) {
     let wanted = (wanted | Features::SCATTER_GATHER).active();
     let mut receive = Features::NONE;
@@ -355,7 +355,7 @@ fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) 
         (Offloads::UDP_TUNNEL, Features::UDP_TUNNEL_SEGMENTATION),
         (Offloads::UDP_TUNNEL_CHECKSUM, Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION),
     ] {
-        // Each offload needs those before it (rule V30), and is left out with them.
+        // Each offload requires those before it (rule V30), and is omitted with them.
         let needed = match feature {
             Features::CHECKSUM_GENERIC => Features::NONE,
             Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION => Features::UDP_TUNNEL_SEGMENTATION,

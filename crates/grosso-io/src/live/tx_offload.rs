@@ -35,7 +35,7 @@ pub(crate) trait Wire {
         self.send(&[IoSlice::new(&first.bytes)]).map(|()| 1)
     }
 
-    /// The name for the loss of a frame, without its virtio header, that was too long.
+    /// Returns the event for the loss of a frame, without its virtio header, that was too long.
     fn too_long(&self, _frame: &[u8]) -> LiveEvent {
         LiveEvent::TransmitTooLong
     }
@@ -98,7 +98,7 @@ impl TxOffload {
         }
     }
 
-    /// Prepares for a device with other features and another header. Frames of the one before are gone with it.
+    /// Prepares for a device with other features and another header. Frames for the previous device are dropped.
     pub(crate) fn renew(&mut self, form: Option<Form>, features: Features) {
         self.stats.count(LiveEvent::TransmitDown, self.queue.len() as u64);
         self.queue.clear();
@@ -173,17 +173,17 @@ impl TxOffload {
         Ok(Transmitted::Taken)
     }
 
-    /// Number of queued frames.
+    /// Returns the number of queued frames.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Length of the first queued frame in bytes, its virtio header included.
+    /// Returns the length of the first queued frame in bytes, including its virtio header.
     pub(crate) fn next_len(&self) -> usize {
         self.queue.front().map_or(0, |frame| frame.bytes.len())
     }
 
-    /// The device's features, as far as known by now.
+    /// Returns the device's features as far as known.
     pub(crate) fn features(&self) -> Features {
         self.features
     }
@@ -208,8 +208,8 @@ impl TxOffload {
             };
             self.stats.count(event, 1);
         } else {
-            // Only these mean that the device cannot take the superframe. A lack of memory passes, and an interface
-            // that is down (`ENETDOWN`) comes up.
+            // Only these errors mean that the device does not support the superframe. A lack of memory is temporary,
+            // and an interface that is down (`ENETDOWN`) comes up again.
             let cannot = matches!(
                 class,
                 ErrorClass::Malformed | ErrorClass::Unsupported | ErrorClass::TooLong
@@ -225,7 +225,7 @@ impl TxOffload {
         Ok(())
     }
 
-    /// The rarest feature that a refused superframe needs, which the device most likely lacks.
+    /// Returns the rarest feature that a refused superframe needs, which the device most likely lacks.
     fn suspect_of(&mut self, frame: &[u8], meta: &Meta) -> Features {
         let Some(gso) = meta.gso else { return Features::NONE };
         meta.dissect_into(frame, self.link, &self.ports, &mut self.stack);
@@ -234,8 +234,8 @@ impl TxOffload {
         rarest.unwrap_or(Features::NONE)
     }
 
-    /// Gives up the suspected feature: the packets of a refused superframe were accepted, so its
-    /// kind was the reason.
+    /// Gives up the suspected feature: the packets of a refused superframe were accepted, so the superframe's type was
+    /// the reason.
     fn give_up_suspect(&mut self) {
         let suspect = core::mem::take(&mut self.suspect);
         if self.features & suspect != Features::NONE {
@@ -244,7 +244,7 @@ impl TxOffload {
         }
     }
 
-    /// The packets of a superframe; empty if it cannot be segmented.
+    /// Returns the packets of a superframe; empty if it cannot be segmented.
     fn cut(&mut self, slices: &[&[u8]], meta: &Meta) -> Vec<Queued> {
         let takes_partial = self.features.contains(Features::CHECKSUM_GENERIC);
         let outgoing = if takes_partial {
@@ -266,8 +266,8 @@ impl TxOffload {
         packets
     }
 
-    /// Sends a prepared frame: the head, and what is behind it. Of few parts the list is on the stack, because a list
-    /// that is made anew costs a short frame more than all else.
+    /// Sends a prepared frame: the head, and the slices after it. The list of a few slices is on the stack, because
+    /// allocating it would cost more than everything else for a short frame.
     fn send(
         &mut self,
         slices: &[&[u8]],
@@ -366,8 +366,8 @@ impl TxOffload {
     }
 }
 
-/// An empty vector in the allocation of another, whose elements have another lifetime: collecting
-/// in place allocates nothing.
+/// Returns an empty vector in the allocation of another one whose elements have a different lifetime: collecting in
+/// place does not allocate.
 pub(super) fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
     list.clear();
     list.into_iter().map(|_| IoSlice::new(&[])).collect()

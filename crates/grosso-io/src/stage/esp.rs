@@ -146,9 +146,9 @@ pub struct EspStage<P: Port> {
     packet: Vec<u8>,
     scratch: Vec<u8>,
     stack: Stack,
-    /// Decrypted packets whose numbers are not recorded yet, in the order of their arrival.
+    /// Decrypted packets whose numbers are not recorded yet, in order of arrival.
     held: VecDeque<(Frame<PortBuffer>, u64)>,
-    /// Bytes of these.
+    /// Total length of the held packets in bytes.
     held_bytes: usize,
     /// Time of the last packet, in nanoseconds.
     received_ns: u64,
@@ -156,7 +156,7 @@ pub struct EspStage<P: Port> {
     now_ns: u64,
     /// Whether the port may have more frames, because it gave as many as requested.
     more: bool,
-    /// In tunnel mode.
+    /// Filter for the stage's own packets, in tunnel mode.
     own: Option<OwnPackets>,
     stats: EspStageStats,
 }
@@ -253,7 +253,7 @@ impl EspStageStats {
     }
 }
 
-/// The counters of frames dropped when sending and when receiving, each with its reason.
+/// Counters of frames dropped when sending and when receiving, each with its reason.
 static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
     let way = |prefix: &str, what: &str, happens: fn(Refusal) -> bool| {
         let counter = |reason: Refusal| PortCounter {
@@ -345,14 +345,12 @@ impl<P: Port> EspStage<P> {
         EspStageStats { encrypted, decrypted, looped, ..self.stats }
     }
 
-    /// Sends a frame unchanged, except that its checksum is completed, which the port behind may
-    /// not do.
+    /// Sends a frame unchanged, except that its checksum is completed, because the inner port may not do so.
     fn send_clear(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let sent = match meta.checksum {
             Checksum::Partial { start, offset } => {
                 let packet = gathered(&mut self.packet, slices);
-                // A checksum that cannot be completed stays as it is, and the receiver finds it
-                // wrong.
+                // A checksum that cannot be completed stays unchanged, and the receiver finds it wrong.
                 let _ = checksum::complete(packet, start, offset);
                 let meta = Meta { checksum: Checksum::None, ..*meta };
                 self.port.transmit(&[packet], &meta)?
@@ -602,7 +600,7 @@ impl<P: Port> Port for EspStage<P> {
 }
 
 impl<P: Port> EspStage<P> {
-    /// Takes the answer about recorded numbers, if one is there.
+    /// Handles the answer about recorded numbers, if it has arrived.
     fn take_recorded(&mut self) {
         let Some(recorder) = self.pair.recorder.as_mut().filter(|it| it.is_waiting()) else {
             return;
@@ -640,13 +638,14 @@ impl<P: Port> EspStage<P> {
         count
     }
 
-    /// Time at which numbers that were recorded ahead are taken back, because nothing else came.
+    /// Returns the time at which numbers recorded ahead are reduced to the received ones, because no further packet
+    /// arrived.
     fn settles_at(&self) -> Option<u64> {
         let is_ahead = self.held.is_empty() && self.pair.is_ahead();
         is_ahead.then(|| self.received_ns.saturating_add(SETTLE_NS))
     }
 
-    /// Whether the answer of the recorder wakes the thread by a descriptor.
+    /// Returns whether the answer of the recorder wakes the thread through a descriptor.
     #[cfg(unix)]
     fn hears_recorder(&self) -> bool {
         !self.held.is_empty() && self.port.frames_kick().is_none()
@@ -657,7 +656,7 @@ impl<P: Port> EspStage<P> {
         false
     }
 
-    /// Whether a frame is sent in the clear.
+    /// Returns whether a frame is sent unencrypted.
     fn goes_in_the_clear(&mut self, head: &[u8]) -> bool {
         is_found_in_the_clear(head, self.link, &mut self.stack)
             || self.level == Level::Use && !has_ip(&self.stack)
@@ -670,9 +669,9 @@ struct Pair {
     encryptor: Encryptor,
     decryptor: Decryptor,
     recorder: Option<SequenceRecorder>,
-    /// Whether the receiver remembers sequence numbers.
+    /// Whether the receiver has a replay window.
     has_window: bool,
-    /// Packets that came since the file recorded no more than were received.
+    /// Packets that arrived since the file recorded exactly the received numbers.
     unsettled: u64,
     /// Maximum number of packets that arrived during one request to the recorder.
     came_meanwhile: u64,
@@ -721,8 +720,8 @@ impl Pair {
         }
     }
 
-    /// Whether a genuine packet may be delivered. It may be once the file records its number as
-    /// received, so that it is not accepted again after a crash.
+    /// Returns whether a genuine packet may be delivered: once the file records its number as received, so that it is
+    /// not accepted again after a crash.
     #[inline]
     fn admits(&self, sequence: u64) -> bool {
         let Some(recorder) = self.recorder.as_ref().filter(|_| self.has_window) else {
@@ -731,10 +730,10 @@ impl Pair {
         sequence <= recorder.recorded().received
     }
 
-    /// Has the numbers of the packets that came recorded as received. Where that takes time, more
-    /// numbers are recorded with them, so that a steady stream waits for none: some times those that
-    /// come in that time, and as many as came so far, up to a poll's. Of a peer that is quiet few are
-    /// refused after a crash, which it would have to send again.
+    /// Requests that the numbers of received packets are recorded. If that takes time, further numbers are recorded
+    /// ahead, so that a steady stream does not wait: a multiple of the packets that arrive in that time, or as many as
+    /// have arrived so far, up to the usual number. After a crash the numbers recorded ahead are rejected, so for a
+    /// quiet peer, which would have to retransmit, they are few.
     fn record_received(&mut self, came: usize, held: usize) -> RecordState {
         self.unsettled += came as u64;
         let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
@@ -755,7 +754,7 @@ impl Pair {
         recorder.ask(Numbers { sent, received })
     }
 
-    /// Whether more numbers are recorded as received than were, and that can be changed now.
+    /// Returns whether more numbers are recorded as received than have arrived, and this can be corrected now.
     fn is_ahead(&self) -> bool {
         let recorder = self.recorder.as_ref().filter(|_| self.has_window);
         recorder.is_some_and(|recorder| {
@@ -763,25 +762,24 @@ impl Pair {
         })
     }
 
-    /// Records what was received and no more, because nothing else came: a peer that is quiet must
-    /// not have to send numbers that were reserved ahead and are refused after a crash.
+    /// Records exactly the received numbers, because no further packet arrived: after a crash a quiet peer must not
+    /// lose packets whose numbers were only reserved.
     fn settle(&mut self) {
         (self.unsettled, self.came_meanwhile) = (0, 0);
         let received = self.decryptor.last_sequence();
         if let Some(recorder) = &mut self.recorder {
             let sent = recorder.recorded().sent;
-            // If this fails, the file records more numbers as received than were.
+            // If this fails, the file records more numbers as received than have arrived.
             let _ = recorder.ask(Numbers { sent, received });
         }
     }
 
-    /// Whether `packets` sequence numbers may be used. Numbers may be used once the file records
-    /// them as used.
+    /// Returns whether `packets` sequence numbers may be used, which requires that the file records them as used.
     fn reserve(&mut self, packets: u32) -> bool {
         let Some(recorder) = &mut self.recorder else { return true };
         let last = self.encryptor.last_sequence().saturating_add(packets.into());
         let left = recorder.recorded().sent.checked_sub(last);
-        // Where the file is written apart from this thread, numbers are asked for before they are needed.
+        // If another thread writes the file, numbers are requested before they are needed.
         let enough = if recorder.is_apart() { RESERVED_AT_ONCE / 2 } else { 0 };
         if left.is_some_and(|left| left >= enough) {
             return true;
@@ -803,7 +801,7 @@ impl Pair {
     }
 }
 
-/// Records the true numbers, which frees reserved numbers that were not used.
+/// Records the exact numbers, which frees reserved numbers that were not used.
 impl Drop for Pair {
     fn drop(&mut self) {
         let numbers = Numbers {
@@ -816,19 +814,20 @@ impl Drop for Pair {
     }
 }
 
-/// Decrypted packets that wait until their numbers are recorded, and their bytes. More are dropped.
+/// Maximum number of decrypted packets that wait until their numbers are recorded; more are dropped. The next constant
+/// limits their bytes.
 const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
-/// Numbers that are recorded as received ahead of their packets, if few come while a request is under way.
+/// Numbers recorded as received ahead of their packets, if few packets arrive during a request.
 const AHEAD_USUAL: u64 = 64;
-/// Maximum number of packets that are assumed to arrive during a request: 16 times this number are recorded ahead.
+/// Maximum number of packets that are assumed to arrive during a request: 16 times this number is recorded ahead.
 const AHEAD_MAX: u64 = HELD_MAX as u64;
-/// Time without a packet after which numbers that were recorded ahead are taken back, in nanoseconds.
+/// Time without a packet after which numbers recorded ahead are reduced, in nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
-/// Interval in nanoseconds of looking for an answer of the recorder that no descriptor tells of.
+/// Interval in nanoseconds between checks for an answer of the recorder that no descriptor signals.
 const RECORDED_AGAIN_NS: u64 = 1_000_000;
 
-/// Decrypts a packet in a buffer of the stage, and returns its sequence number too.
+/// Decrypts a packet in a buffer of the stage, and also returns its sequence number.
 fn open(
     bytes: &[u8],
     meta: &Meta,
@@ -840,7 +839,7 @@ fn open(
     copy.extend_from_slice(bytes);
     match decryptor.decrypt(&mut copy, link) {
         Ok(opened) => {
-            // The hash that the device computed is that of the outer packet, and so are fragments.
+            // The device computed the hash of the outer packet, and the fragments were those of the outer packet.
             let meta = Meta { checksum: opened.checksum, hash: None, fragmented: None, ..*meta };
             let buffer = PortBuffer::made(copy, opened.frame);
             Ok((Frame { buffer, meta }, opened.sequence))
@@ -852,8 +851,8 @@ fn open(
     }
 }
 
-/// Whether a frame is ARP or IPv6 neighbour discovery, which find hosts on a link: without them no
-/// packet could be sent at all, and IPsec has no association for them.
+/// Returns whether a frame is ARP or IPv6 neighbour discovery, which find hosts on a link: without them no packet could
+/// be sent, and IPsec has no association for them.
 fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> bool {
     dissect_into(frame, link, &Ports::NONE, stack);
     let word = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));

@@ -77,7 +77,7 @@ pub struct Fragmentation<P: Port> {
     port: P,
     joining: Option<Joining>,
     segmenting: Segmenting,
-    /// The configured MTU, if the path can lower it.
+    /// The configured MTU, if the path MTU can lower it.
     path_from: Option<u16>,
 }
 

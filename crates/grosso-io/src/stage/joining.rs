@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) reassembler: Reassembler<PortBuffer>,
-    /// Whether datagrams say which fragments they came in.
+    /// Whether datagrams record the fragments in which they arrived.
     forwards: bool,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
@@ -74,7 +74,7 @@ impl Joining {
                 give(Frame { buffer: PortBuffer::made_whole(bytes), meta });
             }
             Outcome::Returned { frame, .. } => returned.push(frame.buffer),
-            // Without an address of its own the stage cannot send an ICMP error.
+            // Without its own address, the stage cannot send an ICMP error.
             _ => {}
         };
         reassembler.expire(now_ns, &mut sink);
@@ -86,8 +86,8 @@ impl Joining {
         Ok(given)
     }
 
-    /// Time of the next expiry in nanoseconds; 0 (at once) while frames are ready or the port may
-    /// have more, because its descriptor may not become readable again for them.
+    /// Returns the time of the next expiry in nanoseconds; 0 (immediately) while frames are ready or the port may have
+    /// more, because its descriptor may not become readable again for them.
     pub(super) fn deadline(&self) -> Option<u64> {
         if self.more || !self.ready.is_empty() { Some(0) } else { self.reassembler.deadline() }
     }
@@ -97,7 +97,7 @@ impl Joining {
     }
 }
 
-/// The counters of a reassembler: those of SNMP, and lost fragments by reason.
+/// Returns the counters of a reassembler: those of SNMP, and lost fragments by reason.
 pub(super) fn counters_of_joining(
     stats: &ReassembleStats,
 ) -> impl Iterator<Item = (PortCounter, u64)> {
@@ -118,7 +118,7 @@ pub(super) fn counters_of_joining(
     events.into_iter().chain(lost)
 }
 
-/// The counters of lost fragments, by reason.
+/// Counters of lost fragments, by reason.
 static DISCARDS: LazyLock<Vec<PortCounter>> = LazyLock::new(|| {
     let counter = |reason: &Discard| PortCounter {
         name: format!("reasm_{}", reason.name()).leak(),

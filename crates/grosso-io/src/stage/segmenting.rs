@@ -18,7 +18,7 @@ use crate::port::{Port, PortCounter, PortError, Transmitted};
 pub(super) struct Segmenting {
     link: LinkType,
     ports: Ports,
-    /// Maximum length of a packet; `None` if only what came in fragments leaves in fragments.
+    /// Maximum length of a packet; `None` if only packets that arrived in fragments leave in fragments.
     mtu: Option<u16>,
     ignore_df: bool,
     identifications: Identifications,
@@ -26,9 +26,9 @@ pub(super) struct Segmenting {
     outbox: Outbox,
     /// The current fragment.
     scratch: Vec<u8>,
-    /// The packet of the fragment, if it came in a superframe.
+    /// The packet to fragment, if it is a segment of a superframe.
     packet: Vec<u8>,
-    /// The packet of the fragment, if it had to be changed.
+    /// The packet to fragment, if it had to be changed.
     changed: Vec<u8>,
     pub(super) stats: SegmentingStats,
 }
@@ -104,8 +104,8 @@ impl Segmenting {
         self.mtu = Some(mtu);
     }
 
-    /// Sends a frame, in fragments if it is too long. Packets without room are queued here, and
-    /// meanwhile nothing more is taken.
+    /// Sends a frame, in fragments if it is too long. Packets without room are queued here, and until they are sent no
+    /// other frame is accepted.
     pub(super) fn transmit(
         &mut self,
         slices: &[&[u8]],
@@ -132,8 +132,8 @@ impl Segmenting {
         self.outbox.flush(to)
     }
 
-    /// Whether each packet of a frame fits the MTU, and came in no fragments. The length alone
-    /// decides for nearly all frames, so it is checked before the headers.
+    /// Returns whether each packet of a frame fits the MTU and did not arrive in fragments. The length alone decides
+    /// for nearly all frames, so it is checked before the headers.
     fn fits(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
         if meta.fragmented.is_some() {
             return false;
@@ -205,7 +205,7 @@ impl Segmenting {
                 (ipv4::field::IDENTIFICATION, identification),
                 (ipv4::field::FRAGMENT, fragment & !ipv4::DONT_FRAGMENT),
             ];
-            // A wrong checksum stays wrong, and zero is left to a device.
+            // A wrong checksum stays wrong, and a zero checksum is left to a device.
             let follow = |checksum, (field, new): &(Range<usize>, u16)| {
                 if found == 0 { 0 } else { update(checksum, word(field.clone()), *new) }
             };
@@ -256,7 +256,7 @@ impl Segmenting {
         Ok(())
     }
 
-    /// Segments a superframe into its packets, and fragments those.
+    /// Segments a superframe into its packets, and fragments them.
     fn cut_superframe(
         &mut self,
         slices: &[&[u8]],
@@ -295,7 +295,7 @@ impl Segmenting {
         Ok(())
     }
 
-    /// Maximum length of a packet.
+    /// Returns the maximum length of a packet.
     fn most(&self) -> u16 {
         self.mtu.unwrap_or(u16::MAX)
     }
@@ -313,7 +313,7 @@ impl Segmenting {
     }
 }
 
-/// The index of a reason in [`REFUSALS`].
+/// Returns the index of a reason in [`REFUSALS`].
 const fn place(reason: NoFragments) -> usize {
     match reason {
         NoFragments::DontFragment { .. } => 0,

@@ -1,9 +1,9 @@
-//! Memory of a receive ring, in which frames may be that outlive their ring.
+//! Memory of a receive ring, which may hold frames that outlive their ring.
 //!
-//! A frame marks its slot as taken, and to take the mark away is the last that it does there. So frames need no count:
-//! where no slot is marked, there is no frame. Memory that is left with frames in it stays on a list, which rings look
-//! through when they are opened and dropped. A count of frames would cost two atomic additions for each, which take
-//! longer than all else that a frame is asked.
+//! A frame marks its slot as taken, and clearing the mark is its last access to the slot. Frames therefore need no
+//! counter: if no slot is marked, there is no frame. Memory that still holds frames when its ring is dropped goes to a
+//! list, which is checked whenever a ring is opened or dropped. A counter would cost two atomic additions per frame,
+//! more than all other work on a frame.
 
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -17,27 +17,27 @@ use crate::abi;
 /// `TP_STATUS_KERNEL`, which is zero, as not its own.
 const TAKEN: u32 = 1 << 27;
 
-/// Memory of rings that were dropped while frames were in it: no more than rings with such frames, and those whose
-/// frames went since a ring was opened or dropped.
+/// Memory of dropped rings that still held frames. The list is bounded by the number of such rings, plus those whose
+/// frames were dropped since a ring was last opened or dropped.
 static LEFT: Mutex<Vec<LeftMemory>> = Mutex::new(Vec::new());
 
-/// The memory of a ring, which lends it to the ring's frames.
+/// The memory of a ring, lent to the ring's frames.
 #[derive(Debug)]
 pub(super) struct FrameMemory(FrameSlot);
 
-/// The memory of a ring, as a frame in it has it.
+/// A frame's reference to the memory of its ring.
 #[derive(Debug)]
 pub(super) struct FrameSlot(NonNull<RingMemory>);
 
-/// The memory of a ring that is no more.
+/// The memory of a dropped ring.
 #[derive(Debug)]
 struct LeftMemory(NonNull<RingMemory>);
 
-// SAFETY: it stands for a shared reference, and what it refers to may be shared by threads.
+// SAFETY: the pointer stands for a shared reference, and its target may be shared by threads.
 unsafe impl Send for FrameSlot {}
 // SAFETY: as above.
 unsafe impl Sync for FrameSlot {}
-// SAFETY: as above; frames of any thread may be in it, and say so by atomic words.
+// SAFETY: as above; frames of any thread may be in the memory, and they access it through atomic words.
 unsafe impl Send for LeftMemory {}
 
 impl FrameMemory {
@@ -46,7 +46,7 @@ impl FrameMemory {
         Self(FrameSlot(NonNull::from(Box::leak(Box::new(memory)))))
     }
 
-    /// Takes a slot for a frame, which [gives it back](FrameSlot::return_slot).
+    /// Takes a slot for a frame, which [returns it](FrameSlot::return_slot).
     #[inline(always)]
     pub(super) fn take_slot(&self, slot: SlotPlace) -> FrameSlot {
         self.release(slot, TAKEN);
@@ -76,14 +76,14 @@ impl Deref for FrameSlot {
 
     #[inline(always)]
     fn deref(&self) -> &RingMemory {
-        // SAFETY: the memory is freed when its ring is gone and no slot is taken; a ring and its frames, which have
-        // taken one, are all that have this.
+        // SAFETY: the memory is freed once its ring is gone and no slot is taken. Only the ring and its frames, each
+        // with a taken slot, have this reference.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl FrameSlot {
-    /// Returns a frame's slot to the kernel, by which the loan is over.
+    /// Returns a frame's slot to the kernel, which ends the loan.
     #[inline(always)]
     pub(super) fn return_slot(&mut self, slot: SlotPlace) {
         self.release(slot, abi::TP_STATUS_KERNEL);
@@ -91,11 +91,11 @@ impl FrameSlot {
 }
 
 impl LeftMemory {
-    /// Whether frames are in it.
+    /// Returns whether the memory holds frames.
     fn has_frames(&self) -> bool {
-        // SAFETY: it is freed by the list alone, which has it.
+        // SAFETY: only the list frees the memory, and it still contains it.
         let memory = unsafe { self.0.as_ref() };
-        // Frames take their marks away with a release, behind all else that they do.
+        // Frames clear their marks with a release store, after all other accesses.
         memory.slots().any(|slot| memory.status(slot).load(Ordering::Acquire) == TAKEN)
     }
 }
@@ -104,10 +104,10 @@ fn left() -> MutexGuard<'static, Vec<LeftMemory>> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Frees what no frame is in any more.
+/// Frees memory that no longer holds frames.
 fn sweep(left: &mut Vec<LeftMemory>) {
     for memory in left.extract_if(.., |memory| !memory.has_frames()) {
-        // SAFETY: its ring is gone, which made it from a box, and so are all frames, which were the ring's.
+        // SAFETY: the ring that created the memory from a box is gone, and so are all of its frames.
         drop(unsafe { Box::from_raw(memory.0.as_ptr()) });
     }
 }

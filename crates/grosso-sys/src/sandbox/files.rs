@@ -1,4 +1,4 @@
-//! Files, connections and signals that a role never needs, taken away by Landlock where the kernel has it.
+//! Landlock restrictions on files, connections and signals that a role never needs.
 
 use std::{io, path::PathBuf};
 
@@ -9,15 +9,15 @@ use landlock::{
 
 use super::roles::Role;
 
-/// The newest kernel interface that is asked for; an older one takes away what it can.
+/// Newest kernel interface that is requested; an older kernel restricts what it can.
 const INTERFACE: ABI = ABI::V6;
 
-/// Takes away what the role never needs, from the calling thread. A thread of [`Role::Files`] keeps the right to make
-/// and write files in `directories`. Returns whether the kernel has Landlock.
+/// Restricts the calling thread to what the role needs. A thread of [`Role::Files`] keeps the right to create and write
+/// files in `directories`. Returns whether the kernel has Landlock.
 pub(super) fn restrict(role: Role, directories: &[PathBuf]) -> io::Result<bool> {
     let refused = |error: RulesetError| io::Error::other(error.to_string());
     let rules = match role {
-        // A reload looks for the abstract sockets of other programs that use the same keys.
+        // A configuration reload looks for abstract sockets of other programs that use the same keys.
         Role::Opener => Ruleset::default()
             .handle_access(never_opened())
             .and_then(|rules| rules.scope(Scope::Signal)),
@@ -37,15 +37,16 @@ pub(super) fn restrict(role: Role, directories: &[PathBuf]) -> io::Result<bool> 
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Rights on the files of a capture.
+/// Returns the rights on the files of a capture.
 fn made_and_written() -> BitFlags<AccessFs> {
     AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::Truncate
 }
 
-/// Attributes of interfaces, and the time zone, which names of files may contain.
+/// Attributes of interfaces, and the time zone, which file names may contain.
 const READ: [&str; 3] = ["/sys", "/etc/localtime", "/usr/share/zoneinfo"];
 
-/// Deeds of no thread: programs that are executed, devices, links and folders that come or go.
+/// Returns the rights that no thread needs: executing programs, creating devices and links, and creating and removing
+/// directories.
 fn never_opened() -> BitFlags<AccessFs> {
     AccessFs::Execute
         | AccessFs::MakeBlock

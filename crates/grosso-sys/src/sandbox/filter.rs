@@ -1,4 +1,4 @@
-//! Filters of system calls.
+//! System call filters.
 
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 
@@ -20,7 +20,7 @@ pub fn is_supported() -> bool {
     known == 0 && TargetArch::try_from(ARCH).is_ok()
 }
 
-/// Lets the calling thread make the system calls of a role only; where the kernel has no filters, any.
+/// Restricts the calling thread to the system calls of a role, if the kernel supports filters.
 pub(super) fn install(role: Role) -> io::Result<()> {
     if !is_supported() {
         return Ok(());
@@ -28,7 +28,7 @@ pub(super) fn install(role: Role) -> io::Result<()> {
     let [allowed, refused] = [allowed(role), refused(role)].map(|program| {
         program.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
     });
-    // The kernel takes the strictest answer of all filters.
+    // The kernel applies the strictest result of all filters.
     for program in [refused?, allowed?].iter().filter(|program| !program.is_empty()) {
         apply_filter(program).map_err(|error| match error {
             seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
@@ -40,7 +40,7 @@ pub(super) fn install(role: Role) -> io::Result<()> {
 
 type Compiled = Result<BpfProgram, seccompiler::BackendError>;
 
-/// The filter that traps all but the calls of the role.
+/// Compiles the filter that traps all calls except those of the role.
 fn allowed(role: Role) -> Compiled {
     let tables = role.calls().iter().chain(role.refused());
     let mut rules = BTreeMap::new();
@@ -55,7 +55,7 @@ fn allowed(role: Role) -> Compiled {
     compile(rules, SeccompAction::Trap, SeccompAction::Allow)
 }
 
-/// The filter that lets calls fail which would trap otherwise; empty if there are none.
+/// Compiles the filter that makes calls fail which would otherwise trap; empty if there are none.
 fn refused(role: Role) -> Compiled {
     let mut rules: BTreeMap<_, _> =
         role.refused().iter().copied().flatten().map(|(number, _)| (*number, Vec::new())).collect();
@@ -77,7 +77,7 @@ fn compile(
 }
 
 impl Limit {
-    /// A rule for each value that is allowed.
+    /// Returns one rule for each allowed value.
     fn rules(&self) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
         let rule = |operator, value| {
             let length = SeccompCmpArgLen::Dword;

@@ -72,7 +72,7 @@ fn sandbox(role: Role, directories: &[PathBuf]) -> io::Result<bool> {
     filter::install(role).map(|()| has_landlock)
 }
 
-/// Gives up all capabilities of the calling thread but these.
+/// Gives up all capabilities of the calling thread except these.
 fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     // Kernels before 4.3 have no ambient capabilities.
     match clear_ambient_capability_set() {

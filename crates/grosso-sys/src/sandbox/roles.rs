@@ -1,7 +1,7 @@
-//! The kinds of threads, each with its capabilities and its system calls.
+//! The roles of threads, each with its capabilities and system calls.
 //!
-//! The tables were found by running every kind of path under `strace`, and are held by the tests, which run under
-//! them: a thread that makes another system call ends its program, by name.
+//! The tables were determined by running every kind of path under `strace`. The tests run under these filters: a thread
+//! that makes another system call ends its program with a message that names the call.
 
 use core::ffi::{c_int, c_long};
 
@@ -32,13 +32,13 @@ pub enum Role {
     Opener,
 }
 
-/// A system call, and its name.
+/// A system call and its name.
 pub(super) type Call = (c_long, &'static str);
 
-/// Values of an argument that a system call may have.
+/// Permitted values of a system call argument.
 pub(super) struct Limit {
     pub(super) call: c_long,
-    /// The argument's number, from 0 on.
+    /// Index of the argument, counted from 0.
     pub(super) argument: u8,
     pub(super) values: Values,
 }
@@ -65,7 +65,7 @@ impl Role {
             | Self::Signals
             | Self::Closer
             | Self::Recorder => CapabilitySet::empty(),
-            // A file in a directory of another user, as the first one of the capture.
+            // A file in a directory of another user, like the first file of the capture.
             Self::Files => CapabilitySet::DAC_OVERRIDE,
             // Devices, packet sockets, low ports, memory of AF_XDP, and its program.
             Self::Opener => {
@@ -109,7 +109,8 @@ impl Role {
         }
     }
 
-    /// The system calls that fail without an end of the program: the C library tries them, and does without.
+    /// Returns the system calls that fail instead of ending the program: the C library tries them and continues without
+    /// them.
     pub(super) fn refused(self) -> &'static [&'static [Call]] {
         match self {
             Self::Opener | Self::Files => &[],
@@ -118,7 +119,7 @@ impl Role {
         }
     }
 
-    /// Limits of arguments beyond which a call fails without an end of the program.
+    /// Returns the limits of arguments beyond which a call fails instead of ending the program.
     pub(super) fn refused_limits(self) -> &'static [Limit] {
         match self {
             Self::Connecting | Self::Machine => OPENING_TO_READ,
@@ -136,7 +137,7 @@ impl Role {
     }
 }
 
-/// The name of a system call, if it is in one of the tables.
+/// Returns the name of a system call, if it is in one of the tables.
 pub(super) fn name(number: c_int) -> Option<&'static str> {
     let mut calls = Role::Opener.calls().iter().copied().chain([NOBODY]).flatten();
     let (_, name) = calls.find(|(call, _)| *call == c_long::from(number))?;
@@ -147,7 +148,7 @@ macro_rules! calls {
     ($($name:ident)*) => { &[$((libc::$name, stringify!($name))),*] };
 }
 
-/// Memory, time, locks, and the end: what every thread needs.
+/// Memory, time, locks and exit: calls that every thread needs.
 const LIFE: &[Call] = calls! {
     SYS_brk SYS_mmap SYS_mprotect SYS_mremap SYS_munmap SYS_madvise SYS_getrandom
     SYS_futex SYS_sched_yield SYS_sched_getaffinity SYS_rseq SYS_set_robust_list SYS_membarrier
@@ -158,14 +159,14 @@ const LIFE: &[Call] = calls! {
     SYS_recvfrom SYS_sendto SYS_exit SYS_exit_group
 };
 
-/// Packets, waiting for them or for who sends them, the MTU of their paths, and the numbers of ESP.
+/// Packets, waiting for packets or peers, the MTU of their paths, and the sequence numbers of ESP.
 const PACKETS: &[Call] = calls! {
     SYS_readv SYS_recvmsg SYS_recvmmsg SYS_sendmsg SYS_sendmmsg SYS_connect SYS_accept4 SYS_shutdown
     SYS_getsockname SYS_getsockopt SYS_setsockopt
     SYS_lseek SYS_pread64 SYS_pwrite64 SYS_fsync SYS_fdatasync
 };
 
-/// Jobs, threads for them, and the files of sequence numbers.
+/// Jobs, threads for them, and sequence number files.
 const RECORDING: &[Call] = calls! {
     SYS_recvmsg SYS_lseek SYS_pwrite64 SYS_fdatasync SYS_clone SYS_clone3 SYS_set_tid_address
 };
@@ -173,53 +174,54 @@ const RECORDING: &[Call] = calls! {
 /// Options of a socket that is about to be closed.
 const LINGERING: &[Call] = calls! { SYS_setsockopt };
 
-/// A socket to connect again with.
+/// Socket for reconnecting.
 const CONNECTING: &[Call] = calls! { SYS_socket };
 
-/// Sockets by name: descriptors that stand for an entry and cannot be read (`O_PATH`), their facts, and own links.
+/// Sockets by name: descriptors that refer to an entry and cannot be read (`O_PATH`), metadata, and the process's own
+/// links.
 const PINNING: &[Call] = calls! {
     SYS_openat SYS_fstat SYS_fstatfs SYS_newfstatat SYS_readlinkat SYS_geteuid SYS_getegid
 };
 
-/// Opening of anything for more than that.
+/// Opening anything without `O_PATH`.
 const OPENING_TO_READ: &[Limit] =
     &[Limit { call: libc::SYS_openat, argument: 2, values: Values::Without(libc::O_PATH as u64) }];
 
-/// Connections of those who ask for counters.
+/// Connections of clients that request counters.
 const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt SYS_recvmsg };
 
-/// Lengths of files that are open.
+/// Lengths of open files.
 const LENGTHS: &[Call] = calls! { SYS_fstat };
 
-/// Emptying of a file that is written again.
+/// Truncation of a file before it is rewritten.
 const EMPTYING: &[Call] = calls! { SYS_ftruncate };
 
-/// Waiting for the descriptors of a set.
+/// Waiting for a set of descriptors.
 const READINESS: &[Call] = calls! { SYS_epoll_ctl SYS_epoll_pwait };
 
-/// Eventfds of other programs, which are signalled without waiting, and looked at without reading.
+/// Eventfds of other programs, which are signalled without blocking and checked without reading.
 const TELLING: &[Call] = calls! { SYS_io_submit SYS_io_getevents SYS_io_destroy };
 
-/// Sockets at which the kernel answers questions about interfaces.
+/// Sockets for queries about interfaces.
 const FACTS: &[Call] = calls! { SYS_socket SYS_bind };
 
-/// The release of the kernel, which descriptions of interfaces contain.
+/// Kernel release, which interface descriptions contain.
 const SYSTEM: &[Call] = calls! { SYS_uname };
 
-/// Memory and eventfds that are passed to another program.
+/// Memory and eventfds to share with another program.
 const SHARING: &[Call] = calls! { SYS_memfd_create SYS_ftruncate SYS_eventfd2 };
 
-/// Files by name, which the C library and a backtrace look for too.
+/// Files by name, which the C library and backtraces also look up.
 const NAMES: &[Call] = calls! {
     SYS_openat SYS_newfstatat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
     SYS_fgetxattr
 };
 
-/// The same without the calls by which a socket is pinned.
+/// Files by name, without the calls that pin a socket.
 const READING_NAMES: &[Call] =
     calls! { SYS_statx SYS_faccessat SYS_faccessat2 SYS_getcwd SYS_fgetxattr };
 
-/// Older forms of these calls, which only x86 has.
+/// Older variants of these calls, which only x86 has.
 #[cfg(target_arch = "x86_64")]
 const OLD_WAITING: &[Call] = calls! { SYS_poll };
 #[cfg(target_arch = "x86_64")]
@@ -233,7 +235,7 @@ const OLD_FILES: &[Call] = &[];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_OPENING: &[Call] = &[];
 
-/// Devices, sockets, threads, files that are made, and the confinement of those who are started.
+/// Devices, sockets, threads, created files, and the confinement of started threads.
 const OPENING: &[Call] = calls! {
     SYS_socket SYS_socketpair SYS_bind SYS_listen SYS_bpf SYS_pipe2 SYS_dup SYS_dup3
     SYS_io_setup SYS_epoll_create1
@@ -244,7 +246,7 @@ const OPENING: &[Call] = calls! {
     SYS_mkdirat SYS_unlinkat SYS_linkat SYS_renameat2 SYS_fchmod SYS_fchmodat SYS_flock SYS_getdents64
 };
 
-/// Nobody's: named in messages.
+/// Calls of no role, listed only for messages.
 const NOBODY: &[Call] = calls! {
     SYS_execve SYS_execveat SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_pidfd_getfd
     SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_setns SYS_unshare
@@ -253,14 +255,14 @@ const NOBODY: &[Call] = calls! {
     SYS_io_uring_setup SYS_userfaultfd SYS_perf_event_open SYS_kill SYS_wait4 SYS_fchownat
 };
 
-/// No memory that can be run, and no signals to other processes.
+/// No executable memory, and no signals to other processes.
 const NO_CODE: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// The same, requests that change no device and no privilege, and no sockets but those of this machine.
+/// Like [`NO_CODE`], and only requests that change no device and no privilege, and only sockets of this machine.
 const NARROW: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
@@ -270,7 +272,7 @@ const NARROW: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(LOCAL_FAMILY) },
 ];
 
-/// The same, with questions about interfaces. Without `CAP_NET_ADMIN`, ethtool only answers.
+/// Like [`NARROW`], with queries about interfaces. Without `CAP_NET_ADMIN`, ethtool only answers queries.
 const FILES: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
@@ -280,16 +282,16 @@ const FILES: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(FACT_FAMILIES) },
 ];
 
-/// Signals of `abort(3)` and `pthread_kill(3)`, which go to the threads of this process.
+/// Signals of `abort(3)` and `pthread_kill(3)` to threads of this process.
 const OWN_SIGNALS: Limit =
     Limit { call: libc::SYS_tgkill, argument: 0, values: Values::OwnProcess };
 
 const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
 
-/// `TCGETS2` of x86 and ARM, with which newer C libraries find out whether a descriptor is a terminal.
+/// `TCGETS2` on x86 and ARM, with which newer C libraries determine whether a descriptor is a terminal.
 const TCGETS2: u64 = 0x802c_542a;
 
-/// Whether a terminal is there, waiting or not, and the number and state of an interface.
+/// Terminal checks, nonblocking mode, and the index and state of an interface.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const REQUEST_CODES: &[u64] = &[
     libc::TCGETS as u64,
@@ -301,7 +303,7 @@ const REQUEST_CODES: &[u64] = &[
     libc::SIOCGIFMTU as u64,
 ];
 
-/// The same, and ethtool.
+/// Like [`REQUEST_CODES`], and ethtool.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const FACT_CODES: &[u64] = &[
     libc::TCGETS as u64,
@@ -314,14 +316,14 @@ const FACT_CODES: &[u64] = &[
     libc::SIOCETHTOOL as u64,
 ];
 
-/// Sockets for netlink, and for requests about interfaces.
+/// Sockets for netlink and for queries about interfaces.
 const FACT_FAMILIES: &[u64] =
     &[libc::AF_NETLINK as u64, libc::AF_UNIX as u64, libc::AF_INET as u64];
 
-/// Sockets between programs of this machine.
+/// Sockets between programs on this machine.
 const LOCAL_FAMILY: &[u64] = &[libc::AF_UNIX as u64];
 
-/// The name of the thread and of its memory, its timers, and the processor's features.
+/// Names of the thread and of its memory, its timers, and the CPU's features.
 const PROCESS_CODES: &[u64] = &[
     libc::PR_SET_NAME as u64,
     libc::PR_GET_NAME as u64,

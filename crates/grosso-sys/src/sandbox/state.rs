@@ -1,4 +1,4 @@
-//! The kernel's account of the confinement of threads.
+//! Sandbox state of threads, as reported by the kernel.
 
 use std::io;
 
@@ -30,7 +30,7 @@ pub struct ThreadState {
 /// Errors of reading `/proc`.
 pub fn own_threads() -> io::Result<Vec<ThreadState>> {
     let state = |thread: Pid| {
-        // A thread may end meanwhile.
+        // A thread may end in the meantime.
         parse(&kernel::read(format!("/proc/self/task/{thread}/status")).ok()?)
     };
     Ok(scheduling::threads(getpid())?.into_iter().filter_map(state).collect())

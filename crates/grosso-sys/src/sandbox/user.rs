@@ -1,4 +1,4 @@
-//! Another user, with the capabilities kept.
+//! Switch to another user while keeping capabilities.
 
 use std::{io, path::Path};
 
@@ -35,12 +35,12 @@ impl User {
         self.uid
     }
 
-    /// Parses a line `name:password:uid:gid:...` of the user of this name.
+    /// Parses a line `name:password:uid:gid:...` if it belongs to the user with this name.
     fn of(line: &str, name: &str) -> Option<Self> {
         let mut fields = line.split(':');
         (fields.next() == Some(name)).then_some(())?;
         let numbers = [fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?];
-        // The greatest number means "unchanged" to the kernel.
+        // The largest number means "unchanged" to the kernel.
         let [uid, gid] = numbers;
         (uid != u32::MAX && gid != u32::MAX).then_some(Self { uid, gid })
     }
@@ -59,11 +59,11 @@ pub fn become_user(user: User) -> io::Result<()> {
     set_keep_capabilities(true)?;
     set_thread_res_uid(uid, uid, uid)?;
     set_keep_capabilities(false)?;
-    // They are permitted still, and out of effect.
+    // The capabilities are still permitted, but not effective.
     keep_capabilities(Role::Opener.capabilities())
 }
 
-/// Greatest size in bytes of the list of users.
+/// Maximum size in bytes of the user list.
 const USERS_BYTES_MAX: u64 = 16 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The end of a program whose thread makes a system call that is not of its role.
+//! Termination of a program whose thread makes a system call outside its role.
 
 use core::{
     ffi::{c_int, c_uint, c_void},
@@ -12,7 +12,7 @@ use super::roles;
 /// Exit code after a violation: a bug in the program, or a compromised thread.
 const EXIT: c_int = 5;
 
-/// Facts about a trapped system call, `siginfo_t` of `SIGSYS`.
+/// Information about a trapped system call: `siginfo_t` of `SIGSYS`.
 #[repr(C)]
 struct Trapped {
     signal: c_int,
@@ -35,7 +35,7 @@ pub fn name_violations() -> io::Result<()> {
     let mut action = unsafe { action.assume_init() };
     action.sa_sigaction = on_trap as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: the kernel reads one `struct sigaction`. The handler calls only what a handler may.
+    // SAFETY: the kernel reads one `struct sigaction`. The handler calls only async-signal-safe functions.
     let result = unsafe { libc::sigaction(libc::SIGSYS, &raw const action, ptr::null_mut()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -55,19 +55,19 @@ extern "C" fn on_trap(_: c_int, trapped: *const Trapped, _: *const c_void) {
         b", which is not on its list\nhint: this is a defect of Grosso or an attack: please \
                report it\n",
     );
-    // SAFETY: the bytes are the line's own.
+    // SAFETY: the bytes belong to the line.
     unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
-    // SAFETY: it ends the process at once, without handlers or destructors.
+    // SAFETY: the call ends the process at once, without handlers or destructors.
     unsafe { libc::_exit(EXIT) }
 }
 
-/// A message that is put together without memory of the heap, which a handler must not touch.
+/// A message built without heap memory, which a signal handler must not use.
 struct Line {
     bytes: [u8; LINE_BYTES_MAX],
     len: usize,
 }
 
-/// Bytes of the longest message.
+/// Maximum message length in bytes.
 const LINE_BYTES_MAX: usize = 256;
 
 impl Default for Line {
@@ -77,7 +77,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Appends bytes, as many as fit.
+    /// Appends as many of the bytes as fit.
     fn put(&mut self, bytes: &[u8]) {
         for (place, byte) in self.bytes[self.len..].iter_mut().zip(bytes) {
             *place = *byte;
@@ -85,7 +85,7 @@ impl Line {
         }
     }
 
-    /// Appends a number in decimal digits.
+    /// Appends a number in decimal.
     fn put_number(&mut self, number: u32) {
         if number >= 10 {
             self.put_number(number / 10);

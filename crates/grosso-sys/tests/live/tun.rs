@@ -73,7 +73,7 @@ fn a_detached_queue_gets_nothing() {
             socket.send(&frame)?;
             shares[usize::from(queues[0].read(&mut buffer).is_err())] += 1;
         }
-        assert!(shares[0] > 0 && shares[1] > 0, "64 flows went one way: {shares:?}");
+        assert!(shares[0] > 0 && shares[1] > 0, "all 64 flows reached one queue: {shares:?}");
         Ok(())
     });
 }
@@ -180,7 +180,7 @@ fn a_tap_works_on_from_another_network() {
             PacketSocket::builder().ignore_outgoing(true).bind(made.name())
         })??;
         made.write(&with_header(&FRAME))?;
-        let received = socket.receive(&mut [0; 256])?.expect("a packet waits");
+        let received = socket.receive(&mut [0; 256])?.expect("a packet was received");
         assert_eq!(received.length, FRAME.len());
         assert_eq!(Tun::adopt(made.as_fd().try_clone_to_owned()?)?.name(), made.name());
         Ok(())

@@ -66,7 +66,7 @@ reasons! {
 }
 
 impl Discard {
-    /// Returns whether later fragments of the datagram must not start it anew (RFC 5722 section 4).
+    /// Returns whether later fragments of the datagram must not start a new one (RFC 5722 section 4).
     pub(crate) const fn kills_key(self) -> bool {
         matches!(
             self,

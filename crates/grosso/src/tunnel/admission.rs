@@ -39,8 +39,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Takes the packet of this number, unless it is older than expected. Numbers wrap, so one that is up to half of
-    /// them ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
+    /// Accepts the packet with this number, unless it is older than expected. Numbers wrap, so a number that is up to
+    /// half the number space ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
     fn take(&mut self, number: u32) -> Result<(), NotAdmitted> {
         let is_late = self.sequence.is_some_and(|next| (number.wrapping_sub(next) as i32) < 0);
         if is_late {
@@ -123,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether this end sends and takes packets of such a tunnel.
+    /// Returns whether this endpoint sends and accepts packets of such a tunnel.
     fn is_form_of(&self, tunnel: Tunnel) -> bool {
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,

@@ -53,7 +53,7 @@ reasons! {
 }
 
 impl SocketEvent {
-    /// Whether a datagram is lost by the event.
+    /// Returns whether the event means a lost datagram.
     const fn is_loss(self) -> bool {
         !matches!(
             self,
@@ -84,7 +84,7 @@ impl SocketStats {
         self.0[event as usize]
     }
 
-    /// Number of datagrams that were longer than the link carries.
+    /// Returns the number of datagrams that were longer than the link carries.
     pub(in crate::live) fn too_long(&self) -> u64 {
         self.events(SocketEvent::TransmitFragmented) + self.events(SocketEvent::TransmitTooLong)
     }

@@ -1,4 +1,4 @@
-//! The egress against a fake kernel, because the real one refuses too little (B31).
+//! Tests of the egress with a fake kernel, because the real one refuses too little (B31).
 
 use grosso::{
     Meta,
@@ -80,7 +80,7 @@ fn segment(i: u32) -> Packet {
     packet.tcp(|t| t.sequence(i * 1000)).payload_len(1000)
 }
 
-/// A superframe of five packets, and the packets with partial checksums.
+/// Returns a superframe of five packets, and its packets with partial checksums.
 fn superframe() -> (Vec<u8>, Meta, Vec<Vec<u8>>) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(0)).tcp(|t| t.sequence(0));
     let (frame, start, offset) = packet.payload_len(5000).build_superframe();
@@ -146,7 +146,7 @@ fn b31_the_packets_of_a_refused_superframe_keep_their_place_in_the_queue() {
     tx_offload.enqueue(&[&frame], &meta);
     tx_offload.enqueue(&[&behind], &Meta::default());
     let expected = [&[before][..], &packets, &[behind]].concat();
-    // Room for one frame at a time: the kernel takes part of the segments, and continues there.
+    // There is room for one frame at a time: the kernel accepts some of the segments, and continues from there.
     for sent in 1..=expected.len() {
         fake.room = 1;
         let flushed = tx_offload.flush(&mut fake).unwrap();
@@ -230,7 +230,7 @@ fn b31_a_tagged_superframe_is_cut_with_its_tag() {
 
 #[test]
 fn a_superframe_that_no_header_can_say_is_cut() {
-    // More datagrams than the kernel accepts at once (rule V4).
+    // The frame has more datagrams than the kernel accepts at once (rule V4).
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(200 * 10);
     let (frame, start, offset) = packet.build_superframe();
     let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };

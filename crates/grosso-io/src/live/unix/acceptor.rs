@@ -1,4 +1,4 @@
-//! Establishing the connection of two programs at a socket: one listens and the other connects.
+//! Connects two programs at a Unix socket: accepts a peer, or connects to one that listens.
 
 use std::{
     io,
@@ -13,15 +13,15 @@ use grosso_sys::{
 
 use super::{TRY_AGAIN_NS, UnixRole};
 
-/// Origin of the other end of a stream, of which there is one at a time.
+/// Source of the peer of a stream; there is one peer at a time.
 #[derive(Debug)]
 pub(in crate::live) struct Acceptor {
     origin: Origin,
-    /// Never ready: stands for another program that is not there.
+    /// A socket that is never ready: stands for a peer that is not connected.
     nobody: UnixSocket,
-    /// Whether the other program may pass descriptors.
+    /// Whether the peer may pass descriptors.
     passing: bool,
-    /// Time before which nobody is looked for.
+    /// Time of the next connection attempt, if it must wait.
     again_ns: Option<u64>,
 }
 
@@ -34,7 +34,8 @@ enum Origin {
 }
 
 impl Acceptor {
-    /// A place to meet, where nobody was looked for yet. Descriptors can be passed there if `passing`.
+    /// Opens the socket at which the peer is awaited; nothing is connected yet. Descriptors can be passed over it if
+    /// `passing`.
     pub(in crate::live) fn open(
         address: UnixAddress,
         role: &UnixRole,
@@ -50,7 +51,7 @@ impl Acceptor {
         Ok(Self { origin, nobody: UnixSocket::new(UnixKind::Datagram)?, passing, again_ns })
     }
 
-    /// The other end, if it is there and is to be looked for.
+    /// Returns the peer's connection, if there is one and an attempt is due.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; errors from `accept(2)`, `socket(2)` and
@@ -61,14 +62,14 @@ impl Acceptor {
         }
         let again_ns = Some(now_ns.saturating_add(TRY_AGAIN_NS));
         if self.passing && closer::is_full() {
-            // Whoever comes next could pass more that has to be closed, and it is not known when that ends.
+            // The next peer could pass more descriptors that have to be closed, and it is unknown when that ends.
             self.again_ns = again_ns;
             return Err(io::ErrorKind::WouldBlock.into());
         }
         match &self.origin {
             Origin::Listening(listener) => {
                 let accepted = listener.accept();
-                // Whoever could not be accepted waits there still, and the listener says so without an end.
+                // A peer that could not be accepted is still waiting, and the listener reports it again immediately.
                 let has_failed = accepted
                     .as_ref()
                     .is_err_and(|error| ErrorClass::of(error) != ErrorClass::Later);
@@ -84,7 +85,7 @@ impl Acceptor {
         }
     }
 
-    /// Descriptor that tells of who comes, while one is let in.
+    /// Returns the descriptor that signals a connecting peer, while one is accepted.
     pub(in crate::live) fn descriptor(&self) -> BorrowedFd<'_> {
         match (&self.origin, self.again_ns) {
             (Origin::Listening(listener), None) => listener.as_fd(),
@@ -92,18 +93,18 @@ impl Acceptor {
         }
     }
 
-    /// Descriptor that is never ready.
+    /// Returns a descriptor that is never ready.
     pub(in crate::live) fn nobody(&self) -> BorrowedFd<'_> {
         self.nobody.as_fd()
     }
 
-    /// Time of the next attempt, if no descriptor signals it.
+    /// Returns the time of the next attempt, if no descriptor signals it.
     pub(in crate::live) fn deadline(&self) -> Option<u64> {
         self.again_ns
     }
 }
 
-/// A stream socket without an address.
+/// Creates a stream socket without an address.
 fn stream(passing: bool) -> io::Result<UnixSocket> {
     match passing {
         true => UnixSocket::passing(UnixKind::Stream),
@@ -111,7 +112,7 @@ fn stream(passing: bool) -> io::Result<UnixSocket> {
     }
 }
 
-/// Whether nobody was met because this system has no descriptors or no memory left.
+/// Returns whether the connection failed because this system has no descriptors or no memory left.
 pub(in crate::live) fn is_own_failure(error: &io::Error) -> bool {
     ErrorClass::of(error) == ErrorClass::Exhausted
 }
@@ -135,7 +136,7 @@ mod tests {
         let listener = acceptor.descriptor().as_raw_fd();
         assert_eq!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!((acceptor.descriptor().as_raw_fd(), acceptor.deadline()), (listener, None));
-        // A socket that listens to nobody fails, as one does for which there is no descriptor.
+        // A socket that does not listen fails, like one for which there is no descriptor.
         let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
         let hears = core::mem::replace(&mut acceptor.origin, deaf);
         assert_ne!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -146,8 +147,12 @@ mod tests {
         acceptor.origin = hears;
         let _waits = UnixStream::connect(folder.path().join("s")).unwrap();
         assert_eq!(acceptor.connect(later - 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(asleep(&acceptor), (nobody, Some(later)), "it is not looked at before");
+        assert_eq!(
+            asleep(&acceptor),
+            (nobody, Some(later)),
+            "the listener is not polled before that time"
+        );
         acceptor.connect(later).unwrap();
-        assert_eq!(asleep(&acceptor), (listener, None), "as if nothing had been");
+        assert_eq!(asleep(&acceptor), (listener, None), "the listener is polled again");
     }
 }

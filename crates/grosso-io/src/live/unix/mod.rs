@@ -140,7 +140,7 @@ impl UnixPort {
             end,
             device: Device::new(features),
             incoming,
-            // One byte more, by which a datagram shows that it was longer.
+            // One byte more, which reveals datagrams that are too long.
             buffers: Buffers::new(bytes_max + 1),
             tx_offload: TxOffload::new(link, ports, options.header, features),
         })
@@ -167,7 +167,7 @@ impl UnixPort {
         }
     }
 
-    /// The frame in a buffer that was just filled.
+    /// Returns the frame in a buffer that was just filled.
     fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
         let header_len = self.incoming.header_len();
         let understood = match bytes.get(..len).filter(|_| len <= header_len + FRAME_BYTES_MAX) {
@@ -188,8 +188,8 @@ impl UnixPort {
         }
     }
 
-    /// Whether to copy a frame into a batch. A system call for each short frame of a stream costs
-    /// more than a copy; a datagram takes one in any case.
+    /// Returns whether to copy a frame into a batch. A system call for each short frame of a stream costs more than a
+    /// copy; a datagram needs a system call in any case.
     fn is_batched(&self, slices: &[&[u8]]) -> bool {
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         matches!(self.end, AnyEnd::Stream(_)) && len <= COPIED_BYTES_MAX
@@ -306,7 +306,7 @@ impl Wire for AnyEnd {
     }
 }
 
-/// Features that a virtio header of this form has words for.
+/// Returns the features that a virtio header of this format can express.
 fn possible(form: Option<Form>) -> Features {
     let Some(form) = form else { return Features::SCATTER_GATHER };
     let plain = usual_features() | Features::UDP_SEGMENTATION;
@@ -314,7 +314,7 @@ fn possible(form: Option<Form>) -> Features {
     if form >= Form::Tunnel { plain | tunnels } else { plain }
 }
 
-/// Packets that a frame stands for, roughly: headers are taken for payload.
+/// Returns the approximate number of packets in a frame, counting headers as payload.
 pub(super) fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     match frame.meta.gso.map(|gso| gso.size) {
         Some(GsoSize::Every(size) | GsoSize::Fragments(size)) => {
@@ -324,8 +324,8 @@ pub(super) fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     }
 }
 
-/// The result of looking for the other program when the port is opened: one that is not there yet
-/// will be, while other errors would stay.
+/// Converts the result of connecting when the port is opened: a peer that is not running yet may start later, while
+/// other errors are permanent.
 pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| match ErrorClass::of(&error) {
         ErrorClass::Later => Ok(()),
@@ -336,16 +336,17 @@ pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
 
 /// Default permissions of a socket file: access for its owner only.
 pub const MODE: u32 = 0o600;
-/// Packets that the frames of one call stand for; the frame that reaches it is the last. A guest could say that each
-/// of its superframes is of 60000 packets, and what is cut for a port without room is kept: so little is.
+/// Maximum number of packets in the frames of one call; the frame that reaches it is the last. A guest could declare
+/// that each superframe has 60000 packets, and the segments are queued for a port without room, so the limit is low.
 pub(super) const PACKETS_MAX: usize = 4096;
-/// Bytes of the longest frame without its virtio header.
+/// Maximum frame length in bytes without the virtio header.
 pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;
-/// Bytes that a socket may hold each way, as far as the system grants it: a batch of packets, or a few superframes.
+/// Socket buffer size in bytes for each direction, as far as the system grants it: a batch of packets, or a few
+/// superframes.
 const SOCKET_BYTES: usize = 1 << 20;
-/// Interval in nanoseconds at which a program is looked for that is not there, cannot be met or is silent.
+/// Interval in nanoseconds between attempts to reach a peer that is not running, cannot be connected or is silent.
 const TRY_AGAIN_NS: u64 = 100_000_000;
-/// Frames of one batch of a stream.
+/// Maximum number of frames in one batch of a stream.
 const BATCH: usize = 64;
-/// Bytes of the longest frame that is copied into a batch.
+/// Maximum length in bytes of a frame that is copied into a batch.
 const COPIED_BYTES_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Counters of a port on a Unix socket, beside those of every live port.
+//! Counters of a port on a Unix socket, in addition to those of every live port.
 
 use grosso::reasons;
 
@@ -26,7 +26,7 @@ reasons! {
 }
 
 impl UnixEvent {
-    /// Whether a frame is lost by the event.
+    /// Returns whether the event means a lost frame.
     const fn is_loss(self) -> bool {
         !matches!(self, Self::PeerMet | Self::PeerGone | Self::SetUpFailed)
     }

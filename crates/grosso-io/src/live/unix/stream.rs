@@ -1,4 +1,4 @@
-//! Frames behind their lengths, in a stream between two programs.
+//! Frames after their lengths, in a stream between two programs.
 
 use std::{
     collections::VecDeque,
@@ -23,13 +23,13 @@ use crate::{
     live::tx_offload::{Queued, Wire, reused},
 };
 
-/// One end of a stream. There is one other program at a time.
+/// One endpoint of a stream. There is one peer at a time.
 #[derive(Debug)]
 pub(super) struct StreamEnd {
     acceptor: Acceptor,
     peer: Option<UnixSocket>,
     deframer: Deframer,
-    /// Rest of a frame that the peer has taken in part.
+    /// Rest of a frame of which the peer has received part.
     unsent: Vec<u8>,
     /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,
@@ -103,12 +103,12 @@ impl StreamEnd {
         Ok(true)
     }
 
-    /// Descriptor that tells of frames, or of who brings them.
+    /// Returns the descriptor that signals frames, or a connecting peer.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.peer.as_ref().map_or_else(|| self.acceptor.descriptor(), AsFd::as_fd)
     }
 
-    /// Descriptor that tells of room.
+    /// Returns the descriptor that signals room.
     pub(super) fn transmit_descriptor(&self) -> BorrowedFd<'_> {
         self.peer.as_ref().map_or_else(|| self.acceptor.nobody(), AsFd::as_fd)
     }
@@ -146,7 +146,7 @@ impl StreamEnd {
         *sent = 0;
     }
 
-    /// Writes frames of a stream, as many bytes as there is room for. Without a peer they are gone.
+    /// Writes as many bytes of a stream's frames as there is room for. Without a peer they are dropped.
     fn write(&mut self, parts: &[IoSlice<'_>], frames: usize) -> io::Result<usize> {
         if !self.flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -163,7 +163,7 @@ impl StreamEnd {
         Ok(parts.iter().map(|part| part.len()).sum())
     }
 
-    /// Keeps what of a frame's parts was not written.
+    /// Queues the bytes of a frame's parts that were not written.
     fn keep(&mut self, parts: &[IoSlice<'_>], written: usize) {
         self.unsent.clear();
         self.sent = 0;
@@ -234,7 +234,7 @@ mod tests {
         port::Transmitted,
     };
 
-    /// An end whose socket holds a few kilobytes, and the other program.
+    /// Returns an endpoint whose socket holds a few kilobytes, and its peer.
     fn ends(folder: &tempfile::TempDir) -> (StreamEnd, UnixStream) {
         let options = UnixOptions::new(folder.path().join("s"));
         let mut end = StreamEnd::open(&options, 2000).unwrap();
@@ -304,7 +304,7 @@ mod tests {
         let sent = tx_offload.transmit(&[&long], &Meta::default(), &mut end).unwrap();
         assert_eq!((sent, end.flush().unwrap()), (Transmitted::Taken, false));
         drop(other);
-        assert!(end.flush().unwrap(), "nobody is waited for");
+        assert!(end.flush().unwrap(), "the flush does not wait for a peer that is gone");
         let counted = [UnixEvent::TransmitUnfinished, UnixEvent::PeerGone];
         assert_eq!(counted.map(|event| end.stats.events(event)), [1, 1]);
     }

@@ -1,4 +1,4 @@
-//! The peer of a port: its socket, and the shared rings.
+//! The connection of a port to its peer: the socket, and the shared rings.
 
 use std::{
     io::{self, IoSlice},
@@ -27,13 +27,13 @@ use crate::live::{
     },
 };
 
-/// The other end, if it is there, and what was said.
+/// The peer, if connected, and the negotiated state.
 #[derive(Debug)]
 pub(super) struct VhostDevice {
     acceptor: Acceptor,
     peer: Option<VhostPeer>,
     role: VhostRole,
-    /// The time, as the owner of the port says it.
+    /// The time, as set by the owner of the port.
     pub(super) now_ns: u64,
     /// Time since which the guest's buffers have been too few for a frame.
     short_since: Option<u64>,
@@ -57,7 +57,7 @@ struct VhostPeer {
 }
 
 impl VhostDevice {
-    /// The end of a port that offers these features, or wants them.
+    /// Creates the endpoint of a port that offers or requests these features.
     pub(super) fn open(options: &VhostOptions, features: u64) -> io::Result<Self> {
         let mut device = Self {
             acceptor: Acceptor::open(UnixAddress::new(&options.path)?, &options.role, true)?,
@@ -111,15 +111,15 @@ impl VhostDevice {
         !self.will_be_told && self.role.has_ring(self.role.incoming())
     }
 
-    /// Tells the other end of the frames in the shared memory.
+    /// Notifies the peer of the frames in the shared memory.
     pub(super) fn flush(&mut self) {
         if core::mem::take(&mut self.untold) > 0 {
             self.role.publish(self.role.outgoing());
         }
     }
 
-    /// Hears the messages that are there, and meets who is there. Returns whether the features that were agreed on may
-    /// have changed.
+    /// Handles the messages that have arrived, and accepts a connecting peer. Returns whether the negotiated features
+    /// may have changed.
     pub(super) fn serve(&mut self) -> bool {
         if self.peer.is_none() && !self.try_to_connect() {
             return false;
@@ -162,27 +162,27 @@ impl VhostDevice {
         }
     }
 
-    /// The features that were agreed on, once they were.
+    /// Returns the negotiated features, once there are any.
     pub(super) fn chosen(&self) -> Option<u64> {
         self.role.chosen()
     }
 
-    /// Descriptor that tells of messages, or of who brings them.
+    /// Returns the descriptor that signals messages, or a connecting peer.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.peer.as_ref().map_or_else(|| self.acceptor.descriptor(), |peer| peer.socket.as_fd())
     }
 
-    /// Descriptor that tells of frames for the port.
+    /// Returns the descriptor that signals frames for the port.
     pub(super) fn frames_notification(&self) -> Option<BorrowedFd<'_>> {
         self.role.notification(self.role.incoming())
     }
 
-    /// Descriptor that tells of room for frames of the port.
+    /// Returns the descriptor that signals room for frames of the port.
     pub(super) fn room_notification(&self) -> Option<BorrowedFd<'_>> {
         self.role.notification(self.role.outgoing())
     }
 
-    /// Time of the next attempt to meet the other end, or at which a frame that waits is given up.
+    /// Returns the time of the next attempt to connect to the peer, or at which a waiting frame is dropped.
     pub(super) fn deadline(&self) -> Option<u64> {
         let meets = self.acceptor.deadline().filter(|_| self.peer.is_none());
         let short = self.short_since.map(|since| since.saturating_add(SHORT_NS_MAX));
@@ -201,8 +201,8 @@ impl VhostDevice {
         has_more == Some(true)
     }
 
-    /// Lets a frame wait for more buffers, or gives it up when some have been there for long, and too few: a driver may
-    /// have no more than these.
+    /// Lets a frame wait for more buffers, or drops it if too few buffers have been available for long: the driver may
+    /// have no more.
     fn wait_for_room(&mut self) -> io::Result<()> {
         let is_short = self.role.is_short();
         self.short_since = is_short.then(|| self.short_since.unwrap_or(self.now_ns));
@@ -223,7 +223,7 @@ impl VhostDevice {
         result
     }
 
-    /// Whether the other end is there, now or already.
+    /// Returns whether the peer is connected, since now or before.
     fn try_to_connect(&mut self) -> bool {
         let connected = self.connect();
         if connected.as_ref().is_err_and(is_own_failure) {
@@ -249,7 +249,7 @@ impl VhostDevice {
     }
 }
 
-/// Reason to hang up.
+/// Reason to disconnect.
 #[derive(Debug)]
 enum Ended {
     Refused(Refused),
@@ -264,7 +264,7 @@ impl Ended {
             Self::Refused(Refused::System) => Some(VhostEvent::SetUpFailed),
             Self::Socket(error) => match error.kind() {
                 io::ErrorKind::UnexpectedEof => None,
-                // Messages that cannot be, and a peer that reads none.
+                // Invalid messages, and a peer that reads none.
                 io::ErrorKind::InvalidData | io::ErrorKind::WouldBlock => {
                     Some(VhostEvent::PeerCutOff)
                 }
@@ -276,7 +276,7 @@ impl Ended {
 }
 
 impl VhostPeer {
-    /// Takes a message, and answers; returns whether there was one.
+    /// Handles a message and answers it; returns whether there was one.
     fn serve(&mut self, role: &mut VhostRole) -> Result<bool, Ended> {
         let message = self.inbox.next(&self.socket).map_err(Ended::Socket)?;
         let Some(message) = message else { return Ok(false) };
@@ -288,7 +288,7 @@ impl VhostPeer {
     fn send(&self, letter: &Letter) -> io::Result<()> {
         let files: Vec<BorrowedFd<'_>> = letter.files.iter().map(AsFd::as_fd).collect();
         let sent = self.socket.send_passing(&letter.bytes, &files)?;
-        // So few bytes fit, unless the other end reads none.
+        // A message this short fits, unless the peer reads none.
         if sent < letter.bytes.len() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
     }
 }
@@ -325,14 +325,14 @@ impl Wire for VhostDevice {
                     faults += 1;
                     self.will_tell();
                     let _ = self.counted::<()>(Err(fault));
-                    // The ring is broken, and what it was for is lost with it.
+                    // The ring is broken, and the frame is lost.
                     if !self.role.takes_frames() {
                         return Ok(());
                     }
                 }
             }
         }
-        // A guest whose every buffer is wrong loses its frame, and so does one that makes work without an end.
+        // The frame is lost if every buffer of the guest is invalid, or if the guest creates endless work.
         self.stats.count(VhostEvent::RingUnsteady);
         Ok(())
     }
@@ -341,11 +341,11 @@ impl Wire for VhostDevice {
 /// Polling of an empty ring before notifications are enabled.
 ///
 /// A notification costs the peer a system call and this side a wake-up. Polling saves both if the peer runs on another
-/// CPU and has more entries soon. If it shares this CPU, every poll is in vain. Therefore some sleeps are delayed for a
-/// trial, and others as long as that helps.
+/// CPU and has more entries soon. If it shares this CPU, every poll is wasted. Therefore some sleeps are delayed as a
+/// trial, and others as long as the delay helps.
 #[derive(Debug, Default)]
 struct Patience {
-    /// Number of polls to make, and of those made.
+    /// Number of polls to make, and number of polls made.
     looks: u16,
     made: u16,
     /// Sleeps so far, modulo 2^16.
@@ -368,7 +368,7 @@ impl Patience {
         false
     }
 
-    /// Takes note of entries, of which the other side was asked to tell or was not.
+    /// Records that entries were found; `was_asked` tells whether notifications were enabled.
     fn found(&mut self, was_asked: bool) {
         if self.made > 0 && !was_asked {
             self.looks = LOOKS_MAX;
@@ -377,22 +377,24 @@ impl Patience {
     }
 }
 
-/// Looks at an empty ring: some 20 microseconds of a path, in which a driver that runs has sent a batch.
+/// Maximum number of polls of an empty ring: about 20 microseconds of a path, in which a running driver has sent a
+/// batch.
 const LOOKS_MAX: u16 = 128;
-/// Sleeps of which one is put off for a trial.
+/// Number of sleeps of which one is delayed for a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
-/// `EMSGSIZE` of Linux.
+/// `EMSGSIZE` on Linux.
 const EMSGSIZE: i32 = 90;
-/// Messages that are obeyed at a time.
+/// Maximum number of messages handled at once.
 const MESSAGES_MAX: usize = 64;
-/// Attempts to send one frame to a guest whose buffers are wrong.
+/// Maximum number of attempts to send one frame to a guest whose buffers are invalid.
 const FAULTS_MAX: usize = 64;
-/// Descriptors that are read for one frame: those of the longest ring, and those of a frame.
+/// Maximum number of descriptors read for one frame: those of the longest ring, and those of a frame.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
-/// Time that a frame waits for more buffers while some are there: far more than a driver takes that runs.
+/// Time in nanoseconds that a frame waits for more buffers while some are available: much longer than a running driver
+/// needs.
 const SHORT_NS_MAX: u64 = 1_000_000_000;
-/// Times that one frame finds more entries while its driver is asked for some. An honest driver that adds them one by
-/// one has added all that a frame may take by then.
+/// Maximum number of times that more entries are found for one frame while waiting for its driver. An honest driver
+/// that adds them one by one has added the maximum for a frame by then.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
 /// Maximum number of frames in the shared memory before the peer is notified.
 const UNTOLD_MAX: usize = 32;
@@ -401,7 +403,7 @@ const UNTOLD_MAX: usize = 32;
 mod tests {
     use super::{LOOKS_MAX, Patience, SLEEPS_OF_A_TRIAL};
 
-    /// Looks before a sleep.
+    /// Returns the number of polls before a sleep.
     fn looks(patience: &mut Patience) -> u16 {
         (0..).take_while(|_| patience.looks_again(false)).count() as u16
     }
@@ -413,8 +415,8 @@ mod tests {
             let after_a_trial = sleep.saturating_sub(1) % SLEEPS_OF_A_TRIAL;
             let expected = if sleep <= SLEEPS_OF_A_TRIAL { 0 } else { LOOKS_MAX >> after_a_trial };
             assert_eq!(looks(&mut patience), expected, "{sleep}");
-            assert!(!patience.looks_again(true), "who is asked will tell");
-            // What comes then says nothing for looking.
+            assert!(!patience.looks_again(true), "no polling while notifications are enabled");
+            // Frames that arrive now do not count in favour of polling.
             patience.found(true);
         }
         for _ in 0..1000 {

@@ -76,13 +76,13 @@ pub struct VhostPort {
     name: String,
     vhost: VhostDevice,
     side: VhostSide,
-    /// Features of frames of the port at most, and until others are agreed on.
+    /// Maximum features of the port's frames, which apply until others are negotiated.
     possible: Features,
     device: Device,
     incoming: Incoming,
     buffers: Buffers,
     tx_offload: TxOffload,
-    /// Calls since the messages were looked at last.
+    /// Calls since the last check for messages.
     calls: u32,
     chosen: Option<u64>,
 }
@@ -131,7 +131,7 @@ impl VhostPort {
         &self.vhost.stats
     }
 
-    /// Hears messages, and takes over what they have changed. Returns whether there were some.
+    /// Handles messages, and applies their changes. Returns whether there were any.
     fn serve(&mut self) -> bool {
         self.calls = 0;
         if !self.vhost.serve() {
@@ -230,7 +230,8 @@ impl Port for VhostPort {
         let Self { tx_offload, vhost, .. } = self;
         let mut sent = tx_offload.transmit(slices, meta, vhost);
         let features = tx_offload.features();
-        // Whoever gave no room may have gone, or come anew, and takes less now than the frame was made for.
+        // A peer without room may have disconnected or reconnected, and may now accept fewer features than the frame
+        // uses.
         let is_sent_again = matches!(sent, Ok(Transmitted::NoRoom))
             && self.serve()
             && self.tx_offload.features().contains(features);
@@ -284,7 +285,7 @@ fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
 
-/// Features of the port and of virtio, in both directions: to and from the guest.
+/// Features of the port, and the virtio feature bits for both directions: to and from the guest.
 const WORDS: [(Features, u64, u64); 4] = [
     (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
     (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),
@@ -292,7 +293,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// The bits that a guest is offered for these features, or a device is asked for.
+/// Returns the bits that a guest is offered for these features, or that are requested from a device.
 fn offered_bits(features: Features, side: VhostSide) -> u64 {
     let mut offered = match side {
         VhostSide::Device => bits::OF_RINGS | bits::OF_MOVES,
@@ -308,7 +309,7 @@ fn offered_bits(features: Features, side: VhostSide) -> u64 {
     offered
 }
 
-/// Features of frames that the port of this side may send, where these are agreed on.
+/// Returns the features of frames that the port may send with these negotiated features.
 fn device_features(chosen: u64, side: VhostSide) -> Features {
     let mut features = Features::SCATTER_GATHER | Features::GSO_ROBUST;
     let of_side = |to_guest, from_guest| match side {
@@ -330,5 +331,5 @@ fn device_features(chosen: u64, side: VhostSide) -> Features {
     features.active()
 }
 
-/// Calls with frames after which messages are looked at too.
+/// Number of calls with frames after which messages are checked too.
 const CALLS_MAX: u32 = 64;

@@ -13,7 +13,7 @@ use grosso_vhost::{
     ring::{ChainFault, Sent, Side},
 };
 
-/// One side, and all that the other end has said or was told.
+/// One role, with the state negotiated with the peer.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a port has one of them, which never moves")]
 pub(super) enum VhostRole {
@@ -21,7 +21,7 @@ pub(super) enum VhostRole {
     Driver(FrontEnd),
 }
 
-/// Evaluates an expression for either side.
+/// Evaluates an expression for either role.
 macro_rules! with {
     ($self:expr, $side:ident => $result:expr) => {
         match $self {
@@ -31,7 +31,7 @@ macro_rules! with {
     };
 }
 
-/// Asks for entries of a ring, and returns whether there are some.
+/// Enables notifications of a ring, and returns whether it has entries.
 macro_rules! asked {
     ($ring:expr) => {{
         let has_more = $ring.ask();
@@ -43,7 +43,7 @@ macro_rules! asked {
 }
 
 impl VhostRole {
-    /// A side that offers these features, or wants them. A device maps at most `memory_bytes_max` bytes.
+    /// Creates a role that offers or requests these features. A device maps at most `memory_bytes_max` bytes.
     pub(super) fn new(side: Side, features: u64, memory_bytes_max: u64) -> io::Result<Self> {
         Ok(match side {
             Side::Device => {
@@ -55,12 +55,12 @@ impl VhostRole {
         })
     }
 
-    /// Forgets the other end, which is gone.
+    /// Resets the state of a peer that has disconnected.
     pub(super) fn forget(&mut self) {
         with!(self, side => side.forget());
     }
 
-    /// Returns the first message to the peer, if this side sends it.
+    /// Returns the first message to the peer, if this role sends it.
     pub(super) fn greet(&mut self) -> Option<Letter> {
         match self {
             Self::Device(_) => None,
@@ -68,7 +68,7 @@ impl VhostRole {
         }
     }
 
-    /// Takes a message of the other end, and returns those to send.
+    /// Handles a message of the peer, and returns those to send.
     pub(super) fn hear(&mut self, message: Message) -> Result<Vec<Letter>, Refused> {
         match self {
             Self::Device(back) => {
@@ -79,8 +79,8 @@ impl VhostRole {
         }
     }
 
-    /// Copies the next frame for the port: of the ring at hand, or of the next one that has any. `None` if there is
-    /// none.
+    /// Copies the next frame for the port from the current ring, or from the next ring that has any; returns `None` if
+    /// there is none.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let way = self.incoming();
         for _ in 1..self.pairs() {
@@ -97,14 +97,14 @@ impl VhostRole {
         with!(self, side => side.ring(way).map_or(Ok(None), |ring| ring.receive(into)))
     }
 
-    /// Lets the ring of the next pair be the first of which frames for the port are taken.
+    /// Starts the next search for received frames at the ring of the next pair.
     pub(super) fn turn(&mut self) {
         if let Self::Device(back) = self {
             back.turn(Way::FromGuest);
         }
     }
 
-    /// Number of pairs of rings, of which some may not be in use.
+    /// Returns the number of queue pairs, some of which may not be in use.
     pub(super) fn pairs(&self) -> usize {
         match self {
             Self::Device(back) => back.pairs(),
@@ -112,14 +112,14 @@ impl VhostRole {
         }
     }
 
-    /// Chooses the pair that the next frame of the port goes to.
+    /// Selects the queue pair for the next frame of the port.
     pub(super) fn choose(&mut self, pair: usize) {
         if let Self::Device(back) = self {
             back.choose(Way::ToGuest, pair);
         }
     }
 
-    /// Copies a frame of the port into the ring at hand. Returns the descriptors that were read for it, too.
+    /// Copies a frame of the port into the selected ring. Also returns the number of descriptors read for it.
     pub(super) fn send(&mut self, frame: &[IoSlice<'_>], header_bytes: usize) -> (Sent, usize) {
         match self {
             Self::Device(back) => {
@@ -149,17 +149,17 @@ impl VhostRole {
         })
     }
 
-    /// Lets the other end know that nobody waits for entries of a ring.
+    /// Disables notifications of a ring.
     pub(super) fn hush(&mut self, way: Way) {
         with!(self, side => side.rings(way).for_each(|ring| ring.hush()));
     }
 
-    /// Whether a ring is in use.
+    /// Returns whether a ring is in use.
     pub(super) fn has_ring(&self, way: Way) -> bool {
         with!(self, side => side.is_running(way))
     }
 
-    /// Tells the other end of entries of a ring.
+    /// Notifies the peer of entries in a ring.
     pub(super) fn publish(&mut self, way: Way) {
         with!(self, side => side.publish(way));
     }
@@ -172,7 +172,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns why a memory table was refused since the last call.
+    /// Returns the reason why a memory table was refused since the last call.
     pub(super) fn refused_memory(&mut self) -> Option<io::Error> {
         match self {
             Self::Device(back) => back.refused_memory(),
@@ -180,7 +180,7 @@ impl VhostRole {
         }
     }
 
-    /// The ring of frames for the port.
+    /// Returns the direction of the ring with frames for the port.
     pub(super) fn incoming(&self) -> Way {
         match self {
             Self::Device(_) => Way::FromGuest,
@@ -188,7 +188,7 @@ impl VhostRole {
         }
     }
 
-    /// The ring of frames of the port.
+    /// Returns the direction of the ring for frames of the port.
     pub(super) fn outgoing(&self) -> Way {
         match self {
             Self::Device(_) => Way::ToGuest,
@@ -196,18 +196,18 @@ impl VhostRole {
         }
     }
 
-    /// The features that were agreed on, once they were.
+    /// Returns the negotiated features, once there are any.
     pub(super) fn chosen(&self) -> Option<u64> {
         with!(self, side => side.chosen())
     }
 
-    /// Whether frames of the port can be taken by the ring at hand.
+    /// Returns whether the selected ring accepts frames of the port.
     pub(super) fn takes_frames(&mut self) -> bool {
         let way = self.outgoing();
         with!(self, side => side.ring(way).is_some_and(|ring| !ring.is_broken()))
     }
 
-    /// Whether there is room for a frame of the port, but too little.
+    /// Returns whether there is room for a frame of the port, but too little.
     pub(super) fn is_short(&mut self) -> bool {
         match self {
             Self::Device(back) => back.ring(Way::ToGuest).is_some_and(|ring| ring.offered() > 0),
@@ -215,7 +215,7 @@ impl VhostRole {
         }
     }
 
-    /// Descriptor that becomes readable when the other end tells of entries in a ring.
+    /// Returns the descriptor that becomes readable when the peer signals entries in a ring.
     pub(super) fn notification(&self, way: Way) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Device(back) => back.kick(way),

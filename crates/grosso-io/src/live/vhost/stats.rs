@@ -1,4 +1,4 @@
-//! Counters of a port that shares memory with another program, beside those of every live port.
+//! Counters of a port that shares memory with another program, in addition to those of every live port.
 
 use grosso::reasons;
 use grosso_vhost::ring::ChainFault;
@@ -48,7 +48,7 @@ reasons! {
 }
 
 impl VhostEvent {
-    /// Whether frames are lost by the event.
+    /// Returns whether the event means lost frames.
     const fn is_loss(self) -> bool {
         !matches!(
             self,
@@ -60,7 +60,7 @@ impl VhostEvent {
         )
     }
 
-    /// The event of a defect; `None` if it is one of a frame.
+    /// Returns the event for a ring fault; `None` if the fault concerns only a frame.
     pub(super) const fn of(fault: ChainFault) -> Option<Self> {
         Some(match fault {
             ChainFault::Index => Self::RingIndex,

@@ -53,9 +53,9 @@ impl Decap {
         }
     }
 
-    /// Decapsulates a frame, and hands out the packet in it unless that is dropped. A superframe of the tunnel's
-    /// datagrams is many packets (B29): it is segmented, and each is decapsulated. `mtu` is the length of the longest
-    /// packet that the tunnel carries, if that is known.
+    /// Decapsulates a frame, and passes on the inner packet unless it is dropped. A superframe of the tunnel's
+    /// datagrams contains several packets (B29): it is segmented, and each is decapsulated. `mtu` is the length of the
+    /// longest packet that the tunnel carries, if known.
     pub(super) fn take(
         &mut self,
         frame: Frame<PortBuffer>,
@@ -120,8 +120,9 @@ impl Decap {
         }
     }
 
-    /// Segmentation of a superframe of TCP that a kernel on this machine left to a device which was not there, as it
-    /// did its checksum. No socket tells its size; what is longer than the tunnel carries is cut to what it does carry.
+    /// Returns the segmentation of a TCP superframe whose segmentation and checksum a kernel on this machine left for a
+    /// device that does not exist. No socket reports its segment size; if it exceeds the tunnel's MTU, it is segmented
+    /// to that MTU.
     fn left_whole(&self, frame: &[u8], plan: &Decapsulation, mtu: Option<usize>) -> Option<Gso> {
         if !plan.details.left_open || plan.meta.gso.is_some() {
             return None;
@@ -135,7 +136,7 @@ impl Decap {
         Gso::every(size).filter(|_| transport.kind == Kind::Tcp && is_long)
     }
 
-    /// Decapsulates the packet, in its buffer unless the packet must be changed.
+    /// Decapsulates the packet, in place unless the packet must be changed.
     fn open(&mut self, buffer: PortBuffer, plan: &Decapsulation) -> Frame<PortBuffer> {
         self.stats.taken_out.count(&Ok(*plan));
         self.stats.left_open += u64::from(plan.details.left_open);
@@ -161,7 +162,7 @@ impl Decap {
         }
     }
 
-    /// Keeps a buffer that was made here, and returns any other to the port after its current call.
+    /// Keeps a buffer that was created here, and returns any other to the port after its current call.
     fn give_back(&mut self, buffer: PortBuffer) {
         self.returned.extend(self.spare.give(buffer));
     }
@@ -189,6 +190,6 @@ impl Decap {
     }
 }
 
-/// Datagrams of the longest superframe that is cut, because all of them are kept until they are received: as many as
-/// Linux sends as one (`UDP_MAX_SEGMENTS` since 6.10).
+/// Maximum number of datagrams of a superframe that is segmented, because all of them are kept until they are received:
+/// the maximum that Linux sends at once (`UDP_MAX_SEGMENTS` since 6.10).
 const DATAGRAMS_MAX: u32 = 128;

@@ -1,5 +1,5 @@
-//! Forwarding table of a tunnel with several other ends: Ethernet addresses, learned or configured,
-//! and the end behind which each is.
+//! Forwarding table of a tunnel with several remote endpoints: Ethernet addresses, learned or configured, and the
+//! endpoint behind which each is.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -52,10 +52,10 @@ impl Forwarding {
     }
 }
 
-/// Map from Ethernet addresses to ends.
+/// Map from Ethernet addresses to remote endpoints.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The hash has a random key, so that nobody can choose colliding addresses.
+    /// The hash has a random key, so that an attacker cannot choose colliding addresses.
     entries: HashMap<[u8; 6], ForwardingEntry>,
     configured: usize,
     age_ns: Option<u64>,
@@ -65,7 +65,7 @@ pub(super) struct Table {
     pub(super) unlearned: u64,
 }
 
-/// The end behind which an address is.
+/// The endpoint behind which an address is.
 #[derive(Clone, Copy, Debug)]
 struct ForwardingEntry {
     end: usize,
@@ -85,12 +85,12 @@ pub(super) enum Recipients {
 pub(super) enum Unlearnable {
     /// The source is not a unicast address.
     Source,
-    /// The source is configured to be behind another end.
+    /// The source is configured to be behind another endpoint.
     Moved,
 }
 
 impl Table {
-    /// The table for these ends, in order, or a message about its configuration.
+    /// Creates the table for these endpoints, in order, or returns a message about an invalid configuration.
     pub(super) fn new(options: &Forwarding, ends: &[IpAddr]) -> Result<Self, String> {
         let mut entries = HashMap::new();
         for (address, remote) in &options.configured {
@@ -113,7 +113,7 @@ impl Table {
         })
     }
 
-    /// The destination of a frame.
+    /// Returns the destination of a frame.
     pub(super) fn recipients(&self, frame: &[u8], now_ns: u64) -> Recipients {
         let destination = frame.get(ethernet::field::DESTINATION);
         match destination.and_then(|address| self.entries.get(address)) {
@@ -122,7 +122,7 @@ impl Table {
         }
     }
 
-    /// Learns that the source address of a frame is behind `end`, from which it came.
+    /// Learns that the source address of a frame is behind endpoint `end`, from which the frame arrived.
     pub(super) fn learn(
         &mut self,
         frame: &[u8],
@@ -182,8 +182,8 @@ fn is_young(entry: &ForwardingEntry, age_ns: Option<u64>, now_ns: u64) -> bool {
     }
 }
 
-/// Whether an address is that of one device. A group address as a source is not learned, because
-/// all frames to the group would be sent to one end.
+/// Returns whether an address belongs to one device. A group address as a source is not learned, because all frames to
+/// the group would be sent to one endpoint.
 fn is_one_device(address: &[u8; 6]) -> bool {
     address[0] & 1 == 0 && *address != [0; 6]
 }
@@ -192,9 +192,9 @@ fn is_one_device(address: &[u8; 6]) -> bool {
 pub const REMOTES_MAX: usize = 64;
 /// Default lifetime of addresses learned by Linux's `vxlan`.
 const AGE_NS: u64 = 300 * 1_000_000_000;
-/// Default limit of learned addresses, which take some 128 bytes each.
+/// Default limit of learned addresses, which take about 128 bytes each.
 const ADDRESSES_MAX: usize = 4096;
-/// Least time between two sweeps of the table, in nanoseconds.
+/// Minimum interval between sweeps of the table, in nanoseconds.
 const SWEEP_NS: u64 = 1_000_000_000;
 
 #[cfg(test)]

@@ -127,11 +127,11 @@ pub struct TunnelStage<P: Port> {
     peers: Peers,
     decap: Decap,
     egress: Egress,
-    /// The configured MTU, the floor of the path's, and the effective one.
+    /// The configured MTU, the minimum of the path MTU, and the effective MTU.
     mtu_wanted: Option<usize>,
     mtu_min: Option<usize>,
     mtu: TunnelMtu,
-    /// The path's MTU and the hint from which the effective one was made.
+    /// Path MTUs of the inner port from which the effective MTU was derived.
     path: Option<[Option<usize>; 3]>,
     replies: Replies,
     /// The headers of a frame to send, a packet segmented before encapsulation, and an empty vector
@@ -145,7 +145,7 @@ pub struct TunnelStage<P: Port> {
     more: bool,
     /// Superframes that the encapsulator refused and that were then segmented, by reason.
     cut_before: [u64; Refusal::COUNT],
-    /// Frames sent to every other end.
+    /// Frames sent to all remote endpoints.
     flooded: u64,
     own: OwnPackets,
 }
@@ -239,8 +239,8 @@ impl<P: Port> TunnelStage<P> {
         Some(self.mtu.behind(0)).filter(|mtu| *mtu < usize::MAX)
     }
 
-    /// Follows the path: what this host knows of it limits the packets that are taken; what is
-    /// proven does so down to the floor; what ICMP messages say decides what may leave as fragments.
+    /// Updates the MTU from the path: the links of this host limit the accepted packets, proven path MTUs limit them
+    /// down to the configured minimum, and ICMP messages decide which packets may leave in fragments.
     fn learn_mtu(&mut self) {
         let path = [self.port.path_mtu(), self.port.path_hint(), self.port.path_proven()];
         if self.path == Some(path) {
@@ -259,8 +259,8 @@ impl<P: Port> TunnelStage<P> {
         self.peers.set_mtu(whole);
     }
 
-    /// Whether a packet is too long for the tunnel, and so is dropped. Its sender is informed
-    /// within the rate limit.
+    /// Returns whether a packet is too long for the tunnel and must be dropped. Its sender is informed within the rate
+    /// limit.
     fn is_too_long(&mut self, slices: &[&[u8]], meta: &Meta) -> bool {
         if self.endpoint().dont_fragment == DontFragment::Ignored {
             return false;
@@ -272,14 +272,14 @@ impl<P: Port> TunnelStage<P> {
         let (link, mtu) = (self.link, self.mtu);
         let write = |message: &mut Vec<u8>| fit(slices, meta, link, mtu, message);
         match self.replies.write(write) {
-            // The port behind decides, because the outer packet may be fragmented.
+            // The inner port decides, because the outer packet may be fragmented.
             Fit::Fits | Fit::MayBeFragmented => false,
             Fit::Told | Fit::Untold => true,
         }
     }
 
-    /// Encapsulates a frame for the other end with number `to`, and sends or queues it. Frames that
-    /// the tunnel cannot carry are dropped and counted by reason.
+    /// Encapsulates a frame for remote endpoint number `to`, and sends or queues it. Frames that the tunnel cannot
+    /// carry are dropped and counted by reason.
     fn put_in(&mut self, to: usize, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
         let Some(peer) = self.peers.peer(to) else { return Ok(()) };
         let put_in = match peer.encapsulator.encapsulate(slices, meta, self.link) {
@@ -289,7 +289,7 @@ impl<P: Port> TunnelStage<P> {
             {
                 return self.cut(to, slices, meta, reason);
             }
-            // The encapsulator has counted it.
+            // The encapsulator has counted the refusal.
             Err(_) => return Ok(()),
         };
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
@@ -345,7 +345,7 @@ impl<P: Port> TunnelStage<P> {
     }
 }
 
-/// The floor of the path MTU of these options, if what is proven counts at all.
+/// Returns the minimum path MTU of these options, if proven path MTUs count at all.
 fn mtu_min(options: &TunnelOptions) -> Option<usize> {
     let is_ipv4 = options.endpoint.local.is_ipv4();
     let least = if is_ipv4 { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };

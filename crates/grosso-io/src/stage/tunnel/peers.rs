@@ -1,4 +1,4 @@
-//! The other ends of a tunnel, and the state of each.
+//! The remote endpoints of a tunnel, and the state of each.
 
 use std::net::IpAddr;
 
@@ -13,17 +13,17 @@ use super::{
     forwarding::{Forwarding, REMOTES_MAX, Recipients, Table, Unlearnable},
 };
 
-/// All other ends. Most tunnels have one.
+/// All remote endpoints. Most tunnels have one.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// The endpoint's own other end is the first.
+    /// The remote endpoints; the configured endpoint's own is the first.
     peers: Vec<Peer>,
-    /// Forwarding table of Ethernet addresses; `None` for a single other end.
+    /// Forwarding table of Ethernet addresses; `None` with a single remote endpoint.
     table: Option<Table>,
     now_ns: u64,
 }
 
-/// One other end.
+/// One remote endpoint.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) encapsulator: Encapsulator,
@@ -33,7 +33,7 @@ pub(super) struct Peer {
 }
 
 impl Peers {
-    /// The other ends of these options, over a port with this link type; or a message about an
+    /// Creates the remote endpoints for these options, over a port with this link type; or returns a message about an
     /// invalid option.
     pub(super) fn new(options: &TunnelOptions, link: LinkType) -> Result<Self, String> {
         let endpoint = &options.endpoint;
@@ -53,7 +53,7 @@ impl Peers {
         self.now_ns = now_ns;
     }
 
-    /// The time that was set last, in nanoseconds.
+    /// Returns the current time as last set, in nanoseconds.
     pub(super) fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -63,14 +63,14 @@ impl Peers {
         self.peers.iter_mut().for_each(|peer| peer.encapsulator.set_mtu(mtu));
     }
 
-    /// The other end with this number.
+    /// Returns the remote endpoint with this number.
     pub(super) fn peer(&mut self, number: usize) -> Option<&mut Peer> {
         self.peers.get_mut(number)
     }
 
     /// Returns the local endpoint of the tunnel, with its configured peer.
     pub(super) fn endpoint(&self) -> &Endpoint {
-        // There is at least one other end.
+        // There is at least one remote endpoint.
         self.peers[0].encapsulator.endpoint()
     }
 
@@ -78,7 +78,7 @@ impl Peers {
         self.peers.iter()
     }
 
-    /// The numbers of the ends to which a frame is sent.
+    /// Returns the numbers of the endpoints to which a frame is sent.
     pub(super) fn ways(&self, slices: &[&[u8]]) -> core::ops::Range<usize> {
         let frame = slices.first().copied().unwrap_or_default();
         match self.table.as_ref().map(|table| table.recipients(frame, self.now_ns)) {
@@ -87,18 +87,17 @@ impl Peers {
         }
     }
 
-    /// Checks that a packet came through this tunnel, and returns the number of the end that sent
-    /// it.
+    /// Checks that a packet arrived through this tunnel, and returns the number of the endpoint that sent it.
     pub(super) fn admit(&mut self, plan: &Decapsulation) -> Result<usize, NotAdmitted> {
         let is_from = |peer: &Peer| peer.encapsulator.endpoint().remote == plan.path.source;
-        // A packet from none of the ends is foreign to each of them.
+        // A packet that comes from none of the endpoints is foreign to each of them.
         let number = self.peers.iter().position(is_from).unwrap_or(0);
         let Peer { encapsulator, expected, .. } = &mut self.peers[number];
         encapsulator.endpoint().admit(plan, expected)?;
         Ok(number)
     }
 
-    /// Learns that the source address of a packet is behind this end.
+    /// Learns that the source address of a packet is behind this endpoint.
     pub(super) fn learn(&mut self, packet: &[u8], number: usize) -> Result<(), Unlearnable> {
         match &mut self.table {
             Some(table) => table.learn(packet, number, self.now_ns),
@@ -106,7 +105,7 @@ impl Peers {
         }
     }
 
-    /// Number of packets whose source was not learned.
+    /// Returns the number of packets whose source was not learned.
     pub(super) fn unlearned(&self) -> u64 {
         self.table.as_ref().map_or(0, |table| table.unlearned)
     }
@@ -128,7 +127,7 @@ impl Peer {
     }
 }
 
-/// The link header before the outer IP header, for a port with this link type.
+/// Returns the link header before the outer IP header, for a port with this link type.
 fn front(
     port: LinkType,
     link: Option<EthernetLink>,
@@ -148,7 +147,7 @@ fn front(
     }
 }
 
-/// The addresses of all other ends, in order.
+/// Returns the addresses of all remote endpoints, in order.
 fn ends(endpoint: &Endpoint, forwarding: &Forwarding) -> Result<Vec<IpAddr>, String> {
     if !endpoint.carries_ethernet() {
         return Err("several remotes need a tunnel of Ethernet frames".into());

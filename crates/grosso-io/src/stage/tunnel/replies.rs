@@ -58,7 +58,7 @@ impl Replies {
         }
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub(super) fn take(&mut self) -> Option<PortBuffer> {
         self.waiting.pop_front().map(PortBuffer::made_whole)
     }

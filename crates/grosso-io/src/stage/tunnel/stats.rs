@@ -174,7 +174,7 @@ impl TunnelStageStats {
     }
 }
 
-/// Adds the counters of the encapsulator of one other end.
+/// Adds the counters of the encapsulator of one remote endpoint.
 pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
     total.frames += more.frames;
     total.packets += more.packets;
@@ -186,7 +186,7 @@ pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
     }
 }
 
-/// The counters of dropped packets, each with its reason.
+/// Counters of dropped packets, each with its reason.
 struct DropCounters {
     put_in: Vec<(PortCounter, encapsulate::Refusal)>,
     taken_out: Vec<(PortCounter, decapsulate::Refusal)>,

@@ -74,7 +74,7 @@ reasons! {
 impl core::error::Error for Refusal {}
 
 impl Refusal {
-    /// The public name of a refused header of this kind.
+    /// Returns the public name for a refused header of this kind.
     pub(super) const fn of(kind: Kind, refused: Refused) -> Self {
         match (kind, refused) {
             (_, Refused::Control) => Self::Control,

@@ -99,7 +99,7 @@ impl EspStats {
         self.refused[reason.index()]
     }
 
-    /// Counts a packet of `bytes` in the clear, or its refusal.
+    /// Counts a packet of `bytes` plaintext bytes, or its refusal.
     #[inline]
     pub(super) fn count<T>(
         &mut self,
