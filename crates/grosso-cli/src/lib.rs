@@ -2,7 +2,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `arguments`, `positions` | the grammar of the command line |
+//! | `arguments`, `arg_order` | the grammar of the command line |
 //! | `commands` | one module per command |
 //! | `daemon` | data paths on live devices, as used by `bridge` and `run` |
 //! | `reports` | the report of each command on captures, and those about tunnels |
@@ -33,6 +33,7 @@
 
 #[cfg(target_os = "linux")]
 mod acceptor;
+mod arg_order;
 mod arguments;
 mod commands;
 #[cfg(target_os = "linux")]
@@ -55,7 +56,6 @@ mod observe;
 mod output;
 #[cfg(any(test, feature = "pages"))]
 pub mod pages;
-mod positions;
 mod profile;
 mod reports;
 #[cfg(any(test, feature = "parquet"))]

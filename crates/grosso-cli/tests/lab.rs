@@ -377,7 +377,7 @@ fn assert_tunnels_carry(report: &serde_json::Value) {
         assert_eq!(names, ["far", "vx-a", "vx-b"]);
         assert!(paths.iter().all(|path| path["left_to_right"][0].as_u64() > Some(0)), "{row}");
         assert!(row["runs"][0]["cpu_seconds"]["path"].as_f64() > Some(0.0), "{row}");
-        let refused = row.to_string().contains("vnet-type-mismatch");
+        let refused = row.to_string().contains("vnet_type_mismatch");
         assert!(!refused, "a path refuses what the kernel shows it: {row}");
     }
     assert_eq!(rows.len(), 2);
