@@ -236,7 +236,7 @@ fn lab_vm_has_every_carrier_that_is_here_and_says_what_is_missing() {
     let kernel = boot::kernel();
     if let Some(why) = boot::missing(&["ip"]) {
         println!("skipped: {why}");
-        assert!(report["notes"][0].as_str().unwrap().contains("No machine can boot here"));
+        assert!(report["notes"][0].as_str().unwrap().contains("No VM can boot here"));
         return;
     }
     assert!(report["notes"][0].as_str().unwrap().contains("nowhere/boot/vmlinuz"), "{report}");

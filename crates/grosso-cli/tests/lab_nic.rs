@@ -47,7 +47,10 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
     // It needs checksums, which are off.
     assert_eq!(states("tx-tcp-segmentation"), [(false, false)]);
     let notes = report["notes"].to_string();
-    assert!(notes.contains("tx-tcp-segmentation cannot be turned on as things are."), "{notes}");
+    assert!(
+        notes.contains("tx-tcp-segmentation cannot be turned on in the current state."),
+        "{notes}"
+    );
     for verdict in report["verdicts"].as_array().unwrap() {
         assert_eq!(verdict["within_noise"], true, "one run proves nothing: {verdict}");
     }
@@ -109,7 +112,7 @@ fn a_second_lab_is_refused_and_changes_nothing() {
     let first = net.changing(&before);
     let second = net.run("--no-html");
     assert_eq!(second.code, 4, "{}", second.stderr);
-    let busy = "another lab measures v0: wait for its end";
+    let busy = "another lab measures v0: wait until it ends";
     assert!(second.stderr.contains(busy), "{}", second.stderr);
     kill_process_group(Pid::from_child(&first), Signal::INT).unwrap();
     assert_eq!(ended(first).0, Some(130));
@@ -122,7 +125,7 @@ fn wrong_words_and_ways_are_named_with_what_to_do() {
     let before = net.features();
     let run = net.run("--feature gro");
     assert_eq!(run.code, 2, "{}", run.stderr);
-    assert!(run.stderr.contains("no feature gro that can be measured"), "{}", run.stderr);
+    assert!(run.stderr.contains("feature gro cannot be measured"), "{}", run.stderr);
     assert!(run.stderr.contains("rx-gro,"), "{}", run.stderr);
     let mut elsewhere = net.bench.command("lab nic lo --peer 192.0.2.2 --feature rx-gro --no-html");
     let run = finished(net.network.host(&mut elsewhere).unwrap().output().unwrap());

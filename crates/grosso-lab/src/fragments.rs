@@ -256,7 +256,7 @@ impl Experiment for Fragments {
         vec![
             format!(
                 "A datagram of {datagram_bytes} bytes is {} fragments. It may be incomplete for {} ms here;\n\
-                 by {by} for 60 s, and who waits for that is silent {times:.0} times as long.",
+                 {by} sets 60 s: a receiver that waits that long is silent {times:.0} times longer.",
                 parameters.fragments(),
                 timeout.as_millis(),
             ),
@@ -289,7 +289,7 @@ const TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
 Coalesces: each fragment is copied into place and its buffer is returned.\n\
 Queues: each fragment keeps its buffer, as in Linux until 2019. Evicts: like\n\
-queues, but in half of the buffers; the datagram that waited longest goes.\n\
+queues, but in half of the buffers; the datagram that waited longest is evicted.\n\
 The wire's queue is long: frames are dropped only when no buffer is free.\n\
 Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
 

@@ -206,7 +206,7 @@ impl Experiment for Offload {
         }
         if let Some(bytes) = rows().filter_map(|row| row.verified_bytes).min() {
             notes.push(format!(
-                "Every setting also carried {} MB or more whose every byte was compared: right.",
+                "Every setting also carried at least {} MB whose bytes were all verified.",
                 bytes / 1_000_000
             ));
         }
@@ -219,8 +219,8 @@ impl Experiment for Offload {
 }
 
 const PATH_NOTE: &str = "\
-The path's seconds are those of its thread, in which the kernel runs most of the
-receiver's TCP, and of the kernel's own threads for packets.";
+The path's CPU time is that of its thread, in which the kernel runs most of the
+receiver's TCP, and of the kernel threads that process packets.";
 
 #[cfg(test)]
 mod tests {
@@ -312,7 +312,7 @@ mod tests {
                 }
             })
         };
-        let claim = "the longest MTU leaves a gain, and a lesser one";
+        let claim = "the longest MTU leaves a gain, but a smaller one";
         for (share, answer) in
             [(0.88, "not reproduced"), (1.1, "reproduced"), (1.6, "not reproduced")]
         {
@@ -331,7 +331,7 @@ mod tests {
                 _ => 2.0,
             })
         };
-        let claim = "1500 to 9000: inet_lro as posted is 10 % behind it";
+        let claim = "1500 to 9000: inet_lro as posted is 10 % slower";
         for (posted, answer) in [(1.7, "reproduced"), (1.9, "not reproduced")] {
             let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
             assert_eq!(found.1, answer, "{posted}");

@@ -275,8 +275,8 @@ const RUNS: usize = 5;
 const HEADING: &str = "\
 profile           frames superframes  p50  p99      acks   melted ns/packet";
 const NOTES: &str = "
-p50, p99: packets in a frame with data. acks: frames without data that went up.
-melted: packets in superframes that nobody can cut again. Counts are the same on
+p50, p99: packets in a data frame. acks: delivered frames without data.
+melted: packets in superframes that cannot be split again. Counts are equal on
 every machine; ns/packet is the fastest of 5 runs on this one.
 ";
 

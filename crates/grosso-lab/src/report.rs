@@ -117,7 +117,7 @@ impl<F: Findings> Report<F> {
     pub fn table(&self) -> String {
         let mut text = self.figures();
         if !F::KNOBS.is_empty() {
-            text += "\nWhat to turn, on DEV or on a path of Grosso:\n";
+            text += "\nSettings to try, on DEV or on a Grosso path:\n";
         }
         for Knob { seen, turn } in F::KNOBS {
             text += &format!("  {seen}:\n");
@@ -248,7 +248,7 @@ fn knobs(knobs: &[Knob]) -> String {
         format!("<dt>{}</dt>\n<dd>{}</dd>\n", escape(seen), turn.join("<br>\n"))
     };
     let entries: String = knobs.iter().map(entry).collect();
-    format!("<h2>What to turn, on DEV or on a path of Grosso</h2>\n<dl>\n{entries}</dl>\n")
+    format!("<h2>Settings to try, on DEV or on a Grosso path</h2>\n<dl>\n{entries}</dl>\n")
 }
 
 /// A verdict as an item of a list.

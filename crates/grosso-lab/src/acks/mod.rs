@@ -339,7 +339,7 @@ impl Experiment for Acks {
         notes.extend(stalls(repeated, runs.clone().count()));
         let again: u64 = runs.map(|run| run.retransmits).sum();
         if again > 0 {
-            notes.push(format!("{again} segments were sent again in all."));
+            notes.push(format!("{again} segments were retransmitted in total."));
         }
         notes
     }
@@ -371,28 +371,28 @@ const DEVICE_MTU: u16 = 65521;
 const WARM_UP: Duration = Duration::from_millis(50);
 const NOTES: &str = "\
 sent: acknowledgments a second of the receiver; reached: those the sender got.
-segm.: packets of data for each frame that the host was given, or gave.
+segm.: data packets per frame that the host received or sent.
 Published (82599, 2011): sender with merged acknowledgments 4-5 Gb/s, else 8.0;
 receiver: reads fall to a third, 4-5 segments a unit; window 100 KB best.
 Streams have the kernel's own sender, which counts bytes without a limit, and no
-delay: a merged acknowledgment grows its window by all that it acknowledges.
+delay: a merged acknowledgment grows its window by all bytes it acknowledges.
 Transfers are timed from their first byte on; their senders are Reno, with an
 acknowledgment worth all its bytes (as to Linux), two segments at most (L = 2,
-RFC 3465, as to FreeBSD) or one segment. The column off is their measure.
+RFC 3465, as to FreeBSD) or one segment. Ratios are relative to the column off.
 Transfers, and streams with Grosso at the sender: the receiver's kernel wakes
 its reader once 16 KB are there (SO_RCVLOWAT) and acknowledges every second
-segment until then, so that its reads are batched. Other streams: what there is
-is read.
-Trains of transfers end with the poll at the sender, and after 16 us at the
-receiver, if nothing else is said.
-expanded: linux, and one acknowledgment for two packets of what was joined, back
-to back, 32 at most for one; reached counts them.";
+segment until then, so that its reads are batched. Other streams are read as the
+data arrives.
+By default, trains of transfers end with the poll at the sender, and after 16 us
+at the receiver.
+expanded: linux, with one acknowledgment per two merged packets, sent back to
+back, 32 at most for one; reached counts them.";
 const IN_USERSPACE: &str = "\
 The senders of the transfers ran in userspace, each as the one connection of a
 port: without selective acknowledgments, tail loss probes and small queues, and
 with a retransmission timeout of a second or more. Their CPU is the path's.
-They send a window at one instant, so that their wire to a receiver's NIC has a
-rate: 2 Gb/s.";
+They send a whole window at once, so the wire to a receiver's NIC is limited to
+2 Gb/s.";
 
 #[cfg(test)]
 mod tests {

@@ -181,23 +181,35 @@ impl Claim {
 /// Claims of the thread of 2011, for the senders that it was about. In the source, 8.0 Gb/s fell to 4-5.
 const CLAIMS: [Claim; 13] = [
     Claim::new(
-        "L = 2: merged ACKs cost half of the speed",
+        "L = 2: merged ACKs halve the speed",
         Sender,
         (Merged, Limited),
         (Off, Limited),
         COSTS,
     ),
-    Claim::new("counts ACKs: merged ACKs cost half", Sender, (Merged, One), (Off, One), COSTS),
-    Claim::new("who counts bytes is immune", Sender, (Merged, Bytes), (Off, Bytes), HARMLESS),
     Claim::new(
-        "pure ACKs refused: L = 2 is cured",
+        "ACK counting: merged ACKs halve the speed",
+        Sender,
+        (Merged, One),
+        (Off, One),
+        COSTS,
+    ),
+    Claim::new(
+        "byte counting: merged ACKs are harmless",
+        Sender,
+        (Merged, Bytes),
+        (Off, Bytes),
+        HARMLESS,
+    ),
+    Claim::new(
+        "L = 2: unmerged pure ACKs restore the speed",
         Sender,
         (Passed, Limited),
         (Off, Limited),
         HARMLESS,
     ),
     Claim::new(
-        "pure ACKs refused: who counts them is cured",
+        "ACK counting: unmerged pure ACKs restore the speed",
         Sender,
         (Passed, One),
         (Off, One),
@@ -211,14 +223,14 @@ const CLAIMS: [Claim; 13] = [
         HARMLESS,
     ),
     Claim::new(
-        "several ACKs back to back harm nobody",
+        "several back-to-back ACKs are harmless",
         Sender,
         (Vector, Limited),
         (Off, Limited),
         HARMLESS,
     ),
     Claim::new(
-        "byte counting: its limit L gets in the way",
+        "merged ACKs: the limit L = 2 halves the speed",
         Sender,
         (Merged, Limited),
         (Merged, Bytes),
@@ -227,7 +239,7 @@ const CLAIMS: [Claim; 13] = [
     Claim {
         hold_us: Some(1000.0),
         ..Claim::new(
-            "not the wait: 1 ms more does not cost half",
+            "1 ms of added delay does not halve the speed",
             Sender,
             (Merged, Limited),
             (Merged, Limited),
@@ -235,15 +247,21 @@ const CLAIMS: [Claim; 13] = [
         )
     },
     Claim::new(
-        "LRO at the receiver hurts on a round trip, L = 2",
+        "L = 2: LRO at the receiver slows transfers",
         Receiver,
         (Passed, Limited),
         (Off, Limited),
         HURTS,
     ),
-    Claim::new("and more who counts ACKs", Receiver, (Passed, One), (Off, One), HURTS),
     Claim::new(
-        "all ACKs sent: L = 2 is cured",
+        "ACK counting: LRO at the receiver slows transfers",
+        Receiver,
+        (Passed, One),
+        (Off, One),
+        HURTS,
+    ),
+    Claim::new(
+        "L = 2: expanded ACKs restore the speed",
         Receiver,
         (Expanded, Limited),
         (Off, Limited),
@@ -253,7 +271,7 @@ const CLAIMS: [Claim; 13] = [
         cause: "an expanded acknowledgment covers two packets, like the receiver's own, so a sender that counts \
                 them receives the same number",
         ..Claim::new(
-            "all ACKs sent: who counts them is not",
+            "ACK counting: expanded ACKs do not help",
             Receiver,
             (Expanded, One),
             (Off, One),

@@ -16,16 +16,16 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
         rows,
         Handling::Merged,
     ));
-    verdicts.extend(share("sender: passed on, they cost none", rows, Handling::Passed));
-    verdicts.extend(share("sender: in vectors, they cost none", rows, Handling::Vector));
-    verdicts.extend(share("sender: rsc-82599 costs none", rows, Handling::Hardware));
+    verdicts.extend(share("sender: ACKs passed on cost no throughput", rows, Handling::Passed));
+    verdicts.extend(share("sender: ACKs in vectors cost no throughput", rows, Handling::Vector));
+    verdicts.extend(share("sender: rsc-82599 costs no throughput", rows, Handling::Hardware));
     verdicts.extend(starved(rows));
     verdicts.extend(reads(rows));
     verdicts.extend(expanded(rows));
     verdicts.extend(best_window(rows));
     let word = Evidence::exact(overtaken.past_it > 0 && overtaken.through_it == 0);
     verdicts.push(word.verdict(
-        "ACKs overtake past the coalescer, not through it",
+        "ACKs overtake data only if they bypass the coalescer",
         format!("{}, {}", overtaken.past_it, overtaken.through_it),
         DEFECT,
     ));
@@ -65,7 +65,7 @@ fn starved(rows: &[AckRow]) -> Option<Verdict> {
     let reached = Spread::of(reached);
     (!reached.values().is_empty()).then(|| {
         Evidence::median(&reached, Bound::Under(0.5)).verdict(
-            "sender: merged, under half of them reach it",
+            "sender: under half of the ACKs arrive if merged",
             format!("{:.0} %", reached.median * 100.0),
             "polls that found one acknowledgment each",
         )
@@ -84,9 +84,9 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     let merging = receivers().filter(|row| row.handling != Handling::Off);
     let segments = Spread::of(merging.map(|row| row.segments_a_unit.median));
     Some(Evidence::ratio(&passed, &off, Bound::Under(THIRD)).verdict(
-        "receiver: reads fall to a third or better",
+        "receiver: reads fall to a third or less",
         format!("{:.0} %; {:.1} segm.", share * 100.0, segments.median),
-        "a reader that is slower than its packets finds several at once without merging too",
+        "a reader slower than its packets reads several at once even without merging",
     ))
 }
 
@@ -109,7 +109,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     Some(Evidence::all(others.iter().map(word)).verdict(
         "receiver: a window of 100 KB is best",
         format!("{:.1} Gb/s, others {greatest:.1} at most", best.median),
-        "100 KB were what the processor's cache of 2011 had room for; here more in flight is better",
+        "100 KB fitted into the CPU cache of 2011; on this machine more data in flight is better",
     ).for_every_row())
 }
 
@@ -122,8 +122,8 @@ fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     let word = Evidence::exact(grown.median >= GROWN);
     (grown.median > 0.0).then(|| {
         word.verdict(
-            "receiver: expanded, more ACKs arrive than it sends",
-            format!("{:.1} for one", grown.median),
+            "receiver: expansion delivers more ACKs than it sends",
+            format!("{:.1} per ACK sent", grown.median),
             "trains of one packet",
         )
     })
@@ -134,8 +134,8 @@ fn limited(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let merged = round_trips(growth, |merged, counted| merged > 2 && !counted)?;
     Some(Evidence::exact(merged > 2 * alone).verdict(
-        "model, L = 2: superframes of ACKs slow the start",
-        format!("{merged} not {alone} trips"),
+        "model, L = 2: merged ACKs slow down slow start",
+        format!("{merged} round trips instead of {alone}"),
         DEFECT,
     ))
 }
@@ -145,8 +145,8 @@ fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
     Some(Evidence::exact(counted <= alone).verdict(
-        "model, L = 2: with their count they do not",
-        format!("{counted} and {alone} trips"),
+        "model, L = 2: counted merged ACKs do not",
+        format!("{counted} and {alone} round trips"),
         DEFECT,
     ))
 }
@@ -162,7 +162,7 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
 const UNLIMITED: &str = "\
 this kernel's sender counts acknowledged bytes without a limit, so without a round-trip time only the \
 added delay remains";
-const DEFECT: &str = "a defect: these figures are exact";
+const DEFECT: &str = "a bug in Grosso: these figures are exact";
 /// Share of throughput below which a treatment is costly: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;
 /// Least ratio of acknowledgments that arrive to those sent that shows expansion: others are not expanded, and dilute
@@ -225,7 +225,7 @@ mod tests {
         let none = changed(NicOf::Receiver, Handling::Expanded, |row| {
             row.acknowledgments_reached = row.acknowledgments_sent;
         });
-        assert!(!said(&none, "more ACKs arrive"));
+        assert!(!said(&none, "expansion delivers more"));
     }
 
     #[test]
@@ -239,12 +239,12 @@ mod tests {
                 .for_each(|growth| growth.slow_start_round_trips = round_trips);
             findings
         };
-        assert!(!said(&slow(false, 14), "superframes of ACKs slow"));
-        assert!(said(&slow(false, 15), "superframes of ACKs slow"));
-        assert!(!said(&slow(true, 8), "with their count"));
+        assert!(!said(&slow(false, 14), "merged ACKs slow down"));
+        assert!(said(&slow(false, 15), "merged ACKs slow down"));
+        assert!(!said(&slow(true, 8), "counted merged ACKs"));
         let mut past = report().findings;
         past.overtaken.through_it = 1;
-        assert!(!said(&past, "past the coalescer"));
+        assert!(!said(&past, "bypass the coalescer"));
         // Without expansion, the claim is not made.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);

@@ -136,28 +136,28 @@ fn a_call(value: u64, calls: Calls) -> f64 {
 pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
     match (part, side) {
         (PartName::ReceiveCalls, 0) => {
-            "The host's kernel copies frames in them: larger superframes make fewer."
+            "The host's kernel copies frames in these calls: use larger superframes."
         }
         (PartName::ReceiveCalls, _) => {
-            "The kernel copies packets in them: the ring of a packet socket needs none."
+            "The kernel copies packets in these calls: use a packet socket's ring."
         }
-        (PartName::Receive, _) => "Frames are described and copied: a ring hands its slots out.",
-        (PartName::Engine, 0) => {
-            "Headers are made for each packet: a port that takes superframes needs none."
+        (PartName::Receive, _) => {
+            "Frames are described and copied: use a port that lends its slots."
         }
-        (PartName::Engine, _) => "Headers of each packet are compared: longer packets are fewer.",
-        (PartName::Checksums, _) => {
-            "Payload is read: a port with checksums in hardware, or RCO, spares that."
-        }
+        (PartName::Engine, 0) => "Each packet needs headers: use a port that accepts superframes.",
+        (PartName::Engine, _) => "The headers of each packet are compared: use longer packets.",
+        (PartName::Checksums, _) => "Payload is read: use a port with hardware checksums, or RCO.",
         (PartName::SendCalls, 0) => {
-            "The kernel takes each packet over the wire in them: longer packets are fewer."
+            "Each packet crosses the wire in these calls: use longer packets."
         }
         (PartName::SendCalls, _) => {
-            "The host's TCP runs in them: larger superframes, held for longer, are fewer."
+            "The host's TCP runs in these calls: hold longer for larger superframes."
         }
-        (PartName::Send, _) => "Packets are written into slots: a port that takes parts spares it.",
+        (PartName::Send, _) => "Packets are written into slots: use a port that accepts parts.",
         (PartName::Acknowledgments, _) => "Larger superframes are acknowledged less often.",
-        (PartName::Wait, _) => "The thread sleeps and wakes: busy polling (busy_poll) spares it.",
-        (PartName::Loop | PartName::Unexplained, _) => "More frames a poll make fewer turns.",
+        (PartName::Wait, _) => "The thread sleeps and wakes up: use busy polling (busy_poll).",
+        (PartName::Loop | PartName::Unexplained, _) => {
+            "More frames per poll need fewer loop iterations."
+        }
     }
 }

@@ -186,12 +186,12 @@ impl Experiment for Cost {
         let name = Wire::Xdp.to_string();
         let failed = failed.iter().any(|row| row.setting.starts_with(&name));
         if !failed && !rows.iter().any(|row| row.wire == Wire::Xdp) {
-            notes.push("AF_XDP wants root, and a kernel that has it: it is left out.".into());
+            notes.push("AF_XDP is left out: it needs root and a kernel that supports it.".into());
         }
         let again: u64 = rows.iter().map(|row| row.retransmits).sum();
         let wrong: u64 = rows.iter().map(|row| row.checksum_errors).sum();
         notes.push(format!(
-            "Segments sent again in all runs: {again}; with a wrong checksum: {wrong}."
+            "Segments retransmitted in all runs: {again}; with a wrong checksum: {wrong}."
         ));
         notes
     }
@@ -215,14 +215,15 @@ const SETTINGS: [(Wire, Offloads); 7] = [
 /// Time before the measurement, in which the connection finds its speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 const NOTE: &str = "\
-Path a: from its host, cut, to the wire. Path b: from the wire, joined, to its
-host. call: in the kernel; port: the port's own work; engine: all between the
-ports, with tunnels; sums: checksums of more than 64 bytes; ACKs: whatever goes
-the other way; loop: around all that; ?: what no part explains. On: superframes,
-coalescing, 64 frames a poll. By 1: one frame a poll. Off: packets everywhere.
-The kernel runs the receiver's TCP, and the way over a veth wire, in the calls.
-UDP: in a tunnel, whose sockets cut and join (UDP_SEGMENT, UDP_GRO) if it is on.
-Looking at the clocks takes time, which is left out; throughput suffers from it.";
+Path a segments packets from its host for the wire. Path b merges packets from
+the wire for its host. call: in the kernel; port: the port's own work; engine:
+all between the ports, with tunnels; sums: checksums of more than 64 bytes;
+ACKs: packets in the other direction; loop: the loop around these; ?: time that
+no part explains. On: superframes, coalescing, 64 frames per poll. By 1: one
+frame per poll. Off: packets everywhere. In the calls, the kernel runs the
+receiver's TCP and carries packets over a veth wire. UDP: in a tunnel, whose
+sockets segment and merge (UDP_SEGMENT, UDP_GRO) if it is on. The time to read
+the clocks is subtracted here, but it reduces the throughput.";
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     Some(
         Evidence::exact(most <= UNEXPLAINED_PERCENT)
             .verdict(
-                "with offloads, parts explain all but 5 % of the time",
+                "with offloads, the parts explain 95 % of the time",
                 format!("all but {most:.1} %"),
                 "other work that interrupted the path between two readings of the clock",
             )
@@ -36,7 +36,7 @@ fn batching(rows: &[CostRow]) -> Option<Verdict> {
     };
     let (one, many) = (total(Offloads::OneByOne)?, total(Offloads::On)?);
     Some(Evidence::ratio(&many, &one, Bound::Under(1.0)).verdict(
-        "64 frames a poll make path b cheaper than one",
+        "path b is cheaper with 64 frames per poll",
         format!("{:.1} times (ring)", ratio(one.median, many.median)?),
         "polls that found one frame each",
     ))
@@ -57,7 +57,7 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     let (least, wire, word) = ratios.min_by(|one, other| one.0.total_cmp(&other.0))?;
     Some(
         word.verdict(
-            "offloads make both paths cheaper, whatever the wire",
+            "offloads make both paths cheaper on every wire",
             format!("{least:.1} times ({wire})"),
             "a wire that costs more than the packets on it",
         )

@@ -78,10 +78,11 @@ impl FeatureFindings {
 /// Whether a feature that is on carries more for each second of the processors.
 pub(super) fn judge(off: &FeatureRow, on: &FeatureRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
-    let measured = format!("{} Gb a CPU second on, {} off", digits(on.median), digits(off.median));
-    let cause = "one TCP connection does not need it here, or it costs what it saves";
+    let measured =
+        format!("{} Gb per CPU-second on, {} off", digits(on.median), digits(off.median));
+    let cause = "one TCP connection does not need it here, or it costs as much as it saves";
     Evidence::ratio(&on, &off, Bound::AtLeast(1.0)).verdict(
-        format!("{feature} saves processor time"),
+        format!("{feature} saves CPU time"),
         measured,
         cause,
     )
@@ -132,8 +133,8 @@ Bars are medians, dots the single runs.";
         let saving = told.filter(|[off, on]| judge(off, on).holds()).map(|[_, on]| &*on.feature);
         let saving: Vec<&str> = saving.collect();
         match saving.is_empty() {
-            true => "No feature saves processor time, as far as can be told from noise".into(),
-            false => format!("Processor time is saved by {}", saving.join(", ")),
+            true => "No feature saves CPU time beyond the noise".into(),
+            false => format!("CPU time is saved by {}", saving.join(", ")),
         }
     }
 
@@ -153,7 +154,7 @@ Bars are medians, dots the single runs.";
             names: 260,
             columns: [
                 column("Gb/s", |row| row.gigabits_a_second),
-                column("Gb for a CPU second", |row| row.gigabits_a_cpu_second),
+                column("Gb per CPU-second", |row| row.gigabits_a_cpu_second),
             ],
             rows: rows.collect(),
         };
@@ -248,11 +249,11 @@ mod tests {
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         assert!(table.contains("rx-gro                             off*"), "{table}");
+        assert!(table.contains("Better settings:\n  ethtool -K lo rx-gro on\n"), "{table}");
         assert!(
-            table.contains("Better the other way round:\n  ethtool -K lo rx-gro on\n"),
+            table.contains("tx-scatter-gather cannot be turned off in the current state."),
             "{table}"
         );
-        assert!(table.contains("tx-scatter-gather cannot be turned off as things are."), "{table}");
         assert!(!table.contains("NaN") && !table.contains("inf"), "{table}");
         assert_eq!(report.verdicts.len(), 2);
         assert!(report.verdicts[0].holds() && !report.verdicts[0].within_noise, "{table}");
@@ -270,7 +271,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shown() {
         let page = report().page("grosso lab nic lo --peer 192.0.2.1");
-        assert!(page.contains("<h1>Processor time is saved by rx-gro</h1>"), "{page}");
+        assert!(page.contains("<h1>CPU time is saved by rx-gro</h1>"), "{page}");
         assert_shown(&page);
     }
 

@@ -75,7 +75,7 @@ impl NicFeatures {
         found.retain(is_tried);
         if let Some(one) = named.iter().find(|name| found.iter().all(|one| one.name != **name)) {
             let names: Vec<&str> = found.iter().map(|feature| feature.name.as_str()).collect();
-            let what = format!("{nic}: no feature {one} that can be measured; there are: ");
+            let what = format!("{nic}: feature {one} cannot be measured; available: ");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what + &names.join(", ")));
         }
         if let Some(first) = found.first() {
@@ -165,8 +165,10 @@ impl Experiment for NicFeatures {
             let failed = failed.iter().any(|row| row.setting.starts_with(&name));
             if !failed && rows().count() == 1 {
                 let missing = if rows().any(|row| row.on) { "off" } else { "on" };
-                notes
-                    .push(format!("{} cannot be turned {missing} as things are.", setting.feature));
+                notes.push(format!(
+                    "{} cannot be turned {missing} in the current state.",
+                    setting.feature
+                ));
             }
         }
         let repeated: u64 =
@@ -181,10 +183,8 @@ impl Experiment for NicFeatures {
             .map(|(feature, state)| format!("  ethtool -K {nic} {feature} {state}"))
             .collect();
         notes.push(match knobs.is_empty() {
-            true => {
-                "Nothing is better the other way round, as far as can be told from noise.".into()
-            }
-            false => format!("Better the other way round:\n{}", knobs.join("\n")),
+            true => "No other setting is better beyond the noise.".into(),
+            false => format!("Better settings:\n{}", knobs.join("\n")),
         });
         notes
     }
@@ -219,9 +219,9 @@ const LEFT_ALONE: [&str; 6] = [
 ];
 
 const NOTE: &str = "\
-*: as it was found, and is again. CPU: all processors of this machine that were
-not idle, whoever used them; keep it quiet. A feature is off together with what
-needs it. One TCP connection: it says nothing of UDP, tunnels or forwarding.";
+*: the original setting, which is restored. CPU: busy time of all CPUs, including
+that of other programs; keep the machine idle. A feature is off together with
+its dependents. One TCP connection shows nothing about UDP, tunnels, forwarding.";
 
 #[cfg(test)]
 mod tests {

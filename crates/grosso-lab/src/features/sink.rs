@@ -47,7 +47,12 @@ fn serve_one(mut connection: TcpStream, content: &Content) -> io::Result<u64> {
         Some(Request::Give) => return Ok(give(&connection, content, || true).0),
         Some(Request::Compare) => Some(content),
         Some(Request::Take) => None,
-        None => return Err(io::Error::new(io::ErrorKind::InvalidData, "no request of a lab")),
+        None => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "not a request from grosso lab",
+            ));
+        }
     };
     let (taken, ended) = take(&connection, expected, |_| true);
     connection.write_all(&taken.to_be_bytes())?;
@@ -83,7 +88,7 @@ pub(super) fn take(
         match connection.read(&mut buffer) {
             Ok(0) => break,
             Ok(len) if expected.is_some_and(|content| !content.is_at(taken, &buffer[..len])) => {
-                let what = format!("bytes differ behind byte {taken}");
+                let what = format!("bytes differ after byte {taken}");
                 return (taken, Err(io::Error::new(io::ErrorKind::InvalidData, what)));
             }
             Ok(len) => taken += len as u64,

@@ -109,7 +109,7 @@ fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
         Claim::Held(mark) => Ok(Some(mark)),
         Claim::Doubtful { .. } => Ok(None),
         Claim::Taken => {
-            let busy = format!("another lab measures {device}: wait for its end");
+            let busy = format!("another lab measures {device}: wait until it ends");
             Err(io::Error::new(io::ErrorKind::ResourceBusy, busy))
         }
     }
@@ -125,7 +125,7 @@ fn restore(device: &InterfaceName, before: &[Feature]) -> io::Result<()> {
     let differs = after.iter().zip(before).find(|(after, before)| after != before);
     differs.map_or(Ok(()), |(_, was)| {
         let state = if was.requested { "on" } else { "off" };
-        let left = format!("{device}: {} was {state} and is not so again", was.name);
+        let left = format!("{device}: failed to restore {} to {state}", was.name);
         Err(io::Error::other(left))
     })
 }

@@ -30,8 +30,8 @@ fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let coalesced = row(Receiver::Coalesces)?.goodput_gbps;
     Some(Evidence::ratio(&queued, &coalesced, Bound::Under(COLLAPSED)).verdict(
         match lossy {
-            false => "fewest buffers: queueing gets under 5 % through",
-            true => "fewest buffers, loss: queueing under 5 %",
+            false => "fewest buffers: queueing delivers under 5 %",
+            true => "fewest buffers, loss: queueing delivers under 5 %",
         },
         format!("{} %", percent(ratio(queued.median, coalesced.median)?)),
         "a machine too slow for the rate, whose buffers are emptied between two datagrams",
@@ -50,8 +50,8 @@ fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
         Evidence::all(few.iter().map(word))
             .verdict(
                 match lossy {
-                    false => "coalescing: few buffers cost it 10 % at most",
-                    true => "coalescing, loss: few buffers cost it 10 % at most",
+                    false => "coalescing: few buffers cost at most 10 %",
+                    true => "coalescing, loss: few buffers cost at most 10 %",
                 },
                 format!("{} %", percent(ratio(least, unbounded.median)?)),
                 "a machine too slow for the rate",

@@ -137,16 +137,16 @@ impl MachineStream {
 type Claim = (MachinePlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
-    (MachinePlace::Host, "vhost-user: as fast as QEMU's TAP", CAUSE),
-    (MachinePlace::Guests, "two guests: as fast as two TAPs and a bridge", OF_GUESTS),
-    (MachinePlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
+    (MachinePlace::Host, "vhost-user is as fast as QEMU's TAP", CAUSE),
+    (MachinePlace::Guests, "two guests: as fast as with two TAPs and a bridge", OF_GUESTS),
+    (MachinePlace::Tunnel, "tunnel: as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
 /// Ratio of throughputs from which two count as equal.
 const EQUAL: f64 = 0.95;
 /// Measured on busy processors: streams of 300 ms between the same two guests differ 14 times over vhost-user, and 17
 /// times over TAPs.
 const OF_GUESTS: &str =
-    "two emulated machines take turns, and a short stream shows only whose turn it was (--time 3s)";
-const CAUSE: &str = "an emulated machine is slower than any carrier, and shares its processors";
+    "two emulated VMs take turns, so a short stream shows only whose turn it was (--time 3s)";
+const CAUSE: &str = "an emulated VM is slower than any carrier and shares its CPUs";
 const NEEDED: &str =
     "QEMU, and a kernel with modules for the guest; the notes name what is missing";

@@ -133,7 +133,7 @@ impl Machines {
         (kernel, program): (&Path, &Path),
     ) -> io::Result<Self> {
         if let Some(why) = missing(kernel, PROGRAMS) {
-            let note = format!("No machine can boot here: {why}.");
+            let note = format!("No VM can boot here: {why}.");
             plan.parameters.guest = why;
             return Ok(Self { plan, boot: None, groups: Vec::new(), notes: vec![note] });
         }
@@ -210,7 +210,9 @@ impl Experiment for Machines {
         let mut notes = self.notes.clone();
         if self.boot.is_some() {
             let bytes: u64 = findings.rows().map(|row| row.verified_bytes).sum();
-            notes.push(format!("Before that, {bytes} bytes were compared with those sent."));
+            notes.push(format!(
+                "Before the measurement, {bytes} bytes were compared with those sent."
+            ));
         }
         let runs = findings.rows().flat_map(|row| &row.runs);
         let resets = runs.filter(|run| run.is_reset).count();
@@ -228,7 +230,7 @@ fn why_not(place: MachinePlace, carrier: MachineCarrier) -> Option<&'static str>
         (_, MachineCarrier::Passt) => {
             let mut passt = Command::new(PASST);
             let found = passt.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-            found.is_err().then_some("passt is not installed, and left out.")
+            found.is_err().then_some("passt is left out: it is not installed.")
         }
         (MachinePlace::Tunnel, MachineCarrier::Qemu) => {
             let add = || {
@@ -236,7 +238,9 @@ fn why_not(place: MachinePlace, carrier: MachineCarrier) -> Option<&'static str>
                 Netlink::new()?.add_vxlan_between((&name, LinkChange::new()), &vxlan_ends(0))
             };
             let added = engine_network().and_then(|network| network.run(add)?);
-            added.is_err().then_some("The kernel has no VXLAN here, and is left out.")
+            added
+                .is_err()
+                .then_some("The kernel's VXLAN is left out: this kernel does not have it.")
         }
         _ => None,
     }
@@ -253,12 +257,12 @@ const SETTINGS: [(MachinePlace, &[MachineCarrier]); 3] = {
 };
 
 const NOTE: &str = "\
-One TCP stream each way, after the machine has booted anew for each run. Path:
-the threads of Grosso's data paths, or passt; QEMU: all threads of the emulated
-machines, which have a TAP's calls in them. An emulated processor is tens of
-times as slow as this one, and makes and takes every packet: where a carrier
-costs little beside it, all are as fast. TAPs of two guests are ports of a
-bridge of the kernel; a tunnel beside Grosso's is the kernel's VXLAN on one.";
+One TCP stream in each direction; the VM boots anew for each run. Path: the
+threads of Grosso's data paths, or passt; QEMU: all threads of the emulated VMs,
+including the calls of a TAP. An emulated CPU is tens of times slower than this
+one and handles every packet, so carriers that cost little in comparison look
+equally fast. The TAPs of two guests are ports of a kernel bridge; with QEMU's
+own TAP, the tunnel is the kernel's VXLAN on such a bridge.";
 
 #[cfg(test)]
 mod tests {
@@ -369,7 +373,7 @@ mod tests {
         let report = machines.report(Vec::new()).unwrap();
         let table = report.table();
         assert_eq!(table.matches("cannot be shown here").count(), 3, "{table}");
-        assert!(table.contains("No machine can boot here: "), "{table}");
+        assert!(table.contains("No VM can boot here: "), "{table}");
         assert!(table.contains(" is not installed") || table.contains("/nowhere/boot"), "{table}");
     }
 

@@ -294,25 +294,25 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
             Evidence::ratio(&same, &mixed, Bound::AtLeast(0.97)),
         ]);
         let (claim, text) =
-            ("1500 to 9000 is within 3 % of 1500 to 1500", format!("{:+.1} %", change * 100.0));
-        verdicts.push(word.verdict(claim, text, "other work on the machine"));
+            ("MTU 1500 to 9000 is within 3 % of 1500 to 1500", format!("{:+.1} %", change * 100.0));
+        verdicts.push(word.verdict(claim, text, "other load on the machine"));
     }
     if let Some((word, text)) = long.and_then(|long| over_none(long, Bound::AtLeast(1.0))) {
-        let claim = "coalescing is ahead at MTU 9000 too";
+        let claim = "coalescing is also faster at MTU 9000";
         verdicts.push(word.verdict(claim, text, DEARER));
     }
     verdicts.extend(same.and_then(|same| {
         Some(beside(same, GENERIC, Bound::AtLeast(0.95))?.verdict(
-            "inet_lro is on a par with the driver's own",
+            "inet_lro is as fast as the driver's own LRO",
             times(beside_ratio(same, GENERIC)),
             DEARER,
         ))
     }));
     verdicts.extend(mixed.and_then(|mixed| {
         Some(beside(mixed, POSTED, Bound::Under(0.9))?.verdict(
-            "1500 to 9000: inet_lro as posted is 10 % behind it",
+            "1500 to 9000: inet_lro as posted is 10 % slower",
             times(beside_ratio(mixed, POSTED)),
-            "seven packets a superframe leave most of the gain where packets are dear",
+            "superframes of seven packets keep most of the gain where packets are expensive",
         ))
     }));
     verdicts.extend(same.and_then(larger_pages));
@@ -326,16 +326,12 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
 /// headers alone, parts save more than they did there.
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, bound, cause) = match reader {
-        ReaderKind::Headers => {
-            ("parts are not behind copies, to a consumer in memory", 1.0, DEARER)
+        ReaderKind::Headers => ("headers read: parts are at least as fast as copies", 1.0, DEARER),
+        ReaderKind::EveryByte => {
+            ("every byte read: parts carry 1.62 times as much", PAGES_OVER_BUFFERS, READ_ANYWAY)
         }
-        ReaderKind::EveryByte => (
-            "parts carry 1.62 times what copies do, every byte read",
-            PAGES_OVER_BUFFERS,
-            READ_ANYWAY,
-        ),
         ReaderKind::VhostUser => {
-            ("the same with every byte read over vhost-user", PAGES_OVER_BUFFERS, COPIED_ANYWAY)
+            ("vhost-user, every byte read: 1.62 times as much", PAGES_OVER_BUFFERS, COPIED_ANYWAY)
         }
     };
     let word = Evidence::ratio(parts, copied, Bound::AtLeast(bound));
@@ -361,7 +357,7 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     };
     let (coalesced, none) = (cost(group.first_row()?), cost(group.row(NONE)?));
     Some(Evidence::ratio(&coalesced, &none, Bound::Under(0.5)).verdict(
-        "path and receiver on one CPU: a gigabyte costs half of none's",
+        "path and receiver on one CPU: half the cost",
         times(ratio(coalesced.median, none.median)),
         DEARER,
     ))
@@ -372,10 +368,10 @@ fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let (small, large) = (speed(0)?, speed(3)?);
     Some(Evidence::ratio(&large, &small, Bound::AtLeast(LARGER_PAGES)).verdict(
-        "larger pages carry more: 32 KiB 5 % over 4 KiB",
+        "pages of 32 KiB carry 5 % more than 4 KiB",
         times(ratio(large.median, small.median)),
-        "a slot of a packet socket's ring holds one packet whatever its size, where the NIC of 2007 \
-         put several into a page and allocated fewer",
+        "a slot of a packet socket's ring holds one packet of any size; the NIC of 2007 put \
+         several into a page and allocated fewer pages",
     ))
 }
 
@@ -400,14 +396,14 @@ fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     ]);
     let mut verdicts = vec![
         word(short, Bound::AtLeast(published)).verdict(
-            "superframes are worth 1.44 times at MTU 1500",
+            "superframes are 1.44 times faster at MTU 1500",
             times(Some(gains[0].median)),
-            "the wire of the lab costs both rows what a loopback device does not",
+            "the lab's wire costs both rows time that a loopback device does not",
         ),
         less.verdict(
-            "the longest MTU leaves a gain, and a lesser one",
+            "the longest MTU leaves a gain, but a smaller one",
             times(Some(gains[1].median)),
-            "at that MTU a superframe is one packet, and its way through the data path is all that differs",
+            "at that MTU a superframe is one packet, so only the data path differs",
         ),
     ];
     verdicts.extend(group(SENDER_MTUS[0].0).and_then(gso_alone_off));
@@ -419,10 +415,10 @@ fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     let [alone, both] = group.pair(GSO_ALONE_OFF, SUPERFRAMES[0].0)?;
     let [speed, with_both] = [alone, both].map(|row| row.gigabits_a_cpu_second);
     Some(Evidence::ratio(&speed, &with_both, Bound::Under(SLOWER)).verdict(
-        "GSO alone off: unsteady, a little slower",
+        "only GSO off: a little slower",
         times(ratio(speed.median, with_both.median)),
-        "since Linux 4.17 TCP builds superframes whatever the device says of GSO, and a device \
-         that has TSO gets them whole",
+        "since Linux 4.17 TCP builds superframes regardless of the device's GSO setting, and a device \
+         with TSO receives them unsegmented",
     ))
 }
 
@@ -450,7 +446,7 @@ fn title(setting: &Setting) -> String {
 pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
     match (sender == path, path == receiver) {
         (true, true) => "one CPU for everything".into(),
-        (false, true) => "two CPUs: one sends, one has path and receiver".into(),
+        (false, true) => "two CPUs: one sends, one runs path and receiver".into(),
         _ => format!("sender on CPU {sender}, path on {path}, receiver on {receiver}"),
     }
 }
@@ -468,7 +464,7 @@ const fn nic(ratio: f64) -> Published {
 const DEARER: &str = "\
 receiving a packet costs more than in the source, because it is copied into a device in userspace";
 /// The claim of the source that coalescing packets of 1500 bytes is worth 2.74 times, with room for another machine.
-const WORTH: &str = "coalescing is worth two thirds of 2.74 times, or more";
+const WORTH: &str = "coalescing gains at least two thirds of 2.74 times";
 const WORTH_LEAST: f64 = 2.74 / 1.5;
 const DEARER_OR_SHARED: &str = "\
 a copy into a device in userspace costs more than the receive path of the source, or other work on the same CPU \
@@ -578,24 +574,24 @@ const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
 const LRO_NOTES: &[&str] = &[
-    "Parts: packets stay in their receive buffers, each of the size named; a packet\n\
-     of 9000 bytes has no room in less than 16 KiB. Copied first: out of the buffer\n\
-     and into memory of its own.",
-    "Grosso / kernel: the kernel joins packets where they lie. Through the data path\n\
-     every byte is copied into the ring and out of it, and a thread is woken. With\n\
-     GRO on, the kernel's wire holds 256 packets and loses more: no gain of Grosso's.",
+    "Parts: packets stay in their receive buffers of the named size; a packet of 9000\n\
+     bytes needs a buffer of 16 KiB. Copied first: each packet is copied from its\n\
+     buffer into separate memory.",
+    "Grosso / kernel: the kernel merges packets in place. The data path copies every\n\
+     byte into the ring and out of it, and wakes a thread. With GRO on, the kernel's\n\
+     wire queues 256 packets and drops the rest: that is no gain of Grosso's.",
 ];
 const GSO_NOTES: &[&str] =
-    &["Off: the kernel cuts superframes just before the device, so that what differs\n\
-     is who cuts and how often the device is asked. At the longest MTU a datagram is\n\
-     a packet: there is nothing to cut. Where root lets it the receiver's kernel\n\
-     coalesces what arrives, as in 2014."];
+    &["Off: the kernel segments superframes just before the device, so the rows differ\n\
+     in which side segments and in the number of device calls. At the longest MTU a\n\
+     datagram is one packet: there is nothing to segment. With root, the receiver's\n\
+     kernel coalesces arriving packets, as in 2014."];
 const MAERTS_NOTES: &[&str] =
-    &["The receiver sends, through Grosso as its NIC, which cuts its superframes:\n\
-     coalescing concerns the acknowledgements that come back, and joins none."];
+    &["The receiver sends through Grosso as its NIC, which segments its superframes:\n\
+     coalescing sees only the returning acknowledgments, and merges none."];
 const FLOWS_NOTES: &[&str] =
-    &["The connections share what one alone may have under way, so that many have few\n\
-     packets each. Held 0 us, trains end with a poll of fewer than 64 packets."];
+    &["The connections share the in-flight limit of one connection, so each of many\n\
+     has few packets. Held 0 us, trains end with a poll of fewer than 64 packets."];
 
 /// Most bytes for whose packets the data path's ring has slots: those of the longest queue of a wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;

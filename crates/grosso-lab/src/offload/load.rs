@@ -54,7 +54,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let pays = worth(most).zip(worth(least)).map(|(most, least)| {
         let times = |spread: &Spread| times(Some(spread.median));
         Evidence::ratio(&most, &least, Bound::AtLeast(1.0)).verdict(
-            "coalescing is worth more as the load grows",
+            "coalescing gains more as the load grows",
             format!("{}, from {}", times(&most), times(&least)),
             ALREADY,
         )
@@ -81,12 +81,12 @@ const LOADS: [Load; 5] = [
 ];
 /// Least growth of trains from the least load to the greatest that both rows carry.
 const GROWS: f64 = 1.5;
-const ALREADY: &str = "trains are as long as they get at the least load already";
+const ALREADY: &str = "trains reach their full length at the lowest load already";
 const NOTES: &[&str] =
     &["The sender spreads its packets evenly (SO_MAX_PACING_RATE), in superframes of a\n\
-     millisecond at most. A thread that wakes for few packets is dear, with\n\
-     coalescing and without. The lines compare the least load and 1.2 Gb/s, which\n\
-     both rows carry."];
+     millisecond at most. A thread that wakes for few packets is expensive,\n\
+     with coalescing and without. The verdicts compare the lowest load with 1.2 Gb/s,\n\
+     which both rows can carry."];
 
 #[cfg(test)]
 mod tests {

@@ -78,23 +78,23 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let share = repaired.median / ordered.median;
     let mut verdicts = vec![
         Evidence::ratio(&repaired, &ordered, Bound::AtLeast(0.95)).verdict(
-            "40 us apart, repaired: 95 % of the speed in order",
+            "40 us skew, repaired: 95 % of the in-order speed",
             format!("{:.1} %", share * 100.0),
             "holes that were given up before they were filled",
         ),
         Evidence::exact(skewed.retransmits <= straight.retransmits).verdict(
-            "and nothing is sent again for nothing",
+            "repair avoids spurious retransmissions",
             format!("{} against {}", skewed.retransmits, straight.retransmits),
-            "holes that were given up, and a sender that took them for losses",
+            "holes that were given up, so the sender took them for losses",
         ),
     ];
     let trains =
         skewed.segments_per_train.zip(row(JUDGED_US, OFF).and_then(|row| row.segments_per_train));
     if let Some((repaired, broken)) = trains {
         verdicts.push(Evidence::ratio(&repaired, &broken, Bound::AtLeast(5.0)).verdict(
-            "its trains are five times those of no repair",
+            "repair makes trains five times longer",
             format!("{:.1} against {:.1}", repaired.median, broken.median),
-            "trains of no repair that are longer than usual",
+            "unrepaired trains that are longer than usual",
         ));
     }
     verdicts
@@ -113,9 +113,9 @@ const OFF: &str = "off";
 const HOLES: &str = "behind holes";
 
 const NOTES: &[&str] = &[
-    "A poll: the packets of one poll are put in order. Held: the same, and trains\n\
-     outlive the poll. Behind holes: packets after a hole wait for the missing ones\n\
-     at most 5 times the delay difference of the paths.",
+    "In the poll: the packets of one poll are put in order. And held: the same, and\n\
+     trains outlive the poll. Behind holes: packets after a hole wait for the\n\
+     missing ones at most 5 times the delay difference of the paths.",
     "Published in 2016 at 10 Gb/s: 40 us apart 9.19 falls to 5.63-5.87 Gb/s; with\n\
      100 us for a hole it is 9.27.",
 ];

@@ -80,9 +80,9 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         let word = Evidence::all(pairs(CONTROLLED).map(|pair| word(pair, Bound::AtLeast(0.95))));
         verdicts.push(
             word.verdict(
-                "held as it pays is never more than 5 % behind no merging",
+                "a controlled hold costs at most 5 % of the speed",
                 behind(worst),
-                "a path on which the controller held what it should have let go",
+                "the controller held packets that it should have flushed",
             )
             .for_every_row(),
         );
@@ -92,10 +92,10 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         long().map(|pair| (share(pair), pair)).min_by(|one, other| one.0.total_cmp(&other.0))
     {
         verdicts.push(word(pair, Bound::Under(0.95)).verdict(
-            "a fixed hold hurts on round trips of 10 ms and more",
+            "a fixed hold slows round trips of 10 ms and more",
             behind(worst),
-            "this kernel's sender counts bytes without a limit: `grosso lab acks` has senders that \
-             do not, as those of 2011",
+            "this kernel's sender counts bytes without a limit; `grosso lab acks` has senders with \
+             a limit, like those of 2011",
         ).for_every_row());
     }
     let saved = groups.first().and_then(|group| {
@@ -108,9 +108,9 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     });
     if let Some((word, saved)) = saved {
         verdicts.push(word.verdict(
-            "at 0.1 ms it saves 90 % of the CPU that a fixed hold saves",
+            "at 0.1 ms it saves 90 % of a fixed hold's saving",
             saved,
-            "trains that the controller let go early",
+            "trains that the controller flushed early",
         ));
     }
     verdicts
@@ -136,9 +136,9 @@ const LONG: Duration = Duration::from_millis(10);
 const LONG_BUFFER_BYTES: usize = 4 << 20;
 
 const NOTES: &[&str] =
-    &["Data takes the time named, acknowledgments none. A stream is measured from its first\n\
-     byte, because in slow start each acknowledgment counts; on long wires its window\n\
-     is what bounds it."];
+    &["Data is delayed by the named time, acknowledgments are not. A stream is\n\
+     measured from its first byte, because in slow start each acknowledgment counts;\n\
+     on long wires the window limits it."];
 
 #[cfg(test)]
 mod tests {

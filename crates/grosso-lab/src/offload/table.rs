@@ -28,7 +28,8 @@ impl Findings for OffloadFindings {
             tool,
             ..
         } = &environment.parameters;
-        let checksums = if *full_checksums { "verified by the receiver" } else { "as from a NIC" };
+        let checksums =
+            if *full_checksums { "verified by the receiver" } else { "verified by the NIC" };
         // If the holding time is what differs, the titles already show it.
         let hold_us = hold.as_secs_f64() * 1e6;
         let held = match self.rows().filter_map(|row| row.hold_us).all(|held| held == hold_us) {
@@ -108,23 +109,23 @@ impl Findings for OffloadFindings {
         if self.groups.iter().any(OffloadGroup::is_disturbed) {
             remarks.push(
                 "other programs ran on the CPU meanwhile: Gb/s per CPU allows for it, but packets that wait for the \
-                 CPU come in batches, so that single ones cost less than alone",
+                 CPU arrive in batches, so each costs less than a packet that arrives alone",
             );
         }
         if runs().any(|run| run.receiver_coalesced == Some(false)) {
             remarks.push(
-                "the receiver's kernel coalesces nothing unless root runs the lab: each packet costs it more, \
-                 and superframes of the sender are worth less",
+                "without root, the receiver's kernel coalesces nothing: each packet costs it more, \
+                 and the sender's superframes gain less",
             );
         }
         if runs().any(|run| run.retransmits > 0 && run.acknowledgements_steered == Some(false)) {
             remarks.push(
-                "on two CPUs the sender's packets overtake each other unless root runs the lab: \
-                 it sends some again, though none was lost",
+                "without root, the sender's packets overtake each other on two CPUs: \
+                 it retransmits some although none was lost",
             );
         }
         if environment.parameters.congestion == "bbr" {
-            remarks.push("bbr paces its packets, which hides what offload does: try cubic");
+            remarks.push("bbr paces its packets, which hides the effect of offloads: try cubic");
         }
         remarks
     }
@@ -168,7 +169,7 @@ impl OffloadGroup {
     fn chart(&self) -> Chart {
         let [speed, cost] = match self.rows.iter().any(|row| row.latency.is_some()) {
             true => ["requests a second", "microseconds: 50, 90, 99 % of requests"],
-            false => ["Gb/s per CPU", "CPU seconds a GB"],
+            false => ["Gb/s per CPU", "CPU seconds per GB"],
         };
         let columns = [
             Column::new(speed, self.rows.iter().map(|row| row.speed().max)),
@@ -275,7 +276,7 @@ impl Consumer {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nTo a consumer in memory that reads so much, {} bytes a packet\n{}",
+            "\nThroughput to a consumer in memory, by what it reads; {} bytes per packet\n{}",
             self.payload_bytes,
             CONSUMER_HEADING.join("\n"),
         );
@@ -308,17 +309,17 @@ fn feature(name: &str) -> &str {
 /// Users of the processor; also the CSS classes of the page's parts.
 const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine. A bar is the median, a dot a run. \
+Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run. \
 Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b> with the receiver's \
 kernel in it, <b class=\"receiver\">receiver</b>.";
 
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "the receiver pays for each packet",
+        seen: "the receiver spends its time per packet",
         turn: &["ethtool -K DEV gro on", "grosso bridge ... --profile linux"],
     },
     Knob {
-        seen: "trains are short though packets come fast",
+        seen: "trains are short although packets arrive fast",
         turn: &[
             "ethtool -C DEV rx-usecs 50",
             "echo 2 > /sys/class/net/DEV/napi_defer_hard_irqs",
@@ -327,15 +328,15 @@ const KNOBS: &[Knob] = &[
         ],
     },
     Knob {
-        seen: "requests wait for a train to end",
+        seen: "requests wait until a train ends",
         turn: &["ethtool -C DEV rx-usecs 0", "grosso bridge ... --hold 0"],
     },
     Knob {
-        seen: "packets out of order end trains",
+        seen: "out-of-order packets end trains",
         turn: &["ethtool -N DEV rx-flow-hash tcp4 sdfn", "grosso bridge ... --reorder holes"],
     },
     Knob {
-        seen: "the sender pays for each packet",
+        seen: "the sender spends its time per packet",
         turn: &["ethtool -K DEV tx on sg on tso on gso on"],
     },
     Knob {
@@ -346,7 +347,7 @@ const KNOBS: &[Knob] = &[
 
 /// Heading of the columns of [`OffloadRow::write`].
 const HEADING: [&str; 2] = [
-    "                Gb/s per CPU             CPU seconds a GB     segm.  ACKs  sent",
+    "                Gb/s per CPU             CPU seconds per GB   segm.  ACKs  sent",
     "                                   Gb/s sender   path  recvr /train    /s again",
 ];
 
@@ -358,7 +359,7 @@ const LATENCY_HEADING: [&str; 2] = [
 
 /// Heading of the columns of [`Consumer::write`].
 const CONSUMER_HEADING: [&str; 2] = [
-    "                Gb/s per CPU                         CPU seconds a GB   parts /",
+    "                Gb/s per CPU                         CPU seconds per GB parts /",
     "                parts             copied              parts copied       copied",
 ];
 

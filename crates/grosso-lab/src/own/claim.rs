@@ -85,7 +85,7 @@ impl OwnClaim {
                 let other = self.figure.of(findings.row(beside)?);
                 let times = ratio(figure.median, other.median).map_or_else(|| "-".into(), digits);
                 let (one, two) = (digits(figure.median), digits(other.median));
-                let measured = format!("{name} {one} beside {two}: {times} times");
+                let measured = format!("{name} {one} against {two}: {times} times");
                 (Evidence::ratio(figure, other, bound), measured)
             }
         };
@@ -94,7 +94,7 @@ impl OwnClaim {
 }
 
 /// The lab cannot know why a claim of someone else does not hold.
-const CAUSE: &str = "the figures say otherwise";
+const CAUSE: &str = "the figures contradict the claim";
 
 #[cfg(test)]
 mod tests {
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(judged(Some("nobody"), Figure::Gbps, Than::Under(0.5)), None);
         let verdict =
             claim(Some("whole"), Figure::Gbps, Than::Under(0.5)).judge(&findings).unwrap();
-        assert_eq!(verdict.measured, "gbps 0.08 beside 8.00: 0.01 times");
+        assert_eq!(verdict.measured, "gbps 0.08 against 8.00: 0.01 times");
     }
 
     #[test]

@@ -109,14 +109,17 @@ impl OwnNetwork {
         for name in devices() {
             is_name(name)?;
             if ![&ends, &made].iter().any(|names| names.contains(&name)) {
-                return wrong(name, format!("{name} is no end of a wire, and no path makes it"));
+                return wrong(
+                    name,
+                    format!("{name} is not an end of a wire, and no path creates it"),
+                );
             }
         }
         for (what, names) in [
             ("two hosts have", devices().collect()),
             ("more than one wire ends at", ends.clone()),
             (
-                "a path makes what is the end of a wire:",
+                "a path creates a device that is also an end of a wire:",
                 ends.iter().chain(&made).copied().collect(),
             ),
         ] {
@@ -132,7 +135,7 @@ impl OwnNetwork {
         }
         for name in made {
             if self.host_with(name).is_none() {
-                return wrong(name, format!("no host has {name}, which a path makes"));
+                return wrong(name, format!("no host has {name}, which a path creates"));
             }
         }
         for host in &self.hosts {
@@ -161,7 +164,7 @@ impl OwnNetwork {
         if *mtu >= least {
             return Ok(());
         }
-        let what = format!("mtu {mtu} between {end} and {other}: {of} wants {least} at least");
+        let what = format!("mtu {mtu} between {end} and {other}: the minimum for {of} is {least}");
         Err(Contradiction { about: end.clone(), what })
     }
 
@@ -185,7 +188,7 @@ impl OwnNetwork {
         let mut spots = Vec::new();
         for name in opens {
             if !self.wires.iter().any(|wire| wire.ends.contains(name)) {
-                return wrong(name, format!("{name} is no end of a wire"));
+                return wrong(name, format!("{name} is not an end of a wire"));
             }
             spots.push((name.clone(), self.host_with(name).map_or(Spot::Path(path), Spot::Host)));
         }
@@ -204,7 +207,7 @@ impl OwnNetwork {
         }
         match &spots[..] {
             [(one, spot), (other, another)] if spot != another => {
-                wrong(one, format!("{one} and {other} are not in the same place"))
+                wrong(one, format!("{one} and {other} are on different hosts"))
             }
             [(_, spot), ..] => Ok(*spot),
             [] => Ok(Spot::Path(path)),
@@ -364,7 +367,7 @@ impl OwnHost {
             };
             let device = self.devices.iter().find(reaches).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidInput, format!(
-                    "host {}: via {gateway}: no device of it has an address in one network with that",
+                    "host {}: via {gateway}: none of its devices has an address in the gateway's network",
                     self.name
                 ))
             })?;
@@ -455,7 +458,7 @@ mod tests {
             address: Some("10.1.0.1".parse().unwrap()),
         });
         let wrong = tunnel.check().unwrap_err();
-        assert_eq!(wrong.to_string(), "e1 and 10.1.0.1 are not in the same place");
+        assert_eq!(wrong.to_string(), "e1 and 10.1.0.1 are on different hosts");
         tunnel.paths[1].opens.clear();
         assert_eq!(tunnel.place(1), Ok(Spot::Host(0)));
     }
@@ -490,13 +493,13 @@ mod tests {
                 "two hosts have a0",
                 "more than one wire ends at a0",
                 "no host has e0, and no path opens it",
-                "no host has b1, which a path makes",
-                "x0 is no end of a wire",
+                "no host has b1, which a path creates",
+                "x0 is not an end of a wire",
                 "no host has 10.9.0.1, from which a tunnel sends",
-                "a0 is no end of a wire, and no path makes it",
+                "a0 is not an end of a wire, and no path creates it",
                 "a has 10.1.0.1 twice",
-                "mtu 67 between a0 and e0: IPv4 wants 68 at least",
-                "mtu 1279 between a0 and e0: IPv6 wants 1280 at least",
+                "mtu 67 between a0 and e0: the minimum for IPv4 is 68",
+                "mtu 1279 between a0 and e0: the minimum for IPv6 is 1280",
             ]
         );
     }

@@ -214,7 +214,7 @@ fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io:
     take_turns(sockets, Interest::READ, progress, |i, mut socket| {
         let len = socket.read(&mut buffer)?;
         if !content.is_at(received[i], &buffer[..len]) {
-            let what = format!("bytes differ behind byte {} of stream {i}", received[i]);
+            let what = format!("bytes differ after byte {} of stream {i}", received[i]);
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         received[i] += len as u64;

@@ -79,7 +79,7 @@ pub(crate) fn receive_streams(
         let len = (&sockets[i]).read(&mut buffer)?;
         let part = &buffer[..len];
         if expected.is_some_and(|content| !content.is_at(received[i], part)) {
-            let what = format!("bytes differ behind byte {} of stream {i}", received[i]);
+            let what = format!("bytes differ after byte {} of stream {i}", received[i]);
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         received[i] += len as u64;

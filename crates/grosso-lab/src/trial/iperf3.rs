@@ -131,7 +131,7 @@ impl Ending {
             let text = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             self.0.wait()?;
             let report: Value = serde_json::from_str(&text)
-                .map_err(|_| TrialError::Iperf3(format!("no report: {}", text.trim())))?;
+                .map_err(|_| TrialError::Iperf3(format!("unreadable report: {}", text.trim())))?;
             Ok(match report.get("error").and_then(Value::as_str) {
                 Some(error) => Err(error.to_owned()),
                 None => Ok(report),

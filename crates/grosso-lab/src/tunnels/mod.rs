@@ -286,15 +286,16 @@ impl Experiment for Tunnels {
         let mut notes: Vec<String> = vec![NOTE.into()];
         if self.plan.device == Device::Veth {
             notes.push(
-                "Tunnels of IP packets want a TUN, and are left out where there is a veth.".into(),
+                "Tunnels of IP packets are left out: they need a TUN device instead of veth."
+                    .into(),
             );
         }
         if self.plan.parameters.outer == Family::V6 {
-            notes.push("The kernel's VXLAN is measured over IPv4, and left out.".into());
+            notes.push("The kernel's VXLAN is left out: it is measured over IPv4 only.".into());
         } else if !findings.rows().any(|row| row.carrier == TunnelCarrier::Kernel)
             && !failed.iter().any(|row| row.setting.ends_with(&TunnelCarrier::Kernel.to_string()))
         {
-            notes.push("The kernel has no VXLAN here, and is left out.".into());
+            notes.push("The kernel's VXLAN is left out: this kernel does not have it.".into());
         }
         let runs = || findings.rows().flat_map(|row| &row.runs);
         let kept = runs().map(|run| run.streams.len() + run.watched.len() + 1).sum();
@@ -302,7 +303,7 @@ impl Experiment for Tunnels {
         let again: u64 = findings.rows().map(|row| row.retransmits).sum();
         let wrong: u64 = findings.rows().map(|row| row.checksum_errors).sum();
         notes.push(format!(
-            "Segments sent again in all runs of streams: {again}; with a wrong checksum: {wrong}."
+            "Segments retransmitted in all streams: {again}; with a wrong checksum: {wrong}."
         ));
         notes
     }
@@ -387,22 +388,23 @@ const TURNS_MAX: u32 = 4;
 /// Time before the measurement, in which connections find their speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Titles of the groups.
-const TITLES: [&str; 2] = ["Tunnels that end in userspace", "VXLAN otherwise, over the same wire"];
+const TITLES: [&str; 2] =
+    ["Tunnels terminated in userspace", "VXLAN in the kernel, over the same wire"];
 const NOTE: &str = "\
-TX is the sender and path a, RX path b and the receiver, of all processors. The
-kernel's work for a packet is done in whose call it is: the sender's, where the
-kernel has the tunnel. Over a veth, superframes cross whole in any tunnel.
+TX is the CPU time of the sender and path a, RX that of path b and the receiver.
+The kernel's work counts for the thread that makes the call: for the sender if
+the kernel has the tunnel. Over veth, superframes cross any tunnel unsegmented.
 Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and coalescing. Summed:
-with RCO, and path b completes what is left to it, as a stack without it wants.
-Checksums and tunnels are timed by the clock in trials of their own, for looking
-at it takes time; that is left out. Tunnel: all that path a does outside the
-kernel to put packets in, with the headers of each, and path b to take them out,
-without checksums. TX cost is both of a together: of trials that follow each
-other, with RCO and without, how many times as much it is with it.
-With RCO nobody sums what is inside: path a leaves it to path b, which hands it
-to a kernel that takes it for made on the same machine; so does the kernel's
-VXLAN over a veth. The checksum outside is made by the kernel's sockets, over a
-veth by nobody; a NIC would do it.";
+with RCO, and path b completes the checksums for a stack that does not know RCO.
+Checksums and tunnels are timed in separate trials, because reading the clock
+takes time; that time is subtracted. Tunnel: the time outside the kernel in which
+path a encapsulates and writes headers, and path b decapsulates, without
+checksums. TX cost is tunnel and checksums of path a together: the ratio of
+consecutive trials with RCO and without.
+With RCO nobody computes inner checksums: path a leaves them to path b, whose
+kernel treats the packets as local; so does the kernel's VXLAN over veth. The
+outer checksum is computed by the kernel's sockets, but not over veth; a NIC
+would compute it.";
 
 #[cfg(test)]
 mod tests {

@@ -368,7 +368,7 @@ const COUNTERS: [PortCounter; 3] = [
     PortCounter {
         name: "sender-retransmits",
         is_loss: false,
-        sentence: "A segment was sent again.",
+        sentence: "A segment was retransmitted.",
     },
     PortCounter {
         name: "sender-timeouts",

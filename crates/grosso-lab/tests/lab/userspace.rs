@@ -80,7 +80,7 @@ pub(super) fn merged_acknowledgments_cost_who_counts_them(device: Device) {
     let merged = round_trips(device, Traffic::TcpMaerts, Some(Profile::freebsd()));
     let figures = format!("{off:?} {refused:?} {merged:?}");
     assert!(merged[1] > 1.6 * off[1] && merged[2] > 1.6 * off[2], "{figures}");
-    assert!(1.5 * merged[0] < merged[1], "who counts bytes without a limit is immune: {figures}");
+    assert!(1.5 * merged[0] < merged[1], "byte counting without a limit is immune: {figures}");
     let cured = |i: usize| 1.5 * refused[i] < merged[i];
     assert!(cured(1) && cured(2), "{figures}");
 }
