@@ -347,8 +347,8 @@ const KNOBS: &[Knob] = &[
 
 /// Heading of the columns of [`OffloadRow::write`].
 const HEADING: [&str; 2] = [
-    "                Gb/s per CPU             CPU seconds per GB   segm.  ACKs  sent",
-    "                                   Gb/s sender   path  recvr /train    /s again",
+    "                Gb/s per CPU             CPU seconds per GB   segm.  ACKs   re-",
+    "                                   Gb/s sender   path  recvr /train    /s trans",
 ];
 
 /// The heading for requests.

@@ -96,6 +96,6 @@ impl OwnRow {
 
 /// Heading of the columns of [`OwnRow::write`].
 const HEADING: [&str; 2] = [
-    "setting                  Gb/s                 % of    CPU   sent     too packets",
-    "                                             first   s/GB again/s long/s a frame",
+    "setting                  Gb/s                 % of    CPU retrans    too packets",
+    "                                             first   s/GB      /s long/s a frame",
 ];
