@@ -4,7 +4,7 @@
 #
 #   benches/peers/conform.sh GROSSO
 #
-# prints a row of docs/conformance.md for each, and fails if a fault that they are known for is not found. GROSSO is the
+# prints a row of docs/conformance.md for each, and fails if one of their known faults is not found. GROSSO is the
 # program. Who cannot be built is left out, which is said.
 set -eu
 grosso=$(realpath "$1")

@@ -72,7 +72,7 @@ one() {
     wait "$near" "$far" || true
     echo "$name $*" | awk -v tick="$ticks" '{
         gb = ($9 - $3) / 1e9; path = ($10 - $4) / tick; all = path + ($11 - $5 + $12 - $6) / tick
-        printf "%-10s %.2f Gb/s  %.2f Gb/s a CPU  %.3f s/GB path  %.3f s/GB all  %d sent again\n",
+        printf "%-10s %.2f Gb/s  %.2f Gb/s a CPU  %.3f s/GB path  %.3f s/GB all  %d retransmitted\n",
             $1, 8 * gb / ($8 - $2), 8 * gb / all, path / gb, all / gb, $13 - $7
     }'
 }

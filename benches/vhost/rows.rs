@@ -40,7 +40,7 @@ const PAIRS: [(Pair, &str); 5] = [
     (Pair::Tap, "TAP, the kernel's bridge, TAP"),
 ];
 
-/// Measures all rows, as often as is said, and shows of each the best and the median.
+/// Measures all rows as often as requested, and prints the best and the median of each.
 pub(super) fn run(words: &[String]) {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok());
     let lasts = Duration::from_secs_f64(number(0).unwrap_or(3.0));

@@ -93,7 +93,11 @@ fn vector_is_one_delivery_and_its_packets_are_whole() {
     let (kinds, _) = kinds(vector(), &frames);
     let [records] = &kinds.vectors[..] else { panic!("{:?}", kinds.vectors) };
     assert!(records.iter().map(|record| record.acknowledgment).eq(1..=20));
-    assert_eq!(poll(vector(), &frames), frames, "who has no use for records gets the packets");
+    assert_eq!(
+        poll(vector(), &frames),
+        frames,
+        "a consumer without support for records gets the packets"
+    );
 }
 
 #[test]

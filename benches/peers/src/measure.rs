@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::contender::{About, Contender, Peer};
 
-    /// Takes the nanoseconds that it is told to take, and records its turns.
+    /// A contender that reports given nanoseconds and records its turns.
     struct Told {
         name: char,
         ns: Vec<u64>,

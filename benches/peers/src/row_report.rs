@@ -94,7 +94,7 @@ pub(crate) mod tests {
     pub(crate) fn line(name: &str, ns: f64, ratio: f64) -> Line {
         Line {
             name: name.to_owned(),
-            inside: "parse & join; and so many words that they need a second line",
+            inside: "parse & join; and a description too long for the first line",
             ns,
             spread_ns: 0.5,
             ratio,

@@ -23,7 +23,7 @@ pub(crate) fn text(report: &Report) -> String {
         machine.compiled_for, report.rounds
     );
     out.push_str(
-        "median distance from them; ratio: how many times as long as the first of a row\n",
+        "median distance from them; ratio: time relative to the first of a row\n",
     );
     for row in &report.rows {
         out.push('\n');

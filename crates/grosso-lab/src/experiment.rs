@@ -370,7 +370,7 @@ pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize;
 
 /// Tries of a trial that fails, the first included.
 const TRIES_MAX: usize = 3;
-/// Bytes that are compared one by one before a setting is measured: some hundred trains.
+/// Bytes that are compared one by one before a setting is measured: several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
 
 /// Checks that the report can do without any setting, and does not invent verdicts or figures for it.

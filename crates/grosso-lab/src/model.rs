@@ -58,11 +58,11 @@ pub struct Sender {
     pub slow_start_threshold: u64,
     /// Bytes acknowledged towards the next segment of congestion avoidance; when counting packets, the share of a byte.
     counted: u64,
-    /// The first byte that is not acknowledged.
+    /// Sequence number of the first unacknowledged byte.
     pub unacknowledged: u32,
-    /// The first byte that is not sent, or is to be sent again since a timeout.
+    /// Sequence number of the next byte to send, which is a retransmission after a timeout.
     pub next: u32,
-    /// The first byte that was never sent.
+    /// Sequence number of the first byte that was never sent.
     highest: u32,
     /// Bytes for which the receiver has room, [`u64::MAX`] unless it is set: no more are in flight.
     pub room: u64,
@@ -168,8 +168,8 @@ impl Sender {
         self.send();
     }
 
-    /// Takes the end of the retransmission timer: everything that is not acknowledged is to be sent again, in slow
-    /// start from one segment (RFC 5681 section 3.1).
+    /// Handles the end of the retransmission timer: all unacknowledged data is retransmitted, in slow start from one
+    /// segment (RFC 5681 section 3.1).
     pub fn time_out(&mut self) {
         self.slow_start_threshold = (self.flight() / 2).max(2 * self.segment);
         self.congestion_window = self.segment;
@@ -195,7 +195,7 @@ impl Sender {
     fn advance(&mut self, number: u32, bytes: u64, packets: u64) {
         let is_used = self.congestion_window < 2 * self.flight();
         self.unacknowledged = number;
-        // After a timeout, segments may have arrived that are to be sent again.
+        // After a timeout, segments that were queued for retransmission may have arrived.
         if distance(self.next, number) > 0 {
             self.next = number;
         }
@@ -320,7 +320,7 @@ mod tests {
         let mut sender = sender();
         sender.time_out();
         assert_eq!((sender.next, sender.slow_start_threshold), (SEGMENT, 5 * 1000));
-        // The first segment alone was lost: what was sent behind it is acknowledged, and not sent again.
+        // Only the first segment was lost: the data after it is acknowledged and not retransmitted.
         acknowledge(&mut sender, 10 * SEGMENT);
         assert_eq!((sender.unacknowledged, sender.flight()), (10 * SEGMENT, 3 * 1000));
         assert_eq!(sender.retransmits, 0);

@@ -262,7 +262,7 @@ mod tests {
         (experiment, vec![series])
     }
 
-    /// Answers of an experiment whose rows carry these gigabytes in a second of a processor.
+    /// Returns the answers of an experiment whose rows carry these gigabytes per CPU-second.
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,

@@ -251,7 +251,7 @@ fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     ways[n][wins..].iter().sum::<f64>() / all
 }
 
-/// The probability that as many of so many tosses of a coin, or more, agree.
+/// Returns the probability that at least `agree` of `of` coin tosses show the same side.
 fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
     // Binomial coefficients, each from the one before.
     let mut coefficient = 0.5_f64.powi(i32::try_from(of).unwrap_or(i32::MAX));

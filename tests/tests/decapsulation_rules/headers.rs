@@ -177,8 +177,8 @@ fn w40_w41_geneve_options() {
     refused(&overlong, Refusal::GeneveOptions);
 }
 
-/// A device that inspects other hosts' packets is no end of their tunnel, so an unknown critical option is reported and
-/// not refused.
+/// A device that inspects packets of other hosts is not an endpoint of their tunnel, so an unknown critical option is
+/// reported, not refused.
 #[test]
 fn w41_critical_options_are_told_of_where_they_are_taken_to_be_understood() {
     let mut rules = rules();

@@ -85,12 +85,12 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
         let fit = |device, path| fit_within(&frame, LinkType::Ethernet, TunnelMtu { device, path });
         assert_eq!(fit(1246, 1246 + tags).0, Fit::Fits, "{tags}");
         assert_eq!(fit(1245, 1246 + tags).0, Fit::Told, "{tags}");
-        // The sender is told what fits behind its tags.
+        // The sender gets the size that fits after its tags.
         let (refused, message) = fit(1246, 1245 + tags);
         assert_eq!(refused, Fit::Told, "{tags}");
         let link = message.len() - 576;
         assert_eq!(message[link + 26..link + 28], 1245_u16.to_be_bytes(), "{tags}");
-        // Routers may fragment what the path is said not to carry.
+        // Routers may fragment packets longer than the reported path MTU.
         for (path, forbids) in [(1246 + tags, 0x40), (1245 + tags, 0)] {
             let [local, remote] = V4;
             let endpoint = Endpoint::new(local, remote, gre(None, false, false, true), Carrier::Ip);

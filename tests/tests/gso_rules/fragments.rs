@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 const ID: u32 = 0x0a0b_0c0d;
 
-/// Metadata of a packet that came in fragments of at most so many bytes.
+/// Returns the metadata of a packet that arrived in fragments of at most `largest` bytes.
 fn came_in(largest: u16) -> Meta {
     let largest = NonZeroU16::new(largest);
     let fragmented = largest.map(|largest| Fragmented { largest, identification: ID });

@@ -461,7 +461,7 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
                 stream.write_all(&(12 + (66 << 10) + 1_u32).to_be_bytes()).unwrap();
                 assert!(arrived(&mut port, 0).is_empty());
                 assert_eq!(event(&port, UnixEvent::PeerCutOff), 1);
-                assert_eq!(stream.read(&mut [0]).unwrap(), 0, "hung up on");
+                assert_eq!(stream.read(&mut [0]).unwrap(), 0, "disconnected");
                 peer = Peer::connect(kind, &place, "peer");
             }
             Peer::Datagram(_) => {

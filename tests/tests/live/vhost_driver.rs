@@ -309,7 +309,7 @@ struct Ill {
     socket: Option<LocalSocket>,
     port: VhostPort,
     said: Vec<Message>,
-    /// The time, as the port is told.
+    /// The time that the port is given.
     now_ns: u64,
     _folder: TempDir,
 }

@@ -187,7 +187,7 @@ fn machines_of_all_combinations_get_what_each_takes_and_every_stream_is_whole() 
         }
         machines.stop();
     };
-    // Each end of two machines waits for the kernel, so many of them end at once.
+    // Each endpoint waits for the kernel, so the pairs of machines run in parallel.
     thread::scope(|scope| {
         for a in 0..16 {
             scope.spawn(move || (0..16).for_each(|b| meet(a, b)));

@@ -72,7 +72,7 @@ fn l15_no_superframe_has_more_bytes_or_packets_than_both_limits_say() {
     assert_eq!(packets(&poll(Profile::inet_lro(), &short).0), [64, 36]);
 }
 
-/// Frames handed up for packets of so many flows that take turns, in two polls of ten rounds each.
+/// Returns the number of frames delivered for packets of `flows` flows in turn, in two polls of ten rounds each.
 fn handed_up(profile: Profile, flows: u16) -> usize {
     let mut engine = Engine::new(profile);
     for start in [0, 10] {

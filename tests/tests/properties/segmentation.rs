@@ -197,7 +197,7 @@ fn superframe(train: &[Vec<u8>]) -> (Vec<u8>, Meta, Description) {
     (bytes, Meta { checksum, gso, ..Meta::default() }, description)
 }
 
-/// Packets on the wire of a device: it repeats headers where it is told to, and completes checksums.
+/// Returns the packets that a device sends: it repeats headers if requested, and completes checksums.
 fn wire(superframe: &[u8], meta: &Meta, outgoing: Outgoing) -> Vec<Vec<u8>> {
     let packets = cut(&[superframe], meta, LinkType::Ethernet, outgoing).expect("a superframe");
     packets.into_iter().flat_map(|(packet, meta)| finish(packet, &meta)).collect()

@@ -230,7 +230,7 @@ fn who_has_no_room_is_told_when_there_is_some() {
         ends.front.publish(Way::FromGuest);
         ends.front.take_call(Way::FromGuest);
         assert!(!ends.front.ring(Way::FromGuest).unwrap().ask());
-        // Who goes by numbers is told of half the room at once.
+        // A driver that uses the event index is notified once half of the ring is free.
         let told_of = if offered & features::EVENT_INDEX == 0 { 1 } else { SLOTS / 2 + 1 };
         for taken in 1..=told_of {
             assert!(ends.receive(Way::FromGuest).is_some());

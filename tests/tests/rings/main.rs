@@ -227,13 +227,13 @@ impl Guest {
         }
     }
 
-    /// Says that it wants to be told of nothing, or of anything.
+    /// Disables all notifications, or enables them.
     fn want_none(&self, is_none: bool) {
         let at = if self.is_packed { AVAILABLE + 2 } else { AVAILABLE };
         self.put(at, &u16::from(is_none).to_le_bytes());
     }
 
-    /// The entry of which the device wants to be told, and whether it says by a flag that it wants to be told of none.
+    /// Returns the entry for which the device requests a notification, and whether its flag disables notifications.
     fn asked(&self) -> (u16, bool) {
         let [event, flags] = if self.is_packed {
             [USED, USED + 2]
@@ -258,7 +258,7 @@ fn received(ring: &mut Ring) -> Result<Option<Vec<u8>>, ChainFault> {
     Ok(ring.receive(&mut into)?.map(|bytes| into[..bytes].to_vec()))
 }
 
-/// Gives a frame of so many bytes, behind a header of twelve in them.
+/// Sends a frame of `bytes` bytes, including a header of twelve bytes.
 fn give(ring: &mut Ring, bytes: usize, mergeable: bool) -> Sent {
     let frame: Vec<u8> =
         (0..bytes).map(|number| if number < 12 { 0 } else { number as u8 }).collect();
@@ -277,8 +277,8 @@ fn frames_go_on_when_the_numbers_go_round() {
             guest.offer_plain(round % 8, 9, 0);
             assert_eq!(received(&mut ring), Ok(Some(vec![round as u8; 9])));
             assert_eq!(received(&mut ring), Ok(None));
-            assert_eq!(guest.used(), [], "before it is told");
-            assert!(ring.publish(), "it wants to be told of each");
+            assert_eq!(guest.used(), [], "before publish");
+            assert!(ring.publish(), "it requests a notification for each entry");
             assert_eq!(guest.used(), [(u32::from(round % 8), 0)]);
             assert_eq!(ring.base(), guest.base(number.wrapping_add(1)));
             assert!(!ring.ask(), "there are no more");

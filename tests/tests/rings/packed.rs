@@ -60,7 +60,7 @@ fn a_driver_is_told_of_the_descriptor_that_it_wants_in_the_lap_that_it_wants() {
             assert_eq!(ring.publish(), is_told, "{count} of {size} from {first}: {event}");
         }
     }
-    // Who has not agreed on places is told of any, and so is who says what nothing means.
+    // A driver without the event index is always notified, and so is one with undefined flags.
     for (event_index, flags) in [(false, 2), (false, 3), (true, 3), (true, 0xfffc)] {
         let mut guest = Guest::new(PACKED, 8, 0);
         let mut ring = guest.ring(event_index);
@@ -74,7 +74,7 @@ fn a_driver_is_told_of_the_descriptor_that_it_wants_in_the_lap_that_it_wants() {
 /// A step of a driver, or of its device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Offers a chain of so many descriptors, or a table; and, or not, has the device replaced before its first one.
+    /// Offers a chain of this many descriptors, or a table; the last flag replaces the device before the first one.
     Offer(u16, bool, bool),
     Receive,
     Publish,
@@ -213,7 +213,7 @@ fn a_device_marks_what_another_one_left_unmarked() {
             (0..more).for_each(|_| guest.offer_plain(7, 100, WRITTEN));
             let before = words(&guest);
             assert_eq!(give(&mut ring, 180, true), Sent::Whole);
-            assert!(words(&guest) == before, "nothing before it is told");
+            assert!(words(&guest) == before, "nothing before publish");
             ring.publish();
             for unmarked in 0..5 - marked {
                 let slot = (first + unmarked) % SIZE;

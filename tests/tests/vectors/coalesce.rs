@@ -700,7 +700,7 @@ fn order() -> Vec<Case> {
         case(
             "g40_repeated",
             &["G40"],
-            "A segment that was sent again leaves behind the superframe that has it.",
+            "A retransmitted segment leaves after the superframe that contains it.",
             train(&[0, 1, 0]),
         ),
         case(

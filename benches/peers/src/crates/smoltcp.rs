@@ -1,6 +1,5 @@
-//! smoltcp's interface, which reassembles only on the way to a socket, so that its figure contains the copy of each
-//! datagram into that socket's buffer. It verifies IPv4 header checksums, as the engine does, and those of the
-//! datagrams if it is told to.
+//! smoltcp's interface, which reassembles only for a socket, so its figure contains the copy of each datagram into that
+//! socket's buffer. It verifies IPv4 header checksums, as the engine does, and with an option those of the datagrams.
 
 use grosso_benches::{Cache, Step};
 use grosso_testkit::{Packet, workloads::Workload};

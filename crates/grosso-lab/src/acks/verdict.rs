@@ -249,7 +249,7 @@ mod tests {
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 10);
-        // Without rows, nothing is said of streams.
+        // Without rows there are no verdicts on streams.
         findings.rows.clear();
         assert_eq!(judge(&findings).len(), 13 + 3);
     }

@@ -22,21 +22,21 @@ use self::reader::Reader;
 pub use self::reader::ReaderKind;
 use crate::statistics::Spread;
 
-/// Gigabits delivered to consumers in memory for each second of a processor.
+/// Gigabits delivered to consumers in memory per CPU-second.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Consumer {
     /// Bytes of a packet's payload.
     pub payload_bytes: usize,
-    /// Delivered as parts to who reads headers alone: the packets stay where they were received.
+    /// Delivered as parts to a reader of headers: the packets stay in their receive buffers.
     pub parts: Spread,
-    /// Delivered to who reads headers alone, after a copy of each packet.
+    /// Delivered to a reader of headers, after a copy of each packet.
     pub copied: Spread,
-    /// Delivered to those who read every byte.
+    /// Delivered to readers of every byte.
     pub reading: Vec<ReadingConsumer>,
 }
 
-/// Gigabits for each second of a processor, with what a consumer takes that reads every byte.
+/// Gigabits per CPU-second, including the time of a consumer that reads every byte.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ReadingConsumer {

@@ -176,7 +176,7 @@ impl OffloadGroup {
 }
 
 impl OffloadRow {
-    /// Data for each second of a processor beside that of another row, run by run.
+    /// Returns the ratio of the data per CPU-second to that of another row, run by run.
     pub(super) fn gain_over(&self, other: &Self) -> Spread {
         let runs = self.runs.iter().zip(&other.runs);
         let gain = |(run, other): (&Measured, &Measured)| {

@@ -13,7 +13,7 @@ pub enum Figure {
     Gbps,
     /// Seconds of all processors for each gigabyte.
     CpuSecondsPerGb,
-    /// Segments sent again, a second.
+    /// Retransmitted segments per second.
     Retransmits,
     /// Packets too long to be forwarded, a second.
     TooLong,

@@ -31,7 +31,7 @@ pub struct OwnRow {
     pub share_of_first: Option<f64>,
     /// Seconds of all processors for each gigabyte; of runs in which something arrived.
     pub cpu_s_per_gb: Spread,
-    /// Segments sent again, a second.
+    /// Retransmitted segments per second.
     pub retransmits_a_second: Spread,
     /// Packets too long to be forwarded, a second.
     pub too_long_a_second: Spread,

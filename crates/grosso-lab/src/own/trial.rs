@@ -68,7 +68,7 @@ pub struct OwnRun {
     pub bytes: u64,
     /// Processor time; `path` is that of all data paths.
     pub cpu_seconds: CpuSeconds,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -198,7 +198,7 @@ fn connect(laid: &LaidNetwork, traffic: &OwnTraffic) -> io::Result<[Vec<TcpStrea
     Ok(sides)
 }
 
-/// Sends on all connections until it is told to stop, however little passes.
+/// Sends on all connections until stopped, even if the connections are slow.
 fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut sent = vec![0; sockets.len()];
     take_turns(sockets, Interest::WRITE, progress, |i, mut socket| {
@@ -207,7 +207,7 @@ fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Re
     })
 }
 
-/// Receives on all connections until it is told to stop, and compares every byte.
+/// Receives on all connections until stopped, and compares every byte.
 fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut buffer = vec![0; RECEIVE_BYTES];
     let mut received = vec![0; sockets.len()];

@@ -13,12 +13,11 @@ use rustix::io::Errno;
 
 use super::Progress;
 
-/// Sends datagrams of that many bytes until it is told to stop: one a call, or with `segments` as many as a call takes,
-/// which the kernel cuts. Returns the number of bytes sent.
+/// Sends datagrams of `bytes` bytes until stopped: one per call, or with `segments` as many as a call accepts, which
+/// the kernel segments. Returns the number of bytes sent.
 ///
-/// UDP has no flow control: a sender that sends more than arrives measures nothing but full queues. So at most
-/// [`UNDER_WAY_BYTES`] are sent ahead of those that arrived; datagrams that are still missing after a pause are counted
-/// as lost.
+/// UDP has no flow control: a sender that sends more than arrives measures only full queues. Therefore at most
+/// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
 ///
 /// # Errors
 /// Those of the socket, except for a full queue, which loses the datagrams.
@@ -67,7 +66,7 @@ fn has_room(sent: u64, progress: &Progress) -> bool {
     false
 }
 
-/// Receives datagrams until it is told to stop and no more arrive.
+/// Receives datagrams until stopped and no more arrive.
 ///
 /// # Errors
 /// Those of the socket.

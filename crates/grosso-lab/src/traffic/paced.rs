@@ -29,8 +29,8 @@ impl Pace {
     }
 }
 
-/// Sends datagrams at a pace until it is told to stop, and returns the time at which each was sent. A sender that fell
-/// behind catches up, but by no more than [`BEHIND_MAX`].
+/// Sends datagrams at a pace until stopped, and returns the time at which each was sent. A sender that falls behind
+/// catches up, but by at most [`BEHIND_MAX`].
 ///
 /// # Errors
 /// Those of the socket, except for a full queue, which loses the datagram.
@@ -61,8 +61,7 @@ pub(crate) fn send_paced(
     Ok(sent)
 }
 
-/// Receives the datagrams of [`send_paced`] until it is told to stop and no more arrive, and returns the time of each
-/// arrival.
+/// Receives the datagrams of [`send_paced`] until stopped and no more arrive, and returns the time of each arrival.
 ///
 /// # Errors
 /// Those of the socket; [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or late.

@@ -11,7 +11,7 @@ use grosso_sys::wait::Interest;
 
 use super::{Progress, streams::take_turns};
 
-/// Sends a byte and waits for one, until it is told to stop. Returns the time that each request took.
+/// Sends a byte and waits for one, until stopped. Returns the time that each request took.
 ///
 /// # Errors
 /// Those of the socket.
@@ -131,7 +131,7 @@ fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
     }
 }
 
-/// As [`answer`], by datagrams, until it is told to stop.
+/// Answers requests like [`answer`], but with datagrams, until stopped.
 ///
 /// # Errors
 /// Those of the socket.

@@ -12,7 +12,7 @@ use rustix::fs::sendfile;
 
 use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 
-/// Sends streams until it is told to stop. Returns the number of bytes of each.
+/// Sends streams until stopped. Returns the number of bytes of each stream.
 ///
 /// # Errors
 /// Those of the sockets; also fails if one takes nothing for [`crate::hosts::STALLED`].

@@ -35,14 +35,14 @@ pub struct UserSender {
     content: Arc<Content>,
     congestion: Sender,
     state: UserState,
-    /// The next byte to send, and the one behind all that were sent.
+    /// Sequence numbers of the next byte to send, and of the end of the sent data.
     cursor: u32,
     sent: u32,
-    /// Whether the first segment that is not acknowledged is to be sent again.
+    /// Whether to retransmit the first unacknowledged segment.
     again: bool,
-    /// The number that the receiver's first byte would have.
+    /// Sequence number of the receiver's next byte.
     expected: u32,
-    /// Bits by which its windows are shifted.
+    /// Window scale of the receiver, in bits.
     scale: u8,
     /// Its clock.
     echo: u32,
@@ -81,7 +81,7 @@ struct RetransmissionTimer {
 pub(crate) struct SenderCounts {
     /// Round trips of data that are acknowledged.
     pub(crate) round_trips: u64,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub(crate) retransmits: u64,
     /// Ends of the timer.
     pub(crate) timeouts: u64,

@@ -109,7 +109,7 @@ fn a_wire_that_went_down_before_it_was_removed_is_found_gone_by_looking_again() 
     until(|| matches!(is_gone(), (false, Some(_))));
     let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("e0"))?);
     world.engine.run(remove).unwrap().unwrap();
-    assert!(is_gone().0, "the socket itself is told only once");
+    assert!(is_gone().0, "the socket itself reports it only once");
 }
 
 #[test]

@@ -261,7 +261,7 @@ fn a_passed_descriptor_is_one_queue_of_its_device() {
     path.stop();
 }
 
-/// A port without room until it is told otherwise.
+/// A port without room until `has_room` is set.
 struct Stalled {
     has_room: Arc<AtomicBool>,
 }

@@ -17,7 +17,7 @@ use grosso_wire::LinkType;
 
 use super::ends::{counter, receive, send};
 
-/// A port that knows its path, and is told of it.
+/// A port with a known path MTU that also receives path MTU reports.
 struct Pathed {
     port: MemoryPort,
     mtu: usize,
