@@ -36,13 +36,13 @@ pub struct CpuSeconds {
 }
 
 impl CpuSeconds {
-    /// The sum of all.
+    /// Returns the sum of all four.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.sender + self.path + self.receiver + self.kernel
     }
 
-    /// Time added since an earlier account.
+    /// Returns the CPU time added since an earlier account.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -62,8 +62,8 @@ pub struct Accountant {
 }
 
 impl Accountant {
-    /// An accountant of the threads of a trial, which runs on these processors; `poller` is the kernel thread that
-    /// takes the receiver's packets from its device, if that has one of its own.
+    /// Creates an account of the threads of a trial that runs on these CPUs. `poller` is the kernel thread that takes
+    /// the receiver's packets from its device, if the device has its own.
     ///
     /// # Errors
     /// Fails if `/proc` is not there.
@@ -77,7 +77,7 @@ impl Accountant {
         Ok(Self { threads, kernel })
     }
 
-    /// Processor time spent so far.
+    /// Returns the CPU time spent so far.
     ///
     /// # Errors
     /// Fails if a thread is gone, or if the kernel keeps no accounts.
@@ -113,7 +113,7 @@ pub struct TcpCounters {
 }
 
 impl TcpCounters {
-    /// Counters of the calling thread's network namespace.
+    /// Reads the counters of the calling thread's network namespace.
     ///
     /// # Errors
     /// Fails if `/proc` is not there, or has no counters of TCP.
@@ -139,7 +139,8 @@ impl TcpCounters {
     }
 }
 
-/// The value of a counter in a table of `/proc/net/snmp`, which has its names in one line and their values in the next.
+/// Returns the value of a counter in a table of `/proc/net/snmp`, which has the names on one line and the values on the
+/// next.
 fn counter(text: &str, table: &str, wanted: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -147,8 +148,8 @@ fn counter(text: &str, table: &str, wanted: &str) -> Option<u64> {
     both.find(|(name, _)| *name == wanted)?.1.parse().ok()
 }
 
-/// Datagrams dropped by the sockets of the calling thread's network namespace for lack of buffer space
-/// (`/proc/net/snmp`, `/proc/net/snmp6`).
+/// Returns the number of datagrams dropped by the sockets of the calling thread's network namespace for lack of buffer
+/// space (`/proc/net/snmp`, `/proc/net/snmp6`).
 ///
 /// # Errors
 /// Fails if `/proc` is not there, or has no counters of UDP.

@@ -55,7 +55,7 @@ pub(crate) enum Part {
 const PARTS: usize = Part::HostSendCall as usize + 1;
 
 impl Part {
-    /// The part to which a system call made in this one belongs.
+    /// Returns the part to which a system call made during `self` belongs.
     const fn call(self) -> Self {
         match self {
             Self::Loop => Self::Wait,
@@ -86,7 +86,7 @@ impl Side {
         if matches!(self, Self::Wire) { Part::WireSend } else { Part::HostSend }
     }
 
-    /// Engine part that handles frames received from this direction.
+    /// Returns the engine part that handles frames received from this direction.
     const fn engine(self) -> Part {
         if matches!(self, Self::Wire) { Part::FromWire } else { Part::FromHost }
     }
@@ -116,7 +116,7 @@ impl Clocks {
         calls::observe(Some(|call| within(Part::call, call)));
     }
 
-    /// Time spent up to the end of the previous turn.
+    /// Returns the time spent up to the end of the previous turn.
     pub(crate) fn spent(&self) -> Spent {
         let read = |clocks: &[AtomicU64; PARTS]| {
             core::array::from_fn(|part| clocks[part].load(Ordering::Relaxed))
@@ -130,7 +130,7 @@ impl Clocks {
 }
 
 impl Spent {
-    /// Time added since an earlier reading.
+    /// Returns the time added since an earlier reading.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let added = |new: &[u64; PARTS], old: &[u64; PARTS]| {
             core::array::from_fn(|part| new[part].saturating_sub(old[part]))
@@ -142,27 +142,28 @@ impl Spent {
         }
     }
 
-    /// Nanoseconds of a part.
+    /// Returns the nanoseconds of a part.
     pub(crate) fn part_ns(&self, part: Part) -> u64 {
         self.parts_ns[part as usize]
     }
 
-    /// Seconds of several parts.
+    /// Returns the seconds of several parts.
     pub(crate) fn seconds(&self, parts: &[Part]) -> f64 {
         parts.iter().map(|part| self.part_ns(*part)).sum::<u64>() as f64 * 1e-9
     }
 
-    /// Number of times a part began; for system calls, their number.
+    /// Returns the number of times that a part began; for system calls, the number of calls.
     pub(crate) fn begun(&self, part: Part) -> u64 {
         self.begun[part as usize]
     }
 
-    /// Nanoseconds of the thread on a processor, without reading clocks. At least the sum of all parts.
+    /// Returns the nanoseconds that the thread ran on a CPU, without those of reading clocks. This is at least the sum
+    /// of all parts.
     pub(crate) fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
-    /// Nanoseconds on a processor that no part accounts for.
+    /// Returns the nanoseconds on a CPU that no part accounts for.
     pub(crate) fn unexplained_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.parts_ns.iter().sum())
     }
@@ -278,7 +279,7 @@ fn own_ns() -> u64 {
     u64::try_from(own_cpu_time().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The median of many readings.
+/// Returns the median of many readings.
 fn middle(look: impl FnMut() -> u64) -> u64 {
     let mut looks: Vec<u64> = core::iter::repeat_with(look).take(LOOKS).collect();
     looks.sort_unstable();
@@ -366,7 +367,7 @@ impl<P: Port> Port for Timed<P> {
         transmitted
     }
 
-    /// Also ends the turn of this direction: flushing is the last thing that it does.
+    /// Flushes the port and ends the turn of this direction, because flushing is its last step.
     fn flush(&mut self) -> Result<Transmitted, PortError> {
         with_own(|watch| watch.switch(self.side.send()));
         let flushed = self.port.flush();
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(clocks.spent().unexplained_ns(), 90);
     }
 
-    /// Sums a block, which takes some microseconds.
+    /// Sums a block, which takes a few microseconds.
     fn sum(block: &[u8]) {
         black_box(grosso_checksum::Sum::of(black_box(block)));
     }

@@ -35,7 +35,7 @@ pub struct Plan<P> {
 }
 
 impl<P: Default> Default for Plan<P> {
-    /// Three runs of a second, and the device that works everywhere.
+    /// Returns three runs of a second, and the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -74,7 +74,7 @@ pub struct Series<S, R> {
 }
 
 impl<S, R> Series<S, R> {
-    /// These runs of a setting, of which no bytes were compared.
+    /// Creates the series of a setting from these runs, without a comparison of bytes.
     pub const fn new(setting: S, runs: Vec<R>) -> Self {
         Self { setting, verified_bytes: None, runs, failure: None }
     }
@@ -110,21 +110,21 @@ pub trait Experiment {
     /// The figures.
     type Findings: Findings<Parameters = Self::Parameters>;
 
-    /// The name, as in the command of `grosso`; empty for what `grosso lab` runs without one.
+    /// Returns the name as in the command of `grosso`; empty for the experiment that `grosso lab` runs without a name.
     fn name(&self) -> &'static str;
 
     /// Parameters of the measurement.
     fn plan(&self) -> &Plan<Self::Parameters>;
 
-    /// Device through which its data paths exchange packets with a host; `None` if it has none.
+    /// Returns the device through which the data paths exchange packets with a host; `None` if they have none.
     fn device(&self) -> Option<Device> {
         Some(self.plan().device)
     }
 
-    /// The settings, in groups that are compared with each other.
+    /// Returns the settings, in groups that are compared with each other.
     fn settings(&self) -> Vec<&[Self::Setting]>;
 
-    /// Number of trials.
+    /// Returns the number of trials.
     fn trials(&self) -> usize {
         self.settings().into_iter().flatten().count() * self.plan().runs
     }
@@ -142,7 +142,7 @@ pub trait Experiment {
         Ok(None)
     }
 
-    /// Whether the setting is left out if this system fails to verify it with this error.
+    /// Returns whether a setting is left out if verifying it on this system fails with this error.
     fn is_optional(&self, _setting: &Self::Setting, _error: &io::Error) -> bool {
         false
     }
@@ -157,19 +157,20 @@ pub trait Experiment {
         bench: &mut Bench<'_, Self>,
     ) -> Result<(), TrialError>;
 
-    /// The name of a setting, in a few words.
+    /// Returns the name of a setting, in a few words.
     fn label(&self, setting: &Self::Setting) -> String;
 
-    /// The most important figure of the runs of a setting, with its unit.
+    /// Returns the most important figure of the runs of a setting, with its unit.
     fn brief(&self, runs: &[Self::Run]) -> String;
 
-    /// The figures of all runs, by group.
+    /// Returns the figures of all runs, by group.
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> Self::Findings;
 
-    /// Verdicts on the figures.
+    /// Returns verdicts on the figures.
     fn judge(&self, findings: &Self::Findings) -> Vec<Verdict>;
 
-    /// Notes on reading the figures. Settings of `failed` are missing in the findings although this system has them.
+    /// Returns notes on reading the figures. Settings of `failed` are missing in the findings although this system has
+    /// them.
     fn notes(&self, findings: &Self::Findings, failed: &[FailedRow]) -> Vec<String>;
 
     /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
@@ -221,7 +222,7 @@ pub trait Experiment {
         }
     }
 
-    /// The row of a setting without figures.
+    /// Returns the row of a setting without figures.
     fn failed_row(&self, series: &RunsOf<Self>) -> FailedRow {
         FailedRow {
             setting: self.label(&series.setting),
@@ -229,7 +230,7 @@ pub trait Experiment {
         }
     }
 
-    /// The report of all runs, by group. Findings have only settings that did not fail.
+    /// Returns the report of all runs, by group. Findings have only settings that did not fail.
     ///
     /// # Errors
     /// Fails if the system does not describe itself.
@@ -346,14 +347,14 @@ fn retry<T>(
     }
 }
 
-/// A median with its extremes and unit.
+/// Returns a median with its extremes and unit.
 pub(crate) fn brief<R>(runs: &[R], value: impl Fn(&R) -> f64, unit: &str) -> String {
     let Spread { median, min, max, .. } = Spread::of(runs.iter().map(value));
     let [median, min, max] = [median, min, max].map(digits);
     format!("{median} {unit} ({min}-{max})")
 }
 
-/// The processors for the sender and for everything else: the same one if there is only one.
+/// Returns the CPUs for the sender and for everything else: the same one if there is only one.
 pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     Ok(match allowed_processors()?[..] {
         [.., one, other] => [one, other],
@@ -362,7 +363,7 @@ pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     })
 }
 
-/// The chosen processors of sender, data path and receiver; by default one for the sender and one for the rest.
+/// Returns the chosen CPUs of sender, data path and receiver; by default one for the sender and one for the rest.
 pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize; 3]> {
     let usual = || two_processors().map(|[sender, others]| [sender, others, others]);
     chosen.map_or_else(usual, Ok)
@@ -530,7 +531,7 @@ mod tests {
         }
     }
 
-    /// The report of three settings, of which some trials fail, with the steps and the settings tried.
+    /// Runs three settings, some of whose trials fail, and returns the report, the steps and the settings tried.
     fn run(failing: &[u32]) -> (Result<Report<Figures>, TrialError>, Vec<String>, Vec<u32>) {
         let plan = Plan { runs: 2, parameters: (), ..Plan::default() };
         let numbers = Numbers {

@@ -48,7 +48,7 @@ pub struct FragmentParameters {
 }
 
 impl Default for FragmentParameters {
-    /// 1.5 Gb/s of datagrams of 64000 bytes over IPv6, one fragment in 1000 lost, half a second.
+    /// Returns 1.5 Gb/s of datagrams of 64000 bytes over IPv6, with one fragment in 1000 lost, for half a second.
     fn default() -> Self {
         Self {
             rate_bits: 1_500_000_000,
@@ -61,7 +61,7 @@ impl Default for FragmentParameters {
 }
 
 impl FragmentParameters {
-    /// The fragments of a datagram on the wire, whose MTU is 1500: ESP and UDP add to its bytes.
+    /// Returns the number of fragments of a datagram on the wire, whose MTU is 1500: ESP and UDP add to its bytes.
     fn fragments(&self) -> usize {
         (self.datagram_bytes + ADDED_BYTES).div_ceil(match self.family {
             Family::V4 => 1480,
@@ -69,7 +69,7 @@ impl FragmentParameters {
         })
     }
 
-    /// As many receive buffers beside the fragments of a datagram as these beside those of the longest.
+    /// Scales a number of receive buffers from the longest datagram to this one.
     fn buffers(&self, of_the_longest: usize) -> usize {
         (of_the_longest * self.fragments() / FRAGMENTS).max(1)
     }
@@ -158,7 +158,7 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// An experiment with few buffers and many, without loss and with it.
+    /// Creates an experiment with few and many buffers, with and without loss.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -265,8 +265,8 @@ impl Experiment for Fragments {
     }
 }
 
-/// Whether the setting differs from others in its result: eviction happens only if fragments are lost, and half of the
-/// buffers must hold one complete datagram and one in progress.
+/// Returns whether the setting differs from others in its result: eviction happens only if fragments are lost, and half
+/// of the buffers must hold one complete datagram and one in progress.
 fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
     let has_room = buffers.is_some_and(|buffers| buffers / 2 > fragments * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)
@@ -301,7 +301,7 @@ mod tests {
         report::Report,
     };
 
-    /// A run with this number of datagrams a second.
+    /// Returns a run with this number of datagrams per second.
     fn run(arrived: u64, silence_seconds: f64) -> FragmentRun {
         let mut run = FragmentRun::of(Duration::from_secs(1), 2930, arrived);
         run.silence_seconds = silence_seconds;
@@ -311,7 +311,7 @@ mod tests {
         run
     }
 
-    /// Results that were never measured: the receiver that coalesces gets datagrams, the one that queues does not.
+    /// Returns invented results: the receiver that coalesces gets datagrams, the one that queues does not.
     pub(super) fn report() -> Report<FragmentFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -86,7 +86,7 @@ pub struct Layout {
 }
 
 impl Default for Layout {
-    /// A layout for one stream of packets of 1500 bytes over IPv4.
+    /// Returns a layout for one stream of packets of 1500 bytes over IPv4.
     fn default() -> Self {
         Self {
             mtu: Mtu { sender: 1500, receiver: 1500 },
@@ -105,14 +105,14 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// The same for that many streams, which share the bytes in flight of one.
+    /// Returns the same layout for `count` streams, which share the bytes in flight of one.
     #[must_use]
     pub fn streams(self, count: usize) -> Self {
         let each = (TCP_BUFFER_BYTES / count.max(1)).max(STREAM_BYTES_MIN);
         Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
     }
 
-    /// Bytes of a receive buffer that has room for a packet of the wire.
+    /// Returns the size of a receive buffer that has room for a packet of the wire.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
@@ -148,7 +148,8 @@ pub enum Device {
 }
 
 impl Device {
-    /// The device that may be used here: a TAP if one can be made. Call this after [`grosso_sys::permit::enter`].
+    /// Returns the device that may be used here: a TAP if one can be created. Call this after
+    /// [`grosso_sys::permit::enter`].
     #[must_use]
     pub fn probe() -> Self {
         if grosso_sys::permit::tap().is_ok() { Self::Tap } else { Self::Veth }
@@ -175,8 +176,8 @@ pub struct Ends {
 }
 
 impl Hosts {
-    /// Two hosts with a data path between them in place of the receiver's NIC, and the ports for it. The receiver's
-    /// kernel hands out superframes if `superframes` is set.
+    /// Creates two hosts with a data path between them in place of the receiver's NIC, and the ports for it. The
+    /// receiver's kernel sends superframes if `superframes` is set.
     ///
     /// # Errors
     /// `EPERM` without the privileges of [`grosso_sys::permit::enter`]; when the kernel has no veth, TUN
@@ -200,8 +201,8 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Two hosts with a data path between them in place of the sender's NIC, and the ports for it. The sender's kernel
-    /// hands out superframes if `superframes` is set; the wire takes none.
+    /// Creates two hosts with a data path between them in place of the sender's NIC, and the ports for it. The sender's
+    /// kernel sends superframes if `superframes` is set; the wire accepts none.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
@@ -230,9 +231,9 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Two hosts, each with a data path of its own in place of its NIC, and the ports of both, the sender's first.
-    /// Between the two paths is a wire with an MTU of its own. The hosts know each other's Ethernet address, so that
-    /// the wire carries nothing but the traffic.
+    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of both, the sender's first.
+    /// Between the two paths is a wire with its own MTU. The hosts know each other's Ethernet address, so the wire
+    /// carries only the traffic.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
@@ -240,8 +241,9 @@ impl Hosts {
         Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
 
-    /// The same with ports of any kind at the ends of the wire, and with superframes from the hosts if `superframes` is
-    /// set. `open` gets the name of an end, and the options with which a packet socket would be opened.
+    /// Creates the same hosts with ports of any kind at the ends of the wire, and with superframes from the hosts if
+    /// `superframes` is set. `open` gets the name of an end, and the options with which a packet socket would be
+    /// opened.
     ///
     /// # Errors
     /// As [`Hosts::receiving`]; those of `open`.
@@ -273,8 +275,8 @@ impl Hosts {
         Ok((hosts, ends))
     }
 
-    /// A receiver with a data path in place of its NIC, the port for it, and the Ethernet address of its device. It
-    /// takes whoever has the sender's address for a station at [`STATION`], and its kernel hands out no superframes.
+    /// Creates a receiver with a data path in place of its NIC, the port for it, and the Ethernet address of its
+    /// device. The receiver expects the sender's address at [`STATION`], and its kernel sends no superframes.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
@@ -292,7 +294,7 @@ impl Hosts {
         Ok((hosts, port, address))
     }
 
-    /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is set.
+    /// Creates two hosts with only a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
     /// As [`Hosts::receiving`].
@@ -375,14 +377,14 @@ impl Hosts {
         Ok(self.poller.is_some())
     }
 
-    /// The kernel thread that [`Hosts::receive_in_batches`] started.
+    /// Returns the kernel thread that [`Hosts::receive_in_batches`] started.
     #[must_use]
     pub fn poller(&self) -> Option<Pid> {
         self.poller
     }
 
-    /// Connections from the sender to the receiver, both of whose ends use this congestion control; the sender's ends
-    /// first.
+    /// Opens connections from the sender to the receiver, with this congestion control at both ends; returns the
+    /// sender's ends first.
     ///
     /// # Errors
     /// Fails if the kernel lacks the congestion control, or if nothing carries the packets.
@@ -421,7 +423,7 @@ impl Hosts {
         stream.set_write_timeout(Some(STALLED))
     }
 
-    /// A socket of the receiver that listens for connections.
+    /// Opens a socket of the receiver that listens for connections.
     ///
     /// # Errors
     /// Those of the socket.
@@ -429,7 +431,7 @@ impl Hosts {
         self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))?
     }
 
-    /// A socket of the sender and one of the receiver, connected to each other; the sender's first.
+    /// Opens a socket of the sender and one of the receiver, connected to each other; returns the sender's first.
     ///
     /// # Errors
     /// Those of the sockets.
@@ -443,25 +445,25 @@ impl Hosts {
         Ok([near, far])
     }
 
-    /// The network namespaces of the sender and the receiver, to run commands in.
+    /// Returns the network namespaces of the sender and the receiver, to run commands in.
     #[must_use]
     pub fn networks(&self) -> [&NetworkNamespace; 2] {
         [&self.sender, &self.receiver]
     }
 
-    /// The source address of the sender's connections.
+    /// Returns the source address of the sender's connections.
     #[must_use]
     pub fn sender_address(&self) -> IpAddr {
         SENDER_ADDRESSES[usize::from(self.family == Family::V6)]
     }
 
-    /// The destination address of the sender's connections.
+    /// Returns the destination address of the sender's connections.
     #[must_use]
     pub fn receiver_address(&self) -> IpAddr {
         RECEIVER_ADDRESSES[usize::from(self.family == Family::V6)]
     }
 
-    /// TCP's counters on both hosts, the sender's first.
+    /// Reads TCP's counters on both hosts, the sender's first.
     ///
     /// # Errors
     /// Fails if `/proc` is not there.
@@ -535,8 +537,8 @@ pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     Control::new()?.set_up(&name("lo")?, true)
 }
 
-/// The thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those of a
-/// namespace that is gone may live on for a while.
+/// Returns the thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those
+/// of a deleted namespace may live on for a while.
 fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
@@ -553,7 +555,7 @@ fn open_wire(
     })?
 }
 
-/// A network namespace, as for the engine's end of a wire, in which the kernel sends no packets of IPv6's own accord.
+/// Creates a network namespace for the engine's end of a wire, in which the kernel sends no IPv6 packets unasked.
 pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
     let network = NetworkNamespace::new()?;
     network.run(|| {
@@ -648,9 +650,9 @@ pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     }
 }
 
-/// Options of a wire that takes no superframes, with a ring whose slots hold one packet each. There is a slot for every
-/// packet that may be in flight, so that a data path that sleeps loses nothing, and no more than that, since the ring
-/// should stay in the processor's cache.
+/// Returns the options of a wire that accepts no superframes, with a ring whose slots hold one packet each. There is a
+/// slot for every packet that may be in flight, so a sleeping data path loses nothing, but no more, because the ring
+/// should stay in the CPU's cache.
 fn packet_options(layout: &Layout) -> PacketOptions {
     let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
     let slots = layout.under_way_bytes / payload + RING_SPARE;

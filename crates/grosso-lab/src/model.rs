@@ -87,8 +87,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender in slow start, with ten segments (RFC 6928) of that many bytes, of which the first starts at this
-    /// number.
+    /// Creates a sender in slow start, with ten segments (RFC 6928) of `segment` bytes, starting at sequence number
+    /// `first`.
     #[must_use]
     pub fn new(counting: Counting, segment: u32, first: u32) -> Self {
         let segment = u64::from(segment.max(1));
@@ -179,13 +179,13 @@ impl Sender {
         self.send();
     }
 
-    /// Bytes in flight, which are all that the congestion window allows.
+    /// Returns the bytes in flight: all that the congestion window allows.
     #[must_use]
     pub fn flight(&self) -> u64 {
         u64::from(self.next.wrapping_sub(self.unacknowledged))
     }
 
-    /// Whether the window grows by every acknowledgment and not only once a round trip.
+    /// Returns whether the window grows with every acknowledgment instead of once per round trip.
     #[must_use]
     pub fn is_in_slow_start(&self) -> bool {
         self.congestion_window < self.slow_start_threshold
@@ -246,7 +246,7 @@ impl Sender {
         }
     }
 
-    /// One more duplicate: the third is a loss (RFC 5681 section 3.2).
+    /// Counts one more duplicate: the third is a loss (RFC 5681 section 3.2).
     fn repeat(&mut self) {
         self.duplicates += 1;
         self.duplicates_total += 1;
@@ -288,7 +288,7 @@ impl Sender {
     }
 }
 
-/// Distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
+/// Returns the distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
 pub(crate) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }

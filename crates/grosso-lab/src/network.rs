@@ -242,7 +242,7 @@ impl Summary {
     }
 }
 
-/// Whether the calling thread's namespace has a listening TCP socket or a waiting UDP socket.
+/// Returns whether the calling thread's namespace has a listening TCP socket or a waiting UDP socket.
 fn has_listener() -> io::Result<bool> {
     // The fourth column is the state: 0A listens, 07 is a UDP socket that is not connected.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];

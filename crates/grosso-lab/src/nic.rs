@@ -24,7 +24,7 @@ pub struct Nic<P: Port> {
 }
 
 impl<P: Port> Nic<P> {
-    /// A NIC in front of a port, with that many buffers; `None` for no limit.
+    /// Creates a NIC in front of a port, with this many buffers; `None` for no limit.
     #[must_use]
     pub fn new(port: P, buffers: Option<usize>) -> Self {
         Self {
@@ -38,18 +38,18 @@ impl<P: Port> Nic<P> {
         }
     }
 
-    /// The inner port.
+    /// Returns the inner port.
     pub fn inner(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Packets dropped because no buffer was free.
+    /// Returns the number of packets dropped because no buffer was free.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Greatest number of buffers in use at once.
+    /// Returns the greatest number of buffers in use at once.
     #[must_use]
     pub fn in_use_max(&self) -> usize {
         self.in_use_max
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The packets handed out when at most `max` are taken from the wire.
+    /// Receives at most `max` packets and returns those that the NIC delivers.
     fn receive(nic: &mut Nic<MemoryPort>, max: usize) -> Vec<PortBuffer> {
         let mut received = Vec::new();
         let count = nic.receive(0, max, &mut |frame| received.push(frame.buffer)).unwrap();

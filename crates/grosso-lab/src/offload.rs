@@ -54,7 +54,7 @@ pub struct OffloadParameters {
 }
 
 impl Default for OffloadParameters {
-    /// Cubic, 100 microseconds, and a gigabit.
+    /// Returns cubic, a hold of 100 microseconds, and a gigabit.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -231,7 +231,7 @@ mod tests {
         report::Report,
     };
 
-    /// Results that were never measured: ten gigabits with coalescing, less without.
+    /// Returns invented results: ten gigabits with coalescing, less without.
     pub(super) fn report() -> Report<OffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -274,7 +274,7 @@ mod tests {
         })
     }
 
-    /// Answers of an experiment with these runs. No two of a row should be the same.
+    /// Returns the answers of an experiment with these runs. No two runs of a row should be equal.
     pub(super) fn judged_runs(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,
@@ -283,7 +283,7 @@ mod tests {
         verdicts.map(|verdict| (verdict.claim.into(), verdict.answer.to_string())).collect()
     }
 
-    /// The report of an experiment with these runs.
+    /// Returns the report of an experiment with these runs.
     pub(super) fn report_of(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,

@@ -60,7 +60,7 @@ impl Results {
         }
     }
 
-    /// The results as text.
+    /// Formats the results as text.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
@@ -197,7 +197,7 @@ impl Connection {
         Self { kind, sequence: 1, acknowledgment: 1 }
     }
 
-    /// Its next packet.
+    /// Returns the next packet of the connection.
     fn next(&mut self, flow: usize, now_ns: u64, dice: &mut fastrand::Rng) -> Vec<u8> {
         let payload = match self.kind {
             Kind::Bulk | Kind::Both => 1428,
@@ -214,8 +214,8 @@ impl Connection {
         packet
     }
 
-    /// A packet of Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is assumed to
-    /// have verified.
+    /// Returns a packet of Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is
+    /// assumed to have verified.
     fn packet(
         &self,
         flow: usize,

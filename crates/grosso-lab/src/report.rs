@@ -23,16 +23,16 @@ pub trait Findings: Serialize + JsonSchema {
     /// Settings to change, by what was seen; none where the figures name them.
     const KNOBS: &'static [Knob];
 
-    /// Description of the measurement: the lines at the head of the table.
+    /// Returns the description of the measurement: the lines at the head of the table.
     fn heading(&self, environment: &Environment<Self::Parameters>) -> String;
 
     /// Appends the tables.
     fn write(&self, text: &mut String);
 
-    /// The most important result, in a sentence.
+    /// Returns the most important result, in a sentence.
     fn headline(&self) -> String;
 
-    /// The charts, as SVG.
+    /// Returns the charts, as SVG.
     fn charts(&self) -> String;
 
     /// Conditions under which the figures measure something else than they should.
@@ -112,7 +112,7 @@ pub struct Environment<P> {
 }
 
 impl<F: Findings> Report<F> {
-    /// The results as text, with what to change.
+    /// Formats the results as text, with settings to try.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = self.figures();
@@ -126,7 +126,7 @@ impl<F: Findings> Report<F> {
         text
     }
 
-    /// The words of the command behind `grosso`.
+    /// Returns the arguments of the command after `grosso`.
     fn command(&self) -> String {
         ["lab", self.experiment].join(" ").trim_end().to_owned()
     }
@@ -151,7 +151,7 @@ impl<F: Findings> Report<F> {
             + "\nPublications R1 to R5: docs/sources.md.\n"
     }
 
-    /// The results as an HTML page. `command` is the command that repeats them.
+    /// Formats the results as an HTML page. `command` is the command that repeats them.
     #[must_use]
     pub fn page(&self, command: &str) -> String {
         let verdicts: String = self.verdicts.iter().map(item).collect();
@@ -178,7 +178,7 @@ impl<F: Findings> Report<F> {
 }
 
 impl<P> Environment<P> {
-    /// The conditions on this machine.
+    /// Returns the conditions on this machine.
     pub(crate) fn of(
         (runs, measured): (usize, Duration),
         (device, cpus): (Option<Device>, Option<[usize; 3]>),
@@ -196,25 +196,25 @@ impl<P> Environment<P> {
         })
     }
 
-    /// The device through which the data paths handed packets to a host.
+    /// Returns the device through which the data paths handed packets to a host.
     pub(crate) fn through(&self) -> String {
         self.device.map_or_else(String::new, |device| device.to_string())
     }
 
-    /// The last lines of a heading; `what` names the statistic that the table shows.
+    /// Returns the last lines of a heading; `what` is the statistic that the table shows.
     pub(crate) fn lines(&self, what: &str) -> String {
         let Self { kernel, runs, seconds, .. } = self;
         let s = if *runs == 1 { "" } else { "s" };
         format!("Linux {kernel}\n{what} of {runs} run{s} of {seconds} s")
     }
 
-    /// The same for a table of medians with minimum and maximum.
+    /// Returns the last lines of a heading for a table of medians with minimum and maximum.
     pub(crate) fn spread_lines(&self) -> String {
         self.lines("median (least-most)")
     }
 }
 
-/// A paragraph in lines of at most [`LINE`] columns; all but the first are indented.
+/// Wraps a paragraph to lines of at most [`LINE`] columns; all but the first are indented.
 fn wrapped(paragraph: &str) -> String {
     let (mut text, mut column) = (String::new(), 0);
     for word in paragraph.split_whitespace() {
@@ -237,7 +237,7 @@ fn wrapped(paragraph: &str) -> String {
 /// Columns of a line of text.
 const LINE: usize = 80;
 
-/// The section of the page about what to change.
+/// Returns the page's section of settings to try.
 fn knobs(knobs: &[Knob]) -> String {
     if knobs.is_empty() {
         return String::new();
@@ -251,7 +251,7 @@ fn knobs(knobs: &[Knob]) -> String {
     format!("<h2>Settings to try, on DEV or on a Grosso path</h2>\n<dl>\n{entries}</dl>\n")
 }
 
-/// A verdict as an item of a list.
+/// Formats a verdict as an item of a list.
 fn item(verdict: &Verdict) -> String {
     let (answer, class) = (verdict.answer, if verdict.holds() { "yes" } else { "no" });
     let (claim, reasons) = (escape(&verdict.claim), escape(&verdict.reasons()));

@@ -63,12 +63,12 @@ impl<T> Running<'_, T> {
         ended.map_err(TrialError::Path)
     }
 
-    /// The handle of the path, to query and stop it.
+    /// Returns the handle of the path, to query and stop it.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// The number of the path's thread.
+    /// Returns the ID of the path's thread.
     pub(crate) fn thread(&self) -> Pid {
         self.number
     }

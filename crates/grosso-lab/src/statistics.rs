@@ -48,7 +48,7 @@ impl Spread {
         Self { median, min, max, sample: Sample::of(&values) }
     }
 
-    /// The measurements in ascending order, of which some are left out if they are more than fit.
+    /// Returns the measurements in ascending order; some are left out if there are more than fit.
     pub(crate) fn values(&self) -> &[f64] {
         &self.sample.values[..self.sample.len]
     }
@@ -68,13 +68,13 @@ impl Sample {
     }
 }
 
-/// Whether a figure does not exist. Serde passes a reference.
+/// Returns whether a figure does not exist. Takes a reference because Serde passes one.
 #[expect(clippy::trivially_copy_pass_by_ref)]
 fn is_absent(figure: &f64) -> bool {
     !figure.is_finite()
 }
 
-/// The ratio of two figures; `None` if it is no number.
+/// Returns the ratio of two figures; `None` if it is not a number.
 pub(crate) fn ratio(over: f64, under: f64) -> Option<f64> {
     Some(over / under).filter(|ratio| ratio.is_finite())
 }
@@ -94,7 +94,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The percentiles of these requests; `None` if there are none.
+    /// Returns the percentiles of these requests; `None` if there are none.
     #[must_use]
     pub fn of(took: impl IntoIterator<Item = Duration>) -> Option<Self> {
         let mut took: Vec<Duration> = took.into_iter().collect();
@@ -108,7 +108,7 @@ impl Latency {
     }
 }
 
-/// A number of three digits; a dash for none.
+/// Formats a number with three digits; a dash for none.
 pub(crate) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -116,7 +116,7 @@ pub(crate) fn digits(value: f64) -> String {
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
-/// A number of at most five characters.
+/// Formats a number in at most five characters.
 pub(crate) fn thousands(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "-".into(),

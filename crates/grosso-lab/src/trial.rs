@@ -109,7 +109,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Grosso's data path with the default profile, which holds trains for a time; `None` to merge nothing.
+    /// Returns Grosso's data path with the default profile, which holds trains for `hold`; `None` merges nothing.
     #[must_use]
     pub fn grosso(hold: Option<Duration>, copy: bool) -> Self {
         let profile = hold.map(|hold| {
@@ -122,15 +122,15 @@ impl Carrier {
 }
 
 impl Setting {
-    /// Whether the kernel of a receiver whose NIC Grosso is hands out superframes.
+    /// Returns whether the kernel of a receiver whose NIC is Grosso sends superframes.
     fn superframes(&self) -> bool {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }
 
-    /// Whether a measurement of this setting tells of a stall and not of the setting: its wire loses nothing, but
-    /// nothing arrived, or its one connection waited for a retransmission timeout, 200 ms at least. The thread of the
-    /// data path was not scheduled for as long, or the end of a window found no room in a backlog and nothing behind it
-    /// told the sender.
+    /// Returns whether a measurement shows a stall instead of the setting: its wire loses nothing, but nothing arrived,
+    /// or its one connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path
+    /// was not scheduled for that long, or the end of a window found no room in a backlog and no later packet told the
+    /// sender.
     #[must_use]
     pub fn stalled(&self, measured: &Measured) -> bool {
         let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
@@ -140,7 +140,7 @@ impl Setting {
         is_stream && is_lossless && (waited || measured.bytes == 0)
     }
 
-    /// Time for which a train may be held; `None` if Grosso merges nothing.
+    /// Returns the time for which a train may be held; `None` if Grosso merges nothing.
     #[must_use]
     pub fn hold(&self) -> Option<Duration> {
         match &self.carrier {
@@ -251,12 +251,12 @@ pub enum TrialError {
 }
 
 impl TrialError {
-    /// The error of a call on a host.
+    /// Creates the error of a call on a host.
     pub(crate) fn call(host: &'static str, call: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Call { call, host, error }
     }
 
-    /// The error of the system, if it is one.
+    /// Returns the error of the system, if there is one.
     pub(crate) fn io(&self) -> Option<&io::Error> {
         match self {
             Self::Io(error) | Self::Call { error, .. } => Some(error),
@@ -266,21 +266,21 @@ impl TrialError {
 }
 
 impl Measured {
-    /// Gigabits a second.
+    /// Returns the throughput in Gb/s.
     #[must_use]
     pub fn gigabits_a_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Percent of a processor that the receiver's host used: its thread, the data path that is its NIC, and the
-    /// kernel's threads for packets.
+    /// Returns the percentage of a CPU that the receiver's host used: its thread, the data path that is its NIC, and
+    /// the kernel's packet threads.
     #[must_use]
     pub fn receiver_cpu_percent(&self) -> f64 {
         let CpuSeconds { path, receiver, kernel, .. } = self.cpu_seconds;
         (path + receiver + kernel) / self.seconds * 100.0
     }
 
-    /// Gigabits for each second of processor time, of all threads.
+    /// Returns the gigabits per CPU-second of all threads.
     #[must_use]
     pub fn gigabits_a_cpu_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu_seconds.total()
@@ -312,7 +312,7 @@ pub(crate) fn repeat_stalled<M>(
     }
 }
 
-/// A note on measurements that stalled and were repeated, if any were, beside those that are kept.
+/// Returns a note on measurements that stalled and were repeated, if any, with the number of those kept.
 pub(crate) fn stalls(repeated: u64, kept: usize) -> Option<String> {
     (repeated > 0).then(|| {
         format!(
@@ -354,7 +354,7 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
     }
 }
 
-/// Options of a path that merges packets from its left port by a profile, if there is one.
+/// Returns the options of a path that merges packets from its left port by a profile, if there is one.
 fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
     let mut options = RunOptions::new(SEED);
     options.left_to_right.coalesce = profile.is_some();
@@ -365,7 +365,7 @@ fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
     options
 }
 
-/// Packets that the ring of a port had no room for; none of a TAP, which has no ring.
+/// Returns the number of packets for which the ring of a port had no room; zero for a TAP, which has no ring.
 fn drops(port: &mut LivePort) -> io::Result<u64> {
     Ok(port.stats()?.events(LiveEvent::ReceiveRingFull))
 }
@@ -528,7 +528,7 @@ mod tests {
         }
     }
 
-    /// The measurement that is kept if the measurements have these timeouts, and the number of those made.
+    /// Returns the kept measurement if the measurements have these timeouts, and the number of measurements made.
     fn kept(setting: &Setting, timeouts: &[u64]) -> (Measured, usize) {
         let mut made = 0;
         let once = || {

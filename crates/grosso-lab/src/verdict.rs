@@ -89,13 +89,13 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// The word of a count that does not vary.
+    /// Creates the evidence of a count that does not vary.
     pub(crate) const fn exact(holds: bool) -> Self {
         Self { holds, within_noise: false, is_known: true }
     }
 
-    /// The word of repeated measurements on the ratio of two medians. They are told apart by the test of Mann and
-    /// Whitney, after the second was multiplied by the bound.
+    /// Creates the evidence of repeated measurements on the ratio of two medians, compared by the Mann-Whitney test
+    /// after the second is multiplied by the bound.
     pub(crate) fn ratio(over: &Spread, under: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(over.median / under.median);
         let scaled: Vec<f64> = under.values().iter().map(|value| value * bound.value()).collect();
@@ -108,14 +108,14 @@ impl Evidence {
         Self { holds, within_noise: chance > CHANCE_MAX, is_known }
     }
 
-    /// The word of the greatest of repeated measurements, each of which a pause of the machine may lengthen: it is
-    /// noise unless the others agree, by the test of signs.
+    /// Creates the evidence of the greatest of repeated measurements, each of which a pause of the machine may
+    /// lengthen: it is noise unless the others agree, by the sign test.
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(figure.max);
         Self::of_signs(figure, bound, holds)
     }
 
-    /// The word of repeated measurements on one median: the test of signs.
+    /// Creates the evidence of repeated measurements on one median, by the sign test.
     pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(figure.median);
         Self::of_signs(figure, bound, holds)
@@ -128,7 +128,7 @@ impl Evidence {
         Self { holds, within_noise, is_known: !values.is_empty() }
     }
 
-    /// The word of several, each of which has to hold: noise must not be what decides.
+    /// Combines the evidence of several measurements, each of which has to hold: noise must not decide.
     pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Self {
         let each: Vec<Self> = each.into_iter().collect();
         let holds = each.iter().all(|one| one.holds);
@@ -140,7 +140,7 @@ impl Evidence {
         Self { holds, within_noise, is_known: each.iter().all(|one| one.is_known) }
     }
 
-    /// The verdict on a claim; `cause` is the reason why it may be contradicted.
+    /// Returns the verdict on a claim; `cause` is the reason in case it is contradicted.
     pub(crate) fn verdict(
         self,
         claim: impl Into<Cow<'static, str>>,
@@ -159,7 +159,7 @@ impl Evidence {
 }
 
 impl Verdict {
-    /// A claim that this machine cannot show, and the means that would.
+    /// Returns a claim that this machine cannot show, with the means that would show it.
     pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
         let claim = Cow::Borrowed(claim);
@@ -167,12 +167,13 @@ impl Verdict {
         Self { claim, answer, measured, within_noise: false, needs_every_row: false }
     }
 
-    /// The same verdict on a claim about every row, which the rows that remain after a failed trial cannot support.
+    /// Returns the same verdict for a claim about every row, which the remaining rows cannot support after a failed
+    /// trial.
     pub(crate) fn for_every_row(self) -> Self {
         Self { needs_every_row: true, ..self }
     }
 
-    /// The verdict after a trial failed in every try.
+    /// Returns the verdict after a trial failed in every try.
     pub(crate) fn without_a_row(self) -> Self {
         match (self.needs_every_row, &self.answer) {
             (true, Answer::Reproduced | Answer::NotReproduced { .. }) => {
@@ -183,13 +184,13 @@ impl Verdict {
         }
     }
 
-    /// Whether the figures support the claim.
+    /// Returns whether the figures support the claim.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.answer == Answer::Reproduced
     }
 
-    /// The figures, the doubts about them, and the reason of the answer.
+    /// Returns the figures, the doubts about them, and the reason for the answer.
     pub(crate) fn reasons(&self) -> String {
         let doubts = if self.within_noise { " (within noise)" } else { "" };
         let mut reasons = format!("{}{doubts}", self.measured);
@@ -222,8 +223,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The probability that figures of one kind rank as high as `above` does over `below`, or higher: the test of Mann and
-/// Whitney, one-sided and exact. A tie counts half, rounded against the claim.
+/// Returns the probability that figures of one kind rank as high as `above` does over `below`, or higher, by the
+/// one-sided, exact Mann-Whitney test. A tie counts half, rounded against the claim.
 fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     let (n, m) = (above.len(), below.len());
     let wins = above.iter().map(|one| {

@@ -24,7 +24,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// All rows of the table.
+    /// Returns all rows of the table.
     pub(super) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for counting in COUNTINGS {
@@ -56,7 +56,7 @@ impl Growth {
     }
 }
 
-/// Everything in flight arrives and is acknowledged, two segments at a time.
+/// Delivers and acknowledges everything in flight, two segments at a time.
 fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     let (first, flight) = (sender.unacknowledged, sender.flight());
     let segments = flight.div_ceil(u64::from(SEGMENT));

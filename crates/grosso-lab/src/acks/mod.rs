@@ -141,7 +141,7 @@ pub struct AckParameters {
 }
 
 impl Default for AckParameters {
-    /// Cubic, and 4 MB over 20, 1 and 100 ms.
+    /// Returns cubic, with 4 MB over 20, 1 and 100 ms.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -163,7 +163,8 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// Both sides, by window, handling and hold, and transfers of these senders; without any, of some in userspace.
+    /// Creates an experiment with both sides, by window, handling and hold, and with transfers of these senders;
+    /// without `senders`, TCP in userspace sends the transfers.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -228,7 +229,7 @@ impl Acks {
         }
     }
 
-    /// The setting of a transfer, which is measured from its first byte on.
+    /// Returns the setting of a transfer, which is measured from its first byte.
     fn timed(&self, case: &Case, transfer: &Transfer) -> Setting {
         let mut setting = self.setting(case);
         let [mut there, back] = transfer.wire();
@@ -402,7 +403,7 @@ mod tests {
         report::Report,
     };
 
-    /// Results that were never measured: in `Gb/s`, merging costs a third and nothing else costs anything.
+    /// Returns invented results: in Gb/s, merging costs a third, and nothing else costs anything.
     pub(super) fn report() -> Report<AckFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -439,7 +440,7 @@ mod tests {
         (experiment, vec![streams, transfers])
     }
 
-    /// The time of a transfer as senders of 2011 would have needed it.
+    /// Returns the duration of a transfer for senders as of 2011.
     fn seconds(case: &Case) -> f64 {
         let Some(Transfer { worth, .. }) = case.transfer else { return 0.0 };
         let alone = if worth == Worth::One { 0.53 } else { 0.266 };

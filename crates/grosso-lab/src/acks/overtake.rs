@@ -37,7 +37,7 @@ struct Sent {
     is_empty: bool,
 }
 
-/// Number of packets that come out behind a later one.
+/// Returns the number of packets that leave after a later one.
 fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     let mut coalescer =
         PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
@@ -78,7 +78,7 @@ impl Sink<PortBuffer> for Kept<'_> {
     }
 }
 
-/// Data in trains of three, with an acknowledgment behind each train.
+/// Returns data in trains of three packets, with an acknowledgment after each train.
 fn packets() -> Vec<Sent> {
     let mut sequence = 1_u32;
     let packet = |place: usize| {
@@ -91,7 +91,7 @@ fn packets() -> Vec<Sent> {
     (0..POLLS * PACKETS_A_POLL).map(packet).collect()
 }
 
-/// A packet of Ethernet, IPv6 and TCP, whose checksum the device is assumed to have verified.
+/// Returns a packet of Ethernet, IPv6 and TCP, whose checksum the device is assumed to have verified.
 fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
     let mut bytes = vec![2; 12];
     bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0]);

@@ -32,7 +32,7 @@ impl Worth {
     /// Every worth, from the greatest to the least.
     pub const ALL: [Self; 3] = [Self::Bytes, Self::Limited, Self::One];
 
-    /// The same to a sender in userspace.
+    /// Returns the same way of counting for a sender in userspace.
     pub(super) const fn counting(self) -> Counting {
         match self {
             Self::Bytes => Counting::Bytes { limit: u32::MAX },
@@ -41,7 +41,7 @@ impl Worth {
         }
     }
 
-    /// The sender's name as a congestion control.
+    /// Returns the sender's name as a congestion control.
     pub(super) const fn congestion(self) -> &'static str {
         match self {
             Self::Bytes => "grosso_bytes",
@@ -116,7 +116,7 @@ impl Drop for Senders {
     }
 }
 
-/// A process that takes the senders back once its input ends, by this process's will or death.
+/// Starts a process that unregisters the senders once its input ends, because this process closes it or dies.
 fn guard() -> io::Result<Child> {
     let names = Worth::ALL.map(Worth::congestion).join(" ");
     let script = format!(

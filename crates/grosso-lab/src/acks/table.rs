@@ -62,7 +62,7 @@ impl Findings for AckFindings {
 }
 
 impl AckFindings {
-    /// Throughput and acknowledgments of the rows of one side.
+    /// Returns a chart of throughput and acknowledgments for the rows of one side.
     fn chart(&self, side: NicOf, title: &str) -> Chart {
         let rows = || self.rows.iter().filter(move |row| row.side == side);
         let columns = [
@@ -76,7 +76,7 @@ impl AckFindings {
         Chart { title: title.into(), names: 190, columns, rows }
     }
 
-    /// A table for each wire and side: a line a treatment, a column a sender.
+    /// Writes a table for each wire and side, with a line per treatment and a column per sender.
     fn write_transfers(&self, text: &mut String) {
         if !self.transfers.is_empty() {
             let _ = writeln!(
@@ -181,7 +181,7 @@ impl TransferRow {
         );
     }
 
-    /// The line of a treatment, of which this is one row.
+    /// Writes the line of a treatment; `self` is one of its rows.
     fn write(&self, text: &mut String, rows: &[&Self]) {
         let find = |handling, worth, hold_us: f64| {
             let mut rows = rows.iter().filter(|row| (row.handling, row.worth) == (handling, worth));

@@ -31,7 +31,7 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// The wire in both directions: each has half of the round trip, and random numbers of its own.
+    /// Returns the wire in both directions: each has half of the round trip and its own random numbers.
     pub(super) fn wire(&self) -> [Impairment; 2] {
         [1, 2].map(|seed| {
             let mut impairment = Impairment::default();
@@ -42,7 +42,8 @@ impl Transfer {
     }
 }
 
-/// The settings: at the first round trip every treatment and a lossy wire, at the others what tells most.
+/// Returns the settings: every treatment and a lossy wire at the first round trip, the most informative ones at the
+/// others.
 pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |side, handling, hold, transfer| {
@@ -98,7 +99,7 @@ pub struct TransferRow {
 }
 
 impl TransferRow {
-    /// The row of a series; `None` if it is no transfer.
+    /// Returns the row of a series; `None` if it is not a transfer.
     pub(super) fn new(series: &Series<Case, Measured>) -> Option<Self> {
         let Series { setting: case, runs, .. } = series;
         let Transfer { worth, round_trip, loss } = case.transfer?;
@@ -115,14 +116,14 @@ impl TransferRow {
         })
     }
 
-    /// Whether they differ in nothing but the sender and the treatment.
+    /// Returns whether two rows differ only in the sender and the treatment.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         let wire = |row: &Self| (row.side, row.round_trip_ms.to_bits(), row.loss.to_bits());
         wire(self) == wire(other)
     }
 }
 
-/// Verdicts on transfers of these senders.
+/// Returns verdicts on transfers of these senders.
 pub(super) fn judge(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     let judged = CLAIMS.iter().filter_map(|claim| claim.judge(rows, senders));
     let elsewhere = (senders == SenderKind::Userspace).then(|| Verdict::not_here(KERNEL, NEEDED));

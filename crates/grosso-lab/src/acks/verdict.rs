@@ -7,7 +7,7 @@ use crate::{
     verdict::{Bound, Evidence, Verdict},
 };
 
-/// Verdicts on the figures.
+/// Returns verdicts on the figures.
 pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     let AckFindings { rows, senders, transfers, overtaken, growth } = findings;
     let mut verdicts = transfer::judge(transfers, *senders);
@@ -34,7 +34,8 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     verdicts
 }
 
-/// Throughput of a sender, relative to one whose arriving packets are not merged, over all windows and holds.
+/// Judges the throughput of a sender, relative to one whose arriving packets are not merged, over all windows and
+/// holds.
 fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Verdict> {
     let shares = shares(rows, handling);
     let bound =
@@ -44,7 +45,7 @@ fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Ver
     (shares.median > 0.0).then(|| word.verdict(claim, measured, UNLIMITED))
 }
 
-/// Shares by the best runs: other load on the machine makes runs slower, never faster.
+/// Returns the shares of the best runs: other load on the machine makes runs slower, never faster.
 fn shares(rows: &[AckRow], handling: Handling) -> Spread {
     let senders = || rows.iter().filter(|row| row.side == NicOf::Sender);
     let off = |row: &AckRow| {
@@ -56,7 +57,7 @@ fn shares(rows: &[AckRow], handling: Handling) -> Spread {
     Spread::of(rows.filter_map(|row| Some(row.gigabits_a_second.max / off(row)?)))
 }
 
-/// The claim that fewer acknowledgments reach the sender if they are merged.
+/// Judges the claim that fewer acknowledgments reach the sender if they are merged.
 fn starved(rows: &[AckRow]) -> Option<Verdict> {
     let merged =
         rows.iter().filter(|row| row.side == NicOf::Sender && row.handling == Handling::Merged);
@@ -90,7 +91,7 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     ))
 }
 
-/// The claim that a window of 100 KB is best.
+/// Judges the claim that a window of 100 KB is best.
 fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     let row = |window| {
         rows.iter().find(|row| {
@@ -113,7 +114,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     ).for_every_row())
 }
 
-/// The claim that the sender gets more acknowledgments than the receiver sends if they are expanded.
+/// Judges the claim that the sender gets more acknowledgments than the receiver sends if they are expanded.
 fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     let expanded = rows.iter().filter(|row| row.handling == Handling::Expanded);
     let grown = expanded
@@ -129,7 +130,7 @@ fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     })
 }
 
-/// The claim that L limits a sender that counts bytes.
+/// Judges the claim that L limits a sender that counts bytes.
 fn limited(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let merged = round_trips(growth, |merged, counted| merged > 2 && !counted)?;
@@ -140,7 +141,7 @@ fn limited(growth: &[Growth]) -> Option<Verdict> {
     ))
 }
 
-/// The claim that the sender needs only the count of merged acknowledgments.
+/// Judges the claim that the sender needs only the count of merged acknowledgments.
 fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
@@ -176,7 +177,7 @@ mod tests {
     use super::super::{SenderKind, tests::report};
     use super::*;
 
-    /// The same results of the kernel's senders.
+    /// Returns the same results with the kernel's senders.
     fn kernel() -> AckFindings {
         AckFindings { senders: SenderKind::Kernel, ..report().findings }
     }
@@ -186,7 +187,7 @@ mod tests {
         verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap().holds()
     }
 
-    /// The same results, but for the rows of one side and handling.
+    /// Returns the same results with changed rows of one side and handling.
     fn changed(side: NicOf, handling: Handling, change: impl Fn(&mut AckRow)) -> AckFindings {
         let mut findings = report().findings;
         let rows = findings.rows.iter_mut();

@@ -84,7 +84,7 @@ impl CostRow {
         }
     }
 
-    /// Name of the row.
+    /// Returns the name of the row.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.wire, self.offloads)
     }
@@ -122,7 +122,7 @@ impl PathCost {
         }
     }
 
-    /// Share of a part in the whole, in percent.
+    /// Returns the share of a part in the whole, in percent.
     pub(super) fn percent(&self, part: PartName) -> f64 {
         self.parts.get(part) / self.parts.total().max(f64::MIN_POSITIVE) * 100.0
     }
@@ -132,7 +132,7 @@ fn a_call(value: u64, calls: Calls) -> f64 {
     if calls.calls == 0 { 0.0 } else { value as f64 / calls.calls as f64 }
 }
 
-/// Advice on how to lower a part; `side` is 0 for path a, and otherwise path b.
+/// Returns advice on how to lower a part; `side` is 0 for path a, 1 for path b.
 pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
     match (part, side) {
         (PartName::ReceiveCalls, 0) => {

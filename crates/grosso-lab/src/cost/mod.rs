@@ -103,7 +103,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// An experiment with every wire, with offloads and without.
+    /// Creates an experiment with every wire, with and without offloads.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -151,7 +151,7 @@ impl Experiment for Cost {
         measure(&setting, interrupted).map(|run| Some(run.bytes))
     }
 
-    /// AF_XDP is left out if it is not permitted or not available.
+    /// Returns whether the setting may be left out: AF_XDP that is not permitted or not available.
     fn is_optional(&self, setting: &CostSetting, error: &io::Error) -> bool {
         setting.wire == Wire::Xdp && is_refused(error)
     }
@@ -197,7 +197,7 @@ impl Experiment for Cost {
     }
 }
 
-/// Whether the kernel lacks this kind of socket, or refuses it to this user.
+/// Returns whether the kernel lacks this kind of socket, or refuses it to this user.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
@@ -233,8 +233,8 @@ mod tests {
         report::Report,
     };
 
-    /// A run of a second that was never measured: 100000 packets, with one frame at the host for `packets_a_frame` of
-    /// them. Path b has twice as many packets in the same time.
+    /// Returns an invented run of a second: 100000 packets, with one frame at the host per `packets_a_frame` of them.
+    /// Path b has twice as many packets in the same time.
     fn run(packets_a_frame: u64, part_ns: f64) -> CostRun {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);
@@ -256,8 +256,7 @@ mod tests {
         }
     }
 
-    /// Results that were never measured: with one frame a poll, and without offloads, a packet costs five times as
-    /// much.
+    /// Returns invented results: with one frame per poll, and without offloads, a packet costs five times as much.
     pub(super) fn report() -> Report<CostFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

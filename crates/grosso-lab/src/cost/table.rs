@@ -123,12 +123,12 @@ impl PathCost {
     }
 }
 
-/// A number of at most five characters.
+/// Returns a number of at most five characters.
 fn short(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value) }
 }
 
-/// A part in words.
+/// Describes a part in words.
 const fn said(part: PartName) -> &'static str {
     match part {
         PartName::ReceiveCalls => "most time is in receive calls",
@@ -144,7 +144,7 @@ const fn said(part: PartName) -> &'static str {
     }
 }
 
-/// The CSS class and the label of a part.
+/// Returns the CSS class and the label of a part.
 const fn drawn(part: PartName) -> (&'static str, &'static str) {
     match part {
         PartName::ReceiveCalls => ("sender", "receive calls"),

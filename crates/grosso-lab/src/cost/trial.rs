@@ -45,7 +45,7 @@ pub struct CostRun {
 }
 
 impl CostRun {
-    /// Gigabits a second.
+    /// Returns the throughput in Gb/s.
     #[must_use]
     pub fn gigabits_a_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
@@ -135,13 +135,13 @@ impl Parts {
         Self(PartName::ALL.map(make))
     }
 
-    /// The figure of one part.
+    /// Returns the figure of one part.
     #[must_use]
     pub fn get(&self, part: PartName) -> f64 {
         self.0[part as usize]
     }
 
-    /// The sum of all parts.
+    /// Returns the sum of all parts.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.0.iter().sum()
@@ -222,7 +222,7 @@ impl CostTrial<'_> {
         self.run_timed(layout, hosts, timed)
     }
 
-    /// The same for ports of the wire whose work is timed already.
+    /// Runs the trial for ports of the wire whose work is already timed.
     fn run_timed<W: Port + Send>(
         self,
         layout: &Layout,
@@ -356,7 +356,7 @@ impl Traversed {
 }
 
 impl PathRun {
-    /// The measurement of packets that come from one side and go to the other.
+    /// Measures packets that come from one side and go to the other.
     fn new(spent: &Spent, from: Side, passed: &Traversed, frames: u64) -> Self {
         use Part::{
             FromHost, FromWire, HostReceive, HostReceiveCall, HostSend, HostSendCall, WireReceive,

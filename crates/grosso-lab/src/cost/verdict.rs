@@ -6,13 +6,13 @@ use crate::{
     verdict::{Bound, Evidence, Verdict},
 };
 
-/// Verdicts on the figures.
+/// Returns verdicts on the figures.
 pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
     [explained(rows), batching(rows), offloads(rows)].into_iter().flatten().collect()
 }
 
-/// The greatest share of a path's time that no part accounts for, among settings with many packets a turn: with one
-/// packet a turn, reading the clocks takes as long as many parts.
+/// Judges the greatest share of a path's time that no part accounts for, among settings with many packets per turn.
+/// With one packet per turn, reading the clocks takes as long as many parts.
 fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| &row.paths);
@@ -28,7 +28,7 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     )
 }
 
-/// The gain from polls of many frames, for the path that receives packets from the wire.
+/// Judges the gain from polls of many frames, for the path that receives packets from the wire.
 fn batching(rows: &[CostRow]) -> Option<Verdict> {
     let total = |offloads| {
         let [_, path_b] = row(rows, Wire::Ring, offloads)?.paths;
@@ -42,7 +42,7 @@ fn batching(rows: &[CostRow]) -> Option<Verdict> {
     ))
 }
 
-/// The gain from offloads for both paths together, on the wire with the least gain.
+/// Judges the gain from offloads for both paths together, on the wire with the smallest gain.
 fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     let both = |row: &CostRow| {
         let [one, other] = row.paths.map(|path| path.total_ns);

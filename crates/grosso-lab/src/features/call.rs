@@ -101,7 +101,7 @@ fn receive(
     ended.map(|()| taken)
 }
 
-/// A connection to the sink. Some devices lose their link for a while when a feature is changed.
+/// Connects to the sink, with retries because some devices lose their link for a while when a feature is changed.
 fn connect(peer: SocketAddr) -> io::Result<TcpStream> {
     let started = Instant::now();
     loop {

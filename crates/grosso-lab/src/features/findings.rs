@@ -66,7 +66,7 @@ impl FeatureRow {
 }
 
 impl FeatureFindings {
-    /// The rows of each feature that was measured off and on.
+    /// Returns the rows of each feature that was measured off and on.
     pub(super) fn pairs(&self) -> impl Iterator<Item = [&FeatureRow; 2]> {
         self.rows.windows(2).filter_map(|rows| match rows {
             [off, on] if off.feature == on.feature => Some([off, on]),
@@ -75,7 +75,7 @@ impl FeatureFindings {
     }
 }
 
-/// Whether a feature that is on carries more for each second of the processors.
+/// Judges whether a feature that is on carries more data per CPU-second.
 pub(super) fn judge(off: &FeatureRow, on: &FeatureRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
     let measured =
@@ -88,7 +88,7 @@ pub(super) fn judge(off: &FeatureRow, on: &FeatureRow) -> Verdict {
     )
 }
 
-/// The feature and the state in which it would be better than as it was found, if noise does not say so.
+/// Returns the feature and its better state, if the difference from the original state exceeds the noise.
 pub(super) fn advice<'a>(off: &'a FeatureRow, on: &FeatureRow) -> Option<(&'a str, &'static str)> {
     let verdict = judge(off, on);
     let is_better_on = verdict.holds();
@@ -188,8 +188,8 @@ mod tests {
         report::Report,
     };
 
-    /// A report of runs that were never made: a feature that was found off saves two thirds, one that was found on
-    /// nothing that noise would not, and a third cannot be turned off.
+    /// Returns a report of invented runs: a feature that was off saves two thirds of the cost, one that was on saves
+    /// nothing beyond the noise, and a third cannot be turned off.
     fn report() -> Report<FeatureFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -64,7 +64,7 @@ pub struct NicFeatures {
 }
 
 impl NicFeatures {
-    /// An experiment with every feature of the device that can be changed, or those that were named.
+    /// Creates an experiment with every feature of the device that can be changed, or with the named ones.
     ///
     /// # Errors
     /// Fails if there is no such device, if a named feature is not among them, and if the device may not be changed.
@@ -128,7 +128,8 @@ impl Experiment for NicFeatures {
         trial::verify(setting, interrupted).map(Some)
     }
 
-    /// A state is left out if the device does not take it: another feature that this one needs is off.
+    /// Returns whether a state is left out because the device does not accept it: another feature that this one needs
+    /// is off.
     fn is_optional(&self, _setting: &FeatureSetting, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::Unsupported
     }
@@ -190,8 +191,8 @@ impl Experiment for NicFeatures {
     }
 }
 
-/// Whether a feature is measured: one that can be changed, works on the packets of a stream, and loses nothing that
-/// somebody else set up when it is turned off.
+/// Returns whether a feature is measured: it can be changed, affects the packets of a stream, and does not lose
+/// settings of others when it is turned off.
 fn is_tried(feature: &Feature) -> bool {
     let is_of_packets = feature.name.starts_with("rx-") || feature.name.starts_with("tx-");
     !feature.fixed && is_of_packets && !LEFT_ALONE.contains(&feature.name.as_str())

@@ -99,7 +99,7 @@ pub(super) fn take(
     (taken, Ok(()))
 }
 
-/// The content of every stream between a lab and a sink.
+/// Returns the content of every stream between a lab and a sink.
 pub(super) fn content() -> io::Result<Content> {
     Content::new(SEED)
 }

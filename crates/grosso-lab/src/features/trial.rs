@@ -124,21 +124,21 @@ impl Drop for Switched<'_> {
     }
 }
 
-/// Seconds in which processors of this machine had work, since it was started (`/proc/stat`).
+/// Returns the seconds in which CPUs of this machine were busy since it was started (`/proc/stat`).
 fn busy_seconds() -> io::Result<f64> {
     let text = kernel::read("/proc/stat")?;
     let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all processors"))?;
     Ok(ticks as f64 / TICKS_A_SECOND)
 }
 
-/// Ticks of user, nice, system, irq and softirq; idle and iowait are between them.
+/// Returns the ticks of user, nice, system, irq and softirq; idle and iowait are between them.
 fn busy_ticks(text: &str) -> Option<u64> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let columns: Vec<u64> = all.split_whitespace().map_while(|word| word.parse().ok()).collect();
     [0, 1, 2, 5, 6].into_iter().map(|column| columns.get(column).copied()).sum()
 }
 
-/// Bytes that passed a device of this network (`/proc/net/dev`).
+/// Returns the bytes that passed a device of this network (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
     let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {

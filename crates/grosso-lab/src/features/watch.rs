@@ -101,8 +101,8 @@ pub fn watch(
     restore(device, &before)
 }
 
-/// A mark, visible in this network and gone with the process, that the device is watched: a second watchdog would
-/// take a changed feature for how it was. A user who may not change features can make the mark too, and is ignored.
+/// Marks the device as watched; the mark is visible in this network and disappears with the process. A second watchdog
+/// would mistake a changed feature for the original one. A mark made by a user who may not change features is ignored.
 fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
     let index = Control::new()?.index(device)?;
     match claim(&format!("grosso-lab-nic-{index}"))? {

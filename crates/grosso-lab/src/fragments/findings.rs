@@ -56,13 +56,13 @@ pub struct FragmentRow {
 }
 
 impl FragmentFindings {
-    /// The rows of all groups.
+    /// Returns the rows of all groups.
     pub(super) fn rows(&self) -> impl Iterator<Item = &FragmentRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
-    /// Whether the machine is too slow for the rate: even the receiver that coalesces with unlimited buffers lost
-    /// datagrams none of whose fragments was lost, or frames were lost before they reached the NIC.
+    /// Returns whether the machine is too slow for the rate: the receiver that coalesces with unlimited buffers lost
+    /// datagrams although no fragment was lost, or frames were lost before they reached the NIC.
     pub(super) fn is_short_of_processor(&self, rate_gbps: f64) -> bool {
         let unhindered = self.groups.iter().filter(|group| group.loss <= 0.0);
         let unhindered = unhindered.filter_map(|group| group.row(Receiver::Coalesces, None));
@@ -86,7 +86,7 @@ impl FragmentGroup {
         result
     }
 
-    /// The row of a receiver with that many buffers.
+    /// Returns the row of a receiver with this number of buffers.
     #[must_use]
     pub fn row(&self, receiver: Receiver, buffers: Option<usize>) -> Option<&FragmentRow> {
         self.rows.iter().find(|row| row.receiver == receiver && row.buffers == buffers)

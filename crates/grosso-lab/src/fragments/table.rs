@@ -81,7 +81,7 @@ impl Findings for FragmentFindings {
 }
 
 impl FragmentGroup {
-    /// Goodput and the longest silence of each row, side by side.
+    /// Returns a chart of goodput and the longest silence of each row, side by side.
     fn chart(&self) -> Chart {
         let columns = [
             Column::new("goodput, Mb/s", self.rows.iter().map(|row| row.goodput_gbps.max)),
@@ -92,7 +92,7 @@ impl FragmentGroup {
         Chart { title: self.title(), names: 190, columns, rows }
     }
 
-    /// Title of the group: the loss that its rows share.
+    /// Returns the title of the group: the loss that its rows share.
     fn title(&self) -> String {
         match self.loss > 0.0 {
             true => format!("{} % of fragments lost on the wire", self.loss * 100.0),
@@ -118,7 +118,7 @@ impl FragmentRow {
         ]
     }
 
-    /// Number of buffers, in words.
+    /// Returns the number of buffers in words.
     fn buffers(&self) -> String {
         self.buffers.map_or_else(|| "no limit".into(), |buffers| buffers.to_string())
     }
@@ -141,7 +141,7 @@ impl FragmentRow {
     }
 }
 
-/// Megabits a second: after a collapse only a few are left.
+/// Formats Gb/s as Mb/s, because after a collapse only a few remain.
 fn megabits(gbps: f64) -> String {
     let megabits = gbps * 1e3;
     if megabits < 99.95 { format!("{megabits:.1}") } else { format!("{megabits:.0}") }

@@ -73,13 +73,13 @@ impl FragmentRun {
         Self { seconds, datagram_bytes, sent, arrived, ..Self::default() }
     }
 
-    /// Gigabits a second that the sender offered.
+    /// Returns the Gb/s that the sender offered.
     #[must_use]
     pub fn offered_gbps(&self) -> f64 {
         self.sent as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Gigabits a second that arrived, in complete datagrams.
+    /// Returns the Gb/s that arrived in complete datagrams.
     #[must_use]
     pub fn goodput_gbps(&self) -> f64 {
         self.arrived as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
@@ -131,7 +131,7 @@ pub fn measure(
     })
 }
 
-/// The bytes of a datagram, counted from number 0, for readers of a recording.
+/// Returns the bytes of datagram `number`, counted from 0, for readers of a recording.
 ///
 /// # Errors
 /// Fails if there is no memory for a file.
@@ -150,7 +150,7 @@ enum Party {
 
 type Secure<P> = Secured<Fragmentation<P>>;
 
-/// Both stages of a host's data path: the wire carries fragments of ESP packets.
+/// Opens both stages of a host's data path: the wire carries fragments of ESP packets.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
@@ -161,7 +161,8 @@ fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io:
     Secured::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
 }
 
-/// The security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96 bits.
+/// Creates the security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96
+/// bits.
 fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAssociation> {
     let key = KeyMaterial::aes_gcm(key)?;
     let mut association = SecurityAssociation::new(spi, esp::EspMode::Transport, key);
@@ -169,7 +170,7 @@ fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAs
     Ok(association)
 }
 
-/// Options of the sender, which only fragments: nothing in the other direction needs reassembly.
+/// Returns the options of the sender, which only fragments: nothing in the other direction needs reassembly.
 fn cutting() -> FragmentationOptions {
     let mut options = FragmentationOptions::new(SEED);
     options.mtu = Some(WIRE_MTU);
@@ -178,7 +179,7 @@ fn cutting() -> FragmentationOptions {
     options
 }
 
-/// Options of the receiver, which reassembles.
+/// Returns the options of the receiver, which reassembles.
 fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     let mode = match setting.receiver {
         Receiver::Coalesces => ReassemblyMode::Coalesce,
@@ -203,7 +204,7 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     options
 }
 
-/// Greatest number of buffers in use at once, and greatest memory of incomplete datagrams.
+/// Returns the greatest number of buffers in use at once, and the greatest memory of incomplete datagrams.
 fn held<P: Port>(left: Secure<Nic<P>>) -> Result<(usize, u64), PortError> {
     let fragmentation = left.inner();
     let held_bytes_max = fragmentation.stats().joined.held_bytes_max;
@@ -299,7 +300,7 @@ impl FragmentReading {
         })
     }
 
-    /// The measurement between an earlier reading and this one.
+    /// Returns the measurement between an earlier reading and this one.
     fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> FragmentRun {
         let window = [before.time, self.time];
         let count = |name| counter(&self.path, name) - counter(&before.path, name);
@@ -318,7 +319,7 @@ impl FragmentReading {
     }
 }
 
-/// A counter of the wire's port; zero if the port has none of this name.
+/// Returns a counter of the wire's port; zero if the port has no counter of this name.
 fn counter(path: &Snapshot, name: &str) -> u64 {
     path.left.iter().find(|(counter, _)| counter.name == name).map_or(0, |(_, value)| *value)
 }
@@ -327,8 +328,8 @@ fn within(times: &[Instant], [start, end]: [Instant; 2]) -> impl Iterator<Item =
     times.iter().copied().filter(move |time| (start..end).contains(time))
 }
 
-/// The longest interval between two arrivals, between the start and the first arrival, or between the last arrival and
-/// the end.
+/// Returns the longest interval between two arrivals, between the start and the first arrival, or between the last
+/// arrival and the end.
 fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     let [start, end] = window;
     let mut last = start;

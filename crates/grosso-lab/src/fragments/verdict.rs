@@ -8,7 +8,7 @@ use crate::{
     verdict::{Bound, Evidence, Verdict},
 };
 
-/// Verdicts on the figures. `timeout` is the time after which an incomplete datagram is dropped.
+/// Judges the figures. `timeout` is the time after which an incomplete datagram is dropped.
 pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for group in groups {
@@ -22,7 +22,8 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
     verdicts
 }
 
-/// The claim that with the fewest buffers queueing gets almost none of the datagrams that coalescing gets.
+/// Judges the claim that with the fewest buffers queueing delivers almost none of the datagrams that coalescing
+/// delivers.
 fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));
@@ -38,7 +39,7 @@ fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     ))
 }
 
-/// The claim that coalescing needs few buffers: its goodput is that with unlimited ones.
+/// Judges the claim that coalescing needs few buffers: its goodput equals that with unlimited ones.
 fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
@@ -60,7 +61,7 @@ fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     )
 }
 
-/// The claim that a receiver that lost a fragment is silent until the datagram times out.
+/// Judges the claim that a receiver that lost a fragment is silent until the datagram times out.
 fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
     let rows = |receiver, few: bool| {
@@ -118,14 +119,14 @@ mod tests {
 
     const HALF: Duration = Duration::from_millis(500);
 
-    /// The figures of a claim, and whether it holds.
+    /// Returns whether a claim holds, and its figures.
     fn said(report: &FragmentFindings, claim: &str) -> (bool, String) {
         let verdicts = judge(&report.groups, HALF);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
         (verdict.holds(), verdict.measured.clone())
     }
 
-    /// The same results, except for one row.
+    /// Returns the same results with one changed row.
     fn changed(
         receiver: Receiver,
         buffers: Option<usize>,

@@ -57,15 +57,16 @@ impl Image {
         Ok(Self { kernel, file_system })
     }
 
-    /// The machine with a TAP device of the namespace that it will run in as its network device. It computes every
-    /// checksum and cuts every packet itself, as if there was a wire between.
+    /// Returns the VM with a TAP device of its namespace as its network device. It computes every checksum and segments
+    /// every packet itself, as on a real wire.
     #[must_use]
     pub fn machine_on(&self, tap: &str) -> Command {
         let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
         self.machine_at(&tap, "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off")
     }
 
-    /// The machine with a network device, at an end of a wire that QEMU has: the words of `-netdev` and of `-device`.
+    /// Returns the VM with a network device at an end of a QEMU wire; the arguments are those of `-netdev` and
+    /// `-device`.
     #[must_use]
     pub fn machine_at(&self, netdev: &str, device: &str) -> Command {
         let mut command = self.machine();
@@ -73,7 +74,7 @@ impl Image {
         command
     }
 
-    /// The machine without a network device.
+    /// Returns the VM without a network device.
     #[must_use]
     pub fn machine(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
@@ -101,8 +102,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// A kernel in the folder that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or where a package was
-    /// unpacked. Of several it is the one whose name is the last.
+    /// Finds a kernel in the directory that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or the place
+    /// where a package was unpacked. Of several kernels it returns the one with the last name.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Its release, as `uname -r` prints it.
+    /// Returns the kernel's release, as `uname -r` prints it.
     #[must_use]
     pub fn release(&self) -> &str {
         &self.release
@@ -152,9 +153,9 @@ impl Kernel {
     }
 }
 
-/// The kernel in a bzImage, as a file in the folder that a machine boots at once: unpacking it takes an emulated
-/// processor five seconds. None is there for an image that is no bzImage or has no entry for machines, and where the
-/// tool of its compression is not.
+/// Unpacks the kernel of a bzImage into a file in `folder` that a VM boots at once: unpacking takes an emulated CPU
+/// five seconds. Returns `None` for a file that is not a bzImage or has no entry point for VMs, or if the tool for its
+/// compression is missing.
 fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let Some((tool, packed)) = payload(&read(input::open_regular(image)?)?) else {
         return Ok(None);
@@ -173,8 +174,8 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(is_bootable.then_some(to))
 }
 
-/// The packed kernel in a bzImage, and the tool for it (Documentation/arch/x86/boot.rst: `setup_sects`, `version`,
-/// `payload_offset` and `payload_length`).
+/// Returns the packed kernel in a bzImage, and the tool for it (Documentation/arch/x86/boot.rst: `setup_sects`,
+/// `version`, `payload_offset` and `payload_length`).
 fn payload(image: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     let number = |at: usize| {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;
@@ -192,7 +193,7 @@ fn payload(image: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     Some((tool, packed.to_vec()))
 }
 
-/// Path of a program.
+/// Returns the path of a program.
 pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     // Programs of the administrator are not on everybody's path.
@@ -200,7 +201,7 @@ pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|path| input::is_file(path))
 }
 
-/// Command of a program that an ordinary user's path may lack.
+/// Returns the command of a program that may be missing from an ordinary user's path.
 fn command(program: &str) -> Command {
     Command::new(path_of(program).unwrap_or_else(|| program.into()))
 }
@@ -254,7 +255,7 @@ fn pack(root: &Path, to: &Path) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("cpio: {status}"))) }
 }
 
-/// The output of a command that must succeed.
+/// Returns the output of a command that must succeed.
 fn output(command: &mut Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {

@@ -31,7 +31,7 @@ pub struct Guest {
     lines: Receiver<String>,
 }
 
-/// The reason why a machine cannot have a guest: a program or a [kernel](Kernel::find) that is not there.
+/// Returns why this machine cannot run a guest: a missing program or [kernel](Kernel::find).
 #[must_use]
 pub fn missing(kernel: &Path, programs: &[&str]) -> Option<String> {
     let mut wanted = ["qemu-system-x86_64"].iter().chain(image::TOOLS).chain(programs);
@@ -66,7 +66,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Processor time of all threads of the machine, as the host counts it.
+    /// Returns the CPU time of all threads of the VM, as the host counts it.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Guest {
         self.output_until(READY).map(drop)
     }
 
-    /// Lines until one that starts with a word, and the rest of that one.
+    /// Reads lines until one starts with `word`; returns those lines, and the rest of the last one.
     fn output_until(&mut self, word: &str) -> io::Result<(String, String)> {
         let mut output = String::new();
         loop {

@@ -65,7 +65,7 @@ impl MachineFindings {
         Self { groups: groups.into_iter().filter_map(group).collect() }
     }
 
-    /// The row of a carrier in a place.
+    /// Returns the row of a carrier in a place.
     pub(super) fn row(&self, place: MachinePlace, carrier: MachineCarrier) -> Option<&MachineRow> {
         let group = self.groups.iter().find(|group| group.place == place)?;
         group.rows.iter().find(|row| row.carrier == carrier)
@@ -75,7 +75,7 @@ impl MachineFindings {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
-    /// Verdicts on the figures; without machines, the means that would show the claims.
+    /// Returns verdicts on the figures; without VMs, the means that would show the claims.
     pub(super) fn judge(&self) -> Vec<Verdict> {
         if self.groups.is_empty() {
             return CLAIMS.map(|(_, claim, _)| Verdict::not_here(claim, NEEDED)).into();
@@ -83,7 +83,7 @@ impl MachineFindings {
         CLAIMS.iter().filter_map(|claim| self.judge_place(*claim)).collect()
     }
 
-    /// Whether Grosso carries a guest's streams as fast as QEMU and the kernel do, in both directions.
+    /// Judges whether Grosso carries a guest's streams as fast as QEMU and the kernel do, in both directions.
     fn judge_place(&self, (place, claim, cause): Claim) -> Option<Verdict> {
         let ours = self.row(place, MachineCarrier::VhostUser)?;
         let others = self.row(place, MachineCarrier::Qemu)?;
@@ -122,7 +122,7 @@ impl MachineFigures {
 }
 
 impl MachineStream {
-    /// Megabits a second.
+    /// Returns the throughput in Mb/s.
     #[must_use]
     pub fn megabits_a_second(&self) -> f64 {
         self.called.bytes as f64 * 8e-6 / self.called.seconds

@@ -121,9 +121,9 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// An experiment with each carrier that is there. The guest boots the kernel that is installed in a folder such as
-    /// `/`, from an image that is made in another one, with this program in it. Where that is not possible, the
-    /// experiment has no settings, and says why.
+    /// Creates an experiment with each available carrier. The guest boots the kernel that is installed in a directory
+    /// such as `/`, from an image that is built in `folder` and contains this program. If that is impossible, the
+    /// experiment has no settings and a note says why.
     ///
     /// # Errors
     /// Fails if the image cannot be made.
@@ -224,7 +224,7 @@ impl Experiment for Machines {
     }
 }
 
-/// The reason why a carrier is not measured here.
+/// Returns why a carrier is not measured here.
 fn why_not(place: MachinePlace, carrier: MachineCarrier) -> Option<&'static str> {
     match (place, carrier) {
         (_, MachineCarrier::Passt) => {
@@ -273,7 +273,7 @@ mod tests {
         report::Report,
     };
 
-    /// Results that were never measured: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
+    /// Returns invented results: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
     fn report() -> Report<MachineFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -177,7 +177,7 @@ impl Boot {
         laid.passt.insert(Passt(passt)).wait_for(&socket)
     }
 
-    /// The machine of this number.
+    /// Returns the command of VM `number`.
     fn machine(&self, carrier: MachineCarrier, number: usize) -> Command {
         let socket = self.socket(number);
         let socket = socket.display();
@@ -290,7 +290,7 @@ struct Laid<'scope> {
 }
 
 impl<'scope> Laid<'scope> {
-    /// The host's device, with an address.
+    /// Opens the host's device, with an address.
     fn tap(&self) -> io::Result<TapPort> {
         self.networks[0].run(|| {
             let port = TapPort::open(DEVICE, Layer::Ethernet, &TapOptions::default())?;
@@ -299,7 +299,7 @@ impl<'scope> Laid<'scope> {
         })?
     }
 
-    /// One end of a tunnel of Grosso, the host's for 0.
+    /// Opens one endpoint of a Grosso tunnel; 0 is the host's.
     fn tunnel_end(&self, side: usize) -> io::Result<impl Port + Send + use<'scope>> {
         let tunnel = (Tunnel::Vxlan, Family::V4);
         let end = (&self.networks[side], side);
@@ -318,7 +318,7 @@ impl<'scope> Laid<'scope> {
         Ok(())
     }
 
-    /// The kernel's own tunnel, whose far end is a port of a bridge.
+    /// Adds the kernel's own tunnel, whose far endpoint is a port of a bridge.
     fn add_vxlan(&self) -> io::Result<()> {
         for (side, network) in self.networks.iter().enumerate() {
             let add = || {
@@ -347,13 +347,13 @@ impl<'scope> Laid<'scope> {
         }
     }
 
-    /// The MTU of the guest's network.
+    /// Returns the MTU of the guest's network.
     fn mtu(&self) -> u16 {
         let place = if self.networks.len() > 1 { MachinePlace::Tunnel } else { MachinePlace::Host };
         place.mtu()
     }
 
-    /// Seconds of the program between the ends, and of the machines.
+    /// Returns the CPU-seconds of the program between the ends, and of the VMs.
     fn cpu_seconds(&self, guests: &[Guest]) -> io::Result<[f64; 2]> {
         let passt = self.passt.iter().map(|passt| Pid::from_child(&passt.0));
         let threads = self.paths.iter().map(Running::thread).chain(passt);
@@ -365,7 +365,7 @@ impl<'scope> Laid<'scope> {
 }
 
 impl MachinePlace {
-    /// The MTU of the guest's network, whose packets fit the wire after encapsulation.
+    /// Returns the MTU of the guest's network, whose packets fit the wire after encapsulation.
     fn mtu(self) -> u16 {
         match self {
             Self::Tunnel => tunnels::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
@@ -415,7 +415,7 @@ fn bridge(ports: &[String], mtu: u16) -> io::Result<()> {
     control.set_up(&bridge, true)
 }
 
-/// The name of the device that QEMU makes for the machine of this number.
+/// Returns the name of the device that QEMU creates for VM `number`.
 fn own_tap(number: usize) -> String {
     format!("q{number}")
 }

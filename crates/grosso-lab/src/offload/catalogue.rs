@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Offload {
-    /// The gain from coalescing at an MTU of 1500: on one processor, then on two if there are two.
+    /// Measures the gain from coalescing at an MTU of 1500: on one CPU, then on two if there are two.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -35,8 +35,8 @@ impl Offload {
         Ok(Self { name: "", plan, groups, judge: judge_headline, ..Self::receiving() })
     }
 
-    /// Table R1: three pairs of MTUs, with packets joined in place or copied first, in buffers of several sizes, and
-    /// the kernel's own GRO on the same wire.
+    /// Measures table R1: three pairs of MTUs, with packets merged in place or copied first, in buffers of several
+    /// sizes, and the kernel's own GRO on the same wire.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -54,8 +54,8 @@ impl Offload {
         Ok(Self { name: "lro", plan, groups, notes, judge, consumer, ..Self::receiving() })
     }
 
-    /// Table R5: the gain if the sender's kernel hands out superframes, which Grosso cuts, for TCP and UDP over IPv4
-    /// and IPv6.
+    /// Measures table R5: the gain if the sender's kernel sends superframes, which Grosso splits, for TCP and UDP over
+    /// IPv4 and IPv6.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -91,8 +91,8 @@ impl Offload {
         Ok(Self { name: "gso", plan, groups, nic_of: "sender", notes, judge, ..Self::receiving() })
     }
 
-    /// One kind of traffic, with coalescing and without, beside the kernel's own wire: on one processor, and streams
-    /// also on two. With two processors, the wake-ups of a virtual machine would dominate the time of a request.
+    /// Measures one kind of traffic, with and without coalescing, next to the kernel's own wire: on one CPU, and
+    /// streams also on two. With two CPUs, the wake-ups of a VM would dominate the time of a request.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -115,7 +115,7 @@ impl Offload {
         Ok(Self { name, plan, groups, notes, ..Self::receiving() })
     }
 
-    /// Train lengths by the number of connections and by the time for which trains are held.
+    /// Measures train lengths by the number of connections and by the hold time.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -140,7 +140,7 @@ impl Offload {
         Ok(Self { name: "flows", plan, groups, notes: FLOWS_NOTES, ..Self::receiving() })
     }
 
-    /// Settings that most experiments share: Grosso is the receiver's NIC, and nothing is judged.
+    /// Returns the settings that most experiments share: Grosso is the receiver's NIC, and nothing is judged.
     pub(super) fn receiving() -> Self {
         Self {
             name: "",
@@ -155,8 +155,8 @@ impl Offload {
 }
 
 impl Plan<OffloadParameters> {
-    /// The chosen processors of sender, data path and receiver. By default one for everything; then, if there are two,
-    /// one for the sender and one for the rest. The last processors are used, since the first often handles the
+    /// Returns the chosen CPUs of sender, data path and receiver. The default is one for everything; then, if there are
+    /// two, one for the sender and one for the rest. The last CPUs are used, because the first often handles the
     /// interrupts.
     pub(super) fn layouts(&self) -> io::Result<Vec<[usize; 3]>> {
         Ok(match (self.processors, &allowed_processors()?[..]) {
@@ -246,8 +246,8 @@ fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -
     RowGroup { title: title(setting), rows, comparisons }
 }
 
-/// The columns of the source: the driver's own LRO, the generic one, and that as it was posted, whose trains are
-/// bounded by the receiver's MTU.
+/// Returns the columns of the source: the driver's own LRO, the generic one, and the generic one as posted, whose
+/// trains are limited by the receiver's MTU.
 fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, buffer: usize) -> Vec<Row> {
     let mtu = setting.layout.mtu;
     let profiles = [Profile::myri10ge(), Profile::inet_lro(), Profile::inet_lro_2007(mtu.receiver)];
@@ -322,8 +322,8 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
     verdicts
 }
 
-/// The claim of the source that packet buffers, into which every byte is copied, carry less than pages. To who reads
-/// headers alone, parts save more than they did there.
+/// Judges the claim of the source that packet buffers, into which every byte is copied, carry less than pages. For a
+/// reader of headers, parts save more than they did in the source.
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, bound, cause) = match reader {
         ReaderKind::Headers => ("headers read: parts are at least as fast as copies", 1.0, DEARER),
@@ -338,7 +338,7 @@ fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     word.verdict(claim, times(ratio(parts.median, copied.median)), cause)
 }
 
-/// A column of the source beside the driver's own LRO.
+/// Compares a column of the source with the driver's own LRO.
 fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
     let [one, own] = group.pair(name, OWN)?.map(|row| row.gigabits_a_cpu_second);
     Some(Evidence::ratio(&one, &own, bound))
@@ -349,7 +349,7 @@ fn beside_ratio(group: &OffloadGroup, name: &str) -> Option<f64> {
     ratio(one, own)
 }
 
-/// The cost of a gigabyte behind the wire, where data path and receiver share a CPU.
+/// Judges the cost of a gigabyte after the wire, where data path and receiver share a CPU.
 fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     let cost = |row: &OffloadRow| {
         let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;
@@ -363,7 +363,7 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     ))
 }
 
-/// The claim of the source that larger receive pages carry more.
+/// Judges the claim of the source that larger receive pages carry more.
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let (small, large) = (speed(0)?, speed(3)?);
@@ -410,7 +410,7 @@ fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     verdicts
 }
 
-/// The claim of the source that a device with TSO and without GSO is a little slower than with both.
+/// Judges the claim of the source that a device with TSO but without GSO is a little slower than one with both.
 fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     let [alone, both] = group.pair(GSO_ALONE_OFF, SUPERFRAMES[0].0)?;
     let [speed, with_both] = [alone, both].map(|row| row.gigabits_a_cpu_second);
@@ -422,12 +422,12 @@ fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     ))
 }
 
-/// A gain in times; a dash for none.
+/// Formats a gain in times; a dash for none.
 pub(super) fn times(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2} times"))
 }
 
-/// Title of a group: the properties that its settings share.
+/// Returns the title of a group: the properties that its settings share.
 fn title(setting: &Setting) -> String {
     let Mtu { sender, receiver } = setting.layout.mtu;
     let mtu = match sender == receiver {
@@ -442,7 +442,7 @@ fn title(setting: &Setting) -> String {
     format!("{} at {mtu}{family}, {processors}", setting.traffic)
 }
 
-/// The processors of sender, data path and receiver in words.
+/// Describes the CPUs of sender, data path and receiver in words.
 pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
     match (sender == path, path == receiver) {
         (true, true) => "one CPU for everything".into(),

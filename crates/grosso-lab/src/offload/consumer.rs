@@ -66,7 +66,7 @@ impl Consumer {
         Self { payload_bytes: payload_bytes.into(), parts, copied, reading }
     }
 
-    /// Parts and copies by consumer.
+    /// Returns parts and copies by consumer.
     pub(super) fn readings(&self) -> impl Iterator<Item = (ReaderKind, &Spread, &Spread)> {
         let headers = (ReaderKind::Headers, &self.parts, &self.copied);
         let reading = self.reading.iter().map(|one| (one.consumer, &one.parts, &one.copied));
@@ -127,7 +127,7 @@ fn gigabits_a_cpu_second(
     bytes as f64 * 8e-9 / seconds
 }
 
-/// The packets of one train of TCP over IPv4, as many as fit into 64 KiB.
+/// Returns the packets of one train of TCP over IPv4, as many as fit into 64 KiB.
 fn train(payload_bytes: u16) -> Vec<Vec<u8>> {
     let count = (64 << 10) / usize::from(payload_bytes + 52) - 1;
     let payload = vec![0x42; count * usize::from(payload_bytes)];

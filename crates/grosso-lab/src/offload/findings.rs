@@ -124,7 +124,7 @@ pub struct OffloadRow {
 }
 
 impl OffloadFindings {
-    /// The rows of all groups.
+    /// Returns the rows of all groups.
     pub(super) fn rows(&self) -> impl Iterator<Item = &OffloadRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
@@ -158,8 +158,7 @@ impl OffloadGroup {
         }
     }
 
-    /// Two rows by their names.
-    /// The row of the first setting that was planned, if it has figures.
+    /// Returns the row of the first planned setting, if it has figures.
     pub(super) fn first_row(&self) -> Option<&OffloadRow> {
         self.row(&self.first)
     }
@@ -168,7 +167,7 @@ impl OffloadGroup {
         Some([self.row(over)?, self.row(under)?])
     }
 
-    /// The row of a name.
+    /// Returns the row with this name.
     #[must_use]
     pub fn row(&self, name: &str) -> Option<&OffloadRow> {
         self.rows.iter().find(|row| row.name == name)
@@ -218,7 +217,7 @@ impl OffloadRow {
     }
 }
 
-/// Number of processors that sender, data path and receiver have together.
+/// Returns the number of CPUs that sender, data path and receiver use together.
 pub(super) fn distinct(processors: [usize; 3]) -> usize {
     let [sender, path, receiver] = processors;
     1 + usize::from(path != sender) + usize::from(receiver != sender && receiver != path)

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Offload {
-    /// A stream that offers four loads, and as much as it can, with coalescing and without.
+    /// Measures a stream that offers four loads, and as much as it can, with and without coalescing.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.

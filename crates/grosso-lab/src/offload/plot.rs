@@ -6,7 +6,7 @@ use super::{OffloadFindings, OffloadRow};
 use crate::{page::escape, statistics::digits};
 
 impl OffloadFindings {
-    /// A chart for each figure that changes with the number of connections.
+    /// Returns a chart for each figure that changes with the number of connections.
     pub(super) fn curves(&self) -> String {
         CHARTS.iter().map(|(title, value)| self.chart(title, *value)).collect()
     }

@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Offload {
-    /// Difference of two path delays from which TCP suffers: not repaired, repaired within a poll, with held trains
-    /// that continue behind the repair, and with waiting for holes to be filled.
+    /// Measures TCP over two paths with different delays: not repaired, repaired within a poll, with held trains that
+    /// continue after the repair, and with waiting for holes to be filled.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -37,7 +37,7 @@ impl Offload {
     }
 }
 
-/// A wire with two paths, both as long as a switched network is, and one longer by `skew_us`.
+/// Returns a wire with two paths, both as long as in a switched network, one of them longer by `skew_us`.
 fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     let mut impairment = Impairment::default();
     impairment.delay = PATH;
@@ -46,7 +46,7 @@ fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     impairment
 }
 
-/// The levels of repair. The wait for a hole is five times the difference of the paths.
+/// Returns the levels of repair. The wait for a hole is five times the delay difference of the paths.
 fn levels(plan: &Plan<OffloadParameters>, skew_us: u64) -> [(&'static str, Profile); 4] {
     let hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
     let hole_ns = (5 * skew_us * 1000).max(2 * hold_ns).max(HOLE_NS_MIN);

@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Offload {
-    /// A stream from its start, on paths of five lengths: nothing merged, trains held for a fixed time, and trains held
-    /// for the time that the controller chooses, up to the same limit.
+    /// Measures a stream from its start, on paths of five lengths: nothing merged, trains held for a fixed time, and
+    /// trains held for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -145,8 +145,8 @@ mod tests {
     use super::*;
     use crate::{account::CpuSeconds, experiment::Series, trial::Measured};
 
-    /// Verdicts if every group has these gigabytes and processor seconds, in one second: without merging, with the
-    /// fixed hold, and with the controller.
+    /// Returns the verdicts if every group has these gigabytes and CPU-seconds, in one second: without merging, with
+    /// the fixed hold, and with the controller.
     fn judged(rows: [(f64, f64); 3]) -> Vec<bool> {
         let experiment = Offload::rtt(Plan::default()).unwrap();
         let result = |group: &RowGroup| {

@@ -132,14 +132,14 @@ impl Findings for OffloadFindings {
 }
 
 impl OffloadFindings {
-    /// Whether the rows differ in the number of connections.
+    /// Returns whether the rows differ in the number of connections.
     fn is_sweep(&self) -> bool {
         self.rows().any(|row| row.connections > 1)
     }
 }
 
 impl OffloadGroup {
-    /// The headline if the rows differ in the load that is offered.
+    /// Returns the headline if the rows differ in the offered load.
     fn headline_of_loads(&self) -> Option<String> {
         let mut rows = self.rows.iter().filter(|row| row.segments_per_train.is_some());
         let least = rows.find(|row| row.offered_gbps.is_some() && row.hold_us.is_some())?;
@@ -156,8 +156,7 @@ impl OffloadGroup {
         ))
     }
 
-    /// Whether other programs had a part of the processor: with one processor for the test alone, a second has a
-    /// second of processor time.
+    /// Returns whether other programs used the CPU: with one CPU for the test alone, each second has a CPU-second.
     fn is_disturbed(&self) -> bool {
         self.processors == 1
             && self.rows.iter().any(|row| {
@@ -165,7 +164,7 @@ impl OffloadGroup {
             })
     }
 
-    /// Throughput and cost of each row, side by side.
+    /// Returns a chart of throughput and cost of each row, side by side.
     fn chart(&self) -> Chart {
         let [speed, cost] = match self.rows.iter().any(|row| row.latency.is_some()) {
             true => ["requests a second", "microseconds: 50, 90, 99 % of requests"],
@@ -198,7 +197,7 @@ impl OffloadGroup {
         }
     }
 
-    /// Throughput and the receiver's share of a processor, as table R1 has them, two rows a line.
+    /// Writes throughput and the receiver's share of a CPU, as in table R1, two rows per line.
     fn write_receiver(&self, text: &mut String) {
         let _ = writeln!(text, "Gb/s and % of a CPU of the receiver's host, as in R1:");
         for pair in self.rows.chunks(2) {
@@ -225,13 +224,13 @@ impl OffloadRow {
         ]
     }
 
-    /// The figure in the first column.
+    /// Returns the figure in the first column.
     fn speed(&self) -> Spread {
         self.requests_a_second.unwrap_or(self.gigabits_a_cpu_second)
     }
 
-    /// Processor seconds a gigabyte in the order of [`ROLES`]; for requests, the increments between percentiles of
-    /// latency.
+    /// Returns the CPU-seconds per gigabyte in the order of [`ROLES`]; for requests, the increments between latency
+    /// percentiles.
     fn costs(&self) -> [f64; 3] {
         if let Some(Latency { p50_us, p90_us, p99_us, .. }) = self.latency {
             return [p50_us, p90_us - p50_us, p99_us - p90_us];
@@ -301,7 +300,7 @@ impl Consumer {
     }
 }
 
-/// The feature that is on in a row.
+/// Returns the feature that is on in a row.
 fn feature(name: &str) -> &str {
     if name.starts_with("parts") { "coalescing" } else { name.trim_end_matches(" on") }
 }

@@ -71,7 +71,7 @@ impl Figure {
 }
 
 impl OwnClaim {
-    /// The verdict; `None` if a setting is not among the findings.
+    /// Returns the verdict; `None` if a setting is not among the findings.
     pub(super) fn judge(&self, findings: &OwnFindings) -> Option<Verdict> {
         let figure = self.figure.of(findings.row(&self.setting)?);
         let bound = match self.bound {

@@ -51,7 +51,7 @@ impl OwnFindings {
         Self { rows }
     }
 
-    /// A note for each setting and path whose ports lost frames.
+    /// Returns a note for each setting and path whose ports lost frames.
     pub(super) fn losses(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for OwnRow { setting, runs, .. } in &self.rows {
@@ -69,7 +69,7 @@ impl OwnFindings {
         notes
     }
 
-    /// The row of a setting.
+    /// Returns the row of a setting.
     #[must_use]
     pub fn row(&self, setting: &str) -> Option<&OwnRow> {
         self.rows.iter().find(|row| row.setting == setting)

@@ -67,7 +67,7 @@ pub struct OwnParameters {
 
 /// The paths of a setting while they run.
 pub trait RunningPaths {
-    /// Their names and handles.
+    /// Returns the names and handles of the paths.
     fn paths(&self) -> Vec<OwnPath>;
 
     /// Stops them.
@@ -93,7 +93,7 @@ impl<S> fmt::Debug for Own<S> {
 }
 
 impl<S: StartPaths> Own<S> {
-    /// An experiment. Its settings have these names.
+    /// Creates an experiment with settings of these names.
     ///
     /// # Errors
     /// Fails without a processor, or if the network cannot be.

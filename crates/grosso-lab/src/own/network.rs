@@ -168,20 +168,20 @@ impl OwnNetwork {
         Err(Contradiction { about: end.clone(), what })
     }
 
-    /// The host that has a device.
+    /// Returns the host that has a device.
     fn host_with(&self, device: &str) -> Option<usize> {
         let has = |host: &OwnHost| host.devices.iter().any(|own| own.name == device);
         self.hosts.iter().position(has)
     }
 
-    /// The place of a wire's end.
+    /// Returns the location of an end of a wire.
     fn spot(&self, end: &str) -> Option<Spot> {
         let path = || self.paths.iter().position(|path| path.opens.iter().any(|name| name == end));
         self.host_with(end).map(Spot::Host).or_else(|| path().map(Spot::Path))
     }
 
-    /// The place of a path: the host with the devices that it opens or with its tunnel's address; a place of its own if
-    /// they are no host's.
+    /// Returns the location of a path: the host with the devices that it opens or with its tunnel's address; a separate
+    /// location if no host has them.
     fn place(&self, path: usize) -> Result<Spot, Contradiction> {
         let wrong = |about: &str, what| Err(Contradiction { about: about.into(), what });
         let PathPlace { opens, address, .. } = &self.paths[path];
@@ -246,19 +246,19 @@ pub struct LaidNetwork {
 }
 
 impl LaidNetwork {
-    /// The namespace in which a path opens its devices.
+    /// Returns the namespace in which a path opens its devices.
     #[must_use]
     pub fn of_path(&self, path: usize) -> &NetworkNamespace {
         self.network(self.places[path])
     }
 
-    /// The namespace of a host.
+    /// Returns the namespace of a host.
     #[must_use]
     pub fn of_host(&self, host: usize) -> &NetworkNamespace {
         &self.hosts[host]
     }
 
-    /// The namespaces of all hosts.
+    /// Returns the namespaces of all hosts.
     #[must_use]
     pub fn hosts(&self) -> &[NetworkNamespace] {
         &self.hosts
@@ -382,7 +382,7 @@ impl OwnHost {
     }
 }
 
-/// Whether an address is in the network of a device's.
+/// Returns whether an address is in the network of a device.
 fn is_in_prefix((own, bits): (IpAddr, u8), address: IpAddr) -> bool {
     let number = |address| match address {
         IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
@@ -393,7 +393,7 @@ fn is_in_prefix((own, bits): (IpAddr, u8), address: IpAddr) -> bool {
     own.is_ipv4() == address.is_ipv4() && network(own) == network(address)
 }
 
-/// A name that is in a list more than once.
+/// Returns a name that occurs in a list more than once.
 fn twice<'a>(names: &[&'a String]) -> Option<&'a String> {
     let is_again = |(i, name): &(usize, &&String)| names[..*i].contains(name);
     names.iter().enumerate().find(is_again).map(|(_, name)| *name)

@@ -72,7 +72,7 @@ impl OwnRow {
         ]
     }
 
-    /// The cost of a gigabyte; a dash if none arrived.
+    /// Returns the cost of a gigabyte; a dash if none arrived.
     fn cost(&self) -> String {
         if self.cpu_s_per_gb.max > 0.0 { digits(self.cpu_s_per_gb.median) } else { "-".into() }
     }

@@ -93,17 +93,17 @@ pub struct OwnFrames {
 }
 
 impl OwnRun {
-    /// Gigabits a second.
+    /// Returns the throughput in Gb/s.
     pub(super) fn gbps(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Seconds of all processors for each gigabyte; infinite if nothing arrived.
+    /// Returns the CPU-seconds per gigabyte; infinite if nothing arrived.
     pub(super) fn cpu_s_per_gb(&self) -> f64 {
         self.cpu_seconds.total() / (self.bytes as f64 * 1e-9)
     }
 
-    /// Packets in each frame of the path with the longest trains, in its direction with the longer ones.
+    /// Returns the packets per frame of the path with the longest trains, in its direction with the longer ones.
     pub(super) fn segments(&self) -> f64 {
         let joined = |[taken, given]: [u64; 2]| (given > 0).then(|| taken as f64 / given as f64);
         let frames = self.paths.iter().flat_map(|path| [path.left_to_right, path.right_to_left]);
@@ -174,7 +174,7 @@ pub(super) fn measure(
     })
 }
 
-/// Connections from the one host to the other, the sender's ends first.
+/// Opens connections from one host to the other; returns the sender's ends first.
 fn connect(laid: &LaidNetwork, traffic: &OwnTraffic) -> io::Result<[Vec<TcpStream>; 2]> {
     let [from, to] = traffic.hosts.map(|host| laid.of_host(host));
     let listener = to.run(|| TcpListener::bind((traffic.to, 0)))??;
@@ -256,7 +256,7 @@ fn both(announced: &mpsc::Receiver<(bool, io::Result<Pid>)>) -> Result<[Pid; 2],
     Ok(if is_sender { [one, other] } else { [other, one] })
 }
 
-/// The threads of the paths, by their names.
+/// Returns the threads of the paths, found by name.
 fn workers(paths: &[OwnPath]) -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in threads(getpid())? {
@@ -317,7 +317,7 @@ impl Moment {
 }
 
 impl OwnFrames {
-    /// The frames of a path so far; of one that ended, none.
+    /// Returns the frames of a path so far; zero for a path that has ended.
     fn of(path: &OwnPath) -> Self {
         let mut frames = Self {
             path: path.name.clone(),
@@ -360,8 +360,8 @@ impl OwnFrames {
     }
 }
 
-/// Packets that the calling thread's host could not forward because they were too long: over IPv4 those that forbid
-/// fragments, or could not be cut.
+/// Returns the number of packets that the calling thread's host could not forward because they were too long: over IPv4
+/// those that forbid fragmentation or could not be fragmented.
 fn too_long_to_forward() -> u64 {
     let tables = ["snmp", "snmp6"]
         .map(|table| kernel::read(format!("/proc/thread-self/net/{table}")).unwrap_or_default());

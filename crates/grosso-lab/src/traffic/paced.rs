@@ -22,7 +22,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The interval between two datagrams.
+    /// Returns the interval between two datagrams.
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_secs_f64(self.datagram_bytes as f64 * 8.0 / self.rate_bits.max(1) as f64)
@@ -115,7 +115,7 @@ impl Content {
         }
     }
 
-    /// The number of a datagram, if every byte is as it was sent.
+    /// Returns the number of a datagram, if every byte is as sent.
     fn number_of(&self, datagram: &[u8]) -> Option<u64> {
         let (front, rest) = datagram.split_first_chunk::<NUMBER_BYTES>()?;
         let number = u64::from_be_bytes(*front);
@@ -123,7 +123,7 @@ impl Content {
     }
 }
 
-/// Offset in the content of a datagram's bytes.
+/// Returns the offset of a datagram's bytes in the content.
 fn place_of(number: u64) -> u64 {
     number.wrapping_mul(PLACE_STEP) % CONTENT_BYTES as u64
 }

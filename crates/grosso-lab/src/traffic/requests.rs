@@ -43,7 +43,7 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
     Ok(answered)
 }
 
-/// As [`ask`], over many connections at once, each with one request in flight.
+/// Sends requests like [`ask`], over many connections at once, each with one request in flight.
 ///
 /// # Errors
 /// Those of the sockets; also fails if no answer comes for [`crate::hosts::STALLED`].
@@ -73,7 +73,7 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
     Ok(took)
 }
 
-/// As [`answer`], over many connections at once.
+/// Answers requests like [`answer`], over many connections at once.
 ///
 /// # Errors
 /// As [`ask_many`].
@@ -98,7 +98,7 @@ pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Res
     Ok(answered)
 }
 
-/// As [`ask`], by datagrams: a request that is not answered in time is counted as lost.
+/// Sends requests like [`ask`], but with datagrams: a request that is not answered in time counts as lost.
 ///
 /// # Errors
 /// Those of the socket.

@@ -24,7 +24,7 @@ pub(crate) fn send_streams(
     send_by(sockets, progress, |mut socket, place| socket.write(content.from(place)))
 }
 
-/// As [`send_streams`], without a copy by the sender.
+/// Sends streams like [`send_streams`], without a copy by the sender.
 ///
 /// # Errors
 /// As [`send_streams`].

@@ -70,7 +70,7 @@ pub(super) fn observe(
     Ok(measured)
 }
 
-/// The client's command line.
+/// Returns the client's command line.
 fn words(setting: &Setting, target: &str) -> Result<Vec<String>, TrialError> {
     let mut words = vec!["--client".into(), target.into(), "--json".into()];
     match setting.extent {
@@ -111,7 +111,7 @@ fn start(
 struct Ending(Child);
 
 impl Ending {
-    /// Output of the process after its end, or the reason for its absence.
+    /// Returns the output of the process after its end, or the reason for its absence.
     fn report(&mut self, interrupted: &AtomicBool) -> Result<Result<Value, String>, TrialError> {
         let mut output = self.0.stdout.take();
         thread::scope(|scope| {

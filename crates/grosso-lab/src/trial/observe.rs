@@ -191,7 +191,7 @@ impl Reading {
         })
     }
 
-    /// The measurement since an earlier reading; with `is_reverse`, the bytes come from the receiver.
+    /// Returns the measurement since an earlier reading; with `is_reverse`, the bytes come from the receiver.
     pub(super) fn since(&self, before: &Self, is_reverse: bool) -> Measured {
         let directions = |snapshot: &Snapshot| match is_reverse {
             true => [snapshot.right_to_left, snapshot.left_to_right],
@@ -217,7 +217,7 @@ impl Reading {
     }
 }
 
-/// Packets for each frame on the side of the path that has the larger frames.
+/// Returns the packets per frame on the side of the path that has the larger frames.
 pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Option<f64> {
     let taken = after.rx_frames - before.rx_frames;
     let given = after.tx_frames - before.tx_frames;
@@ -256,7 +256,7 @@ impl Sides {
         })
     }
 
-    /// The calls of the sender and of the receiver.
+    /// Returns the names of the system calls of the sender and of the receiver.
     const fn calls(&self) -> [&'static str; 2] {
         match self {
             Self::Streams(_) => ["write", "read"],

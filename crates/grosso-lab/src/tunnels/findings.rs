@@ -57,7 +57,7 @@ pub struct TunnelRow {
 }
 
 impl TunnelRow {
-    /// Seconds a gigabyte in checksums of path b, in the trials with the clock.
+    /// Returns the seconds per gigabyte in checksums of path b, in the trials with the clock.
     pub(super) fn received_checksums(&self) -> Spread {
         let watched = self.runs.iter().flat_map(|run| &run.watched);
         Spread::of(watched.map(|one| one.paths[1].checksums_seconds / one.gigabytes))

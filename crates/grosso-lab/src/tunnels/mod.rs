@@ -57,7 +57,7 @@ pub struct TunnelParameters {
 }
 
 impl Default for TunnelParameters {
-    /// As many connections as have buffers for whole superframes, and cubic, over IPv4.
+    /// Returns as many connections as have buffers for whole superframes, with cubic, over IPv4.
     fn default() -> Self {
         Self { streams: 16, congestion: "cubic".into(), outer: Family::V4, sendfile: false }
     }
@@ -78,7 +78,7 @@ pub struct TunnelFindings {
 }
 
 impl TunnelFindings {
-    /// The rows of all groups.
+    /// Returns the rows of all groups.
     fn rows(&self) -> impl Iterator<Item = &TunnelRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
@@ -149,7 +149,7 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// An experiment with every tunnel that the device can carry, and two comparisons.
+    /// Creates an experiment with every tunnel that the device can carry, and two comparisons.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.
@@ -209,7 +209,7 @@ impl Experiment for Tunnels {
         self.groups.iter().map(Vec::as_slice).collect()
     }
 
-    /// Streams, streams with the clock, and requests, each several times.
+    /// Returns the number of trials: streams, streams with the clock, and requests, each several times.
     fn trials(&self) -> usize {
         let settings = || self.groups.iter().flatten();
         let watched = settings().filter(|setting| setting.carrier != TunnelCarrier::Kernel).count();
@@ -227,13 +227,13 @@ impl Experiment for Tunnels {
         measure(&setting, interrupted).map(|trial| Some(trial.bytes))
     }
 
-    /// The kernel's tunnel is left out if the kernel has none.
+    /// Returns whether the setting may be left out: the kernel's tunnel, if the kernel has none.
     fn is_optional(&self, setting: &TunnelSetting, error: &io::Error) -> bool {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }
 
-    /// A tunnel with remote checksum offload and the same without alternate several times, and each goes first equally
-    /// often.
+    /// Measures each tunnel with and without remote checksum offload alternately, several times; each goes first
+    /// equally often.
     fn measure(
         &self,
         group: &mut [RunsOf<Self>],
@@ -310,7 +310,7 @@ impl Experiment for Tunnels {
 }
 
 impl TunnelSetting {
-    /// The same for one of several turns, with the clock or without.
+    /// Returns the same setting for one of several turns, with or without the clock.
     fn turn(&self, watched: bool) -> Self {
         let mut setting = Self { watched, ..self.clone() };
         if let Extent::Time { measured, .. } = &mut setting.extent {
@@ -319,7 +319,7 @@ impl TunnelSetting {
         setting
     }
 
-    /// Whether the other setting is the same except for remote checksum offload.
+    /// Returns whether the other setting is the same, except for remote checksum offload.
     fn is_pair(&self, other: &Self) -> bool {
         (self.tunnel, self.carrier) == (other.tunnel, other.carrier)
     }
@@ -411,7 +411,7 @@ mod tests {
     use super::*;
     use crate::{experiment::assert_failures_are_rows, report::Report};
 
-    /// A run of a second that was never measured, of that many megabits.
+    /// Returns an invented run of a second with this many megabits.
     fn run(megabits: f64, watched: Vec<Watched>) -> TunnelRun {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
         let mut stream = TunnelTrial::default();
@@ -423,8 +423,8 @@ mod tests {
         TunnelRun { streams: vec![stream], watched, requests, repeated: 0 }
     }
 
-    /// Results that were never measured: remote checksum offload leaves a fifth of the cost, the kernel is twice as
-    /// fast, and without offloads a fifth of the throughput is left.
+    /// Returns invented results: remote checksum offload leaves a fifth of the cost, the kernel is twice as fast, and
+    /// without offloads a fifth of the throughput remains.
     pub(super) fn report() -> Report<TunnelFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -460,7 +460,7 @@ mod tests {
         (experiment, groups)
     }
 
-    /// The experiment on a machine of two processors.
+    /// Returns the experiment on a machine with two CPUs.
     fn experiment(device: Device) -> Tunnels {
         let experiment = Tunnels::new(Plan { device, runs: 2, ..Plan::default() }).unwrap();
         Tunnels { processors: 2, ..experiment }

@@ -31,7 +31,7 @@ pub struct Paired {
 }
 
 impl Paired {
-    /// Every tunnel that was measured with it and without.
+    /// Returns every tunnel that was measured both with and without remote checksum offload.
     pub(super) fn all(groups: &[TunnelGroup]) -> Vec<Self> {
         let rows = || groups.iter().flat_map(|group| &group.rows);
         let row = |tunnel, remote_checksum| {
@@ -77,13 +77,13 @@ impl Paired {
     }
 }
 
-/// Seconds a gigabyte for checksums and encapsulation.
+/// Returns the seconds per gigabyte for checksums and encapsulation.
 fn tx_cost(watched: &Watched) -> f64 {
     let [path_a, _] = watched.paths;
     (path_a.checksums_seconds + path_a.tunnel_seconds) / watched.gigabytes
 }
 
-/// The ratio of the first to the second in each pair.
+/// Returns the ratio of the first to the second in each pair.
 fn ratios(with: Vec<f64>, without: Vec<f64>) -> Vec<f64> {
     with.into_iter().zip(without).map(|(with, without)| with / without).collect()
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::super::tests::report;
     use super::*;
 
-    /// The results with changed figures in one run of a tunnel.
+    /// Returns the results with changed figures in one run of a tunnel.
     fn changed(remote_checksum: bool, change: impl Fn(&mut Watched)) -> Vec<Paired> {
         let mut report = report().findings;
         let row = report.groups[0].rows.iter_mut().find(|row| {

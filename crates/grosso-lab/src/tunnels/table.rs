@@ -76,7 +76,7 @@ impl Findings for TunnelFindings {
 }
 
 impl TunnelGroup {
-    /// Throughput and cost of each row, side by side.
+    /// Returns a chart of throughput and cost of each row.
     fn chart(&self, columns: [Column; 2]) -> Chart {
         let name = |row: &TunnelRow| match row.remote_checksum {
             Some(_) => format!("{}, RCO {}", row.name(), on_or_off(row.remote_checksum)),
@@ -93,7 +93,7 @@ impl TunnelGroup {
 }
 
 impl TunnelRow {
-    /// Name of the row: its tunnel, or its carrier if that is not Grosso.
+    /// Returns the name of the row: its tunnel, or its carrier if that is not Grosso.
     fn name(&self) -> String {
         match self.carrier {
             TunnelCarrier::Grosso => self.tunnel.to_string(),

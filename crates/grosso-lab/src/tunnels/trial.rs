@@ -56,7 +56,7 @@ pub struct TunnelTrial {
 }
 
 impl TunnelTrial {
-    /// Megabits a second.
+    /// Returns the throughput in Mb/s.
     #[must_use]
     pub fn megabits_a_second(&self) -> f64 {
         self.bytes as f64 * 8e-6 / self.seconds
@@ -96,7 +96,7 @@ impl Roles {
         }
     }
 
-    /// The sum of all roles.
+    /// Returns the sum of all roles.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.sender + self.path_a + self.path_b + self.receiver + self.kernel
@@ -166,7 +166,7 @@ fn measure_once(
     })
 }
 
-/// The layout for that many streams, whose packets fit the wire after encapsulation.
+/// Returns the layout for `streams` streams, whose packets fit the wire after encapsulation.
 pub(crate) fn layout(
     (tunnel, outer): (Tunnel, Family),
     remote_checksum: bool,
@@ -185,8 +185,8 @@ pub(crate) fn layout(
     Layout { tcp_buffer_bytes: each, ..layout }
 }
 
-/// One end of a tunnel in this namespace, host a's for 0, over sockets with offloads or without. `around` wraps these
-/// sockets below the tunnel. With `completes`, checksums that the other end left are completed.
+/// Opens one endpoint of a tunnel in this namespace, host a's for 0, over sockets with or without offloads. `around`
+/// wraps these sockets below the tunnel. With `completes`, checksums that the peer left to the receiver are completed.
 pub(crate) fn open_end<P: Port>(
     (network, side): (&NetworkNamespace, usize),
     (tunnel, outer): (Tunnel, Family),

@@ -6,15 +6,15 @@ use crate::{
     verdict::{Bound, Evidence, Verdict},
 };
 
-/// Verdicts on the figures.
+/// Returns verdicts on the figures.
 pub(super) fn judge(groups: &[TunnelGroup], paired: &[Paired]) -> Vec<Verdict> {
     let rows: Vec<&TunnelRow> = groups.iter().flat_map(|group| &group.rows).collect();
     let verdicts = [saving(paired), receiving(&rows), throughput(paired), offloads(&rows)];
     verdicts.into_iter().flatten().collect()
 }
 
-/// The claim that remote checksum offload saves time of checksums and encapsulation, on the tunnel where it saves
-/// least.
+/// Judges the claim that remote checksum offload saves time for checksums and encapsulation, on the tunnel where it
+/// saves least.
 fn saving(paired: &[Paired]) -> Option<Verdict> {
     let costs = paired.iter().filter_map(|paired| Some((paired.tx_cost?, paired.tunnel)));
     let (most, tunnel) = costs.max_by(|one, other| one.0.median.total_cmp(&other.0.median))?;
@@ -29,7 +29,8 @@ fn saving(paired: &[Paired]) -> Option<Verdict> {
     )
 }
 
-/// The claim that the receiving end has more to sum with it than without, if it completes what was left to it.
+/// Judges the claim that the receiver spends more time on checksums with remote checksum offload than without it, if it
+/// completes the checksums.
 fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     let sums = |carrier, remote_checksum| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
@@ -49,8 +50,8 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     ))
 }
 
-/// The claim that it costs no throughput: at most one percent, or less than the spread while at least a quarter of the
-/// pairs are as fast with it.
+/// Judges the claim that remote checksum offload costs no throughput: at most one percent, or less than the spread
+/// while at least a quarter of the pairs are as fast with it.
 fn throughput(paired: &[Paired]) -> Option<Verdict> {
     let least = paired.iter().map(|paired| paired.throughput.median).reduce(f64::min)?;
     let word = |paired: &Paired| match paired.throughput.median {
@@ -68,7 +69,7 @@ fn throughput(paired: &[Paired]) -> Option<Verdict> {
     )
 }
 
-/// The claim that offloads speed up a tunnel.
+/// Judges the claim that offloads speed up a tunnel.
 fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     let speed = |carrier| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
@@ -119,7 +120,7 @@ mod tests {
         assert!(!said(&report, claim).0);
     }
 
-    /// The same results, except for the pairs of one tunnel.
+    /// Returns the same results with changed pairs of one tunnel.
     fn changed(tunnel: Tunnel, change: impl Fn(&mut Paired)) -> TunnelFindings {
         let mut report = report().findings;
         let pairs = report.paired.iter_mut();

@@ -88,7 +88,7 @@ pub(crate) struct SenderCounts {
 }
 
 impl UserSender {
-    /// A sender of this content to the other end, over a wire whose round trip takes this long.
+    /// Creates a sender of `content` to the other end, over a wire with this round-trip time.
     #[must_use]
     pub fn new(
         ends: ConnectionEnds,
@@ -120,7 +120,7 @@ impl UserSender {
         }
     }
 
-    /// The moment of the first byte, once it has left.
+    /// Returns the time at which the first byte left, once it has left.
     #[must_use]
     pub fn began(&self) -> Arc<OnceLock<Instant>> {
         Arc::clone(&self.began)
@@ -141,7 +141,7 @@ impl UserSender {
         }
     }
 
-    /// The next frame to send, if there is one now.
+    /// Returns the next frame to send, if one is ready.
     fn next_frame(&mut self, now_ns: u64) -> Option<Frame<PortBuffer>> {
         match self.state {
             UserState::Silent => {
@@ -264,7 +264,8 @@ impl RetransmissionTimer {
         (self.backoff, self.ends_ns) = (0, None);
     }
 
-    /// Whether it has ended; it starts if it does not run, and after an end for twice the time (RFC 6298 section 5.5).
+    /// Returns whether the timer has ended; starts it if it is not running, and after an end for twice the time (RFC
+    /// 6298 section 5.5).
     fn is_over(&mut self, now_ns: u64) -> bool {
         let is_over = self.ends_ns.is_some_and(|ends_ns| now_ns >= ends_ns);
         if is_over {
@@ -279,7 +280,7 @@ impl RetransmissionTimer {
 }
 
 impl SenderCounts {
-    /// The counters among those of a port.
+    /// Extracts these counters from those of a port.
     pub(crate) fn of(counters: &[(PortCounter, u64)]) -> Self {
         let value = |wanted: PortCounter| {
             counters.iter().find(|(counter, _)| *counter == wanted).map_or(0, |(_, value)| *value)
@@ -294,7 +295,7 @@ impl Port for UserSender {
         LinkType::Ethernet
     }
 
-    /// Everything that can be joined is taken: acknowledgments that were merged are one.
+    /// Returns a device with all features: merged acknowledgments arrive as one packet.
     fn device(&self) -> Device {
         Device::new(Features::ALL)
     }
@@ -333,7 +334,7 @@ impl Port for UserSender {
         Ok(Transmitted::Taken)
     }
 
-    /// 0 (at once) while there is something to send, else the end of the timer.
+    /// Returns 0 (at once) while there is data to send, else the end of the timer.
     fn deadline(&self) -> Option<u64> {
         match self.state {
             UserState::Silent => Some(0),
@@ -395,7 +396,7 @@ mod tests {
         UserSender::new(ENDS, Counting::Packets, Duration::ZERO, content)
     }
 
-    /// The sequence numbers of the frames that it sends at that second.
+    /// Returns the sequence numbers of the frames that the sender sends at this second.
     fn sent(sender: &mut UserSender, second: u64) -> Vec<u32> {
         let mut sequences = Vec::new();
         let mut note = |frame: Frame<PortBuffer>| {

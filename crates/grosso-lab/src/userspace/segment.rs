@@ -121,7 +121,7 @@ impl ConnectionEnds {
     }
 }
 
-/// Bytes of all headers of a segment with these flags.
+/// Returns the size of all headers of a segment with these flags.
 pub(super) const fn headers_bytes(flags: u16) -> usize {
     let options = if flags & tcp::SYN == 0 { OPTIONS_BYTES } else { SYN_OPTIONS_BYTES };
     TCP_START + tcp::HEADER_LEN + options

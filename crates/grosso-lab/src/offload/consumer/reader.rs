@@ -25,7 +25,7 @@ pub enum ReaderKind {
 }
 
 impl ReaderKind {
-    /// Name of its row.
+    /// Returns the name of the reader's row.
     pub(in super::super) const fn name(self) -> &'static str {
         match self {
             Self::Headers => "headers alone",
@@ -51,7 +51,7 @@ pub(super) struct Consumed {
 }
 
 impl Reader {
-    /// All that this machine lets run.
+    /// Returns all readers that can run on this machine.
     pub(super) fn all() -> Vec<Self> {
         let machine = Machine::open().ok().map(|machine| Self::VhostUser(Box::new(machine)));
         [Self::Headers, Self::EveryByte].into_iter().chain(machine).collect()
