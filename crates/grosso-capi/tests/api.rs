@@ -355,7 +355,7 @@ fn fragments_become_a_datagram() {
     assert_eq!((frame, vnet.gso_type), (&whole, 0));
 }
 
-/// The checksum of the IPv4 header behind an Ethernet header, by the library.
+/// Sets the checksum of the IPv4 header after an Ethernet header, as computed by the library.
 fn set_header_checksum(frame: &mut [u8]) {
     frame[24..26].fill(0);
     // SAFETY: the header is there.

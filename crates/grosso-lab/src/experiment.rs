@@ -133,7 +133,7 @@ pub trait Experiment {
     /// `None` if the traffic has no content to compare.
     ///
     /// # Errors
-    /// Those of a trial.
+    /// Errors from a trial.
     fn verify(
         &self,
         _setting: &Self::Setting,

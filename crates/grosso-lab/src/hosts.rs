@@ -414,7 +414,7 @@ impl Hosts {
     /// Sets how a stream is read, and for how long it may stall.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub(crate) fn set_up_stream(&self, stream: &TcpStream) -> io::Result<()> {
         if self.read_bytes_min > 0 {
             set_receive_low_water(stream, self.read_bytes_min)?;
@@ -426,7 +426,7 @@ impl Hosts {
     /// Opens a socket of the receiver that listens for connections.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub(crate) fn listen(&self) -> io::Result<TcpListener> {
         self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))?
     }
@@ -434,7 +434,7 @@ impl Hosts {
     /// Opens a socket of the sender and one of the receiver, connected to each other; returns the sender's first.
     ///
     /// # Errors
-    /// Those of the sockets.
+    /// Errors from the sockets.
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;

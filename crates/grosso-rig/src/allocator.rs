@@ -53,13 +53,13 @@ fn count(bytes: i64) {
     LIVE_BYTES.set(LIVE_BYTES.get() + bytes);
 }
 
-/// Number of allocations by the calling thread.
+/// Returns the number of allocations by the calling thread.
 #[must_use]
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes that the calling thread has allocated and not freed.
+/// Returns the number of bytes that the calling thread has allocated and not freed.
 #[must_use]
 pub fn live_bytes() -> i64 {
     LIVE_BYTES.get()

@@ -46,13 +46,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine for Ethernet frames with the tunnel ports of [`PORTS`] and seed 1.
+    /// Creates an engine for Ethernet frames with the tunnel ports of [`PORTS`] and seed 1.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
         Self::with(profile, LinkType::Ethernet, PORTS, 1)
     }
 
-    /// An engine for any link type and seed.
+    /// Creates an engine for any link type and seed.
     #[must_use]
     pub fn with(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -133,13 +133,13 @@ impl Engine {
         self.delivered
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> &CoalesceStats {
         self.coalescer.stats()
     }
 
-    /// Time at which the next train must leave.
+    /// Returns the time at which the next train must leave.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
@@ -160,13 +160,13 @@ fn keep(delivery: Delivery<'_, Vec<u8>>, delivered: &mut Vec<Out>, buffers: &mut
     buffers.extend(delivery.into_parts().map(|part: Part<_>| part.buffer));
 }
 
-/// One poll of frames through the `linux` profile.
+/// Sends one poll of frames through the `linux` profile.
 #[must_use]
 pub fn coalesce(frames: &[Vec<u8>]) -> Vec<Out> {
     coalesce_with(Profile::linux(), frames)
 }
 
-/// One poll of frames through a profile, [checked](Engine::checked).
+/// Sends one poll of frames through a profile, [checked](Engine::checked).
 #[must_use]
 pub fn coalesce_with(profile: Profile, frames: &[Vec<u8>]) -> Vec<Out> {
     let mut engine = Engine::new(profile);
@@ -241,7 +241,7 @@ pub fn cut(
     Ok(packets)
 }
 
-/// Payload bytes of each delivered frame behind `header_len` bytes of headers.
+/// Returns the payload bytes of each delivered frame after `header_len` bytes of headers.
 #[must_use]
 pub fn payloads(delivered: &[Out], header_len: usize) -> Vec<usize> {
     delivered.iter().map(|out| out.bytes.len() - header_len).collect()

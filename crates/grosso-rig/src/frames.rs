@@ -39,7 +39,7 @@ impl Path {
     /// One path for each version.
     pub const PLAIN: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 
-    /// Bytes of the IP headers and the TCP header without options.
+    /// Returns the length of the IP headers and the TCP header without options.
     #[must_use]
     pub fn ip_and_tcp_len(self) -> usize {
         20 + match self {
@@ -49,7 +49,7 @@ impl Path {
         }
     }
 
-    /// TCP segments of these lengths, in sequence; `edit` changes the one at an index.
+    /// Returns TCP segments of these lengths, in sequence; `edit` changes each segment, by index.
     pub fn train(
         self,
         lengths: &[usize],
@@ -58,7 +58,7 @@ impl Path {
         self.sequence(Transport::Tcp, lengths, edit)
     }
 
-    /// UDP datagrams of these lengths; `edit` changes the one at an index.
+    /// Returns UDP datagrams of these lengths; `edit` changes each datagram, by index.
     pub fn datagrams(
         self,
         lengths: &[usize],
@@ -179,7 +179,7 @@ impl Segment {
         self.ipv4(move |ip| ip.tos(tos)).ipv6(move |ip| ip.traffic_class(tos))
     }
 
-    /// The frame.
+    /// Builds the frame.
     #[must_use]
     pub fn build(self) -> Vec<u8> {
         let packet = (self.link)(Packet::new().ethernet(self.ethernet));
@@ -205,7 +205,7 @@ impl Segment {
     }
 }
 
-/// For `edit`: changes only the packet at `target`.
+/// Returns an `edit` function that changes only the packet at `target`.
 pub fn at(
     target: usize,
     change: impl Fn(Segment) -> Segment,
@@ -213,14 +213,13 @@ pub fn at(
     move |index, segment| if index == target { change(segment) } else { segment }
 }
 
-/// For `edit`: changes nothing.
+/// Returns the segment unchanged, for use as `edit`.
 #[must_use]
 pub fn plain(_index: usize, segment: Segment) -> Segment {
     segment
 }
 
-/// The payload bytes of each delivered frame, in the kernel's notation: `{300, 200}` is `[300,
-/// 200]`.
+/// Returns the payload bytes of each delivered frame, in the kernel's notation: `{300, 200}` is `[300, 200]`.
 #[must_use]
 pub fn payload_lengths(delivered: &[Out]) -> Vec<usize> {
     delivered

@@ -5,13 +5,13 @@
 
 use std::{env, process::Command};
 
-/// The case whose instructions are being counted, if this is such a run.
+/// Returns the case whose instructions are being counted, if this is such a run.
 #[must_use]
 pub fn case() -> Option<usize> {
     env::var(CASE).ok().map(|case| case.parse().expect("a number"))
 }
 
-/// Number of instructions in a case of the calling test, which gives its name with that of its module.
+/// Returns the number of instructions in a case of the calling test; `test` is its name with that of its module.
 ///
 /// # Errors
 /// Fails if there is no valgrind.

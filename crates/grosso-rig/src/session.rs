@@ -46,7 +46,7 @@ pub struct Pushed {
 }
 
 impl Pushed {
-    /// Wire packets that it stands for.
+    /// Returns the number of wire packets in the delivery.
     fn packets(&self) -> u64 {
         self.meta.gso.map_or(1, |gso| gso.segments.max(1).into())
     }
@@ -86,7 +86,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A run with the tunnel ports of [`PORTS`], at time zero.
+    /// Creates a run with the tunnel ports of [`PORTS`], at time zero.
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, seed: u64) -> Self {
         Self {
@@ -155,19 +155,19 @@ impl Session {
         self.coalescer.learn_round_trip(packet, round_trip_ns, self.now_ns);
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> &CoalesceStats {
         self.coalescer.stats()
     }
 
-    /// Time at which the next train must leave.
+    /// Returns the time at which the next train must leave.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
     }
 
-    /// The delivered packets, with superframes cut again, each with whether its checksum is partial.
+    /// Returns the delivered packets, with superframes segmented again, each with whether its checksum is partial.
     ///
     /// # Panics
     /// Panics if a superframe cannot be cut.
@@ -210,12 +210,12 @@ impl Session {
         assert!(stats.reorder.waiting() <= stats.packets_held());
     }
 
-    /// Whether the profile repairs reordering.
+    /// Returns whether the profile repairs reordering.
     fn is_repaired(&self) -> bool {
         self.coalescer.profile().reorder.level != Level::Off
     }
 
-    /// Number of deliveries since the buffers were last accounted for.
+    /// Returns the number of deliveries since the buffers were last accounted for.
     fn unaccounted(&self) -> usize {
         let is_new = |left: &&Left| left.numbers.iter().any(|number| self.held.contains(number));
         self.left.iter().rev().take_while(is_new).count()
@@ -286,7 +286,7 @@ impl Session {
     }
 }
 
-/// The frame, followed by a byte that tells whether its checksum is partial.
+/// Returns the frame, followed by a byte that is 1 if its checksum is partial.
 fn tagged(bytes: &[u8], partial: bool) -> Vec<u8> {
     [bytes, &[u8::from(partial)]].concat()
 }
@@ -305,7 +305,7 @@ fn keep(delivery: Delivery<'_, Numbered>, at_ns: u64, left: &mut Vec<Left>) {
     left.push(Left { bytes, meta, packets, joined, closed, numbers, at_ns });
 }
 
-/// A profile with random limits, half of them tight.
+/// Returns a profile with random limits, half of them tight.
 #[must_use]
 pub fn random_profile(random: &mut Random) -> Profile {
     let mut profile = Profile::linux();
@@ -327,7 +327,7 @@ pub fn random_profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// A random setting of the reordering repair, including none; half of them have tight bounds.
+/// Returns a random setting of the reordering repair, including none; half of the settings have tight bounds.
 #[must_use]
 pub fn random_reorder(random: &mut Random) -> Reorder {
     let mut reorder = Reorder::OFF;
@@ -343,7 +343,8 @@ pub fn random_reorder(random: &mut Random) -> Reorder {
     reorder
 }
 
-/// A frame as a device hands it over: with true metadata about its checksums, and possibly with a partial checksum.
+/// Returns a frame as a device delivers it: with true metadata about its checksums, and possibly with a partial
+/// checksum.
 #[must_use]
 pub fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta) {
     let mut meta = Meta {
@@ -387,8 +388,8 @@ pub fn complete_checksums(frame: &mut [u8], link: Link) {
     }
 }
 
-/// The hash of a device: the same for all packets of a flow, and shared by many flows. For one flow in three the device
-/// gives none.
+/// Returns the hash of a device: the same for all packets of a flow, and shared by many flows. For one flow in three it
+/// is `None`.
 fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     let flow = flow_of(frame, link)?.to_string();
     let hash =
@@ -396,7 +397,7 @@ fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     (!hash.is_multiple_of(3)).then_some(hash % 5)
 }
 
-/// The true sum, from the first IP header on.
+/// Returns the true sum from the first IP header on.
 fn complete(frame: &[u8], link: Link) -> Checksum {
     let parsed = parse(frame, link, Lengths::Declared);
     match parsed.layers.iter().find(|layer| layer.is_ip()) {
@@ -405,7 +406,7 @@ fn complete(frame: &[u8], link: Link) -> Checksum {
     }
 }
 
-/// The number of levels whose checksums are right, or a smaller one.
+/// Returns the number of levels with correct checksums, or a smaller number.
 fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
     let verdicts = oracle::verify(frame, link);
     let covering = verdicts.iter().filter(|verdict| {
@@ -418,8 +419,8 @@ fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
     }
 }
 
-/// The frame as its sender hands it to a device that completes the innermost checksum; `None` unless all its checksums
-/// are right.
+/// Returns the frame as its sender passes it to a device that completes the innermost checksum; `None` unless all its
+/// checksums are correct.
 fn partial(frame: &[u8], link: Link) -> Option<(Vec<u8>, Checksum)> {
     let parsed = parse(frame, link, Lengths::Declared);
     let transport = parsed.last()?;

@@ -24,7 +24,7 @@ pub struct Superframe {
 }
 
 impl Superframe {
-    /// A superframe with a partial checksum that is cut every `size` bytes of payload.
+    /// Creates a superframe with a partial checksum that is segmented every `size` bytes of payload.
     ///
     /// # Panics
     /// Panics if `size` is zero or the packet has no TCP or UDP header.
@@ -43,7 +43,7 @@ impl Superframe {
         self
     }
 
-    /// The packets for a device, each with its metadata.
+    /// Segments the superframe for a device, and returns the packets with their metadata.
     ///
     /// # Errors
     /// Returns the engine's refusal.
@@ -51,7 +51,7 @@ impl Superframe {
         cut(&[&self.bytes], &self.meta, LinkType::Ethernet, outgoing)
     }
 
-    /// The complete packets, compared with those of the literal oracle.
+    /// Returns the complete packets, after comparing them with those of the literal oracle.
     ///
     /// # Panics
     /// Panics if the engine refuses to cut it, or cuts it otherwise than the oracle.
@@ -65,7 +65,7 @@ impl Superframe {
         packets
     }
 
-    /// The engine's reason for refusing to cut it.
+    /// Returns the engine's reason for refusing to segment the superframe.
     ///
     /// # Panics
     /// Panics if the engine cuts it.
@@ -86,7 +86,7 @@ impl Superframe {
     }
 }
 
-/// Payload bytes of each packet behind `header_len` bytes of headers.
+/// Returns the payload bytes of each packet after `header_len` bytes of headers.
 #[must_use]
 pub fn lengths_behind(header_len: usize, packets: &[Vec<u8>]) -> Vec<usize> {
     packets.iter().map(|packet| packet.len() - header_len).collect()

@@ -25,7 +25,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, dissect, dissect_into};
 
-/// Number of allocations by this thread in `work`.
+/// Returns the number of allocations by this thread in `work`.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = allocator::allocations();
     work();
@@ -220,8 +220,8 @@ fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
     }
 }
 
-/// Tunnels with the longest header, with remote checksum offload, with every GRE option that a superframe allows, and
-/// with no header but IP.
+/// Returns tunnels with the longest header, with remote checksum offload, with every GRE option that a superframe
+/// allows, and with only an IP header.
 fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     let [v4, v6] = [[Ipv4Addr::LOCALHOST.into(); 2], [Ipv6Addr::LOCALHOST.into(); 2]];
     let offload = RemoteChecksumUse { transmit: true, receive: true, complete: false };
@@ -330,7 +330,7 @@ impl AsRef<[u8]> for Inline {
     }
 }
 
-/// Frames, each with the offset of its transport header.
+/// Returns frames, each with the offset of its transport header.
 fn flood_templates() -> Vec<(Vec<u8>, usize)> {
     let link = || Packet::new().ethernet(|e| e);
     let tunnel = link().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip);
@@ -341,7 +341,7 @@ fn flood_templates() -> Vec<(Vec<u8>, usize)> {
         .collect()
 }
 
-/// The packet of the flow of this number, which is in its ports.
+/// Returns the packet of flow `number`; the number is in its ports.
 fn flood_packet(templates: &[(Vec<u8>, usize)], number: u32) -> Inline {
     let (frame, transport) = &templates[number as usize % templates.len()];
     let mut inline = Inline { bytes: [0; 160], len: frame.len() };
@@ -350,7 +350,7 @@ fn flood_packet(templates: &[(Vec<u8>, usize)], number: u32) -> Inline {
     inline
 }
 
-/// Traffic with deviations over a few stacks, so that every path of the engine is warm.
+/// Returns traffic with deviations over a few stacks, so that every path of the engine is warm.
 fn mixed_traffic() -> Vec<Vec<u8>> {
     let stacks = [
         Stack::plain(Front::Ethernet, Network::Ipv4, Transport::TcpTimestamps),

@@ -122,8 +122,8 @@ impl AsRef<[u8]> for Inline {
     }
 }
 
-/// The fragments of some datagrams of either version: in order, reversed, duplicated, overlapping, and without the
-/// first.
+/// Returns the fragments of several datagrams of either version: in order, reversed, duplicated, overlapping, and
+/// without the first.
 fn fragments() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for (id, version) in (0..40).flat_map(|id| Version::ALL.map(|version| (id, version))) {

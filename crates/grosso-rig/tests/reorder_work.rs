@@ -90,7 +90,7 @@ fn run(flood: usize) {
     measured(&mut coalescer, &counted);
 }
 
-/// The function that callgrind counts.
+/// Pushes the frames; callgrind counts this function.
 #[inline(never)]
 fn measured<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     push(coalescer, frames);
@@ -112,12 +112,12 @@ fn push<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     }
 }
 
-/// Packets of four bytes of one connection, behind its first packet.
+/// Returns packets of four bytes of one connection, relative to its first packet.
 fn of_one(places: impl IntoIterator<Item = u32>) -> Packets {
     places.into_iter().map(|place| (1, 4 * place)).collect()
 }
 
-/// Two packets of each flow, of which the second is ahead of sequence.
+/// Returns two packets of each flow; the second one is ahead of sequence.
 fn flows(numbers: std::ops::Range<u32>) -> Packets {
     numbers.flat_map(|flow| [(flow, 0), (flow, 1000)]).collect()
 }

@@ -226,7 +226,7 @@ impl Sum {
     }
 }
 
-/// A hash that depends on every bit and its place.
+/// Returns a hash that depends on every bit and its position.
 fn hash(frame: &[u8]) -> u64 {
     let step =
         |state: u64, word: u64| (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -269,8 +269,8 @@ struct Template {
 }
 
 impl Template {
-    /// The packet of the flow of this number: one port is increased by as much as the other is decreased, so that every
-    /// checksum stays the same (RFC 1071).
+    /// Writes the packet of flow `flow`: one port is increased by as much as the other is decreased, so every checksum
+    /// stays the same (RFC 1071).
     fn write(&self, frame: &mut Vec<u8>, flow: u16) {
         frame.clear();
         frame.extend_from_slice(&self.frame);
@@ -283,7 +283,7 @@ impl Template {
     }
 }
 
-/// Traffic of every header stack of the kit, an eighth of it with deviations.
+/// Returns traffic of every header stack of the kit, an eighth of it with deviations.
 fn templates() -> Vec<Template> {
     let frames = (0_u64..).flat_map(|seed| Traffic::new(seed).take(250));
     let template = |frame: Vec<u8>| {

@@ -125,7 +125,7 @@ impl Both {
     }
 }
 
-/// The profiles that are built in, and the default with each stage.
+/// Returns the built-in profiles, and the default with each stage.
 fn profiles() -> Vec<Profile> {
     let with = |edit: fn(&mut Profile)| {
         let mut profile = Profile::linux();
@@ -157,7 +157,7 @@ fn profiles() -> Vec<Profile> {
     Profile::all().into_iter().chain(staged).collect()
 }
 
-/// The metadata of a frame, whose checksums a device has verified or not.
+/// Returns the metadata of a frame; if `is_trusted`, a device has verified its checksums.
 fn meta(workload: &Workload, frame: &[u8], is_trusted: bool) -> Meta {
     let checksum =
         if is_trusted { Checksum::Unnecessary { levels: u8::MAX } } else { Checksum::None };
@@ -236,7 +236,7 @@ fn random_frames_leave_as_they_do_without_tiers() {
     assert!(joined > runs * RUN_FRAMES / 8, "{joined} joined in {runs} runs");
 }
 
-/// One that is built in, the default with random limits and stages, or any rules at all.
+/// Returns a built-in profile, the default with random limits and stages, or a profile with arbitrary rules.
 fn profile(random: &mut Random) -> Profile {
     let mut profile = match random.below(4) {
         0 => return random.choose(&profiles()).clone(),
@@ -256,7 +256,7 @@ fn profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// Any rules, each field as often exact as not.
+/// Sets random rules, each field exact half of the time.
 fn rules(rules: &mut Rules, random: &mut Random) {
     let fields = [
         &mut rules.differentiated_services,

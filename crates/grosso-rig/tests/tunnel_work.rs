@@ -61,7 +61,7 @@ fn p45_a_bomb_of_tunnels_costs_what_the_headers_looked_at_cost() {
     }
 }
 
-/// The function that callgrind counts: one tunnel is removed, and another added.
+/// Removes one tunnel and adds another; callgrind counts this function.
 #[inline(never)]
 fn measured(frame: &[u8]) {
     let mut stack = Stack::new(0);
@@ -111,8 +111,8 @@ fn c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer() {
     }
 }
 
-/// The function that callgrind counts: a superframe is encapsulated, and its packets get their headers, the outermost
-/// of which sockets write.
+/// Encapsulates a superframe and adds the headers of its packets, of which sockets write the outermost; callgrind
+/// counts this function.
 #[inline(never)]
 fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: &Meta) {
     let (mut frame, mut header, mut packets) = (Vec::new(), [0; HEADER_BYTES_MAX], 0);
@@ -135,7 +135,7 @@ fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: 
     assert_eq!(packets, COUNT * PACKETS as u64);
 }
 
-/// A superframe for such a tunnel.
+/// Returns a superframe for tunnel number `tunnel`.
 fn superframe(tunnel: usize) -> (Vec<u8>, Meta) {
     let packet = if tunnel == 0 { Packet::new() } else { Packet::new().ethernet(|e| e) };
     let packet = packet.ipv4(|ip| ip).tcp(|tcp| tcp);

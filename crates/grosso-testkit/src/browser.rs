@@ -35,7 +35,7 @@ pub fn defects(page: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// The browser's program.
+/// Finds the browser's program.
 fn find() -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     let folders: Vec<PathBuf> = env::split_paths(&folders).collect();
@@ -43,7 +43,7 @@ fn find() -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-/// The words of the probe in a page of this width, and those of the console before them.
+/// Returns the result of the probe in a page of this width, after the lines of the console.
 fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)) -> Vec<String> {
     // The page is a frame of another: a window cannot be as narrow.
     let probed = page.replace("</html>", &format!("{PROBE}</html>"));

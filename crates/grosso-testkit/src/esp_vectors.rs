@@ -17,17 +17,17 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Whether its sequence number is extended.
+    /// Returns whether the vector's sequence number is extended.
     pub fn is_extended(&self) -> bool {
         self.associated.len() == 24
     }
 
-    /// Its SPI.
+    /// Returns the vector's SPI.
     pub fn spi(&self) -> u32 {
         u32::from_str_radix(&self.associated[..8], 16).expect("hexadecimal")
     }
 
-    /// Its sequence number.
+    /// Returns the vector's sequence number.
     pub fn sequence(&self) -> u64 {
         u64::from_str_radix(&self.associated[8..], 16).expect("hexadecimal")
     }
@@ -39,7 +39,7 @@ impl Vector {
     }
 }
 
-/// The bytes of a hexadecimal text.
+/// Decodes a hexadecimal text.
 ///
 /// # Panics
 /// Panics if it is not hexadecimal.

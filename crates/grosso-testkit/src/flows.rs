@@ -52,7 +52,7 @@ pub fn assert_order_within_flows<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     }
 }
 
-/// The first bytes of a frame and its length, for messages.
+/// Formats the first bytes of a frame and its length, for messages.
 pub fn hex(frame: &[u8]) -> String {
     let shown: Vec<String> = frame.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
     format!(

@@ -24,7 +24,7 @@ impl Processors {
     }
 }
 
-/// The number of processors, and so of tests that can measure at once.
+/// Returns the number of CPUs, and so of tests that can measure at once.
 pub fn count() -> usize {
     PROCESSORS.all.count() as usize
 }

@@ -137,12 +137,12 @@ pub struct Place {
 }
 
 impl Stack {
-    /// A stack without tunnels.
+    /// Creates a stack without tunnels.
     pub fn plain(front: Front, network: Network, transport: Transport) -> Self {
         Self { front, tunnels: Vec::new(), network, transport }
     }
 
-    /// A random stack: at most two tunnels and [`HEADERS_MAX`] headers; TCP most of the time.
+    /// Creates a random stack with at most two tunnels and [`HEADERS_MAX`] headers; most stacks have TCP.
     pub fn random(random: &mut Random, link: Link) -> Self {
         loop {
             let fronts = if link == Link::Ip { &FRONTS[..1] } else { &FRONTS[1..] };
@@ -165,8 +165,7 @@ impl Stack {
         }
     }
 
-    /// Every stack with one tunnel or none behind Ethernet, and every front and transport without a
-    /// tunnel.
+    /// Returns every stack with at most one tunnel over Ethernet, and every front and transport without a tunnel.
     pub fn all() -> Vec<Self> {
         let mut stacks = Vec::new();
         for &network in NETWORKS {
@@ -189,12 +188,13 @@ impl Stack {
         stacks
     }
 
-    /// The first header of its frames.
+    /// Returns the type of the first header of the stack's frames.
     pub fn link(&self) -> Link {
         if self.front == Front::Bare { Link::Ip } else { Link::Ethernet }
     }
 
-    /// Whether its packets can form trains: TCP or UDP inside, and no header that forbids it (rule T21, rule C54).
+    /// Returns whether the stack's packets can form trains: TCP or UDP inside, and no header that forbids it (rules
+    /// T21, C54).
     pub fn couples(&self) -> bool {
         let tunnels = || self.tunnels.iter().map(|(_, tunnel)| *tunnel);
         let remote = |tunnel| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -203,7 +203,7 @@ impl Stack {
             && tunnels().filter(|tunnel| remote(*tunnel)).count() <= 1
     }
 
-    /// The packet at this place of its flow, without payload.
+    /// Returns the packet at this position of its flow, without payload.
     pub fn packet(&self, place: &Place) -> Packet {
         let mut packet = front(Packet::new(), self.front);
         for (level, (outer, tunnel)) in self.tunnels.iter().enumerate() {
@@ -290,7 +290,7 @@ pub const TRANSPORTS: &[Transport] = &[
     Transport::Esp,
 ];
 
-/// IPv4 half of the time: only IPv4 has an identification, which may increment or stay fixed.
+/// Returns IPv4 half of the time, because only IPv4 has an identification, which may increment or stay fixed.
 fn any_network(random: &mut Random) -> Network {
     if random.percent(40) {
         return Network::Ipv4;
@@ -343,7 +343,7 @@ fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Pac
     }
 }
 
-/// An address that is in no IPv6 header: one of a routing header, or a home address.
+/// Returns an address that is in no fixed IPv6 header: one of a routing header, or a home address.
 fn elsewhere(number: u8, host: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[..2].copy_from_slice(&[0xfd, 0xbb]);

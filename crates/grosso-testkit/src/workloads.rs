@@ -70,7 +70,7 @@ pub struct Gso {
     pub checksum_offset: usize,
 }
 
-/// The workload of this name.
+/// Returns the workload with this name.
 ///
 /// # Panics
 /// Panics if there is none; the names are in [`WORKLOADS`].
@@ -116,7 +116,7 @@ impl Connection {
         Self { path, index, sequence, ack, id, clock, sent: 0 }
     }
 
-    /// The next packet in the sender's order; it takes one identification for each of `segments` packets.
+    /// Returns the next packet in the sender's order; it consumes one identification for each of `segments` packets.
     fn packet(&mut self, len: usize, segments: u32, edit: impl FnOnce(Tcp) -> Tcp) -> Packet {
         let (index, id) = (self.index, self.id);
         // One address for 250 flows: flows differ by port, some by address as well.
@@ -165,7 +165,7 @@ enum Turns {
     Random,
 }
 
-/// The workloads of TCP segments.
+/// Generates the workloads of TCP segments.
 fn segments(name: &'static str, random: &mut Random) -> Workload {
     let (path, flows, len, turns) = match name {
         "tcp4_1" => (Path::Ipv4, 1, 1448, Turns::Each),
@@ -207,7 +207,7 @@ fn segments(name: &'static str, random: &mut Random) -> Workload {
     Workload { name, packets: frames.len(), frames, payload_bytes, gso: None }
 }
 
-/// The flow that sends each packet.
+/// Returns the flow that sends each packet.
 fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Vec<usize> {
     let mut order = Vec::with_capacity(packets);
     while order.len() < packets {
@@ -235,7 +235,7 @@ fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
     }
 }
 
-/// `udp4_quic`: runs of 1 to 15 datagrams of 1250 bytes closed by a shorter one.
+/// Generates `udp4_quic`: runs of 1 to 15 datagrams of 1250 bytes, each ended by a shorter one.
 fn datagrams(name: &'static str, random: &mut Random) -> Workload {
     let mut ids: Vec<u16> = (0..16).map(|_| random.bits() as u16).collect();
     let (mut frames, mut payload_bytes) = (Vec::with_capacity(PACKETS), 0);
@@ -257,8 +257,8 @@ fn datagrams(name: &'static str, random: &mut Random) -> Workload {
     Workload { name, packets: PACKETS, frames, payload_bytes, gso: None }
 }
 
-/// UDP datagrams of `len` bytes from `sources` hosts, in fragments for an MTU of 1500 bytes; about [`PACKETS`]
-/// fragments.
+/// Generates UDP datagrams of `len` bytes from `sources` hosts, in fragments for an MTU of 1500 bytes; about
+/// [`PACKETS`] fragments.
 fn fragments(
     name: &'static str,
     random: &mut Random,
@@ -281,7 +281,7 @@ fn fragments(
     Workload { name, packets: frames.len(), frames, payload_bytes, gso: None }
 }
 
-/// The fragments of one datagram, in order.
+/// Returns the fragments of one datagram, in order.
 fn fragments_of(payload: &[u8], datagram: usize, source: usize, ipv6: bool) -> Vec<Vec<u8>> {
     let host = 2 + source as u8;
     let network = |packet: Packet| {
@@ -315,8 +315,8 @@ fn fragments_of(payload: &[u8], datagram: usize, source: usize, ipv6: bool) -> V
     pieces.collect()
 }
 
-/// Superframes of 45 x 1448 (UDP: 50 x 1250) bytes with a partial checksum; [`PACKETS`] packets or
-/// a few more.
+/// Generates superframes of 45 x 1448 (UDP: 50 x 1250) bytes with a partial checksum; [`PACKETS`] packets or a few
+/// more.
 fn superframes(name: &'static str, random: &mut Random) -> Workload {
     let (segments, gso_size) = if name == "gso_udp4" { (50, 1250) } else { (45, 1448) };
     let path = match name {

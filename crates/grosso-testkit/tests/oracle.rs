@@ -9,7 +9,7 @@ use grosso_testkit::strategy;
 use grosso_testkit::{Packet, Traffic};
 use proptest::prelude::*;
 
-/// One packet of the kernel's fixture: `len` bytes from sequence number 100 + `at` on.
+/// Returns one packet of the kernel's fixture: `len` bytes from sequence number 100 + `at` on.
 fn tcp4(at: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     both(at, len, |ip| ip, edit)
 }
@@ -28,7 +28,7 @@ fn udp4(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(len).build()
 }
 
-/// Number of packets in each train.
+/// Returns the number of packets in each train.
 fn shape(frames: &[Vec<u8>]) -> Vec<usize> {
     let trains = trains(frames, Link::Ethernet, Rules::default());
     trains.iter().map(|train| train.packets.len()).collect()
@@ -499,7 +499,7 @@ proptest! {
     }
 }
 
-/// Random bytes, some behind a start that leads deep into the parser.
+/// Generates random bytes, some after a start that leads deep into the parser.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..120);
     (0..Stack::all().len(), 0..130_usize, bytes).prop_map(|(stack, keep, bytes)| {

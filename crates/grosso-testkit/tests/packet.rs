@@ -4,7 +4,7 @@ use grosso_testkit::Packet;
 use grosso_testkit::oracle::{Link, State, is_right, verify};
 use grosso_testkit::stack::{Front, Network, Place, Stack, Transport, Tunnel};
 
-/// The states of all checksums of a frame, by header.
+/// Returns the states of all checksums of a frame, by header.
 fn states(frame: &[u8]) -> Vec<(&'static str, State)> {
     verify(frame, Link::Ethernet).iter().map(|v| (v.name, v.state)).collect()
 }

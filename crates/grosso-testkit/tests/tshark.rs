@@ -8,8 +8,8 @@ use std::process::Command;
 use grosso_testkit::Packet;
 use grosso_testkit::stack::{Place, Stack, Transport, Tunnel};
 
-/// tshark's result for each frame: its protocols, and the states of its checksums (0 is bad, 1 is good, 2 is not
-/// verified, 3 is not there).
+/// Returns tshark's result for each frame: its protocols, and the states of its checksums (0 is bad, 1 is good, 2 is
+/// not verified, 3 is absent).
 fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     let path = std::env::temp_dir().join(format!("{name}-{}.pcap", std::process::id()));
     fs::write(&path, capture(frames)).expect("the temporary directory can be written");
@@ -39,7 +39,7 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     Some(fields)
 }
 
-/// A classic pcap file of Ethernet frames, all at time zero.
+/// Encodes Ethernet frames as a classic pcap file, all at time zero.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     file.extend(262_144_u32.to_le_bytes());

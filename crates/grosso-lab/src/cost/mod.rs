@@ -106,7 +106,7 @@ impl Cost {
     /// Creates an experiment with every wire, with and without offloads.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn new(plan: Plan<TcpParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = |(wire, offloads)| CostSetting {

@@ -29,7 +29,7 @@ impl Request {
 /// it failed.
 ///
 /// # Errors
-/// Those of the listener.
+/// Errors from the listener.
 pub fn serve(listener: &TcpListener, mut served: impl FnMut(io::Result<u64>)) -> io::Result<()> {
     let content = content()?;
     loop {

@@ -82,7 +82,7 @@ pub trait StartPaths {
     /// Starts them.
     ///
     /// # Errors
-    /// Those of the devices.
+    /// Errors from the devices.
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>>;
 }
 

@@ -217,7 +217,7 @@ impl OwnNetwork {
     /// Makes the hosts and the wires. The devices of the paths are not there yet: see [`LaidNetwork::connect`].
     ///
     /// # Errors
-    /// Those of the kernel; `EPERM` without the privileges of [`grosso_sys::permit::enter`].
+    /// Errors from the kernel; `EPERM` without the privileges of [`grosso_sys::permit::enter`].
     pub fn lay(&self) -> io::Result<LaidNetwork> {
         let invalid = |wrong: Contradiction| io::Error::new(io::ErrorKind::InvalidInput, wrong);
         self.check().map_err(invalid)?;
@@ -268,7 +268,7 @@ impl LaidNetwork {
     /// routes.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// Errors from the kernel.
     pub fn connect(&self) -> io::Result<()> {
         for (path, place) in self.spec.paths.iter().enumerate() {
             for name in &place.makes {

@@ -20,7 +20,7 @@ use super::Progress;
 /// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
 ///
 /// # Errors
-/// Those of the socket, except for a full queue, which loses the datagrams.
+/// Errors from the socket, except for a full queue, which loses the datagrams.
 pub(crate) fn send_datagrams(
     socket: &UdpSocket,
     bytes: usize,
@@ -69,7 +69,7 @@ fn has_room(sent: u64, progress: &Progress) -> bool {
 /// Receives datagrams until stopped and no more arrive.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(QUIET))?;
     let mut buffer = vec![0; 1 << 16];

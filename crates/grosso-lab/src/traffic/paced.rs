@@ -33,7 +33,7 @@ impl Pace {
 /// catches up, but by at most [`BEHIND_MAX`].
 ///
 /// # Errors
-/// Those of the socket, except for a full queue, which loses the datagram.
+/// Errors from the socket, except for a full queue, which loses the datagram.
 pub(crate) fn send_paced(
     socket: &UdpSocket,
     content: &Content,
@@ -64,7 +64,7 @@ pub(crate) fn send_paced(
 /// Receives the datagrams of [`send_paced`] until stopped and no more arrive, and returns the time of each arrival.
 ///
 /// # Errors
-/// Those of the socket; [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or late.
+/// Errors from the socket; [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or late.
 pub(crate) fn receive_paced(
     socket: &UdpSocket,
     content: &Content,

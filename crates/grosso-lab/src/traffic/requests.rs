@@ -14,7 +14,7 @@ use super::{Progress, streams::take_turns};
 /// Sends a byte and waits for one, until stopped. Returns the time that each request took.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -31,7 +31,7 @@ pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec
 /// Sends back every byte that arrives, until the stream ends. Returns their number.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;
@@ -46,7 +46,7 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
 /// Sends requests like [`ask`], over many connections at once, each with one request in flight.
 ///
 /// # Errors
-/// Those of the sockets; also fails if no answer comes for [`crate::hosts::STALLED`].
+/// Errors from the sockets; also fails if no answer comes for [`crate::hosts::STALLED`].
 pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -101,7 +101,7 @@ pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Res
 /// Sends requests like [`ask`], but with datagrams: a request that is not answered in time counts as lost.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn ask_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<Vec<Duration>> {
     socket.set_read_timeout(Some(UNANSWERED))?;
     let mut took = Vec::with_capacity(EXPECTED);
@@ -134,7 +134,7 @@ fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
 /// Answers requests like [`answer`], but with datagrams, until stopped.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(UNANSWERED))?;
     let (mut request, mut answered) = ([0; 8], 0);

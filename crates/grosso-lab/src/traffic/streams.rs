@@ -15,7 +15,7 @@ use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 /// Sends streams until stopped. Returns the number of bytes of each stream.
 ///
 /// # Errors
-/// Those of the sockets; also fails if one takes nothing for [`crate::hosts::STALLED`].
+/// Errors from the sockets; also fails if one takes nothing for [`crate::hosts::STALLED`].
 pub(crate) fn send_streams(
     sockets: &[TcpStream],
     content: &Content,
@@ -66,7 +66,7 @@ fn send_by(
 /// given.
 ///
 /// # Errors
-/// Those of the sockets; also fails if nothing comes for [`crate::hosts::STALLED`], and with
+/// Errors from the sockets; also fails if nothing comes for [`crate::hosts::STALLED`], and with
 /// [`io::ErrorKind::InvalidData`] if a byte differs.
 pub(crate) fn receive_streams(
     sockets: &[TcpStream],

@@ -37,7 +37,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// An oracle that has seen no fragment.
+    /// Creates an oracle that has seen no fragment.
     pub fn new(version: Version, overlap: Overlap) -> Self {
         Self {
             version,

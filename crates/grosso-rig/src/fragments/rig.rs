@@ -63,12 +63,12 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A run for Ethernet frames.
+    /// Creates a run for Ethernet frames.
     pub fn new(rules: ReassemblyRules) -> Self {
         Self::on(rules, LinkType::Ethernet)
     }
 
-    /// A run for frames of a link.
+    /// Creates a run for frames of a link.
     pub fn on(rules: ReassemblyRules, link: LinkType) -> Self {
         let reassembler = Reassembler::new(rules, link, PORTS, 0x5eed);
         Self {
@@ -118,22 +118,22 @@ impl Rig {
         assert!(self.back.iter().all(|&times| times == 1), "a buffer was lost: {:?}", self.back);
     }
 
-    /// Counters of the reassembler.
+    /// Returns the counters of the reassembler.
     pub fn stats(&self) -> &ReassembleStats {
         self.reassembler.stats()
     }
 
-    /// Time at which the reassembler must be called next.
+    /// Returns the time at which the reassembler must be called next.
     pub fn deadline(&self) -> Option<u64> {
         self.reassembler.deadline()
     }
 
-    /// Memory that the reassembler holds.
+    /// Returns the memory that the reassembler holds, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.reassembler.held_bytes()
     }
 
-    /// Datagrams that the reassembler holds.
+    /// Returns the number of datagrams that the reassembler holds.
     pub fn held_datagrams(&self) -> usize {
         self.reassembler.held_datagrams()
     }

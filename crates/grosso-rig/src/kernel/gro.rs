@@ -112,8 +112,8 @@ impl GroOracle {
         Ok(Self { worker, batching })
     }
 
-    /// The kernel's deliveries for a vector of frames, in order: the most frequent of three results. A result with too
-    /// little coalescing may be due to timing, which is rare.
+    /// Returns the kernel's deliveries for a vector of frames, in order: the most frequent of three results. A result
+    /// with too little coalescing may be due to timing, which is rare.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl GroOracle {
         Ok(most_frequent(answers))
     }
 
-    /// The kernel's deliveries for a vector of frames that is written once.
+    /// Returns the kernel's deliveries for a vector of frames that is written once.
     ///
     /// # Errors
     ///
@@ -160,13 +160,13 @@ impl GroOracle {
             .run(move |state| ethtool::set_feature(&state.control, state.tap.name(), feature, on))
     }
 
-    /// The way in which vectors are kept together.
+    /// Returns how vectors are kept together.
     pub fn batching(&self) -> Batching {
         self.batching
     }
 }
 
-/// The most frequent result; among equals, the one with the fewest packets.
+/// Returns the most frequent result; among equals, the one with the fewest packets.
 ///
 /// # Panics
 ///
@@ -251,8 +251,8 @@ impl GroThread {
         }
     }
 
-    /// Time of the kernel's tick clock, against which a poll compares the age of held packets. `None` if one poll takes
-    /// the whole vector.
+    /// Returns the time of the kernel's tick clock, with which a poll compares the age of held packets; `None` if one
+    /// poll reads the whole vector.
     fn jiffy(&self) -> Option<Timespec> {
         let is_asked = self.batching == Batching::Timer;
         is_asked.then(|| clock_gettime(ClockId::MonotonicCoarse))
@@ -323,7 +323,7 @@ fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     Ok(())
 }
 
-/// A VXLAN device that is up, so that its socket listens.
+/// Adds a VXLAN device and sets it up, so that its socket listens.
 fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
     let name = InterfaceName::new("vxlan0")?;
     Netlink::new()?.add_vxlan(&name, port)?;
@@ -333,7 +333,7 @@ fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
 /// Number of oracles started, which spreads them over the processors and names their devices.
 static ORACLES: AtomicUsize = AtomicUsize::new(0);
 
-/// A name that is unique on the machine: the device's NAPI thread is found by it.
+/// Returns a name that is unique on the machine, because the device's NAPI thread is found by it.
 fn unique_name() -> InterfaceName {
     let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
     InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("14 bytes at most")

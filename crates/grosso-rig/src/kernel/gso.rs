@@ -57,8 +57,8 @@ impl GsoOracle {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// The packets into which the kernel cuts a frame with this virtio header. They have no virtio headers: all
-    /// checksums are complete. `None` if the kernel drops the frame.
+    /// Returns the packets into which the kernel segments a frame with this virtio header. They have no virtio headers:
+    /// all checksums are complete. `None` if the kernel drops the frame.
     ///
     /// The destination must not be one of 01:80:c2:00:00:00 to 0f, which bridges do not forward.
     ///

@@ -77,7 +77,7 @@ impl Host {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// The datagrams that a socket at a port reads, once these packets have arrived.
+    /// Returns the datagrams that a socket at a port reads after these packets have arrived.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Host {
         self.datagrams_at(IpAddr::V4(Ipv4Addr::from(Self::ADDRESS)), port, packets)
     }
 
-    /// The same for a socket bound to one of its addresses.
+    /// Returns the datagrams that a socket bound to one of the host's addresses reads after these packets have arrived.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Host {
         })
     }
 
-    /// The packets that the host has sent so far.
+    /// Returns the packets that the host has sent so far.
     pub fn sent(&mut self) -> Vec<Vec<u8>> {
         self.worker.run(|state| {
             let mut packets = Vec::new();
@@ -145,7 +145,7 @@ impl Host {
         })
     }
 
-    /// The bytes that the accepted connection reads, once these packets have arrived.
+    /// Returns the bytes that the accepted connection reads after these packets have arrived.
     ///
     /// # Errors
     ///

@@ -77,7 +77,7 @@ pub fn probe() -> Result<(), String> {
     Ok(())
 }
 
-/// The running kernel's major and minor version.
+/// Returns the running kernel's major and minor version.
 pub fn release() -> (u32, u32) {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);

@@ -88,7 +88,7 @@ impl RouterThread {
     }
 }
 
-/// All packets that the kernel has queued on an interface.
+/// Returns all packets that the kernel has queued on an interface.
 pub(super) fn drain(tun: &Tun, buffer: &mut [u8]) -> io::Result<Vec<Vec<u8>>> {
     let mut packets = Vec::new();
     loop {

@@ -32,7 +32,7 @@ impl Source {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// The packets that leave when a socket sends a datagram of `len` bytes into a network with this MTU.
+    /// Sends a datagram of `len` bytes from a socket into a network with this MTU, and returns the packets that leave.
     ///
     /// # Errors
     ///

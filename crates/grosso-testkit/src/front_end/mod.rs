@@ -76,12 +76,12 @@ impl FrontEnd {
     /// Connects, and chooses of the offered features those of `wanted`.
     ///
     /// # Errors
-    /// Those of the socket; a reply that does not come within [`STALLED`].
+    /// Errors from the socket; a reply that does not come within [`STALLED`].
     pub fn connect(path: &Path, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::on(UnixStream::connect(path)?, wanted, serve)
     }
 
-    /// The same on a socket that is connected. `serve` lets the back end work.
+    /// Connects over a connected socket. `serve` lets the back end work.
     ///
     /// # Errors
     /// As [`FrontEnd::connect`].
@@ -89,7 +89,7 @@ impl FrontEnd {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
 
-    /// The same with this many pairs of rings, [`PAIRS_MAX`] at most, all of which are enabled.
+    /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], all of which are enabled.
     ///
     /// # Errors
     /// As [`FrontEnd::connect`].
@@ -141,7 +141,7 @@ impl FrontEnd {
     /// Sends the table of memory.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub fn set_memory(&self) -> io::Result<()> {
         let mut payload = 2_u64.to_ne_bytes().to_vec();
         payload.extend(regions().iter().flatten().flat_map(|number| number.to_ne_bytes()));
@@ -151,7 +151,7 @@ impl FrontEnd {
     /// Sends all of a ring, and enables it.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub fn set_ring(&self, ring: usize) -> io::Result<()> {
         let index = ring as u32;
         let pair = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
@@ -174,7 +174,7 @@ impl FrontEnd {
     /// Has a ring be used, or not.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub fn enable(&self, ring: usize, is_enabled: bool) -> io::Result<()> {
         let payload = [ring as u32, is_enabled.into()].map(u32::to_ne_bytes).concat();
         self.tell(18, &payload, &[])
@@ -210,7 +210,7 @@ impl FrontEnd {
     /// Sends a message without waiting for an answer.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub fn tell(&self, request: u32, payload: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
         let header = [request, 1, payload.len() as u32].map(u32::to_ne_bytes).concat();
         let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -296,7 +296,7 @@ impl FrontEnd {
         self.write(available + 2, &self.available[ring].to_le_bytes());
     }
 
-    /// Whether the back end asks for a notification of the last available entries.
+    /// Returns whether the back end requests a notification for the last available entries.
     #[must_use]
     pub fn is_asked(&self, ring: usize) -> bool {
         let [_, _, used] = rings(ring).map(|at| GUEST + at);
@@ -313,7 +313,7 @@ impl FrontEnd {
     /// Tells the back end of entries.
     ///
     /// # Errors
-    /// Those of `write(2)`.
+    /// Errors from `write(2)`.
     pub fn kick(&self, ring: usize) -> io::Result<()> {
         rustix::io::write(&self.kicks[ring], &1_u64.to_ne_bytes())?;
         Ok(())
@@ -322,7 +322,7 @@ impl FrontEnd {
     /// Lets reads and writes of the descriptors that the back end has too wait, which anybody with a descriptor may do.
     ///
     /// # Errors
-    /// Those of `fcntl(2)`.
+    /// Errors from `fcntl(2)`.
     pub fn let_wait(&self) -> io::Result<()> {
         let kicks = self.kicks.iter().map(AsFd::as_fd);
         kicks.chain(self.calls.iter().map(AsFd::as_fd)).try_for_each(let_wait)
@@ -331,12 +331,12 @@ impl FrontEnd {
     /// Fills the notification counter of the driver, so that a blocking write to it would wait.
     ///
     /// # Errors
-    /// Those of `write(2)`.
+    /// Errors from `write(2)`.
     pub fn fill_call(&mut self, ring: usize) -> io::Result<()> {
         self.calls[ring].write_all(&(u64::MAX - 1).to_ne_bytes())
     }
 
-    /// Number of times that the driver was interrupted for a ring since it was asked last.
+    /// Returns the number of times that the driver was interrupted for a ring since the last call.
     pub fn calls(&mut self, ring: usize) -> u64 {
         let mut count = [0; 8];
         self.calls[ring].read(&mut count).map_or(0, |_| u64::from_ne_bytes(count))
@@ -352,13 +352,13 @@ impl FrontEnd {
         self.write(available + 4 + 2 * u64::from(SIZE), &used);
     }
 
-    /// Number of frames that the back end took.
+    /// Returns the number of frames that the back end received.
     #[must_use]
     pub fn taken(&self) -> u16 {
         self.count_used(2 * self.pair + FROM_GUEST)
     }
 
-    /// The next frame in the buffers of the guest, its header included.
+    /// Returns the next frame in the guest's buffers, including its header.
     pub fn received(&mut self) -> Option<Vec<u8>> {
         let ring = 2 * self.pair + TO_GUEST;
         let (mut frame, mut left) = (Vec::new(), 1);
@@ -377,7 +377,7 @@ impl FrontEnd {
         Some(frame)
     }
 
-    /// The next used entry: the address of its bytes, and the number of those that were written.
+    /// Returns the next used entry: the address of its bytes, and the number of bytes written.
     fn returned(&mut self, ring: usize) -> Option<(u64, usize)> {
         if self.is_packed() {
             let (slot, bytes) = self.returned_packed(ring)?;
@@ -397,7 +397,7 @@ impl FrontEnd {
         Some((if first[12] & 4 == 0 { at } else { at - DATA_BYTES }, bytes))
     }
 
-    /// The file that is the memory.
+    /// Returns the file that backs the memory.
     #[must_use]
     pub fn memory(&self) -> &File {
         &self.memory
@@ -406,7 +406,7 @@ impl FrontEnd {
     /// Cuts the memory's file, under the back end's feet.
     ///
     /// # Errors
-    /// Those of `ftruncate(2)`.
+    /// Errors from `ftruncate(2)`.
     pub fn lose_memory(&self) -> io::Result<()> {
         self.memory.set_len(0)
     }
@@ -441,7 +441,7 @@ impl FrontEnd {
         }
     }
 
-    /// Whether rings are packed.
+    /// Returns whether rings are packed.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         self.chosen & PACKED != 0
@@ -463,30 +463,30 @@ impl FrontEnd {
 /// Lets reads and writes of a descriptor wait, for all who have it.
 ///
 /// # Errors
-/// Those of `fcntl(2)`.
+/// Errors from `fcntl(2)`.
 pub fn let_wait(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fcntl_setfl(file, OFlags::empty())?)
 }
 
-/// A counter that each read makes one less, and no read makes zero.
+/// Creates a counter that each read decreases by one and that never reaches zero.
 ///
 /// # Errors
-/// Those of `eventfd(2)`.
+/// Errors from `eventfd(2)`.
 pub fn semaphore() -> io::Result<File> {
     Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
 }
 
-/// A file in memory of this many bytes, none of which is there.
+/// Creates a sparse file in memory of this many bytes.
 ///
 /// # Errors
-/// Those of `memfd_create(2)` and `ftruncate(2)`.
+/// Errors from `memfd_create(2)` and `ftruncate(2)`.
 pub fn sparse(bytes: u64) -> io::Result<File> {
     let file = File::from(memfd_create("sparse", MemfdFlags::CLOEXEC)?);
     file.set_len(bytes)?;
     Ok(file)
 }
 
-/// A descriptor of an address, a length, flags and the number of the next.
+/// Encodes a descriptor: address, length, flags and the number of the next one.
 #[must_use]
 pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8> {
     let mut words = address.to_le_bytes().to_vec();
@@ -495,7 +495,7 @@ pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8
     words
 }
 
-/// Regions of the memory: address in the guest, length, address in the process, and place in the file.
+/// Returns the regions of the memory: address in the guest, length, address in the process, and offset in the file.
 #[must_use]
 pub fn regions() -> [[u64; 4]; 2] {
     let half = MEMORY_BYTES / 2;
@@ -503,7 +503,7 @@ pub fn regions() -> [[u64; 4]; 2] {
     [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]]
 }
 
-/// Positions of a ring's table, available and used entries, from the start of the memory.
+/// Returns the offsets of a ring's table, available and used entries in the memory.
 #[must_use]
 pub fn rings(ring: usize) -> [u64; 3] {
     let start = ring as u64 * RING_BYTES;
@@ -516,7 +516,7 @@ pub fn slot_at(ring: usize, slot: u64) -> u64 {
     GUEST + RINGS_MAX * RING_BYTES + (slot * RINGS_MAX + ring as u64) * SLOT_BYTES
 }
 
-/// Places in the file of the bytes at an address.
+/// Returns the offsets in the file of the bytes at an address.
 fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> {
     let half = MEMORY_BYTES / 2;
     let from = at - GUEST;

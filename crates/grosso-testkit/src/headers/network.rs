@@ -73,7 +73,7 @@ impl Ipv4 {
 
     checksum_setters!();
 
-    /// The options, padded with end-of-options to a multiple of 4 bytes.
+    /// Sets the options, padded with end-of-options to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -226,8 +226,7 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// A header whose 6 bytes of contents do nothing: PadN, or a routing header with no segments
-    /// left.
+    /// Creates a header whose 6 bytes of contents have no effect: PadN, or a routing header with no segments left.
     pub(crate) fn new(kind: u8) -> Self {
         let data = if kind == 43 { vec![0; 6] } else { vec![1, 4, 0, 0, 0, 0] };
         Self { kind, data, next_header: None, len: None, final_destination: None, home: None }
@@ -258,15 +257,15 @@ impl Extension {
         self.home_address_behind([1, 2, 0, 0], address)
     }
 
-    /// The same behind 4 bytes of other options.
+    /// Sets a home address option after 4 bytes of other options.
     pub fn home_address_behind(self, options: [u8; 4], address: [u8; 16]) -> Self {
         let mut header = self.data(&[&options[..], &[0xc9, 16], &address].concat());
         header.home = Some(address);
         header
     }
 
-    /// The contents behind the two fixed bytes, padded with zeros (Pad1) so that the header is a multiple of 8 bytes
-    /// long.
+    /// Sets the contents after the two fixed bytes, padded with zeros (Pad1) so that the header is a multiple of 8
+    /// bytes long.
     pub fn data(mut self, data: &[u8]) -> Self {
         self.data = data.to_vec();
         self.data.resize((data.len() + 2).next_multiple_of(8) - 2, 0);

@@ -130,7 +130,7 @@ impl Tcp {
         self
     }
 
-    /// The options, padded with end-of-options to a multiple of 4 bytes.
+    /// Sets the options, padded with end-of-options to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -196,7 +196,7 @@ impl Udp {
 
     checksum_setters!();
 
-    /// The destination port, whatever follows.
+    /// Sets the destination port, regardless of the next header.
     pub fn destination_port(mut self, port: u16) -> Self {
         self.destination_port = Some(port);
         self
@@ -264,7 +264,7 @@ impl Icmp {
 
     checksum_setters!();
 
-    /// The type.
+    /// Sets the type.
     pub fn kind(mut self, kind: u8) -> Self {
         self.kind = Some(kind);
         self
@@ -341,7 +341,7 @@ impl Esp {
     }
 }
 
-/// The CRC of RFC 9260 appendix A, one bit at a time.
+/// Computes the CRC of RFC 9260 appendix A, one bit at a time.
 fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {

@@ -196,7 +196,7 @@ impl Nsh {
         operations: bool;
     }
 
-    /// Context of variable length (type 2), filled up with zeros to a multiple of 4 bytes.
+    /// Sets a context of variable length (type 2), padded with zeros to a multiple of 4 bytes.
     pub fn context(mut self, context: &[u8]) -> Self {
         self.metadata_type = 2;
         self.context = context.to_vec();
@@ -352,7 +352,7 @@ impl Gue {
         flags: u16;
     }
 
-    /// Raw optional fields behind the first word, padded with zeros to a multiple of 4 bytes.
+    /// Sets raw optional fields after the first word, padded with zeros to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -398,8 +398,8 @@ impl Gue {
     }
 }
 
-/// Start of the innermost transport checksum, from the first byte inside this header, and the offset of its field from
-/// there.
+/// Returns the start of the innermost transport checksum, relative to the first byte inside this header, and the offset
+/// of its field from there.
 fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
     let last = around.inside.iter().rposition(|header| header.checksum_offset().is_some())?;
     let start = around.inside[..last].iter().map(Header::len).sum();
@@ -425,7 +425,7 @@ impl L2tp {
         session: u32;
     }
 
-    /// The cookie, of any length.
+    /// Sets the cookie, of any length.
     pub fn cookie(mut self, cookie: &[u8]) -> Self {
         self.cookie = cookie.to_vec();
         self

@@ -19,12 +19,13 @@ impl fmt::Display for Flow {
     }
 }
 
-/// The flow of `frame`; `None` if it is a fragment, is not IP, or cannot be parsed down to its transport header.
+/// Returns the flow of `frame`; `None` if it is a fragment, is not IP, or cannot be parsed down to its transport
+/// header.
 pub fn flow_of(frame: &[u8], link: Link) -> Option<Flow> {
     flow_of_parsed(&parse(frame, link, Lengths::Declared))
 }
 
-/// The same for a frame that is already parsed.
+/// Returns the flow of a frame that is already parsed.
 pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
     if matches!(parsed.stop, Stop::Broken | Stop::Fragment) {
         return None;
@@ -43,7 +44,7 @@ pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
     Some(Flow(parts.join(", ")))
 }
 
-/// The part of a flow's name that one header contributes.
+/// Returns the part of a flow's name that one header contributes.
 fn part(layer: &Layer) -> Option<String> {
     Some(match layer.name {
         "vlan" => format!("vlan {}", layer.number("tag") & 0x0fff),

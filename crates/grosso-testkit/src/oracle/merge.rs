@@ -28,14 +28,14 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// Tunnels of any nesting, and UDP.
+    /// Allows tunnels of any nesting, and UDP.
     fn default() -> Self {
         Self { udp: true, tunnels_max: 16, layers_max: 16, bytes_max: 65535, datagrams_max: 64 }
     }
 }
 
 impl Rules {
-    /// One tunnel level, and no UDP: Linux without any setting.
+    /// Allows one tunnel level and no UDP, as Linux does by default.
     pub fn linux() -> Self {
         Self { udp: false, tunnels_max: 1, layers_max: 14, ..Self::default() }
     }
@@ -50,7 +50,8 @@ pub struct Train {
     pub closed_by: &'static str,
 }
 
-/// The trains that `frames` form if none is ever flushed for lack of time or room, in the order of their first packets.
+/// Returns the trains that `frames` form if none is ever flushed for lack of time or room, in the order of their first
+/// packets.
 pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Train> {
     let mut held: BTreeMap<Flow, Held> = BTreeMap::new();
     let mut done = Vec::new();
@@ -69,7 +70,8 @@ pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Tra
     done
 }
 
-/// The superframe of one train's packets, and the description of its segments (rules G50 to G52).
+/// Merges one train's packets into a superframe, and returns it with the description of its segments (rules G50 to
+/// G52).
 ///
 /// # Panics
 /// Panics if `frames` are empty or have no TCP or UDP header.
@@ -212,7 +214,7 @@ fn push(
     }
 }
 
-/// Whether the packet can be in a train at all, even alone.
+/// Checks whether the packet can be in a train at all, even as its only packet.
 fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> {
     let parsed = parse(frame, link, Lengths::Declared);
     let last = parsed.last().ok_or("no headers")?;
@@ -244,7 +246,7 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
     if parsed.payload(frame).is_empty() { Err("no payload") } else { Ok(()) }
 }
 
-/// Reason, if any, why one header keeps a packet out of every train.
+/// Checks whether one header allows its packet in a train; the error is the reason.
 fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     let refused = match layer.name {
         "ipv4" => layer.number("version_ihl") != 0x45 || layer.number("fragment") & 0x8000 != 0,
@@ -264,8 +266,8 @@ fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     if refused { Err("a header that is not coupled") } else { Ok(()) }
 }
 
-/// Whether exactly one header announces remote checksum offload, refers to the innermost transport checksum, and stands
-/// behind a verified outer checksum (rule C54).
+/// Returns whether exactly one header announces remote checksum offload, refers to the innermost transport checksum,
+/// and follows a verified outer checksum (rule C54).
 fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     let Some(transport) = parsed.last() else { return false };
     let field = if transport.name == "tcp" { 16 } else { 6 };
@@ -292,13 +294,13 @@ fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     announcing == 1
 }
 
-/// Whether a packet closes its train, or stays alone (rule G36).
+/// Returns whether a packet ends its train, or stays single (rule G36).
 fn ends_train(parsed: &Parsed) -> bool {
     // URG, PSH, RST, SYN, FIN.
     parsed.last().is_some_and(|last| last.name == "tcp" && last.number("offset_flags") & 0x2f != 0)
 }
 
-/// Whether `packet` continues the train.
+/// Checks whether `packet` continues the train; the error is the reason.
 fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static str> {
     if train.first.layers.len() != packet.parsed.layers.len() {
         return Err("other headers");
@@ -322,7 +324,7 @@ fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static 
     Ok(())
 }
 
-/// Whether one header of a packet continues that of the train's first, field by field.
+/// Checks whether one header of a packet continues that of the train's first packet, field by field.
 fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<(), &'static str> {
     if first.name != next.name || first.fields.len() != next.fields.len() {
         return Err("other headers");

@@ -68,23 +68,23 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// The field as a number, big-endian; zero when the header has no such field.
+    /// Returns the field as a big-endian number; zero if the header has no such field.
     pub fn number(&self, field: &str) -> u64 {
         let bytes = self.fields.get(field).map_or(&[][..], Vec::as_slice);
         bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// The field's bytes; empty when the header has no such field.
+    /// Returns the field's bytes; empty if the header has no such field.
     pub fn bytes(&self, field: &str) -> &[u8] {
         self.fields.get(field).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it is an IPv4 or IPv6 header.
+    /// Returns whether this is an IPv4 or IPv6 header.
     pub fn is_ip(&self) -> bool {
         self.name == "ipv4" || self.name == "ipv6"
     }
 
-    /// Offset of the contents.
+    /// Returns the offset of the contents.
     pub fn inside(&self) -> usize {
         self.offset + self.len
     }
@@ -100,22 +100,23 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// The innermost header.
+    /// Returns the innermost header.
     pub fn last(&self) -> Option<&Layer> {
         self.layers.last()
     }
 
-    /// The innermost payload.
+    /// Returns the innermost payload.
     pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         self.last().map_or(frame, |last| &frame[last.inside().min(last.end)..last.end])
     }
 
-    /// The nearest IP header around the layer at `index`.
+    /// Returns the nearest IP header around the layer at `index`.
     pub fn network_of(&self, index: usize) -> Option<&Layer> {
         self.layers[..index].iter().rev().find(|layer| layer.is_ip())
     }
 
-    /// The bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header around it.
+    /// Returns the bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header
+    /// around it.
     ///
     /// Its destination is the final one: that of a source route with hops left, instead of the next in the IPv4 header
     /// (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). Its source
@@ -136,7 +137,7 @@ impl Parsed {
         Some(pseudo_header(source, destination, protocol, len))
     }
 
-    /// Whether a tunnel header announces remote checksum offload (rules C50, C51).
+    /// Returns whether a tunnel header announces remote checksum offload (rules C50, C51).
     pub fn has_remote_checksum(&self) -> bool {
         self.layers.iter().any(|layer| match layer.name {
             "vxlan" => layer.number("flags") & 0x0020_0000 != 0,
@@ -149,7 +150,7 @@ impl Parsed {
     }
 }
 
-/// Final destination of a source route that is under way, among the options of an IPv4 header.
+/// Returns the final destination of a source route with hops left, from the options of an IPv4 header.
 fn end_of_route(layer: &Layer) -> Option<&[u8]> {
     if layer.name != "ipv4" {
         return None;
@@ -172,7 +173,7 @@ fn end_of_route(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// Final destination of a routing header with segments left.
+/// Returns the final destination of a routing header with segments left.
 fn last_stop(layer: &Layer) -> Option<&[u8]> {
     // The length, the type, the segments left, four bytes that depend on the type, the addresses.
     let data = layer.bytes("data");
@@ -189,7 +190,7 @@ fn last_stop(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// The home address option among destination options.
+/// Returns the home address option among destination options.
 fn home_address(layer: &Layer) -> Option<&[u8]> {
     if layer.name != "destination_options" {
         return None;
@@ -216,7 +217,7 @@ enum Next {
     Stop(Stop),
 }
 
-/// The header that a next protocol of VXLAN-GPE or NSH announces.
+/// Returns the header that a next protocol of VXLAN-GPE or NSH announces.
 fn next_protocol(number: u64) -> Next {
     match number {
         1 => Next::EtherType(0x0800),
@@ -610,7 +611,7 @@ impl Walk<'_> {
         (!broken).then_some(())
     }
 
-    /// A length field, or `present` if the field is zero because it cannot hold `present` (rule G50).
+    /// Returns a length field, or `present` if the field is zero because it cannot hold `present` (rule G50).
     fn length_or_jumbo(&self, field: &str, present: usize) -> usize {
         match self.number(field) as usize {
             0 if present > 0xffff => present,

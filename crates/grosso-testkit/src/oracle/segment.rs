@@ -26,7 +26,7 @@ pub enum Refusal {
     GreSequence,
 }
 
-/// The packets of a superframe, each with complete checksums. A payload that fits in one segment makes one packet.
+/// Segments a superframe into packets with complete checksums. A payload that fits into one segment becomes one packet.
 pub fn segment(
     superframe: &[u8],
     link: Link,
@@ -138,13 +138,12 @@ fn transport(packet: &mut [u8], parsed: &Parsed, index: usize, seed_only: bool) 
     put(packet, at, right);
 }
 
-/// The folded, uncomplemented pseudo-header sum of the layer at `index`; zero without an IP header
-/// around it.
+/// Returns the folded, uncomplemented pseudo-header sum of the layer at `index`; zero without an IP header around it.
 pub(crate) fn pseudo_sum(parsed: &Parsed, index: usize, protocol: u8, len: usize) -> u16 {
     parsed.pseudo_header_of(index, protocol, len).map_or(0, |bytes| sum(&bytes))
 }
 
-/// The length, or zero if the field cannot hold it (rule G50).
+/// Returns the length, or zero if the field cannot hold it (rule G50).
 pub(crate) fn fit(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }

@@ -32,8 +32,8 @@ pub struct Verdict {
     pub expected: u16,
 }
 
-/// Every checksum of `frame`, outermost first. The transport checksum of a fragment is left out: it covers bytes that
-/// are not present.
+/// Verifies every checksum of `frame`, outermost first. The transport checksum of a fragment is omitted: it covers
+/// bytes that are not present.
 pub fn verify(frame: &[u8], link: Link) -> Vec<Verdict> {
     let parsed = parse(frame, link, Lengths::Declared);
     (0..parsed.layers.len()).filter_map(|index| verdict(frame, &parsed, index)).collect()
@@ -68,7 +68,7 @@ fn verdict(frame: &[u8], parsed: &Parsed, index: usize) -> Option<Verdict> {
     Some(Verdict { layer: index, name: layer.name, state, found, expected })
 }
 
-/// The checksum that a sender writes: computed with the field set to zero, and in UDP never zero (RFC 768).
+/// Returns the checksum that a sender writes: computed with the field set to zero, and in UDP never zero (RFC 768).
 fn expected(cover: &[u8], at: usize, name: &str) -> u16 {
     let mut zeroed = cover.to_vec();
     zeroed[at..at + 2].fill(0);
@@ -89,7 +89,7 @@ fn remote(parsed: &Parsed, index: usize, layer: &Layer) -> Option<State> {
     Some(if layer.number("checksum") as u16 == seed { State::Remote } else { State::Wrong })
 }
 
-/// The folded, uncomplemented pseudo-header sum for the transport header at `index`.
+/// Returns the folded, uncomplemented pseudo-header sum for the transport header at `index`.
 pub(crate) fn seed(parsed: &Parsed, index: usize) -> Option<u16> {
     let protocol = if parsed.layers[index].name == "tcp" { 6 } else { 17 };
     // Adding zero leaves the folded sum as it is.

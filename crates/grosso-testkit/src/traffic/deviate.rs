@@ -74,7 +74,7 @@ impl Deviation {
     ];
 }
 
-/// The deviating frames, one or two.
+/// Returns the deviating frames, one or two.
 pub(super) fn frames(
     deviation: Deviation,
     sender: &mut Sender,
@@ -105,7 +105,7 @@ pub(super) fn frames(
     }
 }
 
-/// The next packet with something changed.
+/// Returns the next packet with a change.
 fn changed(deviation: Deviation, sender: &mut Sender, random: &mut Random) -> Vec<u8> {
     let is_tcp = sender.is_tcp();
     let mut packet = sender.next(random);

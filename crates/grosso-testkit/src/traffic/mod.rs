@@ -29,12 +29,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// One to six flows over Ethernet; about one packet in eight deviates.
+    /// Creates one to six flows over Ethernet; about one packet in eight deviates.
     pub fn new(seed: u64) -> Self {
         Self::over(Link::Ethernet, seed)
     }
 
-    /// The same over the given link.
+    /// Creates one to six flows over the given link; about one packet in eight deviates.
     pub fn over(link: Link, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let count = random.within(1, 6);
@@ -51,12 +51,12 @@ impl Traffic {
         Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
     }
 
-    /// One to six flows whose packets all obey the laws of their train.
+    /// Creates one to six flows whose packets all obey the laws of their train.
     pub fn benign(seed: u64) -> Self {
         Self::new(seed).deviations_percent(0)
     }
 
-    /// Traffic of these stacks, one flow each.
+    /// Creates traffic of these stacks, one flow each.
     pub fn of(stacks: &[Stack], seed: u64) -> Self {
         let mut random = Random::new(seed);
         let flows = stacks.iter().enumerate();
@@ -66,19 +66,19 @@ impl Traffic {
         Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
     }
 
-    /// Share of packets that deviate, in percent.
+    /// Sets the percentage of packets that deviate.
     pub fn deviations_percent(mut self, percent: usize) -> Self {
         self.deviations_percent = percent;
         self
     }
 
-    /// Mean number of consecutive packets of one flow.
+    /// Sets the mean number of consecutive packets of one flow.
     pub fn burst_mean(mut self, packets: usize) -> Self {
         self.burst_mean = packets;
         self
     }
 
-    /// The stacks of the flows.
+    /// Returns the stacks of the flows.
     pub fn stacks(&self) -> impl Iterator<Item = &Stack> {
         self.flows.iter().map(|sender| &sender.stack)
     }
@@ -142,7 +142,7 @@ impl Sender {
         Self { stack, place, segment, fixed, last: Vec::new() }
     }
 
-    /// The next packet with a payload of `len` bytes, which advances the flow.
+    /// Returns the next packet with a payload of `len` bytes, which advances the flow.
     pub(crate) fn send(&mut self, len: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
@@ -152,7 +152,7 @@ impl Sender {
         packet
     }
 
-    /// The next full segment.
+    /// Returns the next full segment.
     pub(crate) fn next(&mut self, random: &mut Random) -> Packet {
         // A retransmission repeats a recent packet.
         let packet = self.send(self.segment);
@@ -162,7 +162,7 @@ impl Sender {
         packet
     }
 
-    /// The last segment of a burst: shorter, or with PSH.
+    /// Returns the last segment of a burst: shorter, or with PSH.
     pub(crate) fn last(&mut self, random: &mut Random) -> Packet {
         let len = random.within(1, self.segment);
         let mut packet = self.send(len);
