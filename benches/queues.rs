@@ -52,7 +52,7 @@ fn steer(criterion: &mut Criterion) {
     }
 }
 
-/// The packets of each queue.
+/// Returns the packets of each queue.
 fn spread(queues: usize) -> Vec<Workload> {
     let steering = Steering::new(queues);
     let mut shares: Vec<_> =
@@ -65,7 +65,7 @@ fn spread(queues: usize) -> Vec<Workload> {
     shares
 }
 
-/// Time in which all queues together coalesce that many packets.
+/// Returns the time in which all queues together coalesce this many packets.
 fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     let all: usize = shares.iter().map(|share| share.frames.len()).sum();
     let start = Barrier::new(shares.len());

@@ -13,7 +13,7 @@ use std::{
 
 use grosso_tun::{Tun, TunOptions};
 
-/// The header of a pcap file with nanoseconds, of the machine's byte order.
+/// Returns the header of a pcap file with nanoseconds, in the machine's byte order.
 fn header() -> Vec<u8> {
     let mut header = 0xa1b2_3c4d_u32.to_ne_bytes().to_vec();
     header.extend([2_u16, 4].into_iter().flat_map(u16::to_ne_bytes));

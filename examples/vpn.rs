@@ -17,7 +17,7 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    /// Packets of the host, sealed, to the peer. The congestion marks of packets stay inside.
+    /// Encrypts packets of the host and sends them to the peer. The congestion marks of packets stay inside.
     fn outwards(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, cipher, sealed, spare, .. } = self;
         tun.try_recv(|packet, _| {
@@ -31,7 +31,7 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Datagrams of the peer, opened, to the host: a batch as a few superframes.
+    /// Decrypts datagrams of the peer and sends them to the host: a batch as a few superframes.
     fn inwards(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, cipher, packets, spare, .. } = self;
         udp.try_recv(|datagram| {

@@ -67,7 +67,7 @@ impl TunSocket {
         })
     }
 
-    /// It never blocks.
+    /// Does nothing: the device never blocks.
     pub fn set_non_blocking(self) -> Result<Self, Error> {
         Ok(self)
     }
@@ -102,7 +102,7 @@ impl TunSocket {
         writer.spare.append(&mut writer.batch);
     }
 
-    /// Whether packets wait here, of which the descriptor does not know.
+    /// Returns whether packets are buffered here that the descriptor does not report.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
         reader.next < reader.ends.len()

@@ -19,7 +19,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A cutter of the datagrams whose fragments the workload contains.
+    /// Creates a cutter of the datagrams whose fragments the workload contains.
     ///
     /// # Panics
     /// Panics if the workload has no fragments.

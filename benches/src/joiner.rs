@@ -24,7 +24,7 @@ impl Join {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Coalesce, Self::Verify, Self::KeepGeometry];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ pub struct Joiner<'a> {
 }
 
 impl<'a> Joiner<'a> {
-    /// A joiner with the default rules, at the first poll of the workload.
+    /// Creates a joiner with the default rules, at the first poll of the workload.
     ///
     /// # Panics
     /// Never: the rules do not contradict each other.
@@ -73,7 +73,7 @@ impl<'a> Joiner<'a> {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }
 
-    /// Reassembled datagrams so far.
+    /// Returns the number of datagrams reassembled so far.
     #[must_use]
     pub fn datagrams(&self) -> u64 {
         self.reassembler.stats().datagrams

@@ -62,7 +62,7 @@ pub const LEFT: &[&str] = &["tcp4_1", "tcp4_64burst", "vxlan_tcp4"];
 /// The workloads that are coalesced by every profile but the default.
 pub const PROFILED: &[&str] = &["tcp4_1", "tcp4_64burst", "tcp4_acks"];
 
-/// The profiles other than the default: those that are built in, and the default with one stage more.
+/// Returns the profiles other than the default: the built-in ones, and the default with one more stage each.
 #[must_use]
 pub fn profiles() -> Vec<Profile> {
     let with = |name: &'static str, edit: fn(&mut Profile)| {

@@ -25,7 +25,7 @@ impl Trust {
     /// Both, the cheaper first.
     pub const ALL: [Self; 2] = [Self::Trusted, Self::Verified];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Trust {
         }
     }
 
-    /// The corresponding state of the checksums.
+    /// Returns the corresponding state of the checksums.
     #[must_use]
     pub const fn checksum(self) -> Checksum {
         match self {
@@ -69,13 +69,13 @@ pub struct Receiver<'a> {
 }
 
 impl<'a> Receiver<'a> {
-    /// A receiver with the profile `linux`, at the first poll of the workload.
+    /// Creates a receiver with the profile `linux`, at the first poll of the workload.
     #[must_use]
     pub fn new(workload: &'a Workload, trust: Trust) -> Self {
         Self::with_profile(workload, Profile::linux(), trust)
     }
 
-    /// The same with another profile.
+    /// Creates a receiver with the given profile.
     #[must_use]
     pub fn with_profile(workload: &'a Workload, profile: Profile, trust: Trust) -> Self {
         let meta = Meta { checksum: trust.checksum(), ..Meta::default() };
@@ -85,14 +85,14 @@ impl<'a> Receiver<'a> {
         Self { frames: &workload.frames, coalescer, meta, next: 0, ahead: 0, delivered_bytes: 0 }
     }
 
-    /// The same for a workload whose innermost checksums [are left to a device](leave_checksums).
+    /// Returns the receiver for a workload whose innermost checksums [are left to a device](leave_checksums).
     #[must_use]
     pub fn completing(self, checksum: Checksum) -> Self {
         Self { meta: Meta { checksum, ..self.meta }, ..self }
     }
 
-    /// The same with prefetching: packets that are not in a cache are fetched from memory while earlier ones are
-    /// coalesced.
+    /// Returns the receiver with prefetching: packets that are not in a cache are fetched from memory while earlier
+    /// ones are coalesced.
     #[must_use]
     pub fn fetching(self, cache: Cache) -> Self {
         Self { ahead: if cache == Cache::Cold { AHEAD } else { 0 }, ..self }
@@ -103,7 +103,7 @@ impl<'a> Receiver<'a> {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }
 
-    /// Packets pushed for each frame that came out.
+    /// Returns the packets pushed per delivered frame.
     #[must_use]
     pub fn packets_a_frame(&self) -> f64 {
         let stats = self.coalescer.stats();

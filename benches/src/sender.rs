@@ -21,7 +21,7 @@ pub struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    /// A sender at the first superframe of the workload.
+    /// Creates a sender at the first superframe of the workload.
     ///
     /// # Panics
     /// Panics if the workload has no superframes.
@@ -35,7 +35,7 @@ impl<'a> Sender<'a> {
         (0..self.superframes.frames.len()).map(|_| self.step()).sum()
     }
 
-    /// The packets of every superframe of the workload.
+    /// Returns the packets of every superframe of the workload.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let mut packet = vec![0; 1 << 16];
@@ -75,7 +75,7 @@ pub struct Scatterer<'a> {
 }
 
 impl<'a> Scatterer<'a> {
-    /// A scatterer at the first superframe of the workload.
+    /// Creates a scatterer at the first superframe of the workload.
     ///
     /// # Panics
     /// Panics if the workload has no superframes.
@@ -90,7 +90,7 @@ impl<'a> Scatterer<'a> {
         (0..self.superframes.frames.len()).map(|_| self.step()).sum()
     }
 
-    /// The packets of every superframe of the workload, assembled.
+    /// Returns the packets of every superframe of the workload, assembled.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let mut header = vec![0; HEADER_BYTES];

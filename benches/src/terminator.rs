@@ -22,7 +22,7 @@ impl Ends {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Packets, Self::Superframes];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ pub struct Terminator<'a> {
 }
 
 impl<'a> Terminator<'a> {
-    /// A terminator at the first poll of the workload.
+    /// Creates a terminator at the first poll of the workload.
     #[must_use]
     pub fn new(workload: &'a Workload, ends: Ends) -> Self {
         let mut rules = DecapsulationRules::default();

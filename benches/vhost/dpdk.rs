@@ -18,12 +18,13 @@ pub(super) struct Tester {
 }
 
 impl Tester {
-    /// Whether DPDK is installed.
+    /// Returns whether DPDK is installed.
     pub(super) fn is_there() -> bool {
         Command::new("dpdk-testpmd").arg("--version").output().is_ok()
     }
 
-    /// The program with this port, whose socket is in a folder; it gives frames of that many bytes, or takes some.
+    /// Starts the program with this port, whose socket is in `folder`. If `gives` is set it sends frames of that many
+    /// bytes, otherwise it receives frames.
     pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
         let mut command = Command::new("stdbuf");
         // No huge pages, which few machines have. The thread that obeys sleeps.
@@ -48,7 +49,7 @@ impl Tester {
         Self { child, input, lines: BufReader::new(output).lines() }
     }
 
-    /// Frames that arrive in that time, once there are any.
+    /// Returns the frames that arrive in this time, counted from the first one.
     pub(super) fn takes(&mut self, lasts: Duration, bytes: usize) -> Arrived {
         while self.packets() == 0 {
             thread::sleep(Duration::from_millis(50));
@@ -61,7 +62,7 @@ impl Tester {
         Arrived { frames, bytes: frames * bytes as f64, seconds }
     }
 
-    /// Packets that it has received.
+    /// Returns the number of packets received.
     fn packets(&mut self) -> u64 {
         writeln!(self.input, "show port stats 0").expect("testpmd");
         loop {

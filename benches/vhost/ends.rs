@@ -47,12 +47,12 @@ impl Place {
     }
 }
 
-/// The command of an end that takes frames at this place, and says what has arrived.
+/// Returns the command of an end that receives frames at `place` and reports them.
 pub(super) fn taking(place: &Place, lasts: Duration) -> Command {
     command("take", place, lasts.as_secs_f64().to_string())
 }
 
-/// The command of an end that gives frames with that many bytes of payload, until it is killed.
+/// Returns the command of an end that sends frames with this many bytes of payload, until it is killed.
 pub(super) fn giving(place: &Place, payload: usize) -> Command {
     command("give", place, payload.to_string())
 }
@@ -64,14 +64,14 @@ fn command(what: &str, place: &Place, last: String) -> Command {
     command
 }
 
-/// The answer of an end that takes frames.
+/// Parses the report of an end that receives frames.
 pub(super) fn heard(words: &str) -> Arrived {
     let mut numbers = words.split_whitespace().map(|word| word.parse().expect("a number"));
     let mut next = || numbers.next().expect("three numbers");
     Arrived { frames: next(), bytes: next(), seconds: next() }
 }
 
-/// Is an end, as these words say.
+/// Runs one end, as these arguments specify.
 pub(super) fn run(words: &[String]) {
     let [what, kind, place, last] = words else { panic!("four words: {words:?}") };
     let gives = what == "give";
@@ -151,7 +151,7 @@ fn look(port: &mut impl Port, buffers: &mut Vec<PortBuffer>) -> (u64, u64) {
     (frames, bytes)
 }
 
-/// A packet, or a superframe of packets of 1448 bytes if it is longer.
+/// Returns a packet, or a superframe of packets of 1448 bytes if the payload is longer.
 fn frame(payload: usize) -> (Vec<u8>, Meta) {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(payload);
     if payload <= 1460 {

@@ -39,7 +39,7 @@ pub(super) fn run(lasts: Duration) {
     }
 }
 
-/// Frames and bytes that arrived, and seconds.
+/// Measures the frames and bytes that arrived, and the seconds.
 fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     let folder = std::env::temp_dir().join(format!("grosso-vhost-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -77,7 +77,7 @@ fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     (frames as f64, bytes as f64, seconds)
 }
 
-/// A frame behind its virtio header.
+/// Returns a frame after its virtio header.
 fn frame(len: usize) -> Vec<u8> {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     if len <= 1460 {
@@ -148,7 +148,7 @@ impl Driver {
         }
     }
 
-    /// Frames and bytes that have arrived.
+    /// Returns the number of frames and bytes that have arrived.
     fn collect(&mut self, ring: usize) -> (u64, u64) {
         let [_, _, used] = rings(ring).map(|at| GUEST + at);
         let (now, mut bytes) = (self.number(used + 2), 0);

@@ -81,7 +81,7 @@ fn show(name: &str, results: &mut [Arrived]) {
     );
 }
 
-/// Million frames a second.
+/// Returns million frames per second.
 fn rate(arrived: &Arrived) -> f64 {
     arrived.frames / arrived.seconds / 1e6
 }
@@ -141,7 +141,7 @@ impl Running {
         Self(command.spawn().expect("a process"))
     }
 
-    /// The answer at its end.
+    /// Waits for the end of the process, and returns its report.
     fn arrived(mut self) -> Arrived {
         let output = self.0.stdout.take().expect("its output");
         heard(&std::io::read_to_string(output).expect("words"))
@@ -159,7 +159,7 @@ impl Drop for Running {
 struct Bridge(NetworkNamespace);
 
 impl Bridge {
-    /// `None` for who may not make it, or without `ip(8)`.
+    /// Creates the bridge; `None` if the user may not create it, or without `ip(8)`.
     fn new() -> Option<Self> {
         let bridge = Self(NetworkNamespace::new().ok()?);
         let commands = [

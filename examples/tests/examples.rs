@@ -33,7 +33,7 @@ impl Drop for Running {
     }
 }
 
-/// Network namespaces; `None`, with a printed reason, where they cannot be created.
+/// Creates network namespaces; `None`, with a printed reason, if they cannot be created.
 fn hosts<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let hosts: Result<Vec<_>, _> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     let hosts = hosts.map_err(|error| error.to_string());
@@ -48,7 +48,7 @@ fn hosts<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     }
 }
 
-/// The path of an example, which `cargo test` builds beside the tests.
+/// Returns the path of an example, which `cargo test` builds next to the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)
@@ -78,8 +78,8 @@ fn set_up(device: &str, address: Ipv4Addr) {
     Control::new().unwrap().set_up(&name, true).unwrap();
 }
 
-/// Two hosts with a wire between them and a device of an example each; the stream that one sends to the other through
-/// the devices arrives as it was. `ends` gives an example and its last words for each host.
+/// Connects two hosts with a wire, each with the device of an example, and checks that a stream between them arrives
+/// unchanged. `ends` has an example and its last arguments for each host.
 fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     let Some([a, b]) = hosts() else { return };
     let name = |name| InterfaceName::new(name).unwrap();
@@ -120,7 +120,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     send_stream(&a, &listener, address);
 }
 
-/// A stream from a host to a socket of another arrives as it was.
+/// Sends a stream from a host to a socket of another, and checks that it arrives unchanged.
 fn send_stream(from: &NetworkNamespace, to: &TcpListener, address: SocketAddr) {
     let bytes = stream();
     thread::scope(|scope| {
@@ -138,7 +138,7 @@ fn stream() -> Vec<u8> {
     (0..STREAM_BYTES).map(|i| (i * 11 / 7) as u8).collect()
 }
 
-/// A file of this content, which a test removes.
+/// Creates a file with this content, which the test removes.
 fn file(name: &str, content: &[u8]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
     fs::write(&path, content).unwrap();
@@ -200,7 +200,7 @@ fn a_stack_in_userspace_returns_a_stream_in_superframes() {
     assert!(frames < STREAM_BYTES / 1460, "{said}");
 }
 
-/// A C program against the installed library, found by pkg-config; nothing without a compiler.
+/// Compiles a C program against the installed library, found by pkg-config; returns `None` without a compiler.
 fn compiled(source: &str, prefix: &Path) -> Option<PathBuf> {
     for tool in ["cc", "pkg-config"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -227,7 +227,7 @@ fn compiled(source: &str, prefix: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// A folder of this test.
+/// Creates a directory for this test.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();

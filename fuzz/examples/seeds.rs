@@ -61,7 +61,7 @@ fn texts(directory: &Path, target: &str, texts: &[String]) -> io::Result<()> {
     fs::write(directory.join(format!("{target}.dict")), entries.collect::<String>())
 }
 
-/// The blocks of TOML in a document.
+/// Returns the blocks of TOML in a document.
 fn blocks(document: &str) -> Vec<String> {
     let parts = document.split("```toml\n").skip(1);
     parts.filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
@@ -73,7 +73,7 @@ fn write(directory: &Path, target: &str, seed: u64, bytes: &[u8]) -> io::Result<
     fs::write(directory.join(format!("seed-{seed}")), bytes)
 }
 
-/// The link type, the ports, and a frame of a random stack.
+/// Returns the link type, the ports, and a frame of a random stack.
 fn dissect(seed: u64, random: &mut Random) -> Vec<u8> {
     let stacks = Stack::all();
     let stack = &stacks[seed as usize * 7 % stacks.len()];
@@ -83,7 +83,7 @@ fn dissect(seed: u64, random: &mut Random) -> Vec<u8> {
     [&[raw, 0][..], &frame].concat()
 }
 
-/// A small capture of either format, with superframes.
+/// Returns a small capture of either format, with superframes.
 fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
@@ -99,7 +99,7 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     writer.finish().expect("memory takes everything")
 }
 
-/// A capture of packets and superframes, for a judge who may be told sizes.
+/// Returns a capture of packets and superframes, for a classifier that may be given sizes.
 fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
@@ -130,8 +130,8 @@ fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// A path whose longest packets have 1500 bytes, on which long packets are lost with a chance of its own; it is looked
-/// at every second, or as often as can be while messages say that it is narrow.
+/// Returns a path whose longest packets have 1500 bytes, with a separate loss rate for long packets; it is polled every
+/// second, or as often as possible while messages say that it is narrow.
 fn probes(random: &mut Random) -> Vec<u8> {
     let [hear, lose, answer, poll, long_packets] = [0, 3, 4, 6, 1];
     let step = if random.percent(50) { 64 } else { 1 };
@@ -192,7 +192,7 @@ const REQUESTS: [&str; 6] = [
     "\u{1}OPTIONS * HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
 ];
 
-/// A poll of a program that is judged: a packet, and a superframe of two.
+/// Returns a poll of a tested program: a packet, and a superframe of two packets.
 fn records() -> Vec<u8> {
     let packets: Vec<_> = Traffic::new(1).take(1).collect();
     let mut bytes = vec![2];
@@ -224,7 +224,7 @@ const WIRES: [&str; 4] = [
     "delay 1000s jitter 2000s loss 0.1% corrupt 100% seed 18446744073709551615",
 ];
 
-/// Wide limits and a list of actions, most of which continue a train.
+/// Returns wide limits and a list of actions, most of which continue a train.
 fn coalesce(random: &mut Random) -> Vec<u8> {
     let mut bytes = random.bytes(7);
     bytes[1] |= 1;

@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     session.assert_reversible();
 }
 
-/// Wide limits most of the time, so that trains grow.
+/// Returns wide limits most of the time, so that trains grow.
 fn profile(decisions: &mut Decisions<'_>) -> Profile {
     let choice = decisions.byte();
     if choice.is_multiple_of(2) {
@@ -55,7 +55,7 @@ fn profile(decisions: &mut Decisions<'_>) -> Profile {
     profile
 }
 
-/// One action: most of them send a frame.
+/// Does one action: most actions send a frame.
 fn step(session: &mut Session, senders: &mut [Sender], decisions: &mut Decisions<'_>, kit: Link) {
     let action = decisions.byte();
     session.now_ns += u64::from(action & 3);
@@ -89,7 +89,7 @@ impl Sender {
         Self { stack: stack.clone(), place }
     }
 
-    /// The next packet of the sequence.
+    /// Returns the next packet of the sequence.
     fn segment(&mut self, len: usize) -> Vec<u8> {
         // No length field may overflow, whatever the headers.
         let len = len % 1500;
@@ -102,7 +102,7 @@ impl Sender {
         frame
     }
 
-    /// The next packet with some bytes changed; `follow` makes its checksums right again.
+    /// Returns the next packet with some bytes changed; `follow` corrects its checksums.
     fn changed(&mut self, decisions: &mut Decisions<'_>, kit: Link, follow: bool) -> Vec<u8> {
         let mut frame = self.segment(SEGMENT);
         for _ in 0..=decisions.byte() % 3 {
@@ -115,7 +115,7 @@ impl Sender {
         frame
     }
 
-    /// The next packet, truncated or with bytes appended.
+    /// Returns the next packet, truncated or with bytes appended.
     fn cut(&mut self, decisions: &mut Decisions<'_>) -> Vec<u8> {
         let mut frame = self.segment(SEGMENT);
         let len = usize::from(decisions.byte());

@@ -53,7 +53,7 @@ fn meta(decisions: &mut Decisions<'_>) -> Meta {
     Meta { checksum, gso, vlan, ..Meta::default() }
 }
 
-/// A frame of the kit with some of its bytes changed.
+/// Returns a frame of the kit with some of its bytes changed.
 fn changed(decisions: &mut Decisions<'_>, link: LinkType) -> Vec<u8> {
     let kit = if link == LinkType::Ethernet { Link::Ethernet } else { Link::Ip };
     let payload = usize::from(decisions.byte());
@@ -97,7 +97,7 @@ fn put_in(
     }
 }
 
-/// The packet that comes out at the other end; `None` if the frame that went in was no packet.
+/// Returns the packet that the peer decapsulates; `None` if the sent frame was not a packet.
 fn taken(sent: &[u8], meta: &Meta, endpoint: &Endpoint) -> Option<Vec<u8>> {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);

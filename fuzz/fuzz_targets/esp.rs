@@ -91,8 +91,8 @@ fn deliver(decryptor: &mut Decryptor, mut wire: Vec<u8>, link: LinkType) -> Opti
     Some((decrypted.sequence, wire[decrypted.frame].to_vec()))
 }
 
-/// A packet with a right ICV around any plaintext, trailer included. Its sequence number is one of the last that the
-/// encryptor used.
+/// Returns a packet with a correct ICV around any plaintext, trailer included. Its sequence number is one of the last
+/// that the encryptor used.
 fn anything_authentic(decisions: &mut Decisions<'_>, kit: Link) -> Vec<u8> {
     let sequence = u32::MAX - 1000 + u32::from(decisions.byte());
     let len = usize::from(decisions.byte());

@@ -61,7 +61,7 @@ fn deliver(
     coalescer.poll_end(0, &mut sink);
 }
 
-/// The host's acknowledgment of what was delivered, or of something near its end.
+/// Returns the host's acknowledgment of the delivered data, or of a position near its end.
 fn acknowledgment(next: u32, decisions: &mut Decisions<'_>) -> Vec<u8> {
     let behind = u32::from(decisions.word() % 4096);
     let window = decisions.choose(&[1000, 1000, 1000, 900, 1100]);

@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
     fragmented(&frames, link, decisions.word());
 }
 
-/// Packets of a few flows, some of them changed, and rubbish.
+/// Returns packets of several flows, some of them changed, and random bytes.
 fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     let stacks = [stack(decisions, kit), stack(decisions, kit)];
     let mut sequence = [u32::MAX - 3000, 7];
@@ -71,7 +71,7 @@ fn through(
     through_described(described, link, from, to)
 }
 
-/// Frames that come out of a path between ports of these features.
+/// Returns the frames that leave a path between ports with these features.
 fn through_described(
     frames: Vec<(Vec<u8>, Meta)>,
     link: LinkType,
@@ -103,7 +103,7 @@ fn receive(port: &mut impl Port, received: &mut Vec<(Vec<u8>, Meta)>) {
     port.receive(0, usize::MAX, &mut take).unwrap();
 }
 
-/// Fragments to an MTU and joins again: nothing is held for ever, and what needed no fragments is as it was.
+/// Fragments to an MTU and reassembles: nothing is held for ever, and packets that needed no fragments are unchanged.
 fn fragmented(frames: &[Vec<u8>], link: LinkType, mtu: u16) {
     let (near, far) = wire(link, Device::new(Features::NONE), ROOM);
     let mut options = FragmentationOptions::new(7);

@@ -123,7 +123,7 @@ fn anything(decisions: &mut Decisions<'_>) {
     rig.finish();
 }
 
-/// A piece that is likely to have neighbours: near the start, and a few units long.
+/// Returns a piece that is likely to have neighbours: near the start, and a few units long.
 fn piece(decisions: &mut Decisions<'_>) -> Piece {
     let (place, shape) = (decisions.byte(), decisions.byte());
     let offset = if place > 250 { decisions.word() & 0xfff8 } else { u16::from(place & 15) * 8 };

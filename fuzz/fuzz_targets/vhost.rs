@@ -84,7 +84,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
     }
 }
 
-/// A number below a bound.
+/// Returns a number below a bound.
 fn below(decisions: &mut Decisions<'_>, bound: usize) -> usize {
     usize::from(decisions.word()) % bound
 }
@@ -129,7 +129,7 @@ fn set_up(back: &mut BackEnd, memory: &File, chosen: u64) {
     }
 }
 
-/// Any message, with or without a file.
+/// Sends any message, with or without a file.
 fn say(back: &mut BackEnd, memory: &File, decisions: &mut Decisions<'_>) {
     let number = below(decisions, 24) as u32;
     let words = (0..below(decisions, 9)).map(|_| {
@@ -151,7 +151,7 @@ fn write(memory: &File, decisions: &mut Decisions<'_>) {
     memory.write_all_at(&written, at).expect("memory");
 }
 
-/// Descriptors of a packed ring one behind the other, some of which could be right.
+/// Writes consecutive descriptors of a packed ring, some of which may be valid.
 fn describe(memory: &File, decisions: &mut Decisions<'_>) {
     let [table, ..] = decisions.choose(&RINGS);
     let (first, count) = (below(decisions, SIZE as usize), below(decisions, SIZE as usize));
@@ -218,7 +218,7 @@ fn give(back: &mut BackEnd, pair: usize, len: usize) {
     back.publish(Way::ToGuest);
 }
 
-/// A front end, and the memory that it has shared.
+/// Runs a front end and the memory that it has shared.
 fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
     let mut memory = meet(front, OFFERED);
     // Fewer steps than those of a back end: what is shared is dear to make.
@@ -255,7 +255,7 @@ fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
 /// Position of the used entries in a ring of a front end.
 const USED: u64 = addresses(0).used;
 
-/// Answers as a back end does that has these features, and returns the memory that it is passed.
+/// Answers like a back end with these features, and returns the memory that it receives.
 fn meet(front: &mut FrontEnd, offered: u64) -> File {
     let _ = front.greet();
     let mut letters = front.hear(&answer(request::GET_FEATURES, offered)).expect("an answer");
@@ -274,7 +274,7 @@ fn answer(request: u32, number: u64) -> Message {
     Message { request, wants_reply: false, payload: bytes(&[number]), files: vec![] }
 }
 
-/// Used entries and their number, some of which could be right.
+/// Writes used entries and their number, some of which may be valid.
 fn write_used(memory: &File, decisions: &mut Decisions<'_>) {
     let ring = below(decisions, 2) as u64 * RING_BYTES;
     let (first, count) = (below(decisions, 300) as u64, below(decisions, 300));

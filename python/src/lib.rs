@@ -82,7 +82,7 @@ fn outlast<T: Send>(py: Python<'_>, told: Receiver<T>) -> PyResult<()> {
     }
 }
 
-/// The exception for a failure.
+/// Returns the exception for a failure.
 fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let made = || {
         let class = py.import("grosso._error")?.getattr("Error")?;

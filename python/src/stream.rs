@@ -37,20 +37,20 @@ enum Table {
 
 #[pymethods]
 impl Rows {
-    /// The packets that the words of `grosso inspect` name, with their bytes or without.
+    /// Reads the packets that the arguments of `grosso inspect` select, with or without their bytes.
     #[staticmethod]
     fn packets(words: Vec<String>, data: bool, capture: Py<PyAny>) -> Self {
         let table = if data { PacketTable::FramesWithData } else { PacketTable::Frames };
         Self { table: Table::Packets(table), words, capture }
     }
 
-    /// The trains that the words of `grosso coalesce` make.
+    /// Reads the trains that the arguments of `grosso coalesce` produce.
     #[staticmethod]
     fn trains(words: Vec<String>, capture: Py<PyAny>) -> Self {
         Self { table: Table::Trains, words, capture }
     }
 
-    /// The rows as an Arrow C stream. A schema that is asked for is not obeyed, which the protocol allows.
+    /// Returns the rows as an Arrow C stream. A requested schema is ignored, which the protocol allows.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -63,7 +63,7 @@ impl Rows {
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
-    /// The columns as an Arrow C schema.
+    /// Returns the columns as an Arrow C schema.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(&*self.table.schema());
         let schema = schema.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;

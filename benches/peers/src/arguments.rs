@@ -34,12 +34,12 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether a peer is wanted.
+    /// Returns whether a peer is requested.
     pub(crate) fn wants(&self, peer: Peer) -> bool {
         self.without.iter().all(|without| without != peer.name())
     }
 
-    /// Whether the JSON takes the place of the tables.
+    /// Returns whether the JSON replaces the tables.
     pub(crate) fn json_is_output(&self) -> bool {
         self.json.as_ref().is_some_and(|path| path.as_os_str() == "-")
     }

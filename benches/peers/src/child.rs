@@ -26,7 +26,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// A contender of this program. One that cannot be started fails at its first round.
+    /// Creates a contender of this program. If it cannot be started, it fails in its first round.
     pub(crate) fn contender<'a>(&self, about: About, work: &str, workload: &Workload) -> Boxed<'a> {
         let child = self.start(work, workload);
         let output = self.folder.join("output");
@@ -99,7 +99,7 @@ impl Child {
         self.answer()
     }
 
-    /// The next answer; lines that libraries print in between are skipped.
+    /// Returns the next answer; skips lines that libraries print in between.
     fn answer(&mut self) -> Result<String, String> {
         loop {
             let mut line = String::new();

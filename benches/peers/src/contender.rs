@@ -66,7 +66,7 @@ impl About {
         Self { peer, variant, inside, does_less: false }
     }
 
-    /// The same contender, marked as one that omits checksums that the row is about.
+    /// Marks the contender as one that omits checksums that the row measures.
     pub(crate) const fn doing_less(self) -> Self {
         Self { does_less: true, ..self }
     }
@@ -101,7 +101,7 @@ pub(crate) trait Contender {
     /// Does the whole workload once. After an error the contender does no more rounds.
     fn round(&mut self) -> Result<Round, String>;
 
-    /// The Ethernet frames that come out, for the checks; for a checksum, its two bytes.
+    /// Returns the output as Ethernet frames, for the checks; for a checksum, its two bytes.
     fn output(&mut self) -> Result<Vec<Vec<u8>>, String>;
 }
 
@@ -145,7 +145,7 @@ pub(crate) struct Local<'a> {
 }
 
 impl<'a> Local<'a> {
-    /// A contender that does `packets` in a pass.
+    /// Creates a contender that processes `packets` in a pass.
     pub(crate) fn boxed(
         about: About,
         turns: impl Turns + 'a,

@@ -34,7 +34,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     Ok(program)
 }
 
-/// DPDK's contenders for a workload, if it does that kind.
+/// Returns DPDK's contenders for a workload, if it does that kind.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,
@@ -77,7 +77,7 @@ pub(crate) fn contenders<'a>(
     }
 }
 
-/// The names of the headers of the first frame; for a checksum's bytes, the result has no meaning.
+/// Returns the names of the headers of the first frame; for a checksum's bytes, the result has no meaning.
 fn stack(workload: &Workload) -> Vec<String> {
     let parsed = parse(&workload.frames[0], Link::Ethernet, Lengths::Whole);
     parsed.layers.iter().map(|layer| layer.name.to_owned()).collect()

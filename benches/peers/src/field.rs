@@ -65,7 +65,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The contenders of a row: everybody who does its workload, or Grosso alone with each of several workloads.
+    /// Returns the contenders of a row: everyone for its workload, or only Grosso with each of several workloads.
     pub(crate) fn row<'w>(&self, row: &Row, workloads: &'w [Workload]) -> Vec<Boxed<'w>> {
         match workloads {
             [workload] => self.contenders(row.work, row.cache, workload),
@@ -76,7 +76,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Everybody who does this work on this workload, Grosso first.
+    /// Returns every contender that does this work on this workload, Grosso first.
     pub(crate) fn contenders<'w>(
         &self,
         work: Work,

@@ -17,7 +17,7 @@ pub(crate) enum Aim {
 }
 
 impl Aim {
-    /// Direction in which the number bounds the measured one.
+    /// Returns the direction in which the goal bounds the measured value.
     pub(crate) const fn bound(self) -> &'static str {
         match self {
             Self::AsFast => ">=",
@@ -38,7 +38,7 @@ pub(crate) struct Verdict {
     pub(crate) met: bool,
 }
 
-/// Verdicts on all goals but those whose row was not measured or had no peer.
+/// Returns verdicts on all goals, except those whose row was not measured or had no peer.
 pub(crate) fn verdicts(rows: &[RowReport]) -> Vec<Verdict> {
     GOALS.iter().filter_map(|goal| verdict(goal, rows)).collect()
 }

@@ -206,7 +206,7 @@ const INTERNAL: u8 = 5;
 mod tests {
     use super::*;
 
-    /// One round of every row.
+    /// Runs one round of every row.
     fn one_round(without: &[&str]) -> Report {
         let mut words = vec!["grosso-peers", "--rounds", "1"];
         without.iter().for_each(|peer| words.extend(["--without", *peer]));

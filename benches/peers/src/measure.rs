@@ -49,7 +49,7 @@ fn figures(rounds: Vec<f64>, first: &[f64]) -> Figures {
     Figures { median: median_time, spread: median(&distances), ratio: median(&ratios), rounds }
 }
 
-/// The middle value, or the mean of the two in the middle; zero for an empty slice.
+/// Returns the middle value, or the mean of the two in the middle; zero for an empty slice.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

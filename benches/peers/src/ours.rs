@@ -18,7 +18,7 @@ use crate::{
     work::Work,
 };
 
-/// Grosso's contenders for a kind of work; the first is the one against which the others are measured.
+/// Returns Grosso's contenders for a kind of work; the others are measured against the first one.
 pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -> Vec<Boxed<'a>> {
     let about = |variant, inside| About::new(Peer::Grosso, variant, inside);
     let packets = workload.packets;
@@ -62,7 +62,7 @@ pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -
     }
 }
 
-/// Grosso's coalescing of a workload; `variant` tells it apart from another workload's in the same row.
+/// Returns Grosso's coalescer for a workload; `variant` distinguishes several workloads in a row.
 pub(crate) fn coalescer<'a>(
     work: Work,
     cache: Cache,
@@ -82,7 +82,7 @@ pub(crate) fn coalescer<'a>(
     Local::boxed(about, Stepped { step, cache }, workload.packets, output)
 }
 
-/// Whether a poll fills most of a second-level cache.
+/// Returns whether a poll fills most of a second-level cache.
 fn has_long_polls(workload: &Workload) -> bool {
     let poll = &workload.frames[..workload.frames.len().min(POLL)];
     poll.iter().map(Vec::len).sum::<usize>() > LONG_POLL_BYTES

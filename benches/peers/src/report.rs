@@ -87,7 +87,7 @@ pub(crate) mod tests {
         Finding { contender: "dpdk, burst".to_owned(), work: Work::CoalesceTrusted, case, wrong }
     }
 
-    /// A report of one row.
+    /// Returns a report of one row.
     pub(crate) fn report() -> Report {
         Report {
             schema: Report::SCHEMA,

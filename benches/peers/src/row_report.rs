@@ -48,7 +48,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line for a contender that was measured, or that failed with an error.
+    /// Creates a line for a contender that was measured, or that failed with an error.
     pub(crate) fn new(
         row: &Row,
         about: &About,
@@ -76,13 +76,13 @@ impl Line {
         }
     }
 
-    /// Whether it is Grosso's.
+    /// Returns whether the contender is Grosso's.
     pub(crate) fn is_grosso(&self) -> bool {
         is_grosso(&self.name)
     }
 }
 
-/// Whether a contender of this name is Grosso's.
+/// Returns whether a contender of this name is Grosso's.
 pub(crate) fn is_grosso(contender: &str) -> bool {
     contender.split(", ").next() == Some(Peer::Grosso.name())
 }

@@ -14,7 +14,7 @@ pub(crate) struct Sums<'a, F> {
 }
 
 impl<'a, F: Fn(&[u8]) -> u16 + Copy + 'a> Sums<'a, F> {
-    /// A contender; `sum` returns the folded sum, not its complement.
+    /// Creates a contender; `sum` returns the folded sum, not its complement.
     pub(crate) fn boxed(about: About, workload: &'a Workload, sum: F) -> Boxed<'a> {
         let bytes = workload.frames[0].as_slice();
         let output = move || vec![sum(bytes).to_be_bytes().to_vec()];

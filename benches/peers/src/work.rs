@@ -37,7 +37,7 @@ impl Work {
         }
     }
 
-    /// The unit of work, as the report names it.
+    /// Returns the unit of work as named in the report.
     pub(crate) const fn unit(self) -> &'static str {
         match self {
             Self::CoalesceTrusted | Self::CoalesceVerified => "packet",
@@ -58,12 +58,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The name that `--only` is matched against.
+    /// Returns the name that `--only` is matched against.
     pub(crate) fn name(&self) -> String {
         format!("{}/{}/{}", self.work.name(), self.cache.name(), self.traffic())
     }
 
-    /// The name of its workload, or a word that there are several.
+    /// Returns the name of the row's workload, or "each" if there are several.
     pub(crate) const fn traffic(&self) -> &'static str {
         match self.workloads {
             [one] => one,
@@ -71,7 +71,7 @@ impl Row {
         }
     }
 
-    /// The frames of each of its workloads.
+    /// Generates the frames of each of the row's workloads.
     pub(crate) fn generate(&self) -> Vec<Workload> {
         let frames = match self.work {
             Work::Checksum => buffer,
@@ -81,7 +81,7 @@ impl Row {
     }
 }
 
-/// Every row, in the order of the report.
+/// Returns every row, in the order of the report.
 pub(crate) fn rows() -> Vec<Row> {
     let of = |work, cache, workloads: &'static [&'static str]| -> Vec<Row> {
         workloads.chunks(1).map(|workloads| Row { work, workloads, cache }).collect()
@@ -102,7 +102,7 @@ pub(crate) fn rows() -> Vec<Row> {
     .concat()
 }
 
-/// The workload of a checksum: one buffer of random bytes.
+/// Returns the workload of a checksum: one buffer of random bytes.
 fn buffer(name: &'static str) -> Workload {
     let len = name.parse().expect("a number of bytes");
     let frames = vec![Random::new(SEED).bytes(len)];

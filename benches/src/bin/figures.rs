@@ -46,7 +46,7 @@ fn default_target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
-/// Criterion keeps the last run of every benchmark in a folder `new`.
+/// Collects the last run of every benchmark, which criterion keeps in a directory `new`.
 fn collect(folder: &Path, groups: &mut Groups) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {

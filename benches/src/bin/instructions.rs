@@ -47,7 +47,7 @@ fn finish(result: Result<(), String>) -> ExitCode {
     }
 }
 
-/// The names of everything that is counted.
+/// Returns the names of all counted workloads.
 fn names() -> impl Iterator<Item = String> {
     let coalesce = COALESCED
         .iter()
@@ -75,7 +75,7 @@ fn names() -> impl Iterator<Item = String> {
         .chain(ends)
 }
 
-/// Under valgrind: does the work of that name twice, the second time measured, and prints the number of packets.
+/// Runs under valgrind: does the named work twice, measures the second time, and prints the number of packets.
 fn run(name: &str) -> Result<(), String> {
     let (kind, name) = name.rsplit_once('/').ok_or("no name")?;
     let mut workload = workload(name, SEED);
@@ -132,7 +132,7 @@ fn run(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The function that callgrind counts. Returns the packets that `work` processed.
+/// Runs `work`, and returns the number of packets that it processed; callgrind counts this function.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut() -> usize) -> usize {
     // Kept from being a tail call, so that callgrind sees a call with a return.

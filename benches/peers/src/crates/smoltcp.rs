@@ -140,7 +140,7 @@ impl TxToken for Swallowed {
     }
 }
 
-/// The destination addresses and port of a workload of IPv4 fragments.
+/// Returns the destination addresses and port of a workload of IPv4 fragments.
 fn to_whom(workload: &Workload) -> (EthernetAddress, Ipv4Address, u16) {
     let is_first = |frame: &&Vec<u8>| frame[20..22] == [0x20, 0];
     let first = workload.frames.iter().find(is_first).expect("a first fragment");
