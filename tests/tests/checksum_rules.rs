@@ -18,7 +18,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// The verdict on one packet with this state of its checksum, and the state when it leaves.
+/// Returns the verdict on one packet with this checksum state, and the state when it leaves.
 fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     let mut engine = Engine::new(Profile::linux());
     let meta = Meta { checksum, ..Meta::default() };
@@ -28,17 +28,17 @@ fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     (verdict, engine.delivered[0].meta.checksum)
 }
 
-/// The verdict alone.
+/// Returns the verdict on one packet with this checksum state.
 fn verdict(frame: &[u8], checksum: Checksum) -> Verdict {
     received(frame, checksum).0
 }
 
-/// One TCP segment whose checksum has these bits flipped.
+/// Returns one TCP segment whose checksum has these bits flipped.
 fn tcp(bits: u16) -> Vec<u8> {
     Path::Ipv4.train(&[100], move |_, s| s.tcp(move |tcp| tcp.checksum_xor(bits))).remove(0)
 }
 
-/// VXLAN around a TCP segment: bits flipped in the outer and in the inner checksum.
+/// Returns a TCP segment in VXLAN, with bits flipped in the outer and in the inner checksum.
 fn vxlan(outer: u16, inner: u16) -> Vec<u8> {
     vxlan_with(|udp| udp.checksum_xor(outer), inner)
 }
@@ -71,8 +71,8 @@ fn c01_levels_count_from_the_outside() {
     assert_eq!(verdict(&vxlan(1, 1), level(1)), Verdict::Held);
 }
 
-/// A segment in IPv6 with these extension headers, which contain the addresses that count (RFC 8200 section 8.1, RFC
-/// 6275 section 6.3).
+/// Returns a segment in IPv6 with these extension headers, which contain the addresses of the pseudo-header (RFC 8200
+/// section 8.1, RFC 6275 section 6.3).
 fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u8> {
     let packet = extensions(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
     packet.tcp(|t| t.sequence(index * 100).checksum_xor(bits)).payload_len(100).build()
@@ -155,7 +155,7 @@ fn c01_absent_outer_checksum_counts_for_no_level() {
     assert_eq!(verdict(&absent(1), Checksum::None), WRONG);
 }
 
-/// The sum that a device computes over everything from the network header on.
+/// Returns the sum that a device computes from the network header on.
 fn complete_sum(frame: &[u8], network: usize) -> Checksum {
     Checksum::Complete { sum: sum(&frame[network..]) }
 }
@@ -218,7 +218,7 @@ fn c20_partial_checksum_is_taken_as_right() {
     assert_eq!(verdict(&frame, Checksum::None), WRONG);
 }
 
-/// A segment with a partial checksum.
+/// Returns a segment with a partial checksum.
 fn partial(sequence: u32) -> (Vec<u8>, u16, u16) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     let packet = packet.tcp(|tcp| tcp.sequence(sequence)).payload_len(100);
@@ -332,7 +332,7 @@ fn c40_outer_checksums_are_complete_around_a_partial_one() {
     }
 }
 
-/// VXLAN with remote checksum offload around a train of two TCP segments or UDP datagrams.
+/// Returns VXLAN packets with remote checksum offload that contain a train of two TCP segments or UDP datagrams.
 fn remote(udp: impl Fn(Udp) -> Udp, vxlan: impl Fn(Vxlan) -> Vxlan, is_tcp: bool) -> Vec<Vec<u8>> {
     let frame = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(&udp).vxlan(&vxlan);
@@ -357,7 +357,7 @@ fn c50_bits_of_remote_checksum_offload_in_vxlan() {
     assert_eq!(payload_lengths(&coalesce(&frames)), [200]);
 }
 
-/// GUE with remote checksum offload around a train of two TCP segments.
+/// Returns GUE packets with remote checksum offload that contain a train of two TCP segments.
 fn remote_gue(gue: impl Fn(Gue) -> Gue) -> Vec<Vec<u8>> {
     let frame = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).gue(&gue).ipv4(|ip| ip);
@@ -366,7 +366,7 @@ fn remote_gue(gue: impl Fn(Gue) -> Gue) -> Vec<Vec<u8>> {
     (0..2).map(frame).collect()
 }
 
-/// Private flags and remote checksum offload from `start`, into `at`.
+/// Returns a GUE change that adds private flags and remote checksum offload with this start and offset.
 fn option(start: u16, at: u16) -> impl Fn(Gue) -> Gue {
     let option = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
     move |gue| gue.flags(1).options(&option)

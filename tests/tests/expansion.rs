@@ -69,7 +69,7 @@ impl Host {
         packet.tcp(tcp).payload_len(len).build()
     }
 
-    /// Expansion of the host's acknowledgment of this number.
+    /// Expands the host's acknowledgment of this number.
     fn acknowledge(&mut self, number: u32) -> Option<Result<Vec<u32>, Unexpanded>> {
         let frame = self.says(|t| t.ack(number), 0);
         self.expand(frame)

@@ -24,7 +24,7 @@ use grosso_wire::{LinkType, Ports};
 /// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 14 + 20 + 20;
 
-/// A TCP superframe of `len` bytes in segments of `size`.
+/// Returns a TCP superframe of `len` bytes in segments of `size`.
 fn tcp4(len: usize, size: u16) -> Superframe {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     Superframe::new(&packet, size)

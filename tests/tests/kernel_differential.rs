@@ -84,7 +84,7 @@ struct Difference {
     delivered: Vec<Vec<u8>>,
 }
 
-/// The kernel's oracle with all features; `None`, after a line with the reason, if it cannot run.
+/// Starts the kernel's oracle with all features; `None`, after printing the reason, if it cannot run.
 fn start() -> Option<GroOracle> {
     if release() < RELEASE_MIN {
         println!("skipped: Linux {:?} has other rules for identifications", release());
@@ -116,7 +116,7 @@ fn differ(oracle: &mut GroOracle, frames: &[Vec<u8>], seed: u64) -> Difference {
     Difference { expected, delivered }
 }
 
-/// Up to one poll of frames of one to six flows, half of them in a tunnel.
+/// Returns up to one poll of frames of one to six flows, half of them in a tunnel.
 fn vector(seed: u64, transports: &[Transport], deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))

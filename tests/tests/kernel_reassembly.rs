@@ -138,7 +138,7 @@ fn the_kernel_answers_a_synchronization_in_tiny_fragments() {
     }
 }
 
-/// Type, code, pointer and quote of an ICMPv6 error.
+/// Encodes type, code, pointer and quote of an ICMPv6 error.
 fn message(error: IcmpError, quote: &[u8]) -> Vec<u8> {
     let (kind, code) = error.type_and_code(true);
     let pointer = match error {
@@ -148,7 +148,7 @@ fn message(error: IcmpError, quote: &[u8]) -> Vec<u8> {
     [&[kind, code][..], &pointer.to_be_bytes(), quote].concat()
 }
 
-/// Datagrams that a socket of the kernel reads, and those that it would read from the engine's output.
+/// Returns the datagrams that a socket of the kernel reads, and those that it would read from the engine's output.
 fn both(
     host: &mut Host,
     version: Version,
@@ -179,7 +179,7 @@ fn address(version: Version) -> IpAddr {
     }
 }
 
-/// A UDP datagram to the host's socket, behind its IP header.
+/// Returns a UDP datagram to the host's socket, after its IP header.
 fn datagram(version: Version, payload: &[u8], without_checksum: bool) -> Vec<u8> {
     let without_checksum = without_checksum && version == Version::V4;
     let packet = match version {
@@ -210,8 +210,8 @@ fn to_host(version: Version, id: u32, piece: &Piece) -> Vec<u8> {
     packet.payload(data).build()
 }
 
-/// Payload that a socket reads from a packet, computed plainly: the UDP length may be less than the packet's, and the
-/// checksum must be right.
+/// Returns the payload that a socket reads from a packet, computed literally: the UDP length may be less than the
+/// packet's, and the checksum must be correct.
 fn payload(version: Version, packet: &[u8]) -> Option<Vec<u8>> {
     let (header, source, destination) = match version {
         Version::V4 => (20, 12..16, 16..20),

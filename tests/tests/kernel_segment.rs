@@ -134,7 +134,7 @@ impl Case {
         }
     }
 
-    /// The difference that this case may show, if the kernel's answer is as that difference predicts.
+    /// Returns the difference that this case may show, if the kernel's answer matches that difference.
     fn known(&self, cut: &io::Result<Vec<Vec<u8>>>) -> Option<Known> {
         let size = usize::from(self.size);
         let is_tunnel = matches!(self.path, Path::Vxlan { .. } | Path::Geneve { .. });
@@ -190,7 +190,7 @@ impl Case {
         }
     }
 
-    /// The engine's packets; a superframe that it need not cut is sent whole, with a complete checksum.
+    /// Returns the engine's packets; a superframe that needs no segmentation is sent whole, with a complete checksum.
     fn engine(&self) -> Vec<Vec<u8>> {
         let superframe = Superframe::new(&self.packet, self.size);
         match superframe.cut(Outgoing::default()) {
@@ -259,7 +259,7 @@ fn multiples_and_their_neighbours_are_cut_alike() {
     println!("{asked} superframes");
 }
 
-/// The paths that the running kernel supports.
+/// Returns the paths that the running kernel supports.
 fn paths() -> Vec<Path> {
     let mut paths =
         vec![Path::Ipv4, Path::Ipv6, Path::Ipv6Extensions, Path::Vlan, Path::DoubleVlan];
@@ -310,7 +310,7 @@ fn packet(path: Path, is_udp: bool, random: &mut Random) -> Packet {
     if is_udp { packet.udp(|udp| udp.source_port(port)) } else { packet.tcp(|t| tcp(t, random)) }
 }
 
-/// Bytes of TCP options: those behind the fixed part of the innermost header.
+/// Returns the length of TCP options: the bytes after the fixed part of the innermost header.
 fn options_bytes(packet: &Packet, is_udp: bool) -> usize {
     let (_, start, _) = packet.build_superframe();
     packet.header_len() - start - if is_udp { 8 } else { 20 }
@@ -328,7 +328,7 @@ fn network(packet: Packet, is_ipv6: bool, random: &mut Random) -> Packet {
     packet.ipv4(|ip| ip.tos(tos).ttl(ttl).id(id).df(df))
 }
 
-/// Any flags (all packets repeat them, rule S11), options, and sequence numbers that wrap.
+/// Sets any flags (all packets repeat them, rule S11), options, and sequence numbers that wrap.
 fn tcp(tcp: Tcp, random: &mut Random) -> Tcp {
     let sequence = if random.one_in(4) { u32::MAX - 1000 } else { random.bits() as u32 };
     let tcp = tcp.source_port(random.bits() as u16).sequence(sequence).window(random.bits() as u16);

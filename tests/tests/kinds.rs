@@ -200,7 +200,7 @@ fn the_files_of_the_headers_are_formatted() {
     assert!(rustfmt.status.success(), "rustfmt crates/grosso-wire/src/header/*.rs\n{difference}");
 }
 
-/// The kinds that each source file names outside of its tests, but for the common ones.
+/// Returns the kinds that each source file names outside its tests, except for the common ones.
 fn places() -> BTreeMap<String, Vec<String>> {
     let crates = root().join("crates");
     let mut places = BTreeMap::new();
@@ -241,7 +241,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// The Rust files of a folder and of those in it.
+/// Returns the Rust files of a directory and its subdirectories.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {

@@ -116,7 +116,7 @@ struct Module {
     types: Vec<String>,
 }
 
-/// The modules of every crate of the product, and of the folders `beside` them.
+/// Returns the modules of every product crate, and of the directories in `beside`.
 fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let crates = fs::read_dir(workspace.join("crates")).expect("the crates");
@@ -169,7 +169,7 @@ fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>
     add(path, parsed, modules);
 }
 
-/// The files of modules in a folder, by the names of their modules.
+/// Returns the files of modules in a directory, by module name.
 fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let files = entries.map(|entry| entry.expect("an entry").path());
@@ -199,8 +199,8 @@ fn add(path: Vec<String>, file: File, modules: &mut Vec<Module>) {
     modules.push(module);
 }
 
-/// Whether an item is compiled for tests only: no `cfg` attribute holds without `test` or `doctest`. An item under
-/// `cfg(any(test, feature = "..."))` is product code.
+/// Returns whether an item is compiled only for tests: no `cfg` attribute holds without `test` or `doctest`. An item
+/// under `cfg(any(test, feature = "..."))` is product code.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -208,7 +208,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether a `cfg` predicate cannot hold without `test` or `doctest`.
+/// Returns whether a `cfg` predicate cannot hold without `test` or `doctest`.
 fn needs_tests(predicate: &Meta) -> bool {
     let inner = |list: &MetaList| {
         list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default()
@@ -293,7 +293,7 @@ impl<'ast> Visit<'ast> for Module {
     }
 }
 
-/// The names that a `use` brings, each with its path.
+/// Returns the names that a `use` imports, each with its path.
 fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     let alone = |ident: &Ident| vec![ident.to_string()];
     match tree {
@@ -311,7 +311,7 @@ fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
 /// The modules of one level that import each other, each pair with one module that does.
 type Imports = BTreeMap<(String, String), String>;
 
-/// The imports between neighbours, by the folder that they share.
+/// Returns the imports between neighbours, by their common directory.
 fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
     let known: BTreeMap<_, _> =
         modules.iter().map(|module| (module.path.clone(), module)).collect();
@@ -334,7 +334,7 @@ fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
     levels
 }
 
-/// A path from the root of the crate on; nothing if it leads out of the crate or to a local name.
+/// Returns a path relative to the root of the crate; `None` if it leads out of the crate or to a local name.
 fn absolute(
     path: &[String],
     from: &[String],
@@ -352,7 +352,7 @@ fn absolute(
     }
 }
 
-/// The module that defines what a path leads to, through whatever exports it again.
+/// Returns the module that defines the target of a path, followed through re-exports.
 fn defining(mut path: Vec<String>, known: &BTreeMap<Vec<String>, &Module>) -> Option<Vec<String>> {
     for _ in 0..EXPORTS_MAX {
         let len = (0..=path.len()).take_while(|&len| known.contains_key(&path[..len])).last()?;
@@ -366,7 +366,7 @@ fn defining(mut path: Vec<String>, known: &BTreeMap<Vec<String>, &Module>) -> Op
     None
 }
 
-/// The largest sets of modules each of which imports every other, at last.
+/// Returns the largest sets of modules in which each module imports every other, directly or indirectly.
 fn circles(imports: &Imports) -> Vec<BTreeSet<String>> {
     let reached = |from: &String| {
         let mut found = BTreeSet::new();

@@ -102,7 +102,7 @@ fn the_site_leads_to_every_page() {
     assert_none(&missing, "list it in docs/index.md");
 }
 
-/// Whether a line has a phrase; of Rust, a single word counts only in a comment.
+/// Returns whether a line has a phrase; in Rust, a single word counts only in a comment.
 fn has(path: &Path, line: &str, phrase: &str) -> bool {
     let line = match (is_rust(path) && !phrase.contains(' '), line.split_once("//")) {
         (true, Some((_, comment))) => comment,
@@ -118,7 +118,7 @@ fn has(path: &Path, line: &str, phrase: &str) -> bool {
     })
 }
 
-/// Whether people read the file: a document, sources with comments and messages, or a header for C.
+/// Returns whether people read the file: a document, sources with comments and messages, or a header for C.
 fn is_prose(path: &Path) -> bool {
     let is_list = LISTS.iter().any(|list| shown(path) == *list);
     let is_source = path.extension().is_some_and(|extension| extension == "h" || extension == "py");

@@ -15,7 +15,7 @@ use grosso_testkit::{
     random::Random,
 };
 
-/// The first segments of that many connections.
+/// Returns the first segments of `count` connections.
 fn connections(count: u32) -> Vec<Vec<u8>> {
     let first = |index: u32| {
         let [_, high, middle, low] = index.to_be_bytes();

@@ -44,7 +44,7 @@ fn tcp(packet: Packet, number: u16) -> Vec<u8> {
     packet.tcp(|tcp| tcp.sequence(sequence)).payload_len(PAYLOAD).build()
 }
 
-/// The verdict on a packet behind `before` packets of its train, and the deliveries that it causes.
+/// Returns the verdict on a packet after `before` packets of its train, and the deliveries that it causes.
 fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict, Vec<Close>) {
     let mut engine = Engine::new(Profile::linux());
     for number in 0..before {
@@ -55,7 +55,7 @@ fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict,
     (verdict, engine.delivered.iter().map(|out| out.closed).collect())
 }
 
-/// An outcome without the parts that depend on a packet's numbers.
+/// Returns an outcome without the parts that depend on a packet's numbers.
 fn comparable(outcome: (Verdict, Vec<Close>)) -> (Verdict, Vec<Close>) {
     match outcome {
         // Ahead or behind makes no difference.
@@ -156,7 +156,7 @@ fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     }
 }
 
-/// The verdicts on packets, after the fourth of which a poll ends, and the frames that leave.
+/// Returns the verdicts on packets, with the end of a poll after the fourth, and the frames that leave.
 fn left(
     mut coalescer: Coalescer<Vec<u8>>,
     packets: &[Vec<u8>],
@@ -277,7 +277,7 @@ fn a_checksum_in_place_of_a_seed_counts_as_much() {
     }
 }
 
-/// A packet with a partial checksum at this offset from the start of its transport header.
+/// Returns a packet with a partial checksum at this offset from the start of its transport header.
 fn seeded(mut packet: Vec<u8>, offset: u16) -> Frame<Vec<u8>> {
     let meta = Meta { checksum: Checksum::Partial { start: 34, offset }, ..TRUSTED };
     let at = usize::from(34 + offset);
@@ -286,7 +286,7 @@ fn seeded(mut packet: Vec<u8>, offset: u16) -> Frame<Vec<u8>> {
     Frame { buffer: packet, meta }
 }
 
-/// The addresses, protocol and length of the pseudo-header of IPv4 behind Ethernet.
+/// Returns the addresses, protocol and length of the pseudo-header of IPv4 after Ethernet.
 fn pseudo_header(packet: &[u8]) -> Vec<u8> {
     let len = u16::try_from(packet.len() - 34).unwrap().to_be_bytes();
     [&packet[26..34], &[0, packet[23]], &len].concat()

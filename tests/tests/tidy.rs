@@ -173,7 +173,7 @@ fn the_engine_builds_without_std_and_takes_no_clock_randomness_or_io() {
     assert_none(&wrong, "take it as an argument: the caller has the clock, the seed and the port");
 }
 
-/// The lines of a source before its unit tests that contain a forbidden name.
+/// Returns the lines of a source before its unit tests that contain a forbidden name.
 fn impure(path: &Path) -> Vec<String> {
     let text = read(path);
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -287,7 +287,7 @@ fn test_programs_that_texts_name_are_there() {
     assert_none(&lines, "name a program of tests, and a module in it: `--test engine tiers::`");
 }
 
-/// Whether a text says what was so when it was written.
+/// Returns whether a text describes a past state.
 fn is_history(path: &Path) -> bool {
     path.ends_with("CHANGELOG.md")
 }
@@ -340,7 +340,7 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
     );
 }
 
-/// Whether a line is of a doc comment and begins with one of [`OPENERS`], as the first or as a further sentence.
+/// Returns whether a line belongs to a doc comment and starts a sentence with one of [`OPENERS`].
 fn opens_a_clause(line: &str) -> bool {
     let line = line.trim_start();
     let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
@@ -380,7 +380,7 @@ fn nothing_names_a_machine_or_a_registry() {
     assert_none(&lines, "write a path relative to the tree");
 }
 
-/// Whether a line contains a path by itself, and not as the end of a longer one.
+/// Returns whether a line contains a path by itself, not as the end of a longer one.
 fn names(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -418,7 +418,7 @@ fn every_link_in_the_documents_leads_somewhere() {
     assert_none(&wrong, "correct the link, or write what it should lead to");
 }
 
-/// The targets of `[text](target)` outside code.
+/// Returns the targets of `[text](target)` outside code.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     let lines = text.lines().filter(move |line| {
@@ -429,7 +429,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     lines.flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next())
 }
 
-/// The anchors that a document's headings make, as GitHub does.
+/// Returns the anchors of a document's headings, as GitHub generates them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
     headings
@@ -481,7 +481,7 @@ struct Package {
     development: Vec<String>,
 }
 
-/// The packages of the workspace, as Cargo sees them.
+/// Returns the packages of the workspace, as Cargo sees them.
 fn packages() -> Vec<Package> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -522,7 +522,7 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// Every file of the repository except those that programs generate.
+/// Returns every file of the repository except those that programs generate.
 fn tree() -> Vec<PathBuf> {
     files(&root())
 }
@@ -545,7 +545,7 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The text files that people write, with their text.
+/// Returns the text files that people write, with their text.
 pub(super) fn texts() -> Vec<(PathBuf, String)> {
     let texts = tree().into_iter().filter_map(|path| {
         let text = fs::read_to_string(&path).ok()?;
@@ -567,12 +567,12 @@ pub(super) fn is_rust(path: &Path) -> bool {
     path.extension() == Some("rs".as_ref())
 }
 
-/// Whether tools write the file: the versions of dependencies, and their checksums.
+/// Returns whether tools write the file: versions of dependencies, and their checksums.
 fn is_lock(path: &Path) -> bool {
     path.extension() == Some("lock".as_ref()) || path.file_name() == Some("go.sum".as_ref())
 }
 
-/// Whether proptest writes the file.
+/// Returns whether proptest writes the file.
 fn is_regression(path: &Path) -> bool {
     shown(path).contains("proptest-regressions")
 }

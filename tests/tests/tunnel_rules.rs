@@ -43,7 +43,7 @@ const SAME: Tunnelled = Tunnelled {
 };
 
 impl Tunnelled {
-    /// The packets of a connection, 100 bytes each.
+    /// Returns the packets of a connection, 100 bytes each.
     fn frames(self, count: usize) -> Vec<Vec<u8>> {
         let frame = |index: usize| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| (self.outer)(index, ip));
@@ -55,25 +55,25 @@ impl Tunnelled {
         (0..count).map(frame).collect()
     }
 
-    /// The verdict on the second of two packets.
+    /// Returns the verdict on the second of two packets.
     fn second(self) -> Verdict {
         second(&self.frames(2))
     }
 
-    /// Payload lengths of the deliveries for `count` packets.
+    /// Returns the payload lengths of the deliveries for `count` packets.
     fn leaves(self, count: usize) -> Vec<usize> {
         payload_lengths(&coalesce(&self.frames(count)))
     }
 }
 
-/// A TCP segment of 100 bytes behind these headers; `checksum_bits` are flipped in the second one's checksum.
+/// Returns a TCP segment of 100 bytes after these headers; `checksum_bits` are flipped in the second one's checksum.
 fn inner_tcp(packet: Packet, index: usize, checksum_bits: u16) -> Vec<u8> {
     let bits = if index == 1 { checksum_bits } else { 0 };
     let sequence = 100 + 100 * index as u32;
     packet.tcp(|tcp| tcp.sequence(sequence).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// TCP segments of 100 bytes behind the headers that `headers` adds to each.
+/// Returns TCP segments of 100 bytes after the headers that `headers` adds to each.
 fn through(count: usize, headers: impl Fn(usize, Packet) -> Packet) -> Vec<Vec<u8>> {
     let frame = |index| inner_tcp(headers(index, Packet::new().ethernet(|e| e)), index, 0);
     (0..count).map(frame).collect()
@@ -233,7 +233,7 @@ fn t05_vxlan_gpe_of_another_version_or_for_control_passes() {
     }
 }
 
-/// Packets inside Geneve, with changes.
+/// Returns packets inside Geneve, with changes.
 fn geneve(change: impl Fn(usize, Geneve) -> Geneve) -> Vec<Vec<u8>> {
     through(2, |index, packet| {
         let packet = packet.ipv4(|ip| ip).udp(|udp| udp).geneve(|g| change(index, g));
@@ -279,7 +279,7 @@ fn t06_geneve_with_ip_inside_merges() {
     assert_merges(&through(3, |_, p| outer(p).ipv6(|ip| ip)));
 }
 
-/// Packets inside GUE, with changes.
+/// Returns packets inside GUE, with changes.
 fn gue(change: impl Fn(usize, Gue) -> Gue) -> Vec<Vec<u8>> {
     through(2, |index, packet| {
         packet.ipv4(|ip| ip).udp(|udp| udp).gue(|g| change(index, g)).ipv4(|ip| ip)
@@ -428,7 +428,7 @@ fn t20_ip_in_ip_in_ip_passes() {
     assert_eq!(second(&frames), Verdict::Passed(Pass::TunnelLevels));
 }
 
-/// Packets inside GRE, with changes.
+/// Returns packets inside GRE, with changes.
 fn gre(change: impl Fn(usize, Gre) -> Gre) -> Vec<Vec<u8>> {
     through(2, |index, p| p.ipv4(|ip| ip).gre(|g| change(index, g)).ipv4(|ip| ip))
 }
@@ -497,7 +497,7 @@ fn t21_gre_that_carries_ethernet_merges() {
     assert_merges(&through(3, |_, p| p.ipv4(|ip| ip).gre(|g| g).ethernet(|e| e).ipv4(|ip| ip)));
 }
 
-/// Packets inside an L2TPv3 session, with changes.
+/// Returns packets inside an L2TPv3 session, with changes.
 fn l2tp(change: impl Fn(usize, L2tp) -> L2tp) -> Vec<Vec<u8>> {
     let session = |index, p: Packet| p.ipv4(|ip| ip).l2tp(|l| change(index, l)).ethernet(|e| e);
     through(2, |index, p| session(index, p).ipv4(|ip| ip))

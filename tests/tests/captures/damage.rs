@@ -14,7 +14,7 @@ use super::build::{File, everything};
 use super::compression::{gzip, zstd};
 use super::packets::packets;
 
-/// Entries handed out, and the error after them.
+/// Returns the number of entries read, and the error after them.
 fn read(bytes: &[u8]) -> (usize, Option<CaptureError>) {
     let mut reader = match CaptureReader::new(bytes) {
         Ok(reader) => reader,

@@ -130,7 +130,7 @@ fn pcap_becomes_pcapng_and_back_without_a_difference() {
     }
 }
 
-/// Copies the packets of several files, and no blocks, into one.
+/// Copies the packets of several files into one, without other blocks.
 fn join(files: &[&[u8]], options: WriterOptions) -> Result<Vec<u8>, CaptureError> {
     let mut writer = CaptureWriter::new(Vec::new(), options);
     for file in files {

@@ -40,12 +40,12 @@ fn gue_gre(wrong_udp: u16, wrong_gre: u16) -> Packet {
     packet.ipv6(|ip| ip).tcp(|t| t).payload_len(77)
 }
 
-/// The sum of a packet from its first IP header on, computed plainly.
+/// Returns the sum of a packet from its first IP header on, computed by the oracle.
 fn sum_of(packet: &[u8]) -> u16 {
     oracle::sum(&packet[14..])
 }
 
-/// `0` and `0xffff` are the same sum.
+/// Returns whether a checksum is the complete sum of a packet; `0` and `0xffff` are the same sum.
 fn is_sum(checksum: Checksum, packet: &[u8]) -> bool {
     matches!(checksum, Checksum::Complete { sum } if sum % 0xffff == sum_of(packet) % 0xffff)
 }
@@ -188,7 +188,8 @@ fn remote_gue(edit: impl FnOnce(Gue) -> Gue) -> Packet {
     packet.ipv4(|ip| ip).udp(|u| u).payload_len(64)
 }
 
-/// Private flags with remote checksum offload and these places, counted from the end of the header.
+/// Returns a GUE change that adds private flags and remote checksum offload with these offsets, counted from the end of
+/// the header.
 fn places(start: u16, at: u16) -> impl FnOnce(Gue) -> Gue {
     let options = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
     move |gue| gue.flags(1).options(&options)

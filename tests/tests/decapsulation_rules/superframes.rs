@@ -19,7 +19,7 @@ fn take(frame: &[u8], meta: &Meta) -> Result<super::taking::Taken, Refusal> {
     take_with(frame, meta, LinkType::Ethernet, &rules())
 }
 
-/// The packets of one train, and the superframe that the coalescer makes of them.
+/// Returns the packets of one train, and the superframe into which the coalescer merges them.
 fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     let packets: Vec<_> = (0..4)
         .map(|i: u16| {

@@ -19,12 +19,12 @@ use super::{
     putting::{Known, packets, partial, put},
 };
 
-/// The receiver's decapsulation plan for the first packet from the sender.
+/// Returns the receiver's decapsulation plan for the first packet from the sender.
 fn plan(sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
     planned(packets(sender).swap_remove(0).1, sender, receiver)
 }
 
-/// The receiver's decapsulation plan for this packet from the sender.
+/// Returns the receiver's decapsulation plan for this packet from the sender.
 fn planned(packet: Packet, sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
     let mut encapsulator = Encapsulator::new(sender.clone(), 1).unwrap();
     let link = super::putting::link_of(sender);
@@ -212,7 +212,7 @@ fn rules_are_those_of_the_endpoint() {
     }
 }
 
-/// The plan for a frame of TCP in VXLAN from a socket, whose UDP checksum field is zero.
+/// Returns the plan for a TCP frame in VXLAN that was read from a socket, with a UDP checksum field of zero.
 fn plan_of(
     endpoint: &Endpoint,
     outer_checksum: OuterChecksum,

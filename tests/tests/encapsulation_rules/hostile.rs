@@ -24,7 +24,7 @@ fn endpoints() -> impl Strategy<Value = Endpoint> {
     prop::sample::select([all(), remote()].concat())
 }
 
-/// Any metadata, with a partial checksum near the headers or anywhere.
+/// Generates metadata with a partial checksum near the headers or anywhere.
 fn knowledge() -> impl Strategy<Value = Meta> {
     let places = prop_oneof![(0_u16..200, 0_u16..40), (any::<u16>(), any::<u16>())];
     let sizes = prop::option::of(1_u16..2000);
@@ -84,7 +84,7 @@ fn check(frame: &[u8], split: usize, meta: &Meta, link: LinkType, endpoint: &End
     }
 }
 
-/// These bytes of a frame, with its partial checksum completed.
+/// Returns these bytes of a frame, with its partial checksum completed.
 fn completed(frame: &[u8], start: usize, end: usize, meta: &Meta) -> Vec<u8> {
     let mut bytes = frame[..end].to_vec();
     if let Checksum::Partial { start, offset } = meta.checksum {

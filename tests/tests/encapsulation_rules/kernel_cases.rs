@@ -30,7 +30,7 @@ fn encapsulator(endpoint: &Endpoint) -> Encapsulator {
     Encapsulator::new(endpoint.clone(), 7).unwrap()
 }
 
-/// A packet of a TCP connection over each version of IP, as such a tunnel carries it.
+/// Returns a packet of a TCP connection over each IP version, as this tunnel carries it.
 fn connections(endpoint: &Endpoint) -> [Packet; 2] {
     let start = || match link_of(endpoint) {
         LinkType::Ethernet => Packet::new().ethernet(|e| e),
@@ -146,7 +146,7 @@ fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     }
 }
 
-/// A device that cuts the frames it must not send in one piece.
+/// Segments the frames that a device must not send in one piece.
 fn cut_all(frames: &[Known]) -> Vec<Known> {
     let cut_one = |frame: &Known| match frame.meta.gso {
         Some(_) => cut(frame, LinkType::Raw, &Ports::NONE, Outgoing::default()),
@@ -155,7 +155,7 @@ fn cut_all(frames: &[Known]) -> Vec<Known> {
     frames.iter().flat_map(cut_one).collect()
 }
 
-/// A receiver that joins frames into superframes of up to 185 KB.
+/// Merges frames like a receiver with superframes of up to 185 KB.
 fn join(frames: Vec<Known>) -> Vec<Known> {
     let mut profile = Profile::linux();
     profile.limits.size_bytes = 185_000;
@@ -238,7 +238,8 @@ fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     assert_eq!(seen, 2 * 3 * 2 * 2);
 }
 
-/// Number of frames that a receiver makes of these packets, whose checksums its device verified all or not at all.
+/// Returns the number of frames into which a receiver merges these packets; its device has verified either all
+/// checksums or none.
 fn received(wire: &[Known], ports: Ports, tunnels_max: u8, is_verified: bool) -> usize {
     let mut profile = Profile::linux();
     profile.tunnels_max = tunnels_max;
@@ -287,7 +288,7 @@ fn k136_class_and_ttl_are_inherited_or_fixed_around_tagged_frames_too() {
     assert_eq!(seen, 3 * 2 * 4 * 6);
 }
 
-/// Frames of both versions of IP, without a tag, with one, and with two.
+/// Returns frames of both IP versions with no tag, one and two tags.
 fn frames_with_class_and_ttl() -> Vec<Packet> {
     let tagged = |tags: usize| {
         (0..tags).fold(Packet::new().ethernet(|e| e), |packet, _| packet.vlan(|v| v.id(5)))

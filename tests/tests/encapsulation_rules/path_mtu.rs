@@ -23,7 +23,7 @@ use super::{
     superframes::superframe,
 };
 
-/// For a tunnel whose device takes so much, whatever its path.
+/// Returns the fit for a tunnel whose device has this MTU, regardless of its path.
 fn fit_of(frame: &Known, link: LinkType, device: usize) -> (Fit, Vec<u8>) {
     fit_within(frame, link, TunnelMtu { device, ..TunnelMtu::UNLIMITED })
 }
@@ -43,7 +43,7 @@ fn v6() -> Packet {
     Packet::new().ipv6(|ip| ip)
 }
 
-/// A packet whose IP length is `len`.
+/// Returns a packet whose IP length is `len`.
 fn of_len(start: Packet, len: usize) -> Known {
     let packet = start.udp(|u| u);
     let headers = packet.header_len();

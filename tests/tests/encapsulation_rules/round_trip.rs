@@ -37,7 +37,7 @@ fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
     assert_eq!(seen, 39 * 4 * 4 * 2);
 }
 
-/// The source port, which the kit cannot know.
+/// Returns the outer fields, with the source port that the kit cannot compute.
 fn around(endpoint: &grosso::tunnel::Endpoint, sent: &[u8]) -> Around {
     let ip = if endpoint.local.is_ipv4() { 20 } else { 40 };
     let source_port = match endpoint.udp() {

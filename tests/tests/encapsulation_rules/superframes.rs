@@ -21,14 +21,14 @@ use super::{
     putting::{Known, link_of, packets, partial, put, take},
 };
 
-/// A superframe of the kit.
+/// Returns a superframe of the kit.
 pub(crate) fn superframe(packet: &Packet, size: u16) -> Known {
     let (bytes, start, offset) = packet.build_superframe();
     let checksum = partial(start, offset);
     Known { bytes, meta: Meta { checksum, gso: Gso::every(size), ..Meta::default() } }
 }
 
-/// The packets into which it is cut.
+/// Segments a superframe.
 pub(crate) fn cut(frame: &Known, link: LinkType, ports: &Ports, outgoing: Outgoing) -> Vec<Known> {
     let slices = [&frame.bytes[..]];
     let mut segments = Segments::new(&slices, &frame.meta, link, ports, outgoing)
@@ -45,7 +45,7 @@ fn is_numbered(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Gre { sequence: true, .. })
 }
 
-/// Pairs of equal senders, one pair for each setting of DF.
+/// Returns pairs of equal senders, one pair for each setting of DF.
 fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     let both = |dont_fragment| {
         let mut endpoint = endpoint.clone();
@@ -120,7 +120,7 @@ fn a_superframe_in_two_tunnels_is_cut_into_what_its_packets_would_be() {
     assert!(pairs > 1500, "{pairs}");
 }
 
-/// The frame as the outer tunnel carries it: Ethernet tunnels get an Ethernet header in between.
+/// Returns the frame as the outer tunnel carries it: Ethernet tunnels get an Ethernet header in front.
 pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     if !endpoint.carries_ethernet() {
         return frame;
@@ -133,7 +133,7 @@ pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     frame
 }
 
-/// The ports of both, unless they give one port different meanings.
+/// Returns the ports of both, unless one port has different meanings.
 pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
     let contradicts = |(payload, port): (UdpPayload, u16)| match payload {
         UdpPayload::Header(kind) => ![0, port].contains(&other.port(kind)),
@@ -231,7 +231,7 @@ fn packets_joined_in_two_tunnels_come_out_as_they_were_put_in() {
     assert!(joined * 10 > came * 5, "{joined} of {came}");
 }
 
-/// The reverse of [`behind_link`].
+/// Reverses [`behind_link`].
 fn without_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     if endpoint.carries_ethernet() {
         frame.bytes.drain(..14);

@@ -59,7 +59,7 @@ impl Recipe {
         }
     }
 
-    /// Every combination of mode, key, ICV, numbers and UDP, each with an SPI of its own.
+    /// Returns every combination of mode, key, ICV, numbers and UDP, each with its own SPI.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for mode in MODES {
@@ -101,7 +101,7 @@ impl Recipe {
         Decryptor::resume(self.association(), last_sequence).expect("an association")
     }
 
-    /// The encrypted packet of a frame, with this sequence number.
+    /// Returns the encrypted packet of a frame, with this sequence number.
     pub(crate) fn encrypted(&self, sequence: u64, frame: &[u8]) -> Vec<u8> {
         encrypt(&mut self.encryptor(sequence - 1), frame).expect("it is encrypted").0
     }

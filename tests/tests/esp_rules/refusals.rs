@@ -25,7 +25,7 @@ fn udp4() -> Vec<u8> {
     ethernet().ipv4(|ip| ip).udp(|u| u).payload(b"0123456").build()
 }
 
-/// Frames that cannot be encrypted: the mode, the frame, its metadata, and the refusal.
+/// Returns frames that cannot be encrypted: the mode, the frame, its metadata, and the refusal.
 fn not_encrypted() -> Vec<(EspMode, Vec<u8>, Meta, Refusal)> {
     let known = Meta::default();
     let arp = [&[0; 12][..], &[8, 6], &[1; 28]].concat();
@@ -71,7 +71,7 @@ fn not_encrypted() -> Vec<(EspMode, Vec<u8>, Meta, Refusal)> {
     ]
 }
 
-/// Frames that cannot be decrypted: the association, the frame, and the refusal.
+/// Returns frames that cannot be decrypted: the association, the frame, and the refusal.
 fn not_decrypted() -> Vec<(Recipe, Vec<u8>, Refusal)> {
     let transport = Recipe::new(EspMode::Transport);
     let tunnel = Recipe::new(TUNNEL_V4);

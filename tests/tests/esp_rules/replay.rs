@@ -17,14 +17,14 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// An oracle for which everything up to `top` was accepted.
+    /// Creates an oracle that has accepted everything up to `top`.
     fn new(recipe: &Recipe, top: u64) -> Self {
         let window = recipe.window.into();
         let accepted = (top.saturating_sub(window)..=top).filter(|&number| number > 0).collect();
         Self { window, extended: recipe.extended, top, accepted }
     }
 
-    /// Result for an authentic packet with this number.
+    /// Returns the result for an authentic packet with this number.
     fn receive(&mut self, sequence: u64) -> Result<u64, Refusal> {
         let low = sequence as u32;
         let taken_for = match self.extended {
@@ -51,7 +51,7 @@ impl Oracle {
         Ok(sequence)
     }
 
-    /// Appendix A2.1: the high half for this low half, if there is one.
+    /// Returns the high half for this low half, if there is one (RFC 4303 appendix A2.1).
     fn high(&self, low: u32) -> Option<u64> {
         let window = self.window as u32;
         let (top_high, top_low) = (self.top >> 32, self.top as u32);

@@ -7,7 +7,8 @@ use grosso_testkit::Packet;
 
 use super::association::{MODES, Recipe, decrypt, encrypt};
 
-/// An address of `198.51.100.0/24` or `2001:db8:4::/47`, or one beside it, in the destination of a packet.
+/// Returns a frame whose destination is an address of `198.51.100.0/24` or `2001:db8:4::/47`, or one next to these
+/// prefixes.
 fn frame(destination: &[u8]) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e);
     let (mut frame, at) = match destination.len() {

@@ -40,7 +40,7 @@ fn tcp4(len: usize) -> Superframe {
     Superframe::new(&packet.payload_len(len), 100)
 }
 
-/// Superframes of TCP and UDP over every network, with and without a tunnel.
+/// Returns superframes of TCP and UDP over every network, with and without a tunnel.
 fn superframes() -> Vec<Superframe> {
     let mut superframes = Vec::new();
     for network in NETWORKS {

@@ -10,7 +10,7 @@ use grosso_testkit::{
 
 use super::association::{KEY, Recipe, encrypt};
 
-/// A classic pcap file of Ethernet frames, all at time zero.
+/// Encodes Ethernet frames as a classic pcap file, all at time zero.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     file.extend(262_144_u32.to_le_bytes());
@@ -23,7 +23,7 @@ fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// The association in the form of tshark's table of keys.
+/// Formats the association as tshark's table of keys.
 fn keys(recipe: &Recipe) -> [String; 2] {
     let (spi, icv) = (recipe.spi, recipe.icv.bytes());
     let mut key = String::new();
@@ -38,7 +38,7 @@ fn keys(recipe: &Recipe) -> [String; 2] {
     })
 }
 
-/// tshark's values of these fields for each frame; `None` if tshark is not installed.
+/// Reads tshark's values of these fields for each frame; `None` if tshark is not installed.
 fn read(
     name: &str,
     recipes: &[Recipe],
@@ -123,7 +123,7 @@ const FIELDS: &[&str] = &[
     "icmpv6.checksum.status",
 ];
 
-/// Frames, each with the protocol behind the headers that stay in front, and the payload as tshark prints it.
+/// Returns frames, each with the protocol after the unencrypted headers, and the payload as tshark prints it.
 fn plaintexts() -> Vec<(Vec<u8>, u8, String)> {
     let mut plaintexts = Vec::new();
     // Behind a routing header, a home address option is encrypted with the rest, so tshark cannot apply it.

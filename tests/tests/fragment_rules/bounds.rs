@@ -10,7 +10,7 @@ use super::{data, push_all, rules};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The first fragment of a new datagram each time, from a source of this number.
+/// Returns the first fragment of a datagram, from source number `source`.
 fn stale(source: u32, id: u16) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| {
         ip.source(source.to_be_bytes()).id(id).df(false).protocol(17).more_fragments(true)

@@ -26,7 +26,7 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
     }
 }
 
-/// Both modes that reassemble datagrams, with both policies of the kernel's comparison (K84).
+/// Returns both modes that reassemble datagrams, with both policies of the kernel's comparison (K84).
 fn modes() -> [ReassemblyRules; 3] {
     [rules(ReassemblyMode::Coalesce), rules(ReassemblyMode::KeepGeometry), overlap(Overlap::Linux)]
 }
@@ -45,7 +45,7 @@ fn k81_runs_in_the_order_end_middle_start() {
     });
 }
 
-/// All odd fragments, then all even.
+/// Returns all odd fragments, then all even.
 fn odd_then_even(pieces: &[Piece]) -> Vec<Piece> {
     let odd = pieces.iter().skip(1).step_by(2);
     odd.chain(pieces.iter().step_by(2)).cloned().collect()

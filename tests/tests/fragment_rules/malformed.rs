@@ -18,7 +18,7 @@ fn link() -> Packet {
     Packet::new().ethernet(|e| e)
 }
 
-/// A rig after a push of this frame, and the verdict.
+/// Pushes this frame into a new rig, and returns the rig and the verdict.
 fn pushed(frame: &[u8]) -> (Rig, ReassemblyVerdict) {
     let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     let verdict = rig.push(frame);

@@ -16,7 +16,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// The fragments of a packet; empty if it cannot be fragmented.
+/// Returns the fragments of a packet; empty if it cannot be fragmented.
 fn fragments(frame: &[u8], meta: &Meta, options: &FragmentOptions) -> Vec<Vec<u8>> {
     let slices = [frame];
     let Ok(mut plan) = Fragments::of_packet(&slices, meta, LinkType::Ethernet, options) else {

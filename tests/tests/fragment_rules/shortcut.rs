@@ -12,7 +12,7 @@ use grosso_testkit::{Packet, oracle, random::Random};
 
 use super::data;
 
-/// Fragments, right and wrong, of one key and a few others, with metadata from devices.
+/// Returns fragments, valid and invalid, of one key and a few others, with metadata from devices.
 fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
     let version = *random.choose(&Version::ALL);
     let len = random.within(200, 3000);
@@ -42,7 +42,7 @@ fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// A frame with metadata from a device; one in ten has damaged headers.
+/// Returns a frame with metadata from a device; one in ten has damaged headers.
 fn described(mut frame: Vec<u8>, random: &mut Random, odd: bool) -> (Vec<u8>, Meta) {
     if !odd {
         return (frame, Meta::default());

@@ -20,7 +20,7 @@ fn g01_contexts_share_nothing() {
     }
 }
 
-/// Interleaved connections of two segments: all first segments, then all second ones.
+/// Returns interleaved connections of two segments: all first segments, then all second ones.
 fn interleaved(flows: u16) -> Vec<Vec<u8>> {
     let train = |flow| {
         Path::Ipv4.train(&[100, 100], move |_, s| s.tcp(move |tcp| tcp.source_port(1500 + flow)))
@@ -198,14 +198,14 @@ fn g05a_pppoe_of_another_version_code_or_length_passes() {
     }
 }
 
-/// The verdict on the second of two frames.
+/// Returns the verdict on the second of two frames.
 fn second(frames: &[Vec<u8>]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     engine.push(&frames[0]);
     engine.push(&frames[1])
 }
 
-/// Segments whose VLAN tags have these identifiers and priorities.
+/// Returns segments whose VLAN tags have these identifiers and priorities.
 fn tagged(tags: [(u16, u8); 4]) -> Vec<Vec<u8>> {
     Path::Ipv4.train(&[100; 4], move |index, s| {
         let (id, priority) = tags[index];
@@ -244,7 +244,7 @@ fn g07_a_sixteenth_header_passes() {
     assert_eq!(second(&stacked(100)), Verdict::Passed(Pass::TooDeep));
 }
 
-/// Two superframes of two segments each, in sequence, pushed with this metadata.
+/// Returns two superframes of two segments each, in sequence, pushed with this metadata.
 fn superframes(
     packet: impl Fn(u32) -> Packet,
     change: impl Fn(&mut Gso) + Copy,

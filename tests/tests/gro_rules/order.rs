@@ -69,7 +69,7 @@ const UDP: &[Ineligible] = &[
     ("ttl", |s| s.ttl(99)),
 ];
 
-/// The wire packets of a poll, in the order of delivery.
+/// Returns the wire packets of a poll, in the order of delivery.
 fn leaving(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     coalesce(frames).iter().flat_map(segment).collect()
 }
@@ -157,8 +157,8 @@ fn g76_across_flows_a_finished_train_leaves_first() {
     assert_eq!(payload_lengths(&delivered), [200, 100]);
 }
 
-/// A frame of `len` bytes of payload at offset `before`: if it is longer than 100 bytes, a superframe with segments of
-/// 100.
+/// Returns a frame of `len` bytes of payload at offset `before`: if it is longer than 100 bytes, a superframe with
+/// segments of 100.
 fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id((before / 100) as u16));
     let packet = packet.tcp(|tcp| tcp.sequence(before)).payload_len(len);
@@ -170,7 +170,7 @@ fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
     Frame { buffer: bytes, meta }
 }
 
-/// Verdicts and deliveries for superframes and packets of these payload lengths, in sequence.
+/// Returns verdicts and deliveries for superframes and packets of these payload lengths, in sequence.
 fn units(lengths: &[usize]) -> (Vec<Verdict>, Vec<Out>) {
     let mut engine = Engine::new(Profile::linux());
     let mut before = 0;
@@ -199,8 +199,8 @@ fn g77_packets_join_superframes() {
     assert_eq!(segment(&delivered[0]), wire);
 }
 
-/// The verdict on a superframe of two packets behind another one; each has a first identification, and identifications
-/// that are fixed or increment.
+/// Returns the verdict on a superframe of two packets after another one; each has a first identification, and
+/// identifications that are fixed or increment.
 fn with_identifications(units: [(u16, bool); 2]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     for (index, (id, is_fixed)) in (0..).zip(units) {

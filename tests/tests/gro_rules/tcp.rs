@@ -156,7 +156,7 @@ fn g32_a_longer_segment_starts_the_next_train() {
     }
 }
 
-/// The verdict on a superframe of two segments of `size` bytes behind one of two segments of 100 bytes.
+/// Returns the verdict on a superframe of two segments of `size` bytes after one of two segments of 100 bytes.
 fn superframe_behind(size: u16) -> Verdict {
     let superframe = |sequence: u32, id: u16, size: u16| {
         let packet = grosso_testkit::Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));

@@ -13,7 +13,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, dissect};
 
-/// TCP behind these headers, in segments of 100 bytes.
+/// Returns TCP after these headers, in segments of 100 bytes.
 fn tcp(headers: Packet) -> Superframe {
     Superframe::new(&headers.tcp(|tcp| tcp).payload_len(250), 100).gso(|gso| gso.segments = 3)
 }

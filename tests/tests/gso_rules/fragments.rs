@@ -49,7 +49,7 @@ fn udp4(len: usize, edit: impl FnOnce(Ipv4) -> Ipv4) -> Vec<u8> {
     packet.udp(|udp| udp).payload_len(len).build()
 }
 
-/// The fragment words of Ethernet frames with IPv4.
+/// Returns the fragment words of Ethernet frames with IPv4.
 fn words(fragments: &[Vec<u8>]) -> Vec<u16> {
     fragments.iter().map(|frame| u16::from_be_bytes([frame[20], frame[21]])).collect()
 }

@@ -11,7 +11,7 @@ use grosso_wire::LinkType;
 
 use super::{MSS, packet};
 
-/// A profile that judges ten packets and, if fewer than two of them joined, passes forty.
+/// Returns a profile that observes ten packets and, if fewer than two of them merge, bypasses forty.
 fn bypassing() -> Profile {
     let bytes = |packets: u32| packets * packet(1, 0, MSS, |tcp| tcp).len() as u32;
     let mut profile = Profile::linux();
@@ -19,7 +19,7 @@ fn bypassing() -> Profile {
     profile
 }
 
-/// Verdicts on packets of one flow, which join if `joins` says so, in polls of four.
+/// Returns the verdicts on packets of one flow, which can merge if `joins` returns true, in polls of four packets.
 fn verdicts(meta: Meta, count: u32, joins: impl Fn(u32) -> bool) -> Vec<Verdict> {
     let mut session = Session::new(bypassing(), LinkType::Ethernet, 1);
     let mut verdicts = Vec::new();

@@ -125,7 +125,7 @@ fn a_round_trip_is_that_of_its_flow_only() {
     world.session.learn_round_trip(&[0; 3], 16_000);
 }
 
-/// The trains of rounds of 10 ms with these numbers of packets, each round back to back at 10 Gb/s.
+/// Returns the trains of rounds of 10 ms with these numbers of packets, sent back to back at 10 Gb/s in each round.
 fn rounds(packets: &[u64]) -> Vec<Vec<u32>> {
     const ROUND_NS: u64 = 10_000_000;
     let mut world = controlled(100_000);

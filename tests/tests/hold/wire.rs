@@ -30,7 +30,7 @@ const FORTY_GIGABIT: u64 = 30_750;
 const BURST: u64 = 44;
 
 impl Wire {
-    /// Mean packets a train, and the longest time that a train was held, over that many bursts.
+    /// Returns the mean packets per train, and the longest time for which a train was held, over `bursts` bursts.
     fn carry(self, profile: Profile, bursts: u64) -> (f64, u64) {
         let mut world = World::new(profile);
         let mut random = Random::new(1);

@@ -59,7 +59,7 @@ impl Comparison {
         }
     }
 
-    /// The known differences that show in a vector.
+    /// Returns the known differences that a vector shows.
     pub(crate) fn explain(&mut self, frames: &[Vec<u8>]) -> Result<BTreeSet<Known>, String> {
         let found = self.ask(frames);
         if found.is_none() {
@@ -151,7 +151,7 @@ impl Comparison {
         }
     }
 
-    /// The smallest part of a vector that has no explanation, and the message about it.
+    /// Returns the smallest part of a vector that has no explanation, and the message about it.
     fn minimised(&mut self, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, String) {
         let mut smallest = frames.to_vec();
         let mut why = self.explain(frames).err().unwrap_or_else(|| "it does not show again".into());
@@ -169,7 +169,7 @@ impl Comparison {
 }
 
 impl Counts {
-    /// The table of `docs/kernel-differences.md`.
+    /// Formats the table of `docs/kernel-differences.md`.
     pub(crate) fn table(&self) -> String {
         let Self { vectors, frames, superframes, equal, .. } = self;
         let mut text = format!(
@@ -190,8 +190,8 @@ impl Counts {
     }
 }
 
-/// The packets of a vector that a superframe stands for. It does not tell how its identifications vary (rule G14), so
-/// every way is tried; none fits if the kernel took a tunnel for a plain datagram.
+/// Returns the packets of a vector that a superframe contains. Its metadata does not describe how identifications vary
+/// (rule G14), so all possibilities are tried; none matches if the kernel treated a tunnel as a plain datagram.
 fn packets_of(item: &Item, frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let gso_size = usize::from(item.offload?.gso_size);
     let parsed = parse(&item.bytes, Link::Ethernet, Lengths::Whole);

@@ -92,7 +92,8 @@ impl Drop for Told {
     }
 }
 
-/// The two with the same settings; `None`, after a line with the reason, if the kernel's oracle cannot run.
+/// Starts kernel and engine with the same settings; `None`, after printing the reason, if the kernel's oracle cannot
+/// run.
 fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     let features = if udp { vec!["rx-udp-gro-forwarding"] } else { Vec::new() };
     let vxlan_port = Some(VXLAN_PORT);
@@ -109,7 +110,7 @@ fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     started.map_err(|why| skip(&why)).ok()
 }
 
-/// Up to one poll of frames of one to six flows whose headers the kernel parses, half of them in a tunnel.
+/// Returns up to one poll of frames of one to six flows whose headers the kernel parses, half of them in a tunnel.
 fn within_reach(seed: u64, deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))
@@ -129,7 +130,7 @@ fn network(random: &mut Random) -> Network {
     if random.percent(3) { *random.choose(UNDER_WAY) } else { *random.choose(NETWORKS) }
 }
 
-/// Up to one poll of frames.
+/// Returns up to one poll of frames.
 fn vector(traffic: Traffic, seed: u64) -> Vec<Vec<u8>> {
     let count = Random::new(!seed).within(1, FRAMES_MAX);
     traffic.filter(|frame| frame.len() >= FRAME_BYTES_MIN).take(count).collect()

@@ -74,7 +74,7 @@ enum Peer {
 }
 
 impl Peer {
-    /// A program that connects to a port, from a path of its own.
+    /// Connects a program to a port, from a path of its own.
     fn connect(kind: LocalKind, place: &Place, own: &str) -> Self {
         match kind {
             LocalKind::Stream => Self::Stream(UnixStream::connect(place.path("port")).unwrap()),
@@ -117,7 +117,7 @@ impl Peer {
     }
 }
 
-/// Everything that has arrived.
+/// Receives everything that has arrived.
 fn arrived(port: &mut UnixPort, now_ns: u64) -> Vec<Arrived> {
     let (mut frames, mut buffers) = (Vec::new(), Vec::new());
     let each = &mut |frame: grosso::Frame<grosso_io::PortBuffer>| {
@@ -139,7 +139,7 @@ fn frame(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
 
-/// A frame behind a virtio header that says nothing, if there are headers.
+/// Returns a frame after an empty virtio header, if headers are used.
 fn plain(header: Option<Form>, frame: &[u8]) -> Vec<u8> {
     [vec![0; header.map_or(0, Form::len)], frame.to_vec()].concat()
 }
@@ -323,7 +323,7 @@ fn as_alice<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(other_user).join().unwrap())
 }
 
-/// A directory of another user, and a socket of this user that no other one may open.
+/// Returns a directory of another user, and a socket of this user that no other user may open.
 fn place_of_alice() -> Option<(Place, UnixDatagram)> {
     if !geteuid().is_root() {
         println!("skipped: only root can become another user");

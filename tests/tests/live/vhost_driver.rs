@@ -43,7 +43,7 @@ use crate::{
     vhost_port::{ALL, arrived, frame, kicked, superframe},
 };
 
-/// A folder with a socket's path.
+/// Creates a directory with a path for a socket.
 fn folder() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -68,7 +68,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Ports with these features, of which one connects.
+    /// Opens ports with these features; one of them connects.
     fn new(offered: Features, wanted: Features, driver_connects: bool) -> Self {
         let (folder, path) = folder();
         let open = |side, connects, features| {
@@ -101,7 +101,7 @@ impl Pair {
         if is_device { &mut self.device } else { &mut self.driver }
     }
 
-    /// A frame goes each way, with its meaning.
+    /// Checks that a frame and its metadata cross in both directions.
     fn carries(&mut self, frame: &[u8], meta: &Meta) {
         let Self { device, driver, .. } = self;
         assert_eq!(transmit(driver, frame, meta), Transmitted::Taken);
@@ -118,7 +118,7 @@ fn transmit(port: &mut VhostPort, frame: &[u8], meta: &Meta) -> Transmitted {
     sent
 }
 
-/// Number of losses at a port, by its counters.
+/// Returns the number of losses at a port, by its counters.
 fn lost(port: &VhostPort) -> u64 {
     let lost = port.machine_stats().counters().filter(|(counter, _)| counter.is_loss);
     lost.map(|(_, count)| count).sum()

@@ -67,7 +67,7 @@ fn descriptors_that_are_no_eventfds_are_refused() {
     }
 }
 
-/// Whether a path that slept now would wake at once for frames.
+/// Returns whether a sleeping path would wake at once for frames.
 fn is_awake(port: &VhostPort) -> bool {
     let kick = port.frames_kick().unwrap();
     wait_for(&[(kick, Interest::READ)], Some(Duration::ZERO)).unwrap().is_some()
@@ -184,7 +184,7 @@ fn one_frame_walks_so_many_descriptors_and_no_more() {
     assert_eq!(bench.event(VhostEvent::RingUnsteady), 1, "the frame is lost by name");
 }
 
-/// A table of memory with these regions, each of a guest's address, bytes, an address of the front end and a place.
+/// Encodes a memory table with these regions: a guest address, a length, an address of the front end and a file offset.
 fn table(regions: &[[u64; 4]]) -> Vec<u8> {
     let numbers = regions.iter().flatten().flat_map(|number| number.to_ne_bytes());
     (regions.len() as u64).to_ne_bytes().into_iter().chain(numbers).collect()

@@ -33,7 +33,7 @@ struct Kind {
     is_ipv4: bool,
 }
 
-/// Features that a guest chooses with rings of this form, whose words are the bits of a number.
+/// Returns the features that a guest chooses with rings of this form; bits of `number` remove features.
 fn machine(form: u64, number: u32) -> u64 {
     let without = (0..4).filter(|word| number & 1 << word == 0).map(|word| WORDS[word]);
     let chosen = form & !without.sum::<u64>();
@@ -50,7 +50,7 @@ impl Kind {
         packet.payload_len(payload_bytes)
     }
 
-    /// The type of a superframe in a virtio header.
+    /// Returns the type of a superframe in a virtio header.
     fn gso_type(self) -> u8 {
         match (self.is_tcp, self.is_ipv4) {
             (true, true) => 1,
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// The bits of its superframes: of a guest, or of its device.
+    /// Returns the feature bits of superframes: of a guest, or of its device.
     fn bits(self, side: usize) -> u64 {
         match (self.is_tcp, self.is_ipv4, side) {
             (true, true, 0) => 1 << 7,
@@ -72,13 +72,13 @@ impl Kind {
         }
     }
 
-    /// Position of the header of TCP or UDP, and of the payload.
+    /// Returns the offsets of the TCP or UDP header and of the payload.
     fn places(self) -> (usize, usize) {
         let transport = if self.is_ipv4 { 34 } else { 54 };
         (transport, transport + if self.is_tcp { 20 } else { 8 })
     }
 
-    /// Frames with their virtio headers, as a machine that has chosen these features sends them.
+    /// Returns frames with their virtio headers, as a VM with these features sends them.
     fn frames(self, chosen: u64) -> Vec<Vec<u8>> {
         let whole = self.packet(PAYLOAD_BYTES);
         let (bytes, start, offset) = whole.build_superframe();
@@ -107,7 +107,7 @@ impl Kind {
         segments.into_iter().map(one).collect()
     }
 
-    /// The sum of the pseudo-header.
+    /// Returns the pseudo-header sum.
     fn pseudo_sum(self, frame: &[u8]) -> u16 {
         let (transport, _) = self.places();
         let (protocol, len) = (if self.is_tcp { 6 } else { 17 }, frame.len() - transport);
@@ -116,7 +116,7 @@ impl Kind {
         oracle::sum(&oracle::pseudo_header(source, destination, protocol, len))
     }
 
-    /// The payloads of the packets of a frame, which has to be one that this machine takes.
+    /// Returns the payloads of the packets of a frame, and checks that this VM accepts it.
     fn payloads(self, got: &[u8], chosen: u64) -> Vec<Vec<u8>> {
         let (header, frame) = got.split_at(12);
         let (transport, payload) = self.places();

@@ -21,7 +21,7 @@ const FROM_GUEST: usize = 3;
 const SOURCE_PORT: usize = 12 + 34;
 const PAYLOAD: usize = 12 + 42;
 
-/// A datagram with a number, of the flow of a port.
+/// Returns a datagram with a number; the port identifies the flow.
 fn datagram(port: u16, number: u8) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     packet.udp(|udp| udp.source_port(port)).payload(&[number; 100]).build()
@@ -35,7 +35,7 @@ fn give_all(front: &mut FrontEnd) {
     }
 }
 
-/// The numbers of the frames of each flow in the buffers of a pair, in their order.
+/// Returns the numbers of the frames of each flow in the buffers of a pair, in order.
 fn received(front: &mut FrontEnd, pair: usize) -> BTreeMap<u16, Vec<u8>> {
     front.pair = pair;
     let mut flows: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
@@ -107,7 +107,7 @@ fn a_flow_has_one_pair_and_its_order_and_pairs_that_are_not_used_get_nothing() {
     }
 }
 
-/// Ports of two flows, of which the second has the second pair.
+/// Returns the ports of two flows; the second flow uses the second pair.
 fn flows(bench: &mut Bench, front: &mut FrontEnd) -> [u16; 2] {
     give_all(front);
     for port in 5000..5020 {

@@ -61,7 +61,7 @@ impl Bench {
         Self::offering(Features::ALL)
     }
 
-    /// A port whose guest may share this number of bytes.
+    /// Opens a port whose guest may share this many bytes.
     pub(crate) fn with_memory(bytes: u64) -> Self {
         Self::opened(|options| options.memory_bytes_max = bytes)
     }
@@ -104,7 +104,7 @@ impl Bench {
         sent
     }
 
-    /// A frame goes each way.
+    /// Checks that a frame crosses in each direction.
     pub(crate) fn carries(&mut self, front: &mut FrontEnd) {
         let frame = frame(700);
         assert!(front.send(&plain(&frame), Shape::Direct(2)));
@@ -115,7 +115,7 @@ impl Bench {
     }
 }
 
-/// Everything that has arrived.
+/// Receives everything that has arrived.
 pub(crate) fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
     let (mut frames, mut buffers) = (Vec::new(), Vec::new());
     let each = &mut |frame: Frame<PortBuffer>| {
@@ -132,12 +132,12 @@ pub(crate) fn frame(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
 
-/// A frame behind a header that says nothing.
+/// Returns a frame after an empty virtio header.
 pub(crate) fn plain(frame: &[u8]) -> Vec<u8> {
     [&[0; 12], frame].concat()
 }
 
-/// A superframe with its virtio header: NEEDS_CSUM, TCPV4, packets of 1448 bytes.
+/// Returns a superframe with its virtio header: NEEDS_CSUM, TCPV4, packets of 1448 bytes.
 pub(crate) fn superframe(len: usize) -> Vec<u8> {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     let (bytes, start, offset) = whole.build_superframe();
@@ -395,7 +395,7 @@ pub(crate) struct TwoMachines {
 }
 
 impl TwoMachines {
-    /// Machines that want these features, where they are offered.
+    /// Starts VMs that request these features if they are offered.
     pub(crate) fn start(one: u64, other: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| folder.path().join(name));
@@ -416,7 +416,7 @@ impl TwoMachines {
     }
 }
 
-/// The next frame that arrives, for which there is room.
+/// Waits for the next frame and returns it.
 fn awaited(front: &mut FrontEnd) -> Vec<u8> {
     let mut frame = None;
     until(|| {
@@ -512,7 +512,7 @@ fn put(front: &mut FrontEnd, ring: usize, (address, bytes, flags, next): (u64, u
     front.offer(ring, 255);
 }
 
-/// The same with an address that is right.
+/// Writes a descriptor with a valid address.
 fn chain(front: &mut FrontEnd, ring: usize, (_, bytes, flags, next): (u64, u32, u16, u16)) {
     put(front, ring, (slot_at(ring, 0), bytes, flags, next));
 }

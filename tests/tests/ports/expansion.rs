@@ -31,7 +31,7 @@ fn packet(from_host: bool, tcp: impl FnOnce(Tcp) -> Tcp, len: u32) -> Vec<u8> {
     packet.tcp(|t| tcp(ports(t))).payload_len(len as usize).build()
 }
 
-/// A packet of the train.
+/// Returns a packet of the train.
 fn data(i: u32) -> Vec<u8> {
     packet(false, |t| t.sequence(i * LEN).ack(1), LEN)
 }
@@ -53,7 +53,7 @@ fn take(port: &mut MemoryPort) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// The acknowledgment numbers of the frames, in packets.
+/// Returns the acknowledgment numbers of the frames, in packets.
 fn acknowledged(frames: &[(Vec<u8>, Meta)]) -> Vec<u32> {
     frames.iter().map(|(frame, _)| number(frame) / LEN).collect()
 }
@@ -126,7 +126,7 @@ impl Bench {
         Self { server, outside, inside, host, to_host, to_wire }
     }
 
-    /// One poll in each direction, as in a path's thread.
+    /// Runs one poll in each direction, as a path's thread does.
     fn turn(&mut self) {
         let Self { outside, inside, to_host, to_wire, .. } = self;
         to_host.poll(outside, inside, 0).unwrap();

@@ -22,7 +22,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, Ports};
 
-/// Six flows in turn: TCP and UDP over IPv4 and IPv6, plain and in a tunnel.
+/// Returns six flows in turn: TCP and UDP over IPv4 and IPv6, plain and in a tunnel.
 fn packets(count: u32) -> Vec<Vec<u8>> {
     let ethernet = || Packet::new().ethernet(|e| e);
     let vxlan = || ethernet().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e);
@@ -94,7 +94,7 @@ fn through(impairment: &str, packets: &[Vec<u8>]) -> Outcome {
     Outcome { frames, damaged, stats: *direction.coalesce_stats().unwrap() }
 }
 
-/// The packets of a superframe with complete checksums.
+/// Returns the packets of a superframe with complete checksums.
 fn cut(frame: &[u8], meta: &Meta) -> Vec<Vec<u8>> {
     let (slices, ports) = ([frame], Ports::ASSIGNED);
     let mut segments =

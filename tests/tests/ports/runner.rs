@@ -21,7 +21,7 @@ use grosso_wire::LinkType;
 /// Payload bytes of a packet.
 const LEN: usize = 1000;
 
-/// The next packets of `flows` flows, in turn.
+/// Returns the next packets of `flows` flows, in turn.
 fn frames(flows: u16, each: u32) -> impl Iterator<Item = Vec<u8>> {
     let frame = move |number: u32, flow: u16| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));
@@ -44,7 +44,7 @@ struct Lingering {
 }
 
 impl Lingering {
-    /// Number of frames delivered so far.
+    /// Returns the number of frames delivered so far.
     fn delivered(&self) -> usize {
         let mut target = self.target.borrow_mut();
         let more = target.receive(0, usize::MAX, &mut drop).unwrap();

@@ -10,7 +10,8 @@ fn both() -> [Profile; 2] {
     [Profile::inet_lro(), Profile::inet_lro_2007(9000)]
 }
 
-/// A frame with the sum of everything behind its link header, as a device delivers it that sums received frames.
+/// Returns a frame with the sum of everything after its link header, as delivered by a device that sums received
+/// frames.
 fn summed(buffer: &[u8], link_len: usize) -> Frame<Vec<u8>> {
     let checksum = Checksum::Complete { sum: sum(&buffer[link_len..]) };
     Frame { buffer: buffer.to_vec(), meta: Meta { checksum, ..Meta::default() } }
@@ -152,7 +153,7 @@ fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {
     }
 }
 
-/// The total length of the IP header.
+/// Returns the total length of the IP header.
 fn number_of_ip(out: &Out) -> u64 {
     u64::from(u16::from_be_bytes([out.bytes[16], out.bytes[17]]))
 }

@@ -52,7 +52,7 @@ fn all_ones_in_ipv4_come_back() {
     assert_both_forms_come_back(|number| build(id, number), "ipv4", 14 + 10);
 }
 
-/// Tests a train whose checksums of one header are all zero, and the same with all ones instead.
+/// Tests a train whose checksums of one header are all zero, and the same train with all ones instead.
 fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: usize) {
     let states = [Checksum::None, Checksum::Unnecessary { levels: 0 }];
     let more = (1..4).map(|levels| Checksum::Unnecessary { levels });
@@ -79,7 +79,7 @@ fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: u
     }
 }
 
-/// The value that a sender writes into the checksum of the outermost header of this name.
+/// Returns the value that a sender writes into the checksum of the outermost header of this name.
 fn expected(frame: &[u8], name: &str) -> u16 {
     let verdicts = verify(frame, Link::Ethernet);
     verdicts.iter().find(|verdict| verdict.name == name).expect("the header").expected

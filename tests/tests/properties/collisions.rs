@@ -130,7 +130,7 @@ fn run(profile: Profile, frames: &[Vec<u8>], seed: u64) -> Session {
     session
 }
 
-/// Every superframe is made of packets of one flow.
+/// Checks that every superframe consists of packets of one flow.
 fn assert_unmixed(session: &Session) {
     for left in &session.left {
         let flow = |number: &usize| {
@@ -143,7 +143,7 @@ fn assert_unmixed(session: &Session) {
     }
 }
 
-/// Short bursts of each flow in random order.
+/// Returns short bursts of each flow in random order.
 fn interleaved(flows: u16, seed: u64, build: impl Fn(u16, u16) -> Vec<u8>) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let mut next = vec![0; usize::from(flows)];
@@ -158,7 +158,7 @@ fn interleaved(flows: u16, seed: u64, build: impl Fn(u16, u16) -> Vec<u8>) -> Ve
     frames
 }
 
-/// Every flow sends the same sequence numbers, so only its ports distinguish it.
+/// Returns a packet of a plain flow: every flow has the same sequence numbers, so only the ports distinguish them.
 fn plain(flow: u16, number: u16) -> Vec<u8> {
     let packet = link().ipv4(|ip| ip.id(number));
     let tcp = packet.tcp(|t| t.source_port(2000 + flow).sequence(100 + u32::from(number) * 50));

@@ -14,7 +14,7 @@ mod trains;
 
 use proptest::test_runner::Config;
 
-/// A configuration for that many cases, multiplied by `GROSSO_CASES_FACTOR` if that is set.
+/// Returns a configuration for `count` cases, multiplied by `GROSSO_CASES_FACTOR` if that is set.
 fn cases(count: u32) -> Config {
     let factor = std::env::var("GROSSO_CASES_FACTOR").ok().and_then(|factor| factor.parse().ok());
     Config::with_cases(count * factor.unwrap_or(1))

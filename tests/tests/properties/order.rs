@@ -282,7 +282,7 @@ fn no_cut_frame_overtakes_or_is_overtaken() {
     }
 }
 
-/// One odd packet at every position of a train, in each of the outer headers.
+/// Tests one odd packet at every position of a train, in each of the outer headers.
 fn assert_in_order(
     name: &str,
     odd: Odd,
@@ -302,7 +302,7 @@ fn assert_in_order(
     }
 }
 
-/// A train with one odd packet, behind which the sequence continues as if it had been a segment.
+/// Returns a train with one odd packet, after which the sequence continues as if it had been a segment.
 fn sequence(position: u16, mut packet: impl FnMut(u16, bool, u32) -> Vec<u8>) -> Vec<Vec<u8>> {
     (0..=TRAIN)
         .map(|number| packet(number, number == position, 100 + u32::from(number) * LEN as u32))
@@ -361,7 +361,7 @@ fn ip_with(
     if turn.v6 { packet.ipv6(ipv6) } else { packet.ipv4(|ip| ipv4(ip.id(turn.number).df(true))) }
 }
 
-/// A TCP segment over IPv4, with a change.
+/// Returns a TCP segment over IPv4, with a change.
 fn v4(packet: Packet, turn: Turn, change: impl FnOnce(Ipv4) -> Ipv4) -> Packet {
     tcp(ip_with(packet, turn, change, |ip| ip), turn, |h| h).payload_len(LEN)
 }

@@ -181,7 +181,7 @@ fn assert_arithmetic(udp: bool, size: usize, len: usize) {
     assert!(payload == bytes[header_len..], "size {size}, length {len}");
 }
 
-/// The superframe that the oracle makes of a train.
+/// Returns the superframe into which the oracle merges a train.
 fn superframe(train: &[Vec<u8>]) -> (Vec<u8>, Meta, Description) {
     let (bytes, description) = join(train, Link::Ethernet);
     let parsed = parse(&train[0], Link::Ethernet, Lengths::Declared);
@@ -213,8 +213,8 @@ fn finish(mut packet: Vec<u8>, meta: &Meta) -> Vec<Vec<u8>> {
     vec![packet]
 }
 
-/// The packet with all ones in place of a zero checksum, which means the same: a device that completes a checksum
-/// writes all ones (rule C3).
+/// Returns the packet with all ones instead of a zero checksum, which are equivalent: a device that completes a
+/// checksum writes all ones (rule C3).
 fn normal_form(packet: &[u8]) -> Vec<u8> {
     let parsed = parse(packet, Link::Ethernet, Lengths::Declared);
     let mut packet = packet.to_vec();

@@ -15,12 +15,12 @@ use grosso_wire::LinkType;
 
 use super::connection::{Connection, holes};
 
-/// A frame with `len` bytes of payload, whose checksum the device verified.
+/// Returns a frame with `len` bytes of payload whose checksum the device verified.
 fn template(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
 
-/// The template as a packet of this flow with this sequence number.
+/// Returns the template as a packet of this flow with this sequence number.
 fn of(template: &[u8], flow: u32, sequence: u32) -> Frame<Vec<u8>> {
     let mut buffer = template.to_vec();
     buffer[34..38].copy_from_slice(&flow.to_be_bytes());

@@ -29,7 +29,7 @@ fn log_file() -> File {
     file
 }
 
-/// A back end whose front end knows of logs in shared memory.
+/// Creates a back end whose front end supports logs in shared memory.
 fn back_end() -> BackEnd {
     let mut back = BackEnd::new(OFFERED).unwrap();
     let protocol = features::PROTOCOL_LOG_SHMFD;

@@ -24,7 +24,7 @@ const WANTED: u64 = u64::MAX;
 /// Bytes of a virtio header.
 const HEADER_BYTES: usize = 12;
 
-/// A letter as it arrives.
+/// Returns a letter as the message that arrives.
 fn arrived(letter: Letter) -> Message {
     let Letter { bytes, files } = letter;
     let word = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk().unwrap());
@@ -101,7 +101,7 @@ impl Ends {
     }
 }
 
-/// A frame behind a header, of bytes that say its number.
+/// Returns a frame after a header; its bytes depend on `number`.
 fn frame(number: u64, bytes: usize) -> Vec<u8> {
     let all = (0..bytes).map(|at| (number as usize * 7 + at) as u8);
     let mut header = [0; HEADER_BYTES];
@@ -110,7 +110,7 @@ fn frame(number: u64, bytes: usize) -> Vec<u8> {
     header.into_iter().chain(all).collect()
 }
 
-/// The same without the number of buffers, which the device fills in.
+/// Returns the frame without the number of buffers, which the device sets.
 fn without_buffers(mut frame: Vec<u8>) -> Vec<u8> {
     frame[10..12].fill(0);
     frame
@@ -215,7 +215,7 @@ fn is_told(ends: &mut Ends, way: Way) -> bool {
     bell.unwrap()
 }
 
-/// Whether a descriptor is ready now.
+/// Returns whether a descriptor is ready now.
 fn rings(bell: BorrowedFd<'_>) -> bool {
     wait_for(&[(bell, Interest::READ)], Some(Duration::ZERO)).unwrap().is_some()
 }

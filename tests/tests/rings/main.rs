@@ -62,8 +62,8 @@ struct Guest {
 }
 
 impl Guest {
-    /// A guest whose entries are numbered from `first` on. In a packed ring of one descriptor an entry its laps are
-    /// numbered so.
+    /// Creates a guest whose entries are numbered from `first` on. In a packed ring with one descriptor per entry, its
+    /// laps are numbered the same way.
     fn new(form: u64, size: u16, first: u16) -> Self {
         let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
         file.set_len(MEMORY_BYTES).unwrap();
@@ -96,13 +96,13 @@ impl Guest {
         Ring::new(&self.memory(), &PLACES, self.size, base, self.form() | events).unwrap()
     }
 
-    /// The number of an entry as messages have it.
+    /// Returns the number of an entry as encoded in messages.
     fn base(&self, number: u16) -> u32 {
         let bits = u32::from(self.bits(number));
         if self.is_packed { bits << 16 | bits } else { number.into() }
     }
 
-    /// The number of an entry as events have it.
+    /// Returns the number of an entry as encoded in events.
     fn bits(&self, number: u16) -> u16 {
         if !self.is_packed {
             return number;
@@ -110,7 +110,7 @@ impl Guest {
         (number % self.size) | (u16::from(self.is_odd(number)) << 15)
     }
 
-    /// Whether the descriptor of a packed ring is in an odd lap, of which the first is one.
+    /// Returns whether the descriptor of a packed ring is in an odd lap; the first lap is odd.
     fn is_odd(&self, number: u16) -> bool {
         (number / self.size).is_multiple_of(2)
     }
@@ -192,7 +192,7 @@ impl Guest {
         self.offer(number);
     }
 
-    /// The entries that came back: of each its head and a length.
+    /// Returns the used entries: the head and length of each.
     fn used(&mut self) -> Vec<(u32, u32)> {
         iter::from_fn(|| self.next_used()).collect()
     }
@@ -618,7 +618,7 @@ fn descriptors_are_counted_as_they_are_read() {
     }
 }
 
-/// Regions of a guest's memory and of its file, each of one page.
+/// Maps regions of a guest's memory to its file, each of one page.
 fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
     let place =
         |&[guest, offset]: &[u64; 2]| RegionPlace { guest, bytes: 0x1000, user: guest, offset };
@@ -691,7 +691,7 @@ fn memory_that_cannot_be_is_refused_with_its_reason() {
     assert!(Memory::map(&[right; 2], &one_file).is_err());
 }
 
-/// A message to a back end, with files or an eventfd of its own.
+/// Sends a message to a back end, with files or with its own eventfd.
 fn say(
     back: &mut BackEnd,
     request: u32,

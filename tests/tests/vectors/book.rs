@@ -32,7 +32,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The number of the frame at an index.
+    /// Returns the number of the frame at an index.
     pub(crate) fn number(self, index: usize) -> usize {
         self.first + index
     }
@@ -117,12 +117,12 @@ impl Pair {
         Self { vectors: page["vectors"].as_array().expect("a list").clone(), frames }
     }
 
-    /// The frame with this number.
+    /// Returns the frame with this number.
     pub(crate) fn frame(&self, number: &Value) -> &[u8] {
         &self.frames[self.index(number)]
     }
 
-    /// The frames with these numbers: a list of them, or the first and the last.
+    /// Returns the frames with these numbers: a list of them, or the first and the last.
     pub(crate) fn frames(&self, numbers: &Value) -> Vec<Vec<u8>> {
         match numbers.as_array() {
             Some(list) => list.iter().map(|number| self.frame(number).to_vec()).collect(),
@@ -137,7 +137,7 @@ impl Pair {
     }
 }
 
-/// A file of a pair.
+/// Returns a file of a pair.
 pub(crate) fn path(kind: &str, extension: &str) -> PathBuf {
     folder().join(format!("{kind}.{extension}"))
 }

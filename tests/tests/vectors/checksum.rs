@@ -49,7 +49,7 @@ struct Field {
     right: String,
 }
 
-/// The pair of files.
+/// Builds the pair of files.
 pub(crate) fn book() -> Book {
     let mut book = Book::new("checksum");
     for (name, rules, shows, bytes) in sums() {
@@ -212,7 +212,8 @@ fn partial() -> Vec<Case<Packet>> {
     ]
 }
 
-/// A datagram with a computed checksum of zero: the first two bytes of its payload are the checksum of the rest.
+/// Returns a datagram with a computed checksum of zero: the first two bytes of its payload are the checksum of the
+/// rest.
 fn summing_to_zero() -> Packet {
     let datagram = |payload: &[u8]| {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|udp| udp).payload(payload)

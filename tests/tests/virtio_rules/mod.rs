@@ -52,7 +52,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     });
 }
 
-/// A TAP that is up, with the longest virtio header.
+/// Creates a TAP that is up, with the longest virtio header.
 fn tap(control: &Control, name: &str) -> io::Result<Tun> {
     let builder = TunBuilder::tap(InterfaceName::new(name)?);
     let tap = builder.virtio_header(true).nonblocking(true).open()?;
@@ -61,7 +61,7 @@ fn tap(control: &Control, name: &str) -> io::Result<Tun> {
     Ok(tap)
 }
 
-/// A packet socket on the other side of a TAP, with the short virtio header.
+/// Opens a packet socket on the other side of a TAP, with the short virtio header.
 fn observer(tap: &Tun) -> io::Result<PacketSocket> {
     packet_socket().bind(tap.name())
 }
@@ -70,7 +70,7 @@ fn packet_socket() -> PacketSocketBuilder {
     PacketSocket::builder().virtio_header(true).ignore_outgoing(true)
 }
 
-/// Frames that a packet socket receives, with their virtio headers.
+/// Reads the frames that a packet socket receives, with their virtio headers.
 fn shown(socket: &PacketSocket) -> io::Result<Vec<(VirtioHeader, Vec<u8>)>> {
     let mut buffer = vec![0; 1 << 17];
     let mut frames = Vec::new();
@@ -81,7 +81,7 @@ fn shown(socket: &PacketSocket) -> io::Result<Vec<(VirtioHeader, Vec<u8>)>> {
     Ok(frames)
 }
 
-/// Packets that come out of a TAP, virtio headers included.
+/// Reads the packets that leave a TAP, virtio headers included.
 fn read_all(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     let mut buffer = vec![0xa5; 1 << 17];
     let mut packets = Vec::new();
@@ -95,7 +95,7 @@ fn read_all(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Whether the kernel accepted a write; any error but `EINVAL` is a failure.
+/// Returns whether the kernel accepted a write; any error but `EINVAL` is a failure.
 #[track_caller]
 fn taken(result: io::Result<usize>) -> bool {
     match result {
@@ -113,7 +113,7 @@ struct Case {
 }
 
 impl Case {
-    /// A superframe that is cut every `size` bytes, with the right header.
+    /// Returns a superframe that is segmented every `size` bytes, with the correct header.
     fn superframe(packet: Packet, size: u16) -> Self {
         let (frame, start, offset) = packet.build_superframe();
         let ipv6 = frame[12] == 0x86;
@@ -134,7 +134,7 @@ impl Case {
         Self { header, frame }
     }
 
-    /// The same case with a changed header.
+    /// Returns the same case with a changed header.
     fn with(&self, change: impl FnOnce(&mut VirtioHeader)) -> Self {
         let mut case = self.clone();
         change(&mut case.header);
@@ -145,13 +145,13 @@ impl Case {
         [&self.header.to_bytes()[..], &self.frame].concat()
     }
 
-    /// Whether a TAP accepts it.
+    /// Returns whether a TAP accepts the case.
     #[track_caller]
     fn kernel_takes(&self, tap: &Tun) -> bool {
         taken(tap.write(&self.bytes()))
     }
 
-    /// The metadata that Grosso reads from the same bytes.
+    /// Returns the metadata that Grosso reads from the same bytes.
     fn understood(&self) -> Result<Meta, VnetError> {
         let bytes = self.bytes();
         let (header, frame) =
@@ -180,7 +180,7 @@ fn tcp6() -> Packet {
     ethernet().ipv6(|ip| ip).tcp(|t| t)
 }
 
-/// A datagram to a port that nobody answers.
+/// Returns a datagram to a port on which nobody listens.
 fn udp4() -> Packet {
     ethernet().ipv4(|ip| ip).udp(|u| u.destination_port(53_999))
 }
@@ -189,7 +189,7 @@ fn udp6() -> Packet {
     ethernet().ipv6(|ip| ip).udp(|u| u.destination_port(53_999))
 }
 
-/// A VXLAN superframe, with outer and inner IPv4 or IPv6, and with the offsets of its headers.
+/// Returns a VXLAN superframe, with outer and inner IPv4 or IPv6, and with the offsets of its headers.
 fn vxlan(outer_ipv6: bool, inner_ipv6: bool, payload_len: usize, size: u16) -> Case {
     let network = |packet: Packet, ipv6: bool| {
         if ipv6 { packet.ipv6(|ip| ip) } else { packet.ipv4(|ip| ip) }

@@ -298,7 +298,7 @@ fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
     assert!(result.is_ok_and(|packets| packets.len() == 1) || kernel_keeps_the_type());
 }
 
-/// Whether the kernel has the defect, which is in all that have the form.
+/// Returns whether the kernel has the bug; all kernels with this form have it.
 fn kernel_keeps_the_type() -> bool {
     grosso_rig::kernel::release() >= (6, 17)
 }

@@ -24,7 +24,7 @@ use super::{
 
 const BYTES: usize = 2 << 20;
 
-/// The kernel's counters of a network, by the names of line and column (`snmp`, `netstat`).
+/// Returns the kernel's counters of a network, by the names of line and column (`snmp`, `netstat`).
 fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     let path = format!("/proc/thread-self/net/{file}");
     let text = namespace.run(|| fs::read_to_string(path)).unwrap().unwrap();

@@ -50,7 +50,7 @@ impl Format {
         ]
     }
 
-    /// The formats in UDP, each with as many options as it has.
+    /// Returns the formats over UDP, each with all its options.
     fn in_udp() -> Vec<Self> {
         let vxlan =
             |policy, generic_protocol| Header::Vxlan { identifier: 7, policy, generic_protocol };
@@ -82,8 +82,8 @@ impl Format {
         endpoint
     }
 
-    /// Whether packets have sequence numbers: superframes are segmented first then (rule S43), and
-    /// the kernel merges none (rule T21).
+    /// Returns whether packets have sequence numbers: superframes are segmented first then (rule S43), and the kernel
+    /// merges none (rule T21).
     fn is_numbered(&self) -> bool {
         matches!(self.header, Header::Gre { sequence: true, .. })
     }
@@ -143,7 +143,7 @@ fn streams_pass_as_superframes_in_every_format_in_udp() {
     }
 }
 
-/// The paths of both hosts to the ends of a tunnel directly in IP.
+/// Creates the paths of both hosts to the endpoints of a tunnel directly in IP.
 fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, Tunnelled<IpPort>>; 2] {
     let hosts = [(&world.a, &world.a), (&world.b, &world.engine)];
     core::array::from_fn(|side| {

@@ -27,7 +27,7 @@ use super::world::{World, name, skip, until};
 /// A UDP port at which nobody answers.
 const QUIET: u16 = 53_999;
 
-/// The two sides of one TAP device: its descriptor, and a packet socket on the interface.
+/// Opens the two sides of one TAP device: its descriptor, and a packet socket on the interface.
 fn sides(world: &World, form: Form) -> (TapPort, PacketPort) {
     let mut options = TapOptions::default();
     options.header = form;
@@ -89,7 +89,7 @@ fn superframe(packet: Packet) -> (Vec<u8>, Meta) {
     (frame, Meta { checksum, gso: Gso::every(1200), ..Meta::default() })
 }
 
-/// The metadata of a superframe received from an untrusted source.
+/// Returns the metadata of a superframe received from an untrusted source.
 fn foreign(meta: Meta, segments: u16) -> Meta {
     let gso = meta.gso.map(|gso| Gso { segments, untrusted: true, ..gso });
     Meta { gso, ..meta }

@@ -21,7 +21,7 @@ fn open(host: &NetworkNamespace, local: IpAddr, remote: IpAddr, protocols: &[u8]
     host.run(|| IpPort::open(&options)).unwrap().unwrap()
 }
 
-/// The outer headers from the first host to the second; for IPv6 with every field set.
+/// Returns the outer headers from the first host to the second; for IPv6 with every field set.
 fn outer(family: usize) -> Packet {
     match (A[family], B[family]) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => Packet::new().ipv4(|ip| {
@@ -44,7 +44,7 @@ fn send(port: &mut impl Port, frame: &[u8], meta: &Meta) {
     assert_eq!(port.flush().unwrap(), Transmitted::Taken);
 }
 
-/// All frames that arrive, at least `count`.
+/// Receives all frames that arrive, at least `count`.
 fn receive(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     until(|| {
@@ -55,7 +55,7 @@ fn receive(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A packet without the identification and checksum of its first header, which the kernel sets.
+/// Returns a packet without the identification and checksum of its first header, which the kernel sets.
 fn said(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {
@@ -140,7 +140,7 @@ fn the_other_end_is_not_told_that_nobody_knows_the_protocol_while_a_port_is_open
     }
 }
 
-/// Number of times that a host reported a protocol as unreachable or a next header as unknown.
+/// Returns how often a host reported a protocol as unreachable or a next header as unknown.
 fn refusals(host: &NetworkNamespace, family: usize) -> u64 {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
     let number = |text: &str| text.trim().parse::<u64>().unwrap();

@@ -37,7 +37,7 @@ fn wire(options: PacketOptions) -> Opening {
     Opening::Packet { name: "e0".to_owned(), options }
 }
 
-/// Paths of `count` queues between the wire and the second host's device.
+/// Opens paths of `count` queues between the wire and the second host's device.
 fn queues(world: &World, count: usize) -> Vec<DataPath<LivePort, LivePort>> {
     queues_from(world, &wire(PacketOptions::default()), count)
 }
@@ -54,7 +54,7 @@ fn queues_from(world: &World, wire: &Opening, count: usize) -> Vec<DataPath<Live
     left.into_iter().zip(right).map(join).collect()
 }
 
-/// Bytes that each queue carried between two readings, there and back.
+/// Returns the bytes that each queue carried between two readings, in each direction.
 fn carried(before: &[Snapshot], after: &[Snapshot]) -> Vec<[u64; 2]> {
     let bytes = |after: &DirectionStats, before: &DirectionStats| after.rx_bytes - before.rx_bytes;
     let pairs = before.iter().zip(after);
@@ -68,7 +68,7 @@ fn carried(before: &[Snapshot], after: &[Snapshot]) -> Vec<[u64; 2]> {
         .collect()
 }
 
-/// A time that no thread takes to end.
+/// Returns a time that no thread needs to end.
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(600)
 }

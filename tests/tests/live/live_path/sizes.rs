@@ -24,7 +24,7 @@ const HEADERS: [usize; 2] = [20 + 20, 40 + 20];
 /// The segment size most used by TCP over Ethernet, which divides many lengths near 64 KB.
 const MSS_ELSE: usize = 1364;
 
-/// The packet of a connection whose payload starts at `index`.
+/// Returns the packet of a connection whose payload starts at `index`.
 fn packet(is_ipv6: bool, index: usize, mss: usize) -> Packet {
     let link = Packet::new().ethernet(|e| e);
     let packet = match is_ipv6 {
@@ -34,7 +34,7 @@ fn packet(is_ipv6: bool, index: usize, mss: usize) -> Packet {
     packet.tcp(|tcp| tcp.sequence((index * mss) as u32))
 }
 
-/// A segment size used by hosts that divides the payload without rest, if there is one.
+/// Returns a segment size used by hosts that divides the payload evenly, if there is one.
 fn dividing(payload: usize) -> usize {
     (536..=9000).rev().find(|&mss| payload.is_multiple_of(mss)).unwrap_or(MSS_ELSE)
 }

@@ -13,7 +13,7 @@ use grosso_testkit::Packet;
 
 use super::world::{A, B, World, until};
 
-/// Grosso's end of a VXLAN tunnel from the first host, whose datagrams have a checksum.
+/// Returns Grosso's endpoint of a VXLAN tunnel from the first host; its datagrams have a checksum.
 fn endpoint(outer: usize) -> Endpoint {
     let header = Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
     let udp = Udp {
@@ -26,7 +26,7 @@ fn endpoint(outer: usize) -> Endpoint {
     Endpoint::new(B[outer], A[outer], header, Carrier::Udp(udp))
 }
 
-/// A frame in the tunnel: all have one length but the last, which is shorter.
+/// Returns a frame for the tunnel: all have one length except the last, which is shorter.
 fn inside(number: u16) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e.source([2, 0, 0, 0, 0, 9]));
     let packet = packet.ipv4(move |ip| ip.id(number)).udp(|udp| udp);

@@ -35,8 +35,7 @@ struct Case {
 }
 
 impl Case {
-    /// All valid cases: inner checksums are not left to the other end without an outer one (rule
-    /// C52).
+    /// Returns all valid cases: inner checksums are not left to the peer without an outer one (rule C52).
     fn all() -> impl Iterator<Item = Self> {
         let ways = [(false, false), (true, false), (true, true)];
         [0, 1].into_iter().flat_map(move |outer| {
@@ -44,7 +43,7 @@ impl Case {
         })
     }
 
-    /// Grosso's end.
+    /// Returns Grosso's endpoint.
     fn endpoint(self) -> Endpoint {
         let header = Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
         let udp = Udp {
@@ -61,7 +60,7 @@ impl Case {
         Endpoint::new(B[self.outer], A[self.outer], header, Carrier::Udp(udp))
     }
 
-    /// Arguments of `ip link` for the kernel's end besides the addresses.
+    /// Returns the arguments of `ip link` for the kernel's endpoint, without the addresses.
     fn words(self) -> Vec<&'static str> {
         let mut words = match self.checksum {
             true => vec!["udpcsum"],
@@ -170,7 +169,7 @@ pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     Some(tcpdump)
 }
 
-/// Packets of a capture that match a filter, a line each.
+/// Returns the packets of a capture that match a filter, one line each.
 pub(crate) fn tshark(file: &Path, filter: &str) -> Vec<String> {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);

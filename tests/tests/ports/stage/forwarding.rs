@@ -56,20 +56,20 @@ fn tunnel(forwarding: Forwarding) -> (Tunnelled<MemoryPort>, MemoryPort) {
     (Tunnelled::new(near, options(forwarding)).unwrap(), far)
 }
 
-/// A frame between the devices with these addresses.
+/// Returns a frame between the devices with these addresses.
 fn frame(destination: [u8; 6], source: u8) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e.destination(destination).source(address(source)));
     packet.ipv4(|ip| ip).udp(|udp| udp).payload_len(50).build()
 }
 
-/// The frame as received from another end.
+/// Returns the frame as received from another endpoint.
 fn arriving(from: [u8; 4], frame: &[u8]) -> Vec<u8> {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source(from).destination(LOCAL));
     let outer = outer.udp(|udp| udp.destination_port(4789)).vxlan(|v| v.vni(7));
     outer.payload(frame).build()
 }
 
-/// The other ends and next routers of the frames sent.
+/// Returns the endpoints and next routers of the frames sent.
 fn went(far: &mut MemoryPort) -> Vec<([u8; 4], [u8; 6])> {
     let ends = |(frame, _): (Vec<u8>, Meta)| {
         assert!(oracle::is_right(&frame, Link::Ethernet));

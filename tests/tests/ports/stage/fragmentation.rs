@@ -28,7 +28,7 @@ fn udp6() -> Packet {
     Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u)
 }
 
-/// The frames that a stage sent.
+/// Returns the frames that a stage sent.
 fn on_the_wire(mut far: impl Port) -> Vec<Vec<u8>> {
     receive(&mut far, 0).into_iter().map(|(frame, _)| frame).collect()
 }
@@ -188,7 +188,7 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked
     }
 }
 
-/// The frames that a stage with these options sends of what another one, which joins by the given ones, received.
+/// Returns the frames that a stage with the options `sends` sends after one with `joins` received these fragments.
 fn passed_on(
     pieces: &[Vec<u8>],
     joins: &FragmentationOptions,

@@ -70,7 +70,8 @@ fn datagram(df: bool, len: usize) -> Vec<u8> {
     Packet::new().ipv4(|ip| ip.df(df)).udp(|udp| udp).payload_len(len - 28).build()
 }
 
-/// Whether the packet that arrives for one of this length forbids fragments; `None` if none does.
+/// Sends a frame through the tunnel, and returns whether the first resulting packet forbids fragmentation; `None` if
+/// nothing arrives.
 fn forbids(near: &mut Tunnelled<Pathed>, far: &mut MemoryPort, frame: &[u8]) -> Option<bool> {
     assert_eq!(send(near, frame), Transmitted::Taken);
     receive(far, 0).first().map(|(packet, _)| packet[6] & 0x40 != 0)

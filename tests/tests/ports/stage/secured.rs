@@ -39,7 +39,7 @@ fn datagrams_pass_encrypted_and_in_fragments_both_ways() {
     }
 }
 
-/// Sequence numbers of ESP packets over IPv6.
+/// Returns the sequence numbers of ESP packets over IPv6.
 fn sequences(frames: &[Vec<u8>]) -> Vec<u32> {
     let number = |frame: &Vec<u8>| {
         assert_eq!(frame[20], 50, "ESP");
@@ -59,8 +59,7 @@ fn pair(refusing: f64) -> (Secured<Reluctant<MemoryPort>>, MemoryPort) {
     (Secured::new(Reluctant::new(near, refusing), options).unwrap(), far)
 }
 
-/// A host that receives packets from the near end of a pair, with this level for unencrypted
-/// frames.
+/// Creates a host that receives packets from the near end of a pair, with this level for unencrypted frames.
 fn peer(port: MemoryPort, level: Level) -> Secured<MemoryPort> {
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let mut options = SecuredOptions::new(out, back, 0);
@@ -251,7 +250,7 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
     assert_eq!(sequences(&near.inner().sent), [2 + (1 << 20)]);
 }
 
-/// A host whose sequence numbers are in a file, and the port of its peer.
+/// Creates a host whose sequence numbers are in a file, and the port of its peer.
 fn remembered(path: &Path, salt: u64) -> (Secured<MemoryPort>, MemoryPort) {
     let (near, far) = ethernet(4096);
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));

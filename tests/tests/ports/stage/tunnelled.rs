@@ -37,7 +37,7 @@ fn options(endpoint: Endpoint) -> TunnelledOptions {
     TunnelledOptions::new(endpoint, 0x5eed)
 }
 
-/// Both ends of a tunnel, over a wire with this link type between devices with these features.
+/// Creates both endpoints of a tunnel, over a wire with this link type between devices with these features.
 fn ends(
     endpoint: &Endpoint,
     link: LinkType,
@@ -54,7 +54,7 @@ fn ends(
     (end(left, endpoint.clone(), [1, 2]), end(right, other_end(endpoint), [2, 1]))
 }
 
-/// A TCP packet that a tunnel carries, with this length of payload.
+/// Returns a TCP packet for a tunnel, with this payload length.
 fn packet(link: LinkType, is_ipv4: bool, payload: usize) -> Vec<u8> {
     let packet = match link {
         LinkType::Ethernet => Packet::new().ethernet(|e| e),
@@ -64,7 +64,7 @@ fn packet(link: LinkType, is_ipv4: bool, payload: usize) -> Vec<u8> {
     packet.tcp(|tcp| tcp).payload_len(payload).build()
 }
 
-/// The packets of a frame on the wire, with complete checksums; a frame without GSO is one packet.
+/// Returns the packets of a frame on the wire, with complete checksums; a frame without GSO is one packet.
 fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Vec<u8>> {
     let Some(_) = meta.gso else {
         let mut frame = frame.to_vec();
@@ -82,7 +82,7 @@ fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Metadata of a frame with a partial checksum, whose field is set to the pseudo-header sum.
+/// Sets the checksum field of a frame to the pseudo-header sum, and returns metadata with a partial checksum.
 fn seeded(frame: &mut [u8], link: LinkType, gso: Option<Gso>) -> Meta {
     let front = if link == LinkType::Ethernet { 14 } else { 0 };
     let ip = if frame[front] >> 4 == 4 { 20 } else { 40 };
@@ -177,7 +177,7 @@ fn what_a_wire_gets_is_right_for_who_reads_it_literally() {
     }
 }
 
-/// A VXLAN tunnel and the wire behind it.
+/// Creates a VXLAN tunnel and the wire below it.
 fn vxlan(change: impl FnOnce(&mut TunnelledOptions)) -> (Tunnelled<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 256);
     let [local, remote] = outside(0);
@@ -187,7 +187,7 @@ fn vxlan(change: impl FnOnce(&mut TunnelledOptions)) -> (Tunnelled<MemoryPort>, 
     (Tunnelled::new(near, options).unwrap(), far)
 }
 
-/// A packet from the other end of the tunnel, with changes.
+/// Returns a packet from the tunnel's peer, with changes.
 fn arriving(change: impl Fn(Packet) -> Packet) -> Vec<u8> {
     let outer = Packet::new().ipv4(|ip| ip.source([192, 0, 2, 2]).destination([192, 0, 2, 1]));
     let outer = change(outer.udp(|udp| udp.destination_port(4789)));
