@@ -7,7 +7,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, frames};
 
-/// A pcapng section with one interface of Ethernet whose frames end with a check sequence of four bytes.
+/// Returns a pcapng section with one Ethernet interface whose frames end with a check sequence of four bytes.
 fn with_fcs(frames: &[Vec<u8>]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let len = (12 + body.len() as u32).to_le_bytes();
@@ -59,7 +59,7 @@ fn a_known_frame_check_sequence_is_no_part_of_the_frame() {
     }
 }
 
-/// A superframe of TCP as the kernel of its sender shows it.
+/// Returns a TCP superframe as the sender's kernel shows it.
 fn superframe() -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).tcp(|t| t.timestamps(1, 1));
     packet.payload_len(4 * 1448).build_superframe().0

@@ -114,7 +114,7 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
     }
 }
 
-/// Times that the thread of the first queue gave its processor away, as the kernel counts them.
+/// Returns how often the thread of the first queue gave up its CPU, as the kernel counts it.
 fn sleeps(running: &Running) -> u64 {
     let (_, number) = running.threads().into_iter().next().unwrap();
     let file = format!("/proc/{}/task/{number}/status", running.id());

@@ -60,7 +60,7 @@ const NEAR_ADDRESS: [u8; 6] = [2, 0, 0, 0, 9, 1];
 const MARK: &[u8] = b"that was all of it";
 
 impl Hosts {
-    /// The hosts; `None` if the caller may not make them.
+    /// Creates the hosts; `None` if the caller may not create them.
     fn new() -> Option<Self> {
         let [sender, bridge, receiver] = namespaces()?;
         let hosts = Self { sender, bridge, receiver };
@@ -88,7 +88,7 @@ impl Hosts {
         self.receiver.run(|| set_up("w1", FAR))?
     }
 
-    /// A stream and superframes of datagrams, over IPv4 and IPv6; then the mark.
+    /// Sends a stream and superframes of datagrams, over IPv4 and IPv6, then the mark.
     fn talk(&self) -> io::Result<()> {
         for (near, far) in NEAR.into_iter().zip(FAR) {
             let listener = self.receiver.run(|| TcpListener::bind((far, 0)))??;

@@ -8,7 +8,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, START_NS, each};
 
-/// Ten segments of one stream; those with the numbers in `commented` have a comment.
+/// Returns ten segments of one stream; those with the numbers in `commented` have a comment.
 fn stream(commented: &[u32]) -> Vec<u8> {
     let order = ByteOrder::NATIVE;
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
@@ -50,7 +50,7 @@ fn d16_a_comment_changes_nothing_where_nothing_is_written() {
     assert_eq!(kept.iter().filter(|&&is_there| is_there).count(), 2);
 }
 
-/// The comments of the packets of a capture, in their order.
+/// Returns for each packet of a capture whether it has a comment, in order.
 fn comments(bytes: &[u8]) -> Vec<bool> {
     let mut found = Vec::new();
     each(bytes, |packet| found.push(packet.options().find(code::COMMENT).is_some()));

@@ -36,7 +36,7 @@ struct Confined {
     uid: u32,
 }
 
-/// The threads of a program, by their names.
+/// Returns the threads of a program, by name.
 fn threads(id: u32) -> Vec<Confined> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
     let of = |task: std::io::Result<fs::DirEntry>| {

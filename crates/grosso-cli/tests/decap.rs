@@ -23,7 +23,7 @@ const TUNNELS: [Tunnel; 5] =
 /// The port of the innermost datagrams.
 const PORT: u16 = 7777;
 
-/// A datagram of one flow.
+/// Returns a datagram of one flow.
 fn datagram(flow: u16, len: usize) -> Vec<u8> {
     let mut random = Random::new(u64::from(flow) << 32 | len as u64);
     let packet = Packet::new()
@@ -73,7 +73,7 @@ fn cut(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     pieces.collect()
 }
 
-/// A datagram as fragments in a tunnel, which is itself in fragments in another one.
+/// Returns a datagram as fragments in a tunnel whose packets are fragments in another tunnel.
 fn nested(inside: Tunnel, outside: Tunnel, flow: u16) -> Vec<Vec<u8>> {
     let mut id = flow * 64;
     let mut next_id = || {
@@ -87,7 +87,7 @@ fn nested(inside: Tunnel, outside: Tunnel, flow: u16) -> Vec<Vec<u8>> {
     outer.flat_map(|frame| cut(&frame, 576)).collect()
 }
 
-/// The innermost datagrams as tshark sees them: addresses, ports and data.
+/// Returns the innermost datagrams as tshark sees them: addresses, ports and data.
 fn innermost(bench: &Bench, name: &str) -> Vec<String> {
     let output = Command::new("tshark")
         .args(["-o", "ip.defragment:TRUE", "-Y"])

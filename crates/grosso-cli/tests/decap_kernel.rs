@@ -66,7 +66,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
 }
 
-/// Every kernel that can make namespaces has VXLAN; other kinds may be missing.
+/// Skips the test of a device. Every kernel with namespaces has VXLAN; other kinds may be missing.
 fn skip_device(device: &str) {
     if device.starts_with("vxlan") {
         skip("this machine has no VXLAN devices");
@@ -75,7 +75,7 @@ fn skip_device(device: &str) {
     }
 }
 
-/// An IP packet without the bytes beyond its declared length.
+/// Returns an IP packet without the bytes beyond its declared length.
 fn without_padding(packet: &[u8]) -> Vec<u8> {
     let len = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
     packet[..len.min(packet.len())].to_vec()

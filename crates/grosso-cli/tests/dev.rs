@@ -22,7 +22,7 @@ struct Net {
 }
 
 impl Net {
-    /// The network; `None` if the caller may not make it, or ethtool is missing.
+    /// Creates the network; `None` if the caller may not create it, or ethtool is missing.
     fn new() -> Option<Self> {
         if !has("ethtool") {
             return None;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, has, report};
 
-/// The findings by name, from a run with `--json`.
+/// Returns the findings by name, from a run with `--json`.
 fn checks(output: &Output) -> impl Fn(&str) -> Value + use<> {
     let stdout = String::from_utf8(output.stdout.clone()).unwrap();
     let report = report(&stdout);
@@ -33,7 +33,7 @@ fn inside(unshare: &[&str], script: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Whether this process may do what the tests do; prints a message if not.
+/// Returns whether this process may do what the tests do; prints a message if it may not.
 fn may(unshare: &[&str], script: &str) -> bool {
     let output = inside(unshare, script);
     if !output.status.success() {

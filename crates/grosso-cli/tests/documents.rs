@@ -65,7 +65,7 @@ fn the_readme_stands_beside_its_peers_as_the_bench_says() {
     assert!(readme.contains(&table), "README.md should have:\n{table}");
 }
 
-/// The name of a peer and its variant as README.md prints them: `dpdk, context` is `DPDK (context)`.
+/// Returns the name of a peer and its variant as README.md prints them: `dpdk, context` is `DPDK (context)`.
 fn displayed(contender: &str) -> String {
     let (peer, variant) = match contender.split_once(", ") {
         Some((peer, variant)) => (peer, format!(" ({})", variant.trim_start_matches("+ "))),
@@ -108,7 +108,7 @@ fn every_job_of_the_guide_has_the_answer_of_its_row() {
     assert!(run >= 14, "{run} jobs were run");
 }
 
-/// The cells of a line of the table of jobs.
+/// Returns the cells of a row of the table of jobs.
 fn job(line: &str) -> Option<Vec<&str>> {
     let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
     cells.get(1)?.starts_with("`grosso ").then_some(cells)
@@ -185,8 +185,8 @@ struct Session<'a> {
     shown: Vec<&'a str>,
 }
 
-/// The `$ grosso` lines of all console blocks with the lines up to the next command. A command in a pipe, or without
-/// output below it, is not run.
+/// Returns the `$ grosso` lines of all console blocks with the lines up to the next command. A command in a pipe, or
+/// without output below it, is omitted.
 fn sessions(text: &str) -> Vec<Session<'_>> {
     let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     let commands = blocks.flat_map(|block| block.split("$ ").skip(1));

@@ -105,7 +105,7 @@ impl Soak {
         });
     }
 
-    /// The counters of the second host's program with the ESP path.
+    /// Returns the counters of the second host's program with the ESP path.
     fn stats(&self) -> Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         let folder = self.esp.hosts.path("1.run");

@@ -46,7 +46,7 @@ fn datagram(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(2)).udp(|u| u).payload_len(len).build()
 }
 
-/// Packets of both versions, no shorter than the minimum of Ethernet: IP does not carry padding.
+/// Returns packets of both versions, no shorter than the Ethernet minimum: IP does not carry padding.
 fn sent() -> Vec<Vec<u8>> {
     let tcp = |start: Packet| start.tcp(|t| t.timestamps(1, 2)).payload_len(700).build();
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -55,7 +55,7 @@ fn sent() -> Vec<Vec<u8>> {
     vec![datagram(100), ipv4, tcp(ethernet().ipv6(|ip| ip)), fragment.build()]
 }
 
-/// Every tunnel in words, with the names that tshark has for its headers.
+/// Returns the arguments of every tunnel, with tshark's names for its headers.
 fn tunnels() -> Vec<(String, &'static str)> {
     let over_ipv4 = OF_FRAMES
         .iter()
@@ -104,7 +104,7 @@ fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     assert!(run.stderr.contains("the Geneve option 0x0102 0x83"), "{}", run.stderr);
 }
 
-/// One line per packet: the headers that tshark sees, and its complaints.
+/// Returns one line per packet: the headers that tshark finds, and its complaints.
 fn seen_by_tshark(bench: &Bench, name: &str) -> Vec<(String, String)> {
     let checks = ["ip.check_checksum", "udp.check_checksum", "tcp.check_checksum"];
     let mut command = Command::new("tshark");

@@ -7,7 +7,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, finished};
 
-/// Files on which every command can run.
+/// Creates files on which every command can run.
 fn bench() -> Bench {
     let bench = Bench::new();
     let plain = |id: u16| {
@@ -42,7 +42,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// A capture whose packets are all cut.
+/// Returns a capture whose packets are all truncated.
 fn short(frames: &[Vec<u8>]) -> Vec<u8> {
     let options = WriterOptions::new(Format::Pcap);
     let mut writer = CaptureWriter::new(Vec::new(), options);

@@ -30,7 +30,7 @@ fn ethernet() -> Packet {
     Packet::new().ethernet(|e| e)
 }
 
-/// The `index`th segment of 100 bytes.
+/// Returns the `index`th segment of 100 bytes.
 fn segment(index: u32, ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<u8> {
     let packet = ethernet().ipv4(|header| ip(header.id(index as u16)));
     packet.tcp(|t| tcp(t.sequence(index * 100))).payload_len(100).build()
@@ -40,12 +40,12 @@ fn plain(index: u32) -> Vec<u8> {
     segment(index, |ip| ip, |t| t)
 }
 
-/// A plain segment, and the next one with a change.
+/// Returns a plain segment, and the next one with a change.
 fn second(ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<Vec<u8>> {
     vec![plain(0), segment(1, ip, tcp)]
 }
 
-/// A segment with a bit that no standard names, next to the header length.
+/// Returns a segment with a bit next to the header length that no standard defines.
 fn reserved_bit(index: u32) -> Vec<u8> {
     let mut frame = plain(index);
     frame[14 + 20 + 12] |= 0x04;
@@ -69,7 +69,7 @@ fn ipv6(sequence: u32, change: impl Fn(Packet) -> Packet) -> Vec<u8> {
     change(ethernet().ipv6(|ip| ip)).tcp(|t| t.sequence(sequence)).payload_len(100).build()
 }
 
-/// A folder with profiles that are not built in.
+/// Creates a directory with profiles that are not built in.
 fn bench() -> Bench {
     let bench = Bench::new();
     bench.put("bucket.toml", b"base = \"linux\"\n[table]\nbuckets = 1\n");

@@ -17,7 +17,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, between, is_over},
 };
 
-/// tshark, for a user with a link to the program where the manual says.
+/// Returns the tshark command of a user with a link to the program in the directory that the manual names.
 fn tshark(bench: &Bench, words: &str) -> Command {
     // The first is that of Wireshark until 4.0, the second that of later ones.
     for folder in [".config/wireshark/extcap", ".local/lib/wireshark/extcap"] {

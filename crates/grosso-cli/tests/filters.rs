@@ -88,7 +88,7 @@ fn packets_without_a_link_header_are_selected_too() {
     }
 }
 
-/// The records of a classic pcap, without its header.
+/// Returns the records of a classic pcap, without its header.
 fn records(capture: &[u8]) -> &[u8] {
     &capture[24..]
 }

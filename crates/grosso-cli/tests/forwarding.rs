@@ -43,7 +43,7 @@ struct Line {
 }
 
 impl Line {
-    /// The hosts; `None` if they cannot be made, or tcpdump is missing.
+    /// Creates the hosts; `None` if they cannot be created, or tcpdump is missing.
     fn new() -> Option<Self> {
         if Command::new("tcpdump").arg("--version").output().is_err() {
             skip("no tcpdump");
@@ -85,7 +85,7 @@ impl Line {
         }
     }
 
-    /// tcpdump at a device, writing packets of host a that are fragments, or longer than one.
+    /// Starts tcpdump at a device, which writes packets of host a that are fragments, or longer than one.
     fn dump(&self, host: &NetworkNamespace, device: &str) -> Running {
         let mut command = Command::new("tcpdump");
         // Slots no longer than a datagram leave room for all of a trial in its ring.
@@ -98,14 +98,14 @@ impl Line {
         dump
     }
 
-    /// The frames in a capture, once there are this many.
+    /// Returns the frames in a capture once there are `count` of them.
     fn captured(&self, device: &str, count: usize) -> Vec<Vec<u8>> {
         let path = self.hosts.path(&format!("{device}.pcap"));
         until(|| frames(&path).len() >= count);
         frames(&path)
     }
 
-    /// The captures of the devices on both sides while datagrams pass.
+    /// Captures on the devices on both sides while datagrams pass.
     fn seen(&self, family: Family, to: (&NetworkNamespace, &str), out: usize) -> [Vec<Vec<u8>>; 2] {
         let dumps = [self.dump(&self.hosts.a, "a0"), self.dump(to.0, to.1)];
         self.send(family, to.0);
@@ -117,7 +117,7 @@ impl Line {
     }
 }
 
-/// The frames of a capture that is still written.
+/// Returns the frames of a capture that is still being written.
 fn frames(path: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let reader = File::open(path).ok().and_then(|file| CaptureReader::new(file).ok());
@@ -130,7 +130,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// The value of a counter, when the program says it.
+/// Returns the value of a counter when the program prints it.
 fn counter(program: &Running, name: &str) -> usize {
     program.signal(Signal::USR1);
     let line = program.said(name);

@@ -13,7 +13,7 @@ use crate::common::{
 const WRONG: &str = "_ws.malformed || _ws.expert.severity == error || ip.checksum.status == 0 || \
                      udp.checksum.status == 0 || tcp.checksum.status == 0";
 
-/// A packet of each kind that is fragmented, and some that are not.
+/// Returns a packet of each kind that is fragmented, and some that are not.
 fn all_kinds() -> Vec<Vec<u8>> {
     let v4 = |id| Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id).df(false));
     let v6 = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
@@ -50,7 +50,7 @@ fn fragment(bench: &Bench, input: &[u8]) {
     bench.ok("fragment -q -r a -w b --mtu 1280 --ignore-df --strict");
 }
 
-/// Fragments of a datagram over IPv4: the offset of each, whether more follow, and its data.
+/// Returns fragments of an IPv4 datagram; each is given by its offset, whether more follow, and its data.
 fn pieces(id: u16, pieces: &[(u16, bool, &[u8])]) -> Vec<Vec<u8>> {
     let piece = |&(offset, more, data): &(u16, bool, &[u8])| {
         let ip = Packet::new().ethernet(|e| e).ipv4(move |ip| {
@@ -169,7 +169,7 @@ fn tshark_joins_what_fragment_writes_and_finds_nothing_wrong() {
     assert_eq!(payloads("c"), whole);
 }
 
-/// The values of a field in all packets that have it.
+/// Returns the values of a field in all packets that have it.
 fn fields(bench: &Bench, file: &str, field: &str) -> Vec<String> {
     let output = std::process::Command::new("tshark")
         .args(["-T", "fields", "-e", field, "-Y", field, "-r"])
@@ -618,7 +618,7 @@ fn fragments_of_fragments_are_one_set() {
     assert_eq!(frames(&bench.get("d")), [packet]);
 }
 
-/// 35 datagrams of four fragments each: first the first fragments of all, then the rest of each datagram.
+/// Returns 35 datagrams of four fragments each: all first fragments, then the rest of each datagram.
 fn interleaved(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     assert_eq!(frames.len(), 35 * 4);
     let firsts = frames.chunks(4).map(|datagram| datagram[0].clone());

@@ -105,7 +105,7 @@ fn talk(hosts: &Hosts) -> Vec<Vec<u8>> {
     sent
 }
 
-/// The data of a UDP packet, without the padding of short frames.
+/// Returns the data of a UDP packet, without the padding of short frames.
 fn payload(frame: &[u8]) -> Option<Vec<u8>> {
     let is_v6 = frame.get(12..14)? == [0x86, 0xdd];
     let protocol = frame.get(if is_v6 { 20 } else { 23 })?;

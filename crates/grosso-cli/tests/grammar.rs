@@ -250,7 +250,7 @@ fn damage_of_one_of_several_captures_is_named_and_the_others_are_read() {
     assert!(error["message"].as_str().unwrap().starts_with("cut.pcap: "), "{error}");
 }
 
-/// A capture cut at these packets.
+/// Returns a capture split at these packets.
 fn parts(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
     let mut reader = CaptureReader::new(bytes).unwrap();
     let options = || WriterOptions::like(&CaptureReader::new(bytes).unwrap());
@@ -282,14 +282,14 @@ fn parts(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
     parts
 }
 
-/// The interfaces of a capture.
+/// Returns the interfaces of a capture.
 fn reader_interfaces(bytes: &[u8]) -> Vec<Interface> {
     let mut reader = CaptureReader::new(bytes).unwrap();
     while reader.next().unwrap().is_some() {}
     reader.interfaces().to_vec()
 }
 
-/// A report without what names its input.
+/// Returns a report without the fields that name its input.
 fn findings(mut report: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -371,7 +371,7 @@ fn a_capture_that_begins_when_another_ends_comes_after_it() {
     assert_eq!(plain(&bench.get("is.pcapng")), want);
 }
 
-/// Times, lengths and bytes of the packets of a capture.
+/// Returns the times, lengths and bytes of the packets of a capture.
 fn plain(bytes: &[u8]) -> Vec<(Option<u64>, u32, Vec<u8>)> {
     let mut found = Vec::new();
     crate::common::each(bytes, |packet| {

@@ -32,7 +32,7 @@ struct Tester {
 }
 
 impl Tester {
-    /// The program with this port, whose socket is in a folder; it does `what` with frames.
+    /// Starts the program with this port, whose socket is in `folder`; `what` is its forwarding mode.
     fn start(folder: &Path, port: &str, what: &str) -> Self {
         let mut command = Command::new("stdbuf");
         // Both threads on one processor, and no huge pages, which few machines have.
@@ -59,17 +59,17 @@ impl Tester {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    /// Packets that it has received, or sent.
+    /// Returns the number of packets received or sent.
     fn packets(&mut self, way: &str) -> u64 {
         self.shown("stats", &format!("{way}-packets:")).parse().unwrap()
     }
 
-    /// Whether there is somebody at the other end.
+    /// Returns whether the peer is connected.
     fn is_up(&mut self) -> bool {
         self.shown("info", "Link status:") == "up"
     }
 
-    /// The word behind others in what it says of its port.
+    /// Returns the word after `words` in the description of the port.
     fn shown(&mut self, of: &str, words: &str) -> String {
         self.say(&format!("show port {of} 0"));
         loop {
@@ -89,7 +89,7 @@ impl Tester {
     }
 }
 
-/// A bridge between these ports; `None`, with a printed reason, where DPDK is not installed.
+/// Starts a bridge between these ports; `None`, with a printed reason, if DPDK is not installed.
 fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     for program in ["stdbuf", "dpdk-testpmd"] {
         if Command::new(program).arg("--version").output().is_err() {
@@ -105,7 +105,7 @@ fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     Some(bridge)
 }
 
-/// All that a sender has sent arrives, and what another one sends that takes its place.
+/// Checks that everything sent by a sender, and by another one that replaces it, arrives.
 fn loses_nothing(folder: &Path, sends: &str, receiver: &mut Tester) {
     let before = receiver.packets("RX");
     let mut sender = Tester::start(folder, sends, "txonly");

@@ -149,7 +149,7 @@ impl Place {
         Ok(Self { host, folder, image, content })
     }
 
-    /// A bridge from the TAP device of a number to a machine.
+    /// Starts a bridge from TAP device `number` to a VM.
     fn bridge(&self, number: usize, ours: &str) -> io::Result<Running> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         let tap = format!("tap:t{number}");
@@ -180,7 +180,7 @@ impl Place {
         }
     }
 
-    /// A machine whose devices have these words, at sockets of which QEMU has others.
+    /// Starts a VM with devices of these arguments, at sockets of which QEMU serves others.
     fn machine(&self, theirs: &str, devices: &[&str]) -> io::Result<Guest> {
         let mut machine = self.command(theirs, 0, devices);
         let mut guest = Guest::start(self.host.host(&mut machine)?)?;
@@ -188,7 +188,7 @@ impl Place {
         Ok(guest)
     }
 
-    /// The command of such a machine, whose sockets are numbered from `first` on.
+    /// Returns the command of such a VM, whose sockets are numbered from `first` on.
     fn command(&self, theirs: &str, first: usize, devices: &[&str]) -> Command {
         let mut machine = self.image.machine();
         machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);

@@ -16,7 +16,7 @@ fn interrupt(child: &Child) {
     assert!(sent.unwrap().success());
 }
 
-/// Some megabytes of packets that every command copies.
+/// Returns several megabytes of packets that every command copies.
 fn long_capture() -> Vec<u8> {
     let packet = |id: u16| {
         let packet = Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id));

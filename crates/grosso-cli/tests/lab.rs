@@ -168,8 +168,8 @@ fn hosts_of_a_file_run_on_the_cpus_that_it_says() {
     }
 }
 
-/// The CPUs of a command's threads, by name, once each of these is there; the command ends with that. `None` if it is
-/// not allowed here.
+/// Returns the CPUs of a command's threads, by name, once all named threads exist, and ends the command. `None` if it
+/// is not allowed here.
 fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
     let are_there = |seen: &ThreadCpus| names.iter().all(|name| seen.contains_key(*name));
     let (run, seen) = threads_of(bench, words, are_there);
@@ -322,7 +322,8 @@ fn nothing_outlives_a_lab_that_is_killed() {
     assert_eq!(lines.next().map(Result::unwrap), None);
 }
 
-/// Whether there can be a lab here; prints a message if not. If not even root may, the failure itself is checked.
+/// Returns whether a lab can run here; prints a message if it cannot. If not even root may run it, the failure itself
+/// is checked.
 fn is_allowed(run: &Run) -> bool {
     if run.code != 4 {
         return true;

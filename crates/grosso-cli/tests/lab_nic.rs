@@ -17,7 +17,7 @@ use crate::{
     veth_lab::{Net, ended, listening},
 };
 
-/// The processes that a process started.
+/// Returns the processes that a process started.
 fn children(parent: u32) -> Vec<Pid> {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let numbers = std::fs::read_to_string(path).unwrap();

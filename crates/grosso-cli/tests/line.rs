@@ -5,19 +5,20 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture_of, each, packets};
 
-/// A packet of the flow with this port: more than 1460 bytes are a superframe.
+/// Returns a packet of the flow with this port; one with more than 1460 bytes is a superframe.
 fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     let packet = packet.tcp(|t| t.source_port(port).sequence(sequence));
     packet.payload_len(len).build_superframe().0
 }
 
-/// The time of a frame of this many bytes on a line of 1 Gbit/s, in nanoseconds, with preamble, check sequence and gap.
+/// Returns the time of a frame of this many bytes on a 1 Gb/s link, in nanoseconds, with preamble, check sequence and
+/// gap.
 fn takes(len: usize) -> u64 {
     (len.max(60) + 24) as u64 * 8
 }
 
-/// Each packet of the output: its start after the first packet of the input, and its duration.
+/// Returns the start of each output packet after the first input packet, and its duration.
 fn output(bench: &Bench, input: &[Timed], options: &str) -> Vec<(u64, u64)> {
     bench.put("a", &capture_of(Format::Pcap, ETHERNET, input));
     bench.ok(&format!("wire -q -r a -w b --mss 1460 {options}"));

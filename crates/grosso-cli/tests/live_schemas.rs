@@ -123,7 +123,7 @@ fn obeys(command: &str, line: &str, ended: &Ended) {
     reports.iter().for_each(|report| assert_obeys(command, report, line));
 }
 
-/// Two associations as `ip xfrm state` prints them.
+/// Returns two associations as `ip xfrm state` prints them.
 fn associations() -> String {
     let one = |from: &str, to: &str, spi: &str, digit: &str| {
         let key = digit.repeat(40);

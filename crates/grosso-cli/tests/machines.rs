@@ -74,7 +74,7 @@ const FEATURES: [Words; 4] = [
 const KINDS: [Words; 2] = [["", ",connect"], [",dgram", ",dgram,connect,local=own"]];
 
 impl Ends {
-    /// The hosts; `None` if the caller may not make them.
+    /// Creates the hosts; `None` if the caller may not create them.
     fn new() -> Option<Self> {
         let [a, b] = namespaces()?;
         Some(Self { a, b, folder: tempfile::tempdir().unwrap() })
@@ -94,12 +94,12 @@ impl Ends {
         running
     }
 
-    /// The bridge of the host that listens, and of the one that connects.
+    /// Starts the bridge of the host that listens, or of the one that connects.
     fn bridge(&self, listens: bool, words: &str) -> Running {
         self.bridge_at(listens, &format!("unix:vm.sock{words}"))
     }
 
-    /// The same at any port.
+    /// Starts the bridge with any port.
     fn bridge_at(&self, listens: bool, port: &str) -> Running {
         let (host, device) = if listens { (&self.a, "ta") } else { (&self.b, "tb") };
         self.start(host, &format!("bridge tap:{device} {port} --persist"))
@@ -339,7 +339,7 @@ fn memory_for_which_there_are_no_addresses_is_no_fault_of_the_machine() {
     assert!(!said.contains("memory_refused") && !said.contains("drop_peer_cut_off"), "{said}");
 }
 
-/// A bridge between ports of a folder, which runs.
+/// Starts a bridge between ports in a directory.
 fn bridge_in(folder: &tempfile::TempDir, ports: [&str; 2]) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
     command.arg("bridge").args(ports).current_dir(folder.path());
@@ -356,7 +356,7 @@ fn limit(bridge: &Running, resource: Resource, limit: Rlimit) {
     prlimit(Pid::from_raw(bridge.id() as i32), resource, limit).unwrap();
 }
 
-/// The value of a counter of a bridge whose second port is [`IDLE`], and has not counted it.
+/// Returns the value of a counter of a bridge whose second port is [`IDLE`], which must not have counted it.
 fn counted(bridge: &Running, name: &str) -> u64 {
     bridge.signal(Signal::USR1);
     let (lines, _) = bridge.said_with(&format!("{IDLE} (path"));
@@ -369,7 +369,7 @@ const IDLE: &str = "unix:idle.sock";
 /// Bytes of memory for whose addresses there is no room.
 const HUGE_BYTES: u64 = 1 << 36;
 
-/// An answer to a message of vhost-user.
+/// Encodes an answer to a vhost-user message.
 fn answer(request: u32, number: u64) -> Vec<u8> {
     [words(&[request, 5, 8]), number.to_ne_bytes().to_vec()].concat()
 }

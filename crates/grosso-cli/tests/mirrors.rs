@@ -7,7 +7,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, frames, has};
 
-/// A frame of Ethernet with a packet in it.
+/// Returns an Ethernet frame that contains a packet.
 fn inner() -> Vec<u8> {
     Packet::new()
         .ethernet(|e| e)
@@ -18,17 +18,17 @@ fn inner() -> Vec<u8> {
         .build()
 }
 
-/// An IP packet.
+/// Returns an IP packet.
 fn packet() -> Vec<u8> {
     inner()[18..].to_vec()
 }
 
-/// A frame of IPv4 with this protocol.
+/// Returns an IPv4 frame with this protocol.
 fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(protocol)).payload(payload).build()
 }
 
-/// A frame of a datagram to `port`.
+/// Returns a frame of a datagram to `port`.
 fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp.destination_port(port));
     packet.payload(payload).build()
@@ -38,12 +38,12 @@ fn joined(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// Ethernet in front of an IP packet, as the capture has it.
+/// Returns an IP packet after an Ethernet header, as in the capture.
 fn on_ethernet(packet: &[u8]) -> Vec<u8> {
     joined(&[&ipv4(4, &[])[..14], packet])
 }
 
-/// The fields that tshark finds in every packet of a file, outermost first.
+/// Returns the fields that tshark finds in every packet of a file, outermost first.
 fn dissected(bench: &Bench, file: &str) -> Vec<Vec<Vec<String>>> {
     let mut command = std::process::Command::new("tshark");
     command.args(["-n", "-r"]).arg(bench.path(file)).args(["-T", "fields"]);
@@ -206,7 +206,7 @@ fn reserved_bits_of_vxlan_are_ignored_with_a_note() {
     assert_eq!(run.json()["refused"]["vxlan-flags"]["count"], 1, "{}", run.stdout);
 }
 
-/// The captured bytes and the original length of each packet.
+/// Returns the captured bytes and the original length of each packet.
 fn lengths(bytes: &[u8]) -> Vec<(Vec<u8>, u32)> {
     let mut reader = CaptureReader::new(bytes).unwrap();
     let mut found = Vec::new();

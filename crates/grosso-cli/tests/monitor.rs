@@ -61,8 +61,8 @@ fn without_a_terminal_it_says_how_to_have_text() {
     assert_eq!(hosts.run("monitor --once -b").code, Some(2));
 }
 
-/// The output of `grosso monitor` on a terminal of 100 columns, and its exit code. The keys are typed after the first
-/// drawing.
+/// Runs `grosso monitor` on a terminal of 100 columns, and returns its output and exit code. The keys are typed after
+/// the first drawing.
 fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (String, Option<i32>) {
     let (mut child, shell) = start_on_a_terminal(hosts);
     then(child.stdin.as_mut().unwrap(), shell);
@@ -70,7 +70,8 @@ fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (Stri
     (std::fs::read_to_string(hosts.path("typescript")).unwrap(), code)
 }
 
-/// `script` as such a terminal with `grosso monitor` after the first drawing; and the number of the latter's process.
+/// Starts `script` as a terminal with `grosso monitor`, and returns it after the first drawing with the process ID of
+/// the monitor.
 fn start_on_a_terminal(hosts: &Hosts) -> (Child, u32) {
     let log = hosts.path("typescript");
     // The output of an earlier terminal must not be taken for that of this one.

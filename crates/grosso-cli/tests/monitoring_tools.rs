@@ -70,13 +70,13 @@ impl Watched {
         running
     }
 
-    /// The packets of streams on the wire, in both directions, when all of them have reached the monitors' device: of
-    /// one stream, or of one after the other for as long as [`SECONDS`] says.
+    /// Returns the wire packets of streams in both directions once all of them have reached the monitors' device: of
+    /// one stream, or of consecutive streams for as long as [`SECONDS`] requests.
     fn stream(&self) -> Vec<Timed> {
         self.streams(std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
     }
 
-    /// The same for this many seconds.
+    /// Returns the wire packets of consecutive streams for this many seconds.
     fn streams(&self, seconds: u64) -> Vec<Timed> {
         let (begun, length) = (Instant::now(), Duration::from_secs(seconds));
         let ends = self.chain.ends(IPV4);
@@ -137,7 +137,7 @@ fn ip_bytes(frame: &[u8]) -> usize {
     usize::from(u16::from_be_bytes([frame[16], frame[17]]))
 }
 
-/// Packets and bytes by direction; those of IP, or whole frames.
+/// Returns the packets and bytes by direction; `bytes` counts those of IP, or of whole frames.
 fn counted(packets: &[Timed], bytes: impl Fn(&[u8]) -> usize) -> Counted {
     let mut counted = Counted::new();
     for (_, frame) in packets {
@@ -217,7 +217,7 @@ fn softflowd_counts_the_packets_and_bytes_of_the_wire() {
     watched.end();
 }
 
-/// The flows that a collector hears of (NetFlow version 5), of those that are asked for.
+/// Returns the requested flows that a collector receives (NetFlow version 5).
 fn flows(collector: &UdpSocket, asked: &Counted) -> Counted {
     let (mut found, mut datagram) = (Counted::new(), [0; 2048]);
     while found.len() < asked.len() {
@@ -252,7 +252,7 @@ fn argus_counts_the_packets_and_bytes_of_the_wire() {
     watched.end();
 }
 
-/// The TCP connections that Argus has written so far.
+/// Returns the TCP connections that Argus has written so far.
 fn records(bench: &Bench, device: &str) -> Counted {
     let mut command = Command::new("ra");
     let columns = "-c , -s sport dport spkts dpkts sbytes dbytes - tcp";
@@ -305,7 +305,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     watched.end();
 }
 
-/// The TCP connections that pmacctd has printed so far.
+/// Returns the TCP connections that pmacctd has printed so far.
 fn printed(bench: &Bench, device: &str) -> Counted {
     let text = fs::read_to_string(bench.path(&format!("{device}.csv"))).unwrap_or_default();
     let mut found = Counted::new();

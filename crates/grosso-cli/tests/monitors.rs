@@ -32,7 +32,7 @@ fn report(mut capture: Child) -> Value {
     crate::common::report(&report)
 }
 
-/// The frames by the host that sent them.
+/// Returns the frames by the host that sent them.
 fn by_sender(packets: Vec<Timed>) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let mut senders: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
     for (_, frame) in packets {
@@ -173,7 +173,7 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     assert_eq!(server["clients"], 1);
 }
 
-/// A capture of a TAP, a listener of it, and the rest of its options.
+/// Starts a capture at a TAP with a listener and further options.
 fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
     let tap = Tap::new()?;
     tap.network
@@ -191,7 +191,7 @@ fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
     Some((tap, bench, capture))
 }
 
-/// A client, if the listener accepts one more: it has the header then.
+/// Connects a client; `None` if the listener refuses it. An accepted client has received the header.
 fn client(tap: &Tap) -> Option<TcpStream> {
     let mut client = tap.network.run(|| TcpStream::connect(LISTENER)).unwrap().ok()?;
     client.read_exact(&mut [0; 24]).ok().map(|()| client)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Bench, ETHERNET, capture};
 
-/// The names of all built-in profiles, as they are listed.
+/// Returns the names of all built-in profiles, in the listed order.
 fn names(bench: &Bench) -> Vec<String> {
     let list = bench.ok("profiles --json").json();
     let name = |profile: &Value| profile["name"].as_str().unwrap().to_owned();
@@ -153,7 +153,7 @@ fn lab_profiles_has_a_row_for_every_profile_and_for_those_of_the_user() {
     }
 }
 
-/// A full segment of a connection.
+/// Returns a full segment of a connection.
 fn segment(port: u16, number: u32) -> Vec<u8> {
     segment_as(port, number, |tcp| tcp)
 }
@@ -164,8 +164,8 @@ fn segment_as(port: u16, number: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(tcp).payload_len(100).build()
 }
 
-/// Ten connections, the first of which has three segments: with eight places, two connections have none. A packet with
-/// ECE is in no train.
+/// Returns ten connections, the first of which has three segments: in a table of eight entries, two connections have
+/// none. A packet with ECE never merges.
 fn ten_connections() -> Vec<Vec<u8>> {
     let first = (0..3).map(|number| segment(1, number));
     let others = (2..=10).map(|port| segment(port, 0));

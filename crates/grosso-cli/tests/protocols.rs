@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, capture};
 
-/// An Ethernet frame of IPv4 with this protocol.
+/// Returns an Ethernet frame of IPv4 with this protocol.
 fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(protocol)).payload(payload).build()
 }
 
-/// CRC32c, bit by bit (RFC 9260 appendix A).
+/// Computes CRC32c, bit by bit (RFC 9260 appendix A).
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _: u32| if crc & 1 != 0 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
-/// An SCTP packet with one DATA chunk.
+/// Returns an SCTP packet with one DATA chunk.
 fn sctp(data: usize) -> Vec<u8> {
     let mut packet = vec![0x30, 0x39, 0x1f, 0x90, 0, 0, 0, 7, 0, 0, 0, 0];
     packet.extend_from_slice(&[0, 3]);
@@ -32,7 +32,7 @@ fn sctp(data: usize) -> Vec<u8> {
     packet
 }
 
-/// A UDP-Lite packet over IPv4 whose checksum covers `coverage` bytes.
+/// Returns a UDP-Lite packet over IPv4 whose checksum covers `coverage` bytes.
 fn udp_lite(coverage: u16) -> Vec<u8> {
     let mut packet = vec![0x30, 0x39, 0x1f, 0x90];
     packet.extend_from_slice(&coverage.to_be_bytes());
@@ -47,7 +47,7 @@ fn udp_lite(coverage: u16) -> Vec<u8> {
     ipv4(136, &packet)
 }
 
-/// The report of `csum verify` on frames, and its exit code.
+/// Runs `csum verify` on frames, and returns its report and exit code.
 fn verify(frames: &[Vec<u8>]) -> (i32, Value) {
     let bench = Bench::new();
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, frames));

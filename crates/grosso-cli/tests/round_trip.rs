@@ -27,7 +27,7 @@ fn round_trip(bench: &Bench, input: &[u8], options: &str, link: Link) -> usize {
     round_trip_told(bench, input, options, "", link)
 }
 
-/// The same with tunnel ports passed to both.
+/// Runs a round trip with tunnel ports passed to both commands.
 fn round_trip_told(bench: &Bench, input: &[u8], options: &str, tunnels: &str, link: Link) -> usize {
     bench.put("a", input);
     bench.ok(&format!("coalesce -q -r a -w b {options} {tunnels}"));

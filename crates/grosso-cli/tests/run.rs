@@ -19,7 +19,7 @@ use crate::{
 const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
 const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n";
 
-/// The hosts with two wires, and a file with a path for each.
+/// Creates the hosts with two wires, and runs a file with a path for each.
 fn two_paths() -> Option<(Hosts, Running)> {
     let hosts = Hosts::new()?;
     hosts.add_wire("a1", "e1");
@@ -34,13 +34,13 @@ fn write(hosts: &Hosts, text: &str) {
     fs::write(hosts.path("paths.toml"), text).unwrap();
 }
 
-/// The number of the thread of a path's first queue.
+/// Returns the ID of the thread of a path's first queue.
 fn thread(running: &Running, path: &str) -> Option<String> {
     let threads = running.threads();
     threads.into_iter().find(|(name, _)| *name == format!("{path}/0")).map(|(_, number)| number)
 }
 
-/// The same once the thread has its name, which it takes itself, after the path was said to run.
+/// Waits until the thread has set its name, which happens after the path is reported as running, and returns its ID.
 fn started(running: &Running, path: &str) -> String {
     until(|| thread(running, path).is_some());
     thread(running, path).unwrap()
@@ -314,7 +314,7 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
     }
 }
 
-/// The state of every thread: its name, its effective capabilities, `NoNewPrivs`, and `Seccomp`.
+/// Returns the state of every thread: its name, its effective capabilities, `NoNewPrivs`, and `Seccomp`.
 fn confinement(running: &Running) -> Vec<(String, u64, u32, u32)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
     let state = |task: std::io::Result<fs::DirEntry>| {
@@ -330,7 +330,7 @@ fn confinement(running: &Running) -> Vec<(String, u64, u32, u32)> {
     states
 }
 
-/// The same, as `grosso stats` says it.
+/// Returns the state of every thread, as reported by `grosso stats`.
 fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
     let stats = report(&hosts.run("stats --json").stdout);
     let [process] = &stats["processes"].as_array().unwrap()[..] else { panic!("{stats}") };
@@ -418,7 +418,7 @@ fn another_user_s_program_opens_devices_at_its_start_and_at_a_reload() {
     assert!(ended.stderr.contains("bridge: user nosuchuser: no such user"), "{ended:?}");
 }
 
-/// Two paths, and a fault of one of them: its kind, its thread, and how often.
+/// Starts two paths, with a fault in one of them: its kind, its thread, and how often.
 fn faulty(fault: &str) -> Option<(Hosts, Running)> {
     let hosts = Hosts::new()?;
     hosts.add_wire("a1", "e1");

@@ -40,7 +40,7 @@ fn every_claim_of_the_sources_is_shown_by_a_test_or_a_command_that_there_is() {
     }
 }
 
-/// The cells of a row of a table of claims.
+/// Returns the cells of a row of a table of claims.
 fn claim(line: &str) -> Option<[&str; 4]> {
     let cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect::<Vec<_>>();
     let cells: [&str; 4] = cells.try_into().ok()?;
@@ -208,7 +208,7 @@ pub(crate) fn put_examples(bench: &Bench) {
     }
 }
 
-/// Whether there can be no lab here, or no device for the experiment of a file; says so.
+/// Returns whether a lab, or the device for the experiment of a file, is unavailable here; prints the reason.
 pub(crate) fn is_refused(run: &Run) -> bool {
     if run.code != 4 {
         assert_eq!(run.code, 0, "{}", run.stderr);

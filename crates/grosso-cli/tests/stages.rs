@@ -55,7 +55,7 @@ pub(crate) struct Esp {
 }
 
 impl Esp {
-    /// The hosts, without addresses on the first one's wire.
+    /// Creates the hosts, without addresses on the first one's wire.
     pub(crate) fn new(more: [&'static str; 2]) -> Option<Self> {
         let hosts = Hosts::new()?;
         let quiet = || {
@@ -151,7 +151,7 @@ impl Esp {
     }
 }
 
-/// The output of tshark on a capture, one line per packet; with the keys or without.
+/// Returns the output of tshark on a capture, one line per packet, with or without the keys.
 fn tshark(esp: &Esp, keys: bool, filter: &str, field: &str) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(esp.hosts.path("wire.pcap"));
@@ -312,7 +312,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
 }
 
-/// Names of the claims in a host's network namespace.
+/// Returns the names of the claims in a host's network namespace.
 pub(crate) fn claims(host: &NetworkNamespace) -> Vec<String> {
     let sockets = host.run(|| std::fs::read_to_string("/proc/thread-self/net/unix")).unwrap();
     let name = |line: &str| line.split_once("@grosso-esp-").map(|(_, name)| name.to_owned());
@@ -484,7 +484,7 @@ fn a_key_from_a_descriptor_is_refused_where_a_port_has_it_from_a_file() {
     assert!(ended.stderr.contains(used), "{ended:?}");
 }
 
-/// Initialization vectors and sequence numbers of the ESP packets in a capture, by tshark.
+/// Returns the initialization vectors and sequence numbers of the ESP packets in a capture, read by tshark.
 fn vectors(esp: &Esp) -> Option<Vec<(String, u64, u64)>> {
     let [spis, numbers, vectors] =
         ["esp.spi", "esp.sequence", "esp.iv"].map(|field| tshark(esp, true, "esp.iv", field));
@@ -789,7 +789,7 @@ fn a_program_with_keys_is_hidden_from_others_and_its_keys_from_the_disk() {
     near.stop(Signal::TERM);
 }
 
-/// Whether the kernel supports ESP.
+/// Returns whether the kernel supports ESP.
 fn has_kernel_esp(esp: &Esp) -> bool {
     let mut state = Command::new("ip");
     state.args(["xfrm", "state", "add", "src", "fd09::1", "dst", "fd09::2", "proto", "esp"]);

@@ -25,7 +25,7 @@ fn json(ended: &Ended) -> Value {
     report(&ended.stdout)
 }
 
-/// A device of a report in JSON.
+/// Returns a device of a JSON report.
 fn of<'a>(report: &'a Value, device: &str) -> &'a Value {
     let devices = report["devices"].as_array().unwrap();
     devices.iter().find(|line| line["device"] == device).unwrap_or_else(|| panic!("{report}"))
@@ -35,7 +35,7 @@ fn count(device: &Value, counter: &str) -> u64 {
     device[counter].as_u64().unwrap_or_else(|| panic!("{counter} in {device}"))
 }
 
-/// A counter of the kernel at a device of the second host.
+/// Returns a counter of the kernel for a device of the second host.
 fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     let mut command = std::process::Command::new("ip");
     let command = hosts.b.host(command.args(["-s", "-j", "link", "show", device])).unwrap();
@@ -44,7 +44,7 @@ fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     links[0]["stats64"][way][what].as_u64().unwrap_or_else(|| panic!("{counter}: {links}"))
 }
 
-/// Segments that the TCP of the second host sent: superframes count as their segments.
+/// Returns the number of segments that the TCP of the second host sent: superframes count as their segments.
 fn segments_sent(hosts: &Hosts) -> u64 {
     let snmp = hosts.b.run(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));

@@ -61,7 +61,7 @@ impl Traced {
         Some(Self(tracer))
     }
 
-    /// Whether the tracer has not let the thread go.
+    /// Returns whether the tracer still holds the thread.
     pub(crate) fn holds(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
@@ -81,7 +81,7 @@ pub(crate) fn stuck(stats: &Value, path: &str) -> Vec<bool> {
     devices.map(|device| device["stuck"].as_bool().unwrap()).collect()
 }
 
-/// The answer of the second host's program to a request over HTTP.
+/// Returns the response of the second host's program to an HTTP request.
 fn get(hosts: &Hosts, address: &str, page: &str) -> String {
     let ask = || {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -151,7 +151,7 @@ fn a_program_whose_only_path_is_stuck_ends_by_sigterm_and_says_so() {
     assert!(ended.stderr.contains("grosso: bridge: thread edge/0 is stuck"), "{ended:?}");
 }
 
-/// A TCP socket whose last close waits for an hour: its peer acknowledges nothing more.
+/// Returns a TCP socket whose last close waits for an hour: its peer acknowledges nothing more.
 pub(crate) fn lingering() -> (TcpStream, [TcpStream; 1], TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use crate::{
     veth_lab::Net,
 };
 
-/// The report of an experiment, which has a processor for itself; `None` if there can be no lab here.
+/// Runs an experiment on a CPU of its own, and returns the report; `None` if a lab cannot run here.
 fn report_of(bench: &Bench, words: &str) -> Option<Value> {
     let _processor = Processor::acquire();
     let run = bench.run(words);

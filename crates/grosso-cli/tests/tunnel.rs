@@ -46,7 +46,7 @@ impl Ends {
         Some(Self(hosts))
     }
 
-    /// The folder of the program's files on a host.
+    /// Returns the directory of the program's files on a host.
     fn folder(&self, host: &NetworkNamespace) -> PathBuf {
         self.0.path(if core::ptr::eq(host, &self.0.a) { "a" } else { "b" })
     }
@@ -56,7 +56,7 @@ impl Ends {
         self.run_with(host, host, line)
     }
 
-    /// The same with the files of the program on another host.
+    /// Runs a command with the files of the program on another host.
     fn run_with(&self, host: &NetworkNamespace, owner: &NetworkNamespace, line: &str) -> Ended {
         self.end_of(Command::new(env!("CARGO_BIN_EXE_grosso")), (host, owner), line)
     }
@@ -84,7 +84,7 @@ impl Ends {
         ended.stdout
     }
 
-    /// The only tunnel in the output of `show`.
+    /// Returns the only tunnel in the output of `show`.
     fn shown(&self) -> Value {
         let shown = report(&self.ok("tunnel show --json"));
         assert_eq!(shown["schema"], "grosso.tunnel/1", "{shown}");
@@ -131,7 +131,7 @@ impl Drop for Ends {
 
 const VXLAN: &str = "tunnel add vx0 type vxlan id 42 local 10.9.0.2 remote 10.9.0.1";
 
-/// A tunnel with the kernel's own device at its other end, and addresses inside.
+/// Creates a tunnel to the kernel's own device at the peer, and addresses inside.
 fn beside_the_kernel() -> Option<Ends> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);
@@ -480,7 +480,7 @@ fn a_path_that_shrinks_is_told_of_and_the_device_stays_as_it_was() {
     }
 }
 
-/// A third host behind the second, with a wire of its own.
+/// Creates a third host after the second, with a wire of its own.
 fn third(ends: &Ends) -> NetworkNamespace {
     let (b, c) = (&ends.0.b, NetworkNamespace::new().unwrap());
     let lay = || {
@@ -497,14 +497,14 @@ fn third(ends: &Ends) -> NetworkNamespace {
     c
 }
 
-/// Packets that a host's VXLAN device received.
+/// Returns the number of packets that a host's VXLAN device received.
 fn received(host: &NetworkNamespace) -> u64 {
     let links: Value = serde_json::from_str(&other(host, "ip -s -j link show vx0")).unwrap();
     links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
-/// The second host's tunnel has two kernels at its other ends; returns the packets that each of them received of a
-/// stream in each direction with the first.
+/// Connects the second host's tunnel to two kernels as peers; returns the number of packets that each of them received
+/// of a stream in each direction with the first.
 fn between_three(words: &str) -> Option<[u64; 2]> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);

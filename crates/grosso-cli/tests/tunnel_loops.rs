@@ -72,7 +72,7 @@ impl Host {
         Running::spawn(&mut self.command(line)).end()
     }
 
-    /// The program with paths from devices into tunnels, each with these lines of TOML.
+    /// Returns the command with paths from devices into tunnels, each with these lines of TOML.
     fn paths(&self, paths: &[(&str, &str)]) -> Command {
         let path = |(device, tunnel): &(&str, &str)| {
             format!(
@@ -117,7 +117,7 @@ impl Host {
         socket.send_to(&vec![b'x'; bytes], (FAR, 9)).unwrap();
     }
 
-    /// Packets that the host sent into a device.
+    /// Returns the number of packets that the host sent into a device.
     fn sent_into(&self, device: &str) -> u64 {
         let path = format!("/sys/class/net/{device}/statistics/tx_packets");
         let read = || Netlink::new()?.link(&name(device));
@@ -126,7 +126,7 @@ impl Host {
         link.statistics.transmit_packets
     }
 
-    /// The number of packets that were dropped for a reason.
+    /// Returns the number of packets that were dropped for a reason.
     fn dropped(&self, reason: &str) -> u64 {
         let ended = self.run("stats --json");
         assert_eq!(ended.code, Some(0), "{ended:?}");

@@ -40,7 +40,7 @@ const OUTSIDE: [[IpAddr; 2]; 2] = [
     ],
 ];
 
-/// The addresses of both hosts inside of a tunnel; `net` keeps tunnels apart.
+/// Returns the addresses of both hosts inside a tunnel; `net` distinguishes tunnels.
 fn inside(net: u8, host: u8) -> [IpAddr; 2] {
     [
         Ipv4Addr::new(10, 8, net, host).into(),
@@ -124,7 +124,7 @@ impl Routed {
         }
     }
 
-    /// A connection inside of a tunnel.
+    /// Opens a connection inside a tunnel.
     fn connection(&self, net: u8, family: usize) -> [TcpStream; 2] {
         let [near, far] = [1, 2].map(|host| inside(net, host)[family]);
         connect((&self.hosts[0], near), (&self.hosts[1], far))
@@ -201,7 +201,7 @@ fn ip(host: &NetworkNamespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The protocol of a tunnel's packets outside, and their destination port if that is UDP.
+/// Returns the protocol of a tunnel's outer packets, and their destination port if that is UDP.
 fn carrier(words: &str) -> (u8, u16) {
     let has = |word: &str| words.split(' ').any(|other| other == word);
     match words.split(' ').next().unwrap() {
@@ -215,8 +215,8 @@ fn carrier(words: &str) -> (u8, u16) {
     }
 }
 
-/// A message that a packet from `local` to `remote` was too long, from a stranger that guessed the ports of UDP and
-/// the identifier of VXLAN.
+/// Returns a message that a packet from `local` to `remote` was too long, forged by a stranger that guessed the UDP
+/// ports and the VXLAN identifier.
 fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u8> {
     let half = |number: u16| number.to_be_bytes();
     let udp = [half(ports[0]), half(ports[1]), half(1400), half(0x1234)].concat();
@@ -330,7 +330,7 @@ fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
     });
 }
 
-/// Megabits a second of a stream, every byte compared.
+/// Returns the throughput of a stream in Mb/s; every byte is compared.
 fn speed([near, far]: &[TcpStream; 2], bytes: usize) -> f64 {
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -413,7 +413,7 @@ fn forged_messages_end_no_stream_of_any_type() {
     });
 }
 
-/// Number of fragments over IPv6 that the first host's tunnel sends while streams exchange bytes.
+/// Returns the number of IPv6 fragments that the first host's tunnel sends while streams exchange bytes.
 ///
 /// The second host was told nothing, and its fragments are not counted; nor are those of ICMPv6, which belong to probes
 /// and their answers.
@@ -449,7 +449,7 @@ fn nft(host: &NetworkNamespace, rules: &str) -> bool {
     output.status.success()
 }
 
-/// Number of times that something happened to the sockets of the first host's tunnel.
+/// Returns how often an event occurred on the sockets of the first host's tunnel.
 fn happened(routed: &Routed, event: &str) -> u64 {
     let stats = crate::common::report(&routed.grosso(0, "stats --json"));
     let devices = stats["devices"].as_array().unwrap().iter();
@@ -488,12 +488,12 @@ fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() 
     });
 }
 
-/// Whether the first host, or over IPv4 a router, may make fragments of what streams send.
+/// Returns whether the first host, or over IPv4 a router, may fragment the packets of streams.
 fn fragments_of(routed: &Routed, streams: &[[TcpStream; 2]; 2], family: usize) -> bool {
     if family == 1 { fragments(routed, streams) > 0 } else { !all_forbid(routed, streams) }
 }
 
-/// Whether all long packets of the first host over IPv4 forbid fragments while streams exchange bytes.
+/// Returns whether all long packets of the first host over IPv4 forbid fragments while streams exchange bytes.
 fn all_forbid(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> bool {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
@@ -560,13 +560,13 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
     });
 }
 
-/// Whether the packets outside that carry a datagram of the first host forbid fragments.
+/// Returns whether the outer packets that carry a datagram of the first host forbid fragments.
 fn forbids_fragments(routed: &Routed, net: u8, inner: usize) -> bool {
     let of_first_host = |frame: &[u8]| frame[12..14] == [8, 0] && frame[26..30] == [10, 9, 1, 1];
     outside_of(routed, net, inner, of_first_host)[20] & 0x40 != 0
 }
 
-/// A frame on the first host's wire that this is true of, and that carries a datagram of the first host.
+/// Returns a frame on the first host's wire that matches `is_it` and carries a datagram of the first host.
 fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();

@@ -19,7 +19,7 @@ const TUNNELS: [(&str, &str); 7] = [
     ("gre key 9 encap fou encap-dport 5556", "fou=5556/47"),
 ];
 
-/// Packets of a stream, all but the last of the same length.
+/// Returns packets of a stream with equal lengths, except for the last.
 fn sent() -> Vec<Vec<u8>> {
     let segment = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16).df(true));
@@ -28,7 +28,7 @@ fn sent() -> Vec<Vec<u8>> {
     (0..12).map(segment).collect()
 }
 
-/// The tunnels that are recorded with each packet, in the form of `--port`.
+/// Returns the tunnels recorded with each packet, in the format of `--port`.
 fn recorded(bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     each(bytes, |packet| {

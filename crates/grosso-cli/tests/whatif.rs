@@ -10,26 +10,26 @@ use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, packets};
 
-/// A segment of a stream whose segments have 100 bytes.
+/// Returns a segment of a stream whose segments have 100 bytes.
 fn segment(index: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
     packet.tcp(|t| change(t.sequence(index * 100))).payload_len(100).build()
 }
 
-/// A stream whose segments with these indexes come at these microseconds.
+/// Returns a stream whose segments with these indexes arrive at these microseconds.
 fn disordered(packets: &[(u64, u32)]) -> Vec<u8> {
     let at = |&(time_us, index): &(u64, u32)| (START_NS + time_us * 1000, segment(index, |t| t));
     capture_of(Format::Pcapng, ETHERNET, &packets.iter().map(at).collect::<Vec<Timed>>())
 }
 
-/// A stream whose segments come at these microseconds.
+/// Returns a stream whose segments arrive at these microseconds.
 fn stream(times_us: &[u64]) -> Vec<u8> {
     let at =
         |(index, time_us): (u32, &u64)| (START_NS + time_us * 1000, segment(index, |t| t)) as Timed;
     capture_of(Format::Pcapng, ETHERNET, &(0..).zip(times_us).map(at).collect::<Vec<_>>())
 }
 
-/// The figures of the only setting.
+/// Returns the figures of the only setting.
 fn only(bench: &Bench, line: &str) -> Value {
     let report = bench.ok(&format!("whatif --json {line}")).json();
     assert_eq!(report["settings"].as_array().unwrap().len(), 1, "{report}");
@@ -106,13 +106,13 @@ fn a_hold_that_pays_is_said_with_the_commands_that_set_it() {
     assert_eq!(report["best"]["live"], serde_json::json!([]), "{report}");
 }
 
-/// A capture that the documents use.
+/// Returns a capture from the repository that the documents use.
 fn of_the_tree(name: &str) -> Vec<u8> {
     let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures");
     std::fs::read(format!("{captures}/{name}")).unwrap()
 }
 
-/// The median, the 99th percentile and the maximum.
+/// Returns the median, the 99th percentile and the maximum.
 fn quantiles(of: &Value) -> [u64; 3] {
     ["p50", "p99", "max"].map(|name| of[name].as_u64().unwrap())
 }
@@ -176,13 +176,13 @@ fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     assert!(up(1) <= up(0), "{} and {}", up(0), up(1));
 }
 
-/// The packets of a capture of the tree that the client sent, over Ethernet and IPv4.
+/// Returns the packets of a capture from the repository that the client sent, over Ethernet and IPv4.
 fn of_the_client(name: &str) -> Vec<Timed> {
     let client = |(_, frame): &Timed| frame.get(26..30) == Some(&[192, 0, 2, 1]);
     packets(&of_the_tree(name)).into_iter().filter(client).collect()
 }
 
-/// Whether a packet over Ethernet and IPv4 opens a connection of TCP.
+/// Returns whether a packet over Ethernet and IPv4 opens a TCP connection.
 fn is_syn((_, frame): &Timed) -> bool {
     frame.get(47).is_some_and(|flags| flags & 0x02 != 0)
 }
@@ -603,7 +603,7 @@ fn the_page_needs_nothing_else_and_shows_every_profile() {
     assert!(page.matches("<circle ").count() >= 3 * 28, "{}", page.matches("<circle ").count());
 }
 
-/// Every element that opens is closed, in order.
+/// Checks that every element that opens is closed, in order.
 #[track_caller]
 fn assert_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();

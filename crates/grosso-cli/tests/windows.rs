@@ -5,7 +5,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture};
 
-/// A Zstandard frame with the longest window, 128 MiB, around these bytes.
+/// Returns a Zstandard frame with the longest window, 128 MiB, around these bytes.
 fn with_longest_window(bytes: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x88];
     let mut blocks = bytes.chunks(100_000).peekable();

@@ -19,7 +19,7 @@ const IPV4_CHECKSUM_AT: usize = 14 + 10;
 /// The offset of the TCP flags after Ethernet and IPv4.
 const TCP_FLAGS_AT: usize = 14 + 20 + 13;
 
-/// A host's capture of one flow: SYNs, a superframe, plain segments.
+/// Returns a host's capture of one flow: SYNs, a superframe, plain segments.
 fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     let option = |mss: u16| [vec![2, 4], mss.to_be_bytes().to_vec()].concat();
     let frame = |id: u16, edit: &dyn Fn(Tcp) -> Tcp, len: usize| {
@@ -39,7 +39,7 @@ fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A capture of one frame, cut to `len` bytes.
+/// Returns a capture of one frame, truncated to `len` bytes.
 fn cut_to(len: usize, frame: &[u8]) -> Vec<u8> {
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));
     let meta = PacketMeta { original_len: frame.len() as u32, ..PacketMeta::default() };
@@ -47,7 +47,7 @@ fn cut_to(len: usize, frame: &[u8]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// A capture of these frames in simple packet blocks, which have no time.
+/// Returns a capture of these frames in simple packet blocks, which have no time.
 fn without_times(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
     writer.add_interface(&Interface::new(ETHERNET)).unwrap();
@@ -65,7 +65,7 @@ fn without_times(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// A frame in the other direction: ports and addresses exchanged, so that the sums stay the same.
+/// Returns a frame in the opposite direction: ports and addresses are swapped, so the sums stay the same.
 fn reversed(frame: &[u8]) -> Vec<u8> {
     let mut reversed = frame.to_vec();
     let (addresses, ports) = (14 + 12, 14 + 20);
@@ -76,7 +76,7 @@ fn reversed(frame: &[u8]) -> Vec<u8> {
     reversed
 }
 
-/// The TCP payload of each flow by sequence number.
+/// Returns the TCP payload of each flow by sequence number.
 fn streams(frames: &[Vec<u8>], link: Link) -> BTreeMap<String, BTreeMap<u32, u8>> {
     let mut streams: BTreeMap<String, BTreeMap<u32, u8>> = BTreeMap::new();
     for frame in frames {

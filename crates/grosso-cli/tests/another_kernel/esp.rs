@@ -57,8 +57,8 @@ impl Wire {
     }
 }
 
-/// The script of the guest that makes its associations and policies. Nothing that TCP or UDP carries is taken in the
-/// clear; neighbour discovery is.
+/// Returns the guest's script that creates its associations and policies. They reject unencrypted TCP and UDP and
+/// accept neighbour discovery.
 fn associations(version: usize, [out, back]: &[String; 2]) -> String {
     let (guest, host) = (A[version], B[version]);
     let mut script = "set -e\nip xfrm state flush\nip xfrm policy flush\n".to_owned();

@@ -20,7 +20,7 @@ fn ip_takes_what_is_exported() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The script of the guest that runs commands in a network namespace of their own.
+/// Returns the guest's script that runs commands in a separate network namespace.
 fn alone(commands: &str) -> String {
     format!(
         "ip netns add e

@@ -64,7 +64,7 @@ impl Case {
         wire.route()
     }
 
-    /// The script of the guest that makes its end.
+    /// Returns the guest's script that creates its endpoint.
     fn script(&self, mtu: &str) -> String {
         let [near, far] = self.ends();
         let (kind, words) = self.theirs.split_once(' ').unwrap_or((self.theirs, ""));
@@ -101,7 +101,7 @@ impl Case {
         Ok(())
     }
 
-    /// Addresses outside: of the guest, and of the host.
+    /// Returns the outer addresses: of the guest, and of the host.
     fn ends(&self) -> [IpAddr; 2] {
         [A, B].map(|addresses| addresses[self.outer])
     }

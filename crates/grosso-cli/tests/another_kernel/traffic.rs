@@ -16,7 +16,7 @@ use crate::network::STALLED;
 /// Megabits a second to the guest and from it.
 pub(crate) struct Rates(pub(crate) [f64; 2]);
 
-/// Bytes that both ends know.
+/// Returns bytes that both ends can compute.
 pub(crate) fn content() -> Vec<u8> {
     let mut state = 7_u64;
     let mut next = || {
@@ -42,7 +42,7 @@ echo taken
 rm /tmp/$$
 ";
 
-/// Streams and datagrams both ways between a host and the guest.
+/// Exchanges streams and datagrams in both directions between a host and the guest.
 pub(crate) fn exchange(
     host: &NetworkNamespace,
     guest: IpAddr,
@@ -175,7 +175,7 @@ const SEGMENT_BYTES: usize = 1200;
 const LOST: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 20;
 
-/// An end of an exchange of datagrams with this machine, to which these have come already, and the other end.
+/// Creates an end of an exchange of datagrams with this machine that has already received `answers`, and the other end.
 fn answered(answers: &[&[u8]]) -> [UdpSocket; 2] {
     let [near, far] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
     near.connect(far.local_addr().unwrap()).unwrap();

@@ -42,7 +42,7 @@ const BEHIND: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2)),
 ];
 
-/// The words between two others.
+/// Returns the text between `before` and `after`.
 pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).unwrap_or_default();
     rest.split_once(after).unwrap_or_default().0
@@ -101,7 +101,7 @@ impl Wire {
         run(&self.host, self.program(), line)
     }
 
-    /// The program with its files.
+    /// Returns the program's command with its files.
     pub(crate) fn program(&self) -> Command {
         let mut program = Command::new(env!("CARGO_BIN_EXE_grosso"));
         program.env("RUNTIME_DIRECTORY", self.folder.path()).env("NO_COLOR", "1");

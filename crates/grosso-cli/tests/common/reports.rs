@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Bench;
 
-/// The report in this JSON, which obeys the schema that it names and has no field that this does not name.
+/// Parses a JSON report, which must match the schema that it names and have no field that the schema lacks.
 #[track_caller]
 pub(crate) fn report(text: &str) -> Value {
     let report: Value =
@@ -21,7 +21,7 @@ pub(crate) fn report(text: &str) -> Value {
     report
 }
 
-/// The forms in the documents of the repository, by name. A test of its own holds these against the command.
+/// Returns the schemas in the documents of the repository, by name. A separate test compares them with the command.
 fn forms() -> &'static BTreeMap<String, Validator> {
     static FORMS: OnceLock<BTreeMap<String, Validator>> = OnceLock::new();
     FORMS.get_or_init(|| {
@@ -33,7 +33,7 @@ fn forms() -> &'static BTreeMap<String, Validator> {
     })
 }
 
-/// The forms of a document: itself, or each of several.
+/// Returns the schemas of a document: the document itself, or each of several.
 fn of_document(document: &Value) -> Vec<(String, Validator)> {
     let several = document["anyOf"].as_array();
     let forms = several.map_or_else(|| vec![document.clone()], Clone::clone);
@@ -48,19 +48,19 @@ fn of_document(document: &Value) -> Vec<(String, Validator)> {
     forms.into_iter().map(form).collect()
 }
 
-/// The name of a form, or of each item of its list.
+/// Returns the name of a schema, or of the items of its list.
 fn name_of(form: &Value) -> String {
     let one = if form["items"].is_null() { form } else { &form["items"] };
     let name = &one["properties"]["schema"]["const"];
     name.as_str().unwrap_or_else(|| panic!("a form without a name: {form:#}")).to_owned()
 }
 
-/// The schema of a command's JSON.
+/// Returns the schema of a command's JSON.
 pub(crate) fn schema(command: &str) -> Value {
     serde_json::from_slice(&Bench::new().ok(&format!("schema {command}")).bytes).unwrap()
 }
 
-/// Whether a command's JSON obeys its schema, and has no field that this does not name.
+/// Returns whether a command's JSON matches its schema, and has no field that the schema lacks.
 pub(crate) fn obeys(command: &str, report: &Value) -> bool {
     problems(command, report).is_empty()
 }

@@ -20,7 +20,7 @@ fn tcp(sequence: u32) -> Packet {
 const IPV4_CHECKSUM: usize = 14 + 10;
 const TCP_CHECKSUM: usize = 14 + 20 + 16;
 
-/// A superframe whose checksum at this place is complete and wrong.
+/// Returns a superframe whose checksum at this offset is complete and wrong.
 fn damaged(at: usize) -> Vec<u8> {
     let mut frame = tcp(1).payload_len(14_480).build_superframe().0;
     frame[at] ^= 0x5a;
@@ -55,7 +55,7 @@ fn c12_damaged_superframes_are_left_and_named() {
     }
 }
 
-/// A packet whose complete checksum is the sum of its pseudo-header too.
+/// Returns a packet whose complete checksum equals its pseudo-header sum.
 fn ambiguous(sequence: u32) -> Vec<u8> {
     let field = |frame: &[u8]| [frame[TCP_CHECKSUM], frame[TCP_CHECKSUM + 1]];
     let of = |word: u16| {

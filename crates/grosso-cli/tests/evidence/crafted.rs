@@ -12,7 +12,7 @@ use crate::common::{Bench, ETHERNET, capture, frames};
 const SIZE: usize = 1448;
 const SEGMENTS: usize = 44;
 
-/// The headers before the payload.
+/// Returns the headers before the payload.
 fn stacks() -> Vec<(&'static str, Packet)> {
     let tcp = |packet: Packet| packet.tcp(|tcp| tcp.sequence(7).timestamps(1, 1));
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -25,9 +25,9 @@ fn stacks() -> Vec<(&'static str, Packet)> {
     ]
 }
 
-/// A superframe with the lengths of its first segment in the headers (rule S47), and the packets that the device cuts
-/// it into. The TCP checksum field holds the pseudo-header sum of the whole, and an outer checksum is complete already
-/// (rule C40).
+/// Returns a superframe with the lengths of its first segment in the headers (rule S47), and the packets into which the
+/// device segments it. The TCP checksum field holds the pseudo-header sum of the whole, and an outer checksum is
+/// already complete (rule C40).
 fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (whole, tcp, offset) = packet.clone().payload_len(SIZE * SEGMENTS).build_superframe();
     let description = Description { gso_size: SIZE, ..Description::default() };
@@ -93,9 +93,9 @@ fn a6_superframes_with_the_headers_of_their_first_segment() {
     }
 }
 
-/// A superframe as Windows leaves it to a device (NDIS large send offload), and the packets that the device cuts it
-/// into: the TCP field holds the pseudo-header sum without the length, the IPv4 header checksum is 0, and the length of
-/// the IP header is there or 0.
+/// Returns a superframe as Windows leaves it to a device (NDIS large send offload), and the packets into which the
+/// device segments it: the TCP field holds the pseudo-header sum without the length, the IPv4 header checksum is 0, and
+/// the IP length is set or 0.
 fn large_send(packet: &Packet, has_length: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (whole, tcp, offset) = packet.clone().payload_len(SIZE * 5 + 100).build_superframe();
     let description = Description { gso_size: SIZE, ..Description::default() };

@@ -16,7 +16,7 @@ const SNAPLEN: usize = 96;
 /// Streams of which one has no checksum that is a pseudo-header's sum by chance, as one in 200 has.
 const STREAMS_MAX: usize = 5;
 
-/// The capture that `tcpdump -s 96` makes of these packets.
+/// Returns the capture that `tcpdump -s 96` writes for these packets.
 fn headers_only(packets: &[Timed]) -> Vec<u8> {
     let mut options = WriterOptions::new(Format::Pcap);
     options.interface = Interface::new(ETHERNET);
@@ -32,7 +32,7 @@ fn headers_only(packets: &[Timed]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// A stream's capture on the wire, whole and as headers only.
+/// Captures a stream on the wire, complete and as headers only.
 ///
 /// One valid checksum in 65,536 is the sum of its pseudo-header too. Where its packet is cut, nobody can tell that no
 /// device has still to complete it; another stream is taken then.
@@ -48,8 +48,8 @@ fn captures(chain: &Chain, family: usize) -> Bench {
     panic!("{STREAMS_MAX} streams with such a checksum are no chance")
 }
 
-/// Whether the checksum of a TCP segment equals its pseudo-header sum. Packets without TCP, for example those of
-/// neighbor discovery, have none.
+/// Returns whether the checksum of a TCP segment equals its pseudo-header sum; false for packets without TCP, for
+/// example neighbor discovery.
 fn is_seeded(packet: &[u8], family: usize) -> bool {
     let Some(transport) = tcp_of(packet) else { return false };
     let pseudo = if family == IPV6 {
@@ -73,7 +73,7 @@ fn a7_packets_without_tcp_have_no_tcp_checksum() {
     assert!(!is_seeded(&solicitation, IPV6));
 }
 
-/// The results of each setting that do not depend on the payload's bytes.
+/// Returns the results of each setting that do not depend on payload bytes.
 fn outcomes(report: &Value) -> Vec<Vec<Value>> {
     let keys = ["profile", "hold", "packets_up", "superframes", "merged_packets", "not_merged"];
     let settings = report["settings"].as_array().unwrap();

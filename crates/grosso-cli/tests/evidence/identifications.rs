@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::payload;
 use crate::common::{Bench, ETHERNET, capture, frames};
 
-/// A packet of the connection at this place in its stream, with timestamps.
+/// Returns a packet of the connection at this sequence number, with timestamps.
 fn tcp(id: u16, sequence: u32) -> Packet {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
     packet.tcp(|t| t.sequence(sequence).timestamps(1, 1))
 }
 
-/// The report of `wire`, and the payload lengths of its packets.
+/// Runs `wire`, and returns its report and the payload lengths of its packets.
 fn wire(bench: &Bench, packets: &[Vec<u8>]) -> (Value, Vec<usize>) {
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, packets));
     let report = bench.ok("wire --json -r a.pcap -w out.pcap").json();

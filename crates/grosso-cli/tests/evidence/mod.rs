@@ -20,14 +20,14 @@ use crate::vantage::{BYTES, Chain, IPV4, IPV6, Way, ip, set, without_offloads};
 const PLAIN: Way = Way { mtu: 1500, behind: None };
 const FAMILIES: [usize; 2] = [IPV4, IPV6];
 
-/// Captures of a stream at the sender and on the wire.
+/// Captures a stream at the sender and on the wire.
 fn stream(chain: &Chain, family: usize) -> [Vec<Timed>; 2] {
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let talk = || chain.stream(chain.ends(family), BYTES);
     chain.record(&devices, family, talk).try_into().unwrap()
 }
 
-/// A folder with these captures, as tcpdump writes them.
+/// Creates a directory with these captures, as tcpdump writes them.
 fn bench(captures: &[(&str, &[Timed])]) -> Bench {
     let bench = Bench::new();
     for (name, packets) in captures {
@@ -52,7 +52,7 @@ fn is_syn(frame: &[u8]) -> bool {
     tcp_of(frame).is_some_and(|tcp| frame[tcp + 13] & 2 != 0)
 }
 
-/// The payload bytes of a TCP packet; zero for others.
+/// Returns the payload bytes of a TCP packet; zero for others.
 fn payload(frame: &[u8]) -> usize {
     let parsed = parsed(frame);
     parsed.last().filter(|last| last.name == "tcp").map_or(0, |tcp| tcp.end - tcp.inside())
@@ -62,7 +62,7 @@ fn without_syns(packets: &[Timed]) -> Vec<Timed> {
     packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()
 }
 
-/// The TCP packets in each direction of their flow: those of the sender, then those of the receiver.
+/// Returns the TCP packets in each direction of their flow: first the sender's, then the receiver's.
 fn by_direction(frames: &[Vec<u8>]) -> [Vec<Vec<u8>>; 2] {
     let tcp: Vec<_> = frames.iter().filter(|frame| tcp_of(frame).is_some()).cloned().collect();
     let sender = tcp.iter().max_by_key(|frame| frame.len()).map(|frame| frame[6..12].to_vec());
@@ -84,7 +84,7 @@ fn longest(frames: &[Vec<u8>]) -> usize {
     frames.iter().map(Vec::len).max().unwrap_or(0)
 }
 
-/// The verdict of `inspect`: its exit code and its report.
+/// Runs `inspect`, and returns its exit code and its report.
 fn inspect(bench: &Bench, file: &str) -> (i32, Value) {
     let run = bench.run(&format!("inspect --json {file}"));
     (run.code, run.json())
@@ -104,7 +104,7 @@ fn assert_taken_for_the_wire(case: &str, packets: &[Timed], options: &str) {
     assert!(bench.get("out.pcap") == bench.get("wire.pcap"), "{case}: wire changed the wire");
 }
 
-/// The sizes at which `wire` cut, with the evidence for them.
+/// Returns the sizes at which `wire` split, with the evidence for them.
 fn sizes(report: &Value) -> Vec<(u64, String)> {
     let rows = report["superframes"]["sizes"].as_array().unwrap();
     let row =
@@ -138,7 +138,7 @@ fn a1_path_mtu_below_the_mss() {
     }
 }
 
-/// Whether it is ICMP's "fragmentation needed", or ICMPv6's "packet too big".
+/// Returns whether a frame is an ICMP "fragmentation needed" or ICMPv6 "packet too big" message.
 fn is_too_big(frame: &[u8], network: &str) -> bool {
     let parsed = parsed(frame);
     let Some(ip) = parsed.layers.iter().find(|layer| layer.name == network) else { return false };

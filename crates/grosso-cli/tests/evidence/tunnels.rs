@@ -11,7 +11,7 @@ use crate::{
     vantage::{BYTES, Chain, INSIDE, IPV4, IPV6},
 };
 
-/// Captures of a stream in the kernel's VXLAN at the sender and on the wire; `None` without such a device.
+/// Captures a stream in the kernel's VXLAN at the sender and on the wire; `None` without such a device.
 fn vxlan(way: Way, words: &str, mtu: u32, family: usize) -> Option<[Vec<Timed>; 2]> {
     let chain = Chain::new(way).filter(|chain| chain.vxlan(words, mtu))?;
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];

@@ -136,7 +136,7 @@ impl Monitor {
         }
     }
 
-    /// The answer to a command, which stands between events.
+    /// Returns the answer to a command, skipping events.
     fn execute(&mut self, command: &Value) -> io::Result<Value> {
         writeln!(self.0.get_ref(), "{command}")?;
         for line in (&mut self.0).lines() {

@@ -97,7 +97,7 @@ fn run(bench: &Bench, line: &str, to: &str) -> Value {
     report
 }
 
-/// The same for `wire`, which leaves a checksum to a device only in packets that it reports as left.
+/// Checks the output of `wire`, which leaves a checksum to a device only in packets that it reports as left.
 fn is_wire(bench: &Bench, line: &str, to: &str) {
     let report = run(bench, line, to);
     let left: u64 = report["left"].as_object().unwrap().values().filter_map(Value::as_u64).sum();

@@ -16,7 +16,7 @@ pub(crate) struct Medium {
     pub(crate) mtu: usize,
 }
 
-/// One flow as the wire carries it: packets that fit the link, or fragments of larger ones.
+/// Returns one flow as the wire carries it: packets that fit the link, or fragments of larger ones.
 pub(crate) fn on_wire(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     if random.one_in(16) {
@@ -26,7 +26,7 @@ pub(crate) fn on_wire(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     packets(random.bits(), number, medium)
 }
 
-/// One flow as the wire carries it, without fragments.
+/// Returns one flow as the wire carries it, without fragments.
 pub(crate) fn packets(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     match random.below(14) {
@@ -42,7 +42,7 @@ pub(crate) fn packets(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     }
 }
 
-/// One flow as it looks on its sender: superframes, and checksums that a device is to complete.
+/// Returns one flow as its sender sees it: superframes, and checksums that a device is to complete.
 pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     if random.one_in(12) && medium.link == Link::Ethernet {
@@ -62,7 +62,7 @@ pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Some datagrams, each with its fragments.
+/// Returns several datagrams, each with its fragments.
 pub(crate) fn fragments(
     number: u16,
     medium: Medium,
@@ -83,7 +83,7 @@ pub(crate) fn fragments(
     datagrams.collect()
 }
 
-/// The fragments of an IP packet without extension headers, cut by hand.
+/// Fragments an IP packet without extension headers, independently of the engine.
 fn cut(frame: &[u8], medium: Medium, id: u32) -> Vec<Vec<u8>> {
     let parsed = parse(frame, medium.link, Lengths::Declared);
     let ip = parsed.layers.iter().find(|layer| layer.is_ip()).expect("an IP header");
@@ -117,7 +117,7 @@ fn cut(frame: &[u8], medium: Medium, id: u32) -> Vec<Vec<u8>> {
     pieces.collect()
 }
 
-/// ARP and neighbour discovery inside tunnels, and ARP beside them.
+/// Returns ARP and neighbour discovery inside tunnels, and ARP outside them.
 fn neighbours(random: &mut Random, build: impl Fn(&Packet) -> Vec<u8>) -> Vec<Vec<u8>> {
     let arp = |packet: Packet| packet.ethernet(|e| e.ethertype_raw(0x0806)).payload(&[7; 28]);
     let discovery = |packet: Packet| {
@@ -140,8 +140,8 @@ fn neighbours(random: &mut Random, build: impl Fn(&Packet) -> Vec<u8>) -> Vec<Ve
     packets.iter().map(build).collect()
 }
 
-/// A TCP flow that reaches a link with a smaller MTU: a router reports it, and the segments become smaller than the MSS
-/// that the SYN announced.
+/// Returns a TCP flow that reaches a link with a smaller MTU: a router reports it, and the segments become smaller than
+/// the MSS that the SYN announced.
 fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     let front = if medium.link == Link::Ip { Front::Bare } else { Front::Ethernet };
     let stack = Stack::plain(front, Network::Ipv4, Transport::TcpTimestamps);
@@ -171,7 +171,7 @@ fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A packet in the form in which its sender hands it to a device that completes checksums.
+/// Returns a packet as its sender passes it to a device that completes checksums.
 fn left_to_device(packet: &Packet) -> Vec<u8> {
     let frame = packet.build();
     let link = if frame[0] >> 4 == 4 || frame[0] >> 4 == 6 { Link::Ip } else { Link::Ethernet };
@@ -185,7 +185,8 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     }
 }
 
-/// A random stack half of the time, else one from the complete list. None has L2TPv3, whose format no command knows.
+/// Returns a random stack half of the time, else one from the complete list. None has L2TPv3, whose format no command
+/// knows.
 pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     loop {
         let stack = if random.percent(50) {
@@ -200,8 +201,8 @@ pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     }
 }
 
-/// Whether remote checksum offload, if used, is that of the innermost tunnel and has a checksum inside: otherwise its
-/// header would refer to a checksum that does not exist, or that others cover.
+/// Returns whether remote checksum offload, if used, is that of the innermost tunnel and has a checksum inside;
+/// otherwise its header would refer to a missing checksum, or to one that others cover.
 fn is_remote_alone(stack: &Stack) -> bool {
     let is_remote =
         |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -240,7 +241,7 @@ impl Sender {
         Self { stack, place, full, segment, steps }
     }
 
-    /// The next packet, with this payload; the flow advances by this many packets of the wire.
+    /// Returns the next packet with this payload; the flow advances by `packets` wire packets.
     fn send_as(&mut self, len: usize, packets: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
@@ -254,7 +255,7 @@ impl Sender {
         self.send_as(len, 1)
     }
 
-    /// The SYNs: at most one in each direction, if the flow is TCP.
+    /// Returns the SYNs: at most one in each direction, if the flow is TCP.
     ///
     /// The peer's announcement bounds the segments, options included (RFC 6691 section 2). The sender's own announces
     /// only the segments that it accepts.
@@ -285,7 +286,7 @@ impl Sender {
         }
     }
 
-    /// Packets of the wire: mostly full, with pushes, retransmissions and disorder.
+    /// Returns wire packets: mostly full, with pushes, retransmissions and reordering.
     fn packets(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
         let count = random.within(2, 30).min(FLOW_BYTES_MAX / self.full + 2);
         let mut frames: Vec<Vec<u8>> = Vec::new();
@@ -308,7 +309,7 @@ impl Sender {
         frames
     }
 
-    /// The flow on the host: superframes of many segments, and packets.
+    /// Returns the flow on the host: superframes of many segments, and packets.
     fn superframes(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
         let mut bytes = 0;
         let mut frames = Vec::new();

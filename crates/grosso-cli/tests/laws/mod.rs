@@ -13,7 +13,7 @@ mod wire;
 
 use proptest::test_runner::Config;
 
-/// The number of cases, multiplied by `GROSSO_CASES_FACTOR` if that is set.
+/// Returns the number of cases, multiplied by `GROSSO_CASES_FACTOR` if that is set.
 fn cases(count: u32) -> Config {
     let factor = std::env::var("GROSSO_CASES_FACTOR").ok().and_then(|factor| factor.parse().ok());
     // A case starts dozens of processes, and only the number of flows is worth shrinking.

@@ -165,7 +165,7 @@ impl Mixture {
         mixture
     }
 
-    /// Fragments in some order: of complete datagrams, some of them repeated, and of some incomplete ones.
+    /// Returns fragments in random order: of complete datagrams, some of them repeated, and of some incomplete ones.
     fn fragments(
         &mut self,
         number: u16,
@@ -283,7 +283,7 @@ fn sum(packets: &[Captured]) -> u64 {
     packets.iter().map(fragmentable).sum()
 }
 
-/// The command line that reads `a` and writes `b`, and the balance of its report.
+/// Returns the command line that reads `a` and writes `b`, and the balance of its report.
 fn line_of(command: &'static str, mtu: usize) -> (String, &'static str) {
     let (line, balance) = command.split_once('|').unwrap();
     (line.replace("FROM", "a").replace("TO", "b").replace("MTU", &mtu.to_string()), balance)
@@ -297,7 +297,7 @@ fn run(bench: &Bench, line: &str) -> Value {
     run.json()
 }
 
-/// A packet cut by a capture to this many bytes.
+/// Truncates a packet to `snaplen` bytes, as a capture does.
 fn cut_off(mut packet: Captured, snaplen: usize) -> Captured {
     packet.data.truncate(snaplen);
     packet

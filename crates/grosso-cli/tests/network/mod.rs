@@ -48,7 +48,7 @@ pub(crate) struct Hosts {
     pub(crate) folder: tempfile::TempDir,
 }
 
-/// The name of an interface.
+/// Parses the name of an interface.
 pub(crate) fn name(name: &str) -> InterfaceName {
     InterfaceName::new(name).unwrap()
 }
@@ -75,8 +75,8 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
     }
 }
 
-/// The program in a mount namespace of its own, with a TUN device that every user may open, as udev makes it. A machine
-/// without udev has one for root alone. The process keeps its number; only root may do this.
+/// Returns the program in a separate mount namespace, with a TUN device that every user may open, as udev creates it. A
+/// machine without udev has one only for root. The process keeps its ID; only root may do this.
 pub(crate) fn program_with_open_tun() -> Command {
     let script = "mount -t tmpfs -o mode=755 tmpfs /dev/net && \
                   mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
@@ -97,7 +97,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 impl Hosts {
-    /// The hosts and their wire; `None` if the caller may not make them.
+    /// Creates the hosts and their wire; `None` if the caller may not create them.
     pub(crate) fn new() -> Option<Self> {
         let [a, b] = namespaces()?;
         let hosts = Self { a, b, folder: tempfile::tempdir().unwrap() };
@@ -136,12 +136,12 @@ impl Hosts {
         self.folder.path().join(file)
     }
 
-    /// The program on the second host, with a command line that is split at blanks.
+    /// Returns the program on the second host, with a command line that is split at spaces.
     pub(crate) fn command(&self, line: &str) -> Command {
         self.on_second(Command::new(env!("CARGO_BIN_EXE_grosso")), line)
     }
 
-    /// The same where every user may open the TUN device.
+    /// Returns the program on the second host, where every user may open the TUN device.
     pub(crate) fn command_with_open_tun(&self, line: &str) -> Command {
         self.on_second(program_with_open_tun(), line)
     }
@@ -228,7 +228,7 @@ impl Running {
         }
     }
 
-    /// Whether one of the lines that have arrived since the last call contains this text.
+    /// Returns whether one of the lines that have arrived since the last call contains this text.
     pub(crate) fn has_said(&self, text: &str) -> bool {
         self.lines.try_iter().any(|line| line.contains(text))
     }
@@ -265,7 +265,7 @@ impl Running {
         Ended { code, stdout, stderr: self.lines.iter().collect::<Vec<_>>().join("\n") }
     }
 
-    /// The threads of its paths: names and numbers.
+    /// Returns the threads of the paths: names and IDs.
     pub(crate) fn threads(&self) -> Vec<(String, String)> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
         let mut threads: Vec<_> = tasks
@@ -289,7 +289,7 @@ impl Drop for Running {
     }
 }
 
-/// A connection from the first to the second address, each on its host; the near side first.
+/// Opens a connection from the first to the second address, each on its host; returns the near side first.
 pub(crate) fn connect(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),

@@ -52,7 +52,7 @@ impl Tap {
     }
 }
 
-/// Network namespaces of the test's own; `None` if the caller may not make them.
+/// Creates network namespaces for the test; `None` if the caller may not create them.
 pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let networks: io::Result<Vec<_>> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     match networks {
@@ -106,7 +106,7 @@ pub(crate) fn read(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// A TCP superframe of IPv4 with 200 bytes of payload in segments of 100, and its virtio header.
+/// Returns a TCP superframe of IPv4 with 200 bytes of payload in segments of 100, and its virtio header.
 pub(crate) fn superframe() -> ([u8; 10], Vec<u8>) {
     let mut frame = vec![0; 254];
     (frame[0], frame[6]) = (2, 2);

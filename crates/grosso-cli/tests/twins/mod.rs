@@ -37,7 +37,7 @@ impl Table {
         }
     }
 
-    /// With the SYNs, which tell all, and without.
+    /// Checks twins with the SYNs, which contain all information, and without.
     fn both(&mut self, case: &str, twins: &Twins, options: &str, with_syns: Must) {
         self.check(case, twins, options, with_syns);
         let case = format!("{case}, without SYNs");
@@ -54,7 +54,7 @@ impl Drop for Table {
     }
 }
 
-/// Captures of a stream at the sender and on the wire.
+/// Captures a stream at the sender and on the wire.
 fn twins(chain: &Chain, family: usize, measure: Measure, talk: impl FnOnce()) -> Twins {
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let [host, wire] = chain.record(&devices, family, talk).try_into().unwrap();
@@ -257,7 +257,7 @@ fn what_grosso_capture_records() {
     }
 }
 
-/// The sender's recorded capture of a stream, and the packets on the wire.
+/// Returns the sender's recorded capture of a stream, and the packets on the wire.
 fn recorded(chain: &Chain, talk: impl FnOnce()) -> (Bench, Vec<Timed>) {
     let bench = Bench::new();
     let file = bench.path("host.pcapng");

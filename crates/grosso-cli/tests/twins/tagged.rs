@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Tagged(Chain);
 
 impl Tagged {
-    /// The hosts; `None` if the caller may not make them.
+    /// Creates the hosts; `None` if the caller may not create them.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         let chain = Chain::bare()?;
         let tap = |host: &NetworkNamespace, device: &str| {
@@ -53,7 +53,7 @@ impl Tagged {
         Some(Self(chain))
     }
 
-    /// Captures of a stream, on the sender's side of the bridge and after it.
+    /// Captures a stream before and after the bridge.
     pub(crate) fn stream(&self, family: usize) -> Twins {
         let chain = &self.0;
         let devices = [(&chain.bridge, "t1"), (&chain.bridge, "t2")];

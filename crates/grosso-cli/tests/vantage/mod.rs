@@ -71,7 +71,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The hosts; `None` if the caller may not make them.
+    /// Creates the hosts; `None` if the caller may not create them.
     pub(crate) fn new(way: Way) -> Option<Self> {
         let chain = Self::hosts(way.behind.is_some())?;
         chain.wire(("s0", &chain.sender), ("s1", &chain.bridge), way.mtu);
@@ -89,7 +89,7 @@ impl Chain {
         Some(chain)
     }
 
-    /// Hosts without any wire.
+    /// Creates hosts without any wire.
     pub(crate) fn bare() -> Option<Self> {
         Self::hosts(false)
     }
@@ -206,7 +206,7 @@ impl Chain {
         true
     }
 
-    /// The addresses of the sender and the receiver.
+    /// Returns the addresses of the sender and the receiver.
     pub(crate) fn ends(&self, family: usize) -> [IpAddr; 2] {
         let receiver = RECEIVER[usize::from(self.has_router)];
         [SENDER, receiver].map(|host| host[family].parse().unwrap())
@@ -247,7 +247,7 @@ impl Chain {
         far.recv(&mut buffer).unwrap();
     }
 
-    /// Captures on several devices while a stream runs; returns the packets of each.
+    /// Captures on several devices while a stream runs, and returns the packets of each.
     pub(crate) fn record(
         &self,
         devices: &[(&NetworkNamespace, &str)],
@@ -301,7 +301,7 @@ impl Watch {
         Self { tcpdump, file }
     }
 
-    /// The packets that it saw between the marks: captures may differ outside of them.
+    /// Returns the packets captured between the marks: captures may differ outside them.
     fn seen(mut self) -> Vec<Timed> {
         until(|| is_over(&self.file));
         kill_process(Pid::from_raw(self.tcpdump.id() as i32).unwrap(), Signal::INT).unwrap();
@@ -321,13 +321,13 @@ impl Drop for Watch {
     }
 }
 
-/// Whether a capture holds the last datagram of each direction.
+/// Returns whether a capture contains the last datagram of each direction.
 pub(crate) fn is_over(file: &Path) -> bool {
     let tail = tail(file);
     END.iter().all(|mark| find(&tail, mark))
 }
 
-/// The packets of each direction that are between the marks.
+/// Returns the packets of each direction that are between the marks.
 pub(crate) fn between(all: &[Timed]) -> Vec<Timed> {
     let place = |mark: &[u8]| {
         let place = all.iter().position(|(_, frame)| is_mark(frame, mark));
@@ -342,7 +342,7 @@ pub(crate) fn between(all: &[Timed]) -> Vec<Timed> {
     (0..all.len()).filter(is_between).map(|index| all[index].clone()).collect()
 }
 
-/// The end of a file.
+/// Returns the end of a file.
 fn tail(file: &Path) -> Vec<u8> {
     let mut file = File::open(file).unwrap();
     let len = file.metadata().unwrap().len();
