@@ -1,10 +1,10 @@
 //! Wall-clock profile of a data path's thread, by part of its work.
 //!
-//! The thread is always in exactly one [`Part`] of its work, so that the parts add up to everything it does. It reads a
-//! clock where one part ends and another begins: a fast one, which also runs while the thread is off the processor.
-//! Once a turn of the data path it reads the thread's own clock, which stops meanwhile. The excess of the parts over
-//! that clock is subtracted where the thread may have been off the processor: from its waiting first, then from its
-//! longest pieces of work. The time that reading the clocks takes is left out.
+//! The thread is always in exactly one [`Part`] of its work, so the parts add up to everything it does. It reads a
+//! clock when one part ends and another begins: a fast one, which also runs while the thread is off the CPU. Once per
+//! turn of the data path it reads the thread's own clock, which stops meanwhile. The excess of the parts over that
+//! clock is subtracted where the thread may have been off the CPU: first from its waiting, then from its longest pieces
+//! of work. The time for reading the clocks is subtracted.
 
 use std::{
     cell::RefCell,
@@ -27,9 +27,9 @@ pub(crate) enum Part {
     Loop,
     /// Waiting for frames.
     Wait,
-    /// The engine with frames from the wire: verification and coalescing.
+    /// The engine for frames from the wire: verification and coalescing.
     FromWire,
-    /// The engine with frames from the host: segmentation.
+    /// The engine for frames from the host: segmentation.
     FromHost,
     /// Checksums of blocks of more than 64 bytes, wherever they are computed.
     Checksums,
@@ -71,7 +71,7 @@ impl Part {
 /// Sides of the data path that a port can be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The wire, or its replacement. A turn of the path begins with the request for its frames.
+    /// The wire, or its replacement. A turn of the path begins when it polls the wire.
     Wire,
     /// The host.
     Host,
@@ -169,11 +169,11 @@ impl Spent {
     }
 }
 
-/// The state with which a thread keeps its clocks.
+/// The state of a thread's clocks.
 #[derive(Debug)]
 struct Watch {
     clocks: Arc<Clocks>,
-    /// Overhead of reading the fast clock, in nanoseconds, which counts towards the piece of work before it.
+    /// Overhead of reading the fast clock, in nanoseconds, which counts towards the preceding piece of work.
     look_ns: u64,
     /// Overhead of reading the thread's own clock, in nanoseconds.
     own_look_ns: u64,
@@ -302,7 +302,7 @@ fn within(part: impl FnOnce(Part) -> Part, work: &mut dyn FnMut()) {
     before.map(|before| with_own(|watch| watch.switch(before)));
 }
 
-/// Lets the threads' clocks observe checksums, as long as it lives.
+/// Lets the threads' clocks observe checksums while it exists.
 #[derive(Debug)]
 pub(crate) struct Observing;
 
@@ -405,12 +405,12 @@ mod tests {
         let spent = clocks.spent();
         assert_eq!([spent.part_ns(Part::Wait), spent.part_ns(Part::HostSendCall)], [50, 900]);
         assert_eq!((spent.total_ns(), spent.unexplained_ns()), (1000, 0));
-        // The thread was off the processor for longer than it waited: the longest piece of work gives up the rest.
+        // The thread was off the CPU for longer than it waited: the rest is subtracted from the longest piece of work.
         turn(&long).publish(&clocks, 500);
         let more = clocks.spent().since(&spent);
         assert_eq!([more.part_ns(Part::Wait), more.part_ns(Part::HostSendCall)], [0, 450]);
         assert_eq!((more.total_ns(), more.unexplained_ns()), (500, 0));
-        // Time that nothing accounts for is reported and belongs to no part.
+        // Unaccounted time is reported and belongs to no part.
         let before = clocks.spent();
         turn(&[(Part::Loop, 10)]).publish(&clocks, 100);
         assert_eq!(clocks.spent().since(&before).unexplained_ns(), 90);

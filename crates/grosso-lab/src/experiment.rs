@@ -27,8 +27,8 @@ pub struct Plan<P> {
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processors of sender, data path and receiver, if they were chosen. Where each host has a data path, this one
-    /// is the receiver's, and the other has the sender's processor.
+    /// The CPUs of sender, data path and receiver, if they were chosen. If each host has a data path, this is the
+    /// receiver's; the other one runs on the sender's CPU.
     pub processors: Option<[usize; 3]>,
     /// Parameters of the experiment.
     pub parameters: P,
@@ -65,11 +65,11 @@ impl Default for TcpParameters {
 pub struct Series<S, R> {
     /// The setting.
     pub setting: S,
-    /// Bytes of a separate run that were compared one by one with those sent; `None` if that was not done.
+    /// Bytes of a separate run that were compared one by one with those sent; `None` without such a run.
     pub verified_bytes: Option<u64>,
     /// The runs.
     pub runs: Vec<R>,
-    /// The error of the trial that failed in every try. Such a setting has no figures, and is not measured again.
+    /// The error of the trial that failed in every try. Such a setting has no figures and is not measured again.
     pub failure: Option<String>,
 }
 
@@ -99,9 +99,9 @@ impl<S, R> Series<S, R> {
 /// A setting of an experiment, and its runs.
 pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
-/// Settings to measure, and what their runs mean.
+/// Settings to measure, and the interpretation of their runs.
 pub trait Experiment {
-    /// Parameters beside those of every plan.
+    /// Parameters in addition to those of every plan.
     type Parameters: Clone;
     /// One setting to measure.
     type Setting: Clone;
@@ -233,7 +233,7 @@ pub trait Experiment {
     /// Returns the report of all runs, by group. Findings have only settings that did not fail.
     ///
     /// # Errors
-    /// Fails if the system does not describe itself.
+    /// Fails if the system information cannot be read.
     fn report(&self, mut groups: Vec<Vec<RunsOf<Self>>>) -> io::Result<Report<Self::Findings>> {
         let Plan { runs, measured, processors, parameters, .. } = self.plan();
         let failed = groups.iter().flatten().filter(|series| series.failure.is_some());
@@ -262,7 +262,7 @@ pub trait Experiment {
 /// A step of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// So far, this number of trials succeeded.
+    /// This number of trials has succeeded so far.
     Trials(usize),
     /// A row is complete: the name of its setting with the most important figure, or with the error of its trial.
     Row(&'a str),
@@ -339,7 +339,7 @@ fn retry<T>(
     loop {
         tries += 1;
         match once() {
-            // A signal may also end programs of the trial, whose errors say nothing then.
+            // A signal may also end programs of the trial, so their errors have no meaning then.
             Err(_) if interrupted.load(Ordering::Relaxed) => return Err(TrialError::Interrupted),
             Err(error) if tries < TRIES_MAX && !matches!(error, TrialError::Interrupted) => {}
             result => return result,
@@ -369,7 +369,7 @@ pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize;
     chosen.map_or_else(usual, Ok)
 }
 
-/// Tries of a trial that fails, the first included.
+/// Tries of a failing trial, including the first.
 const TRIES_MAX: usize = 3;
 /// Bytes that are compared one by one before a setting is measured: several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
@@ -407,8 +407,8 @@ pub(crate) fn assert_failures_are_rows<E: Experiment>(
             let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.contains(&row), "{row}: {table}");
         }
-        // A claim may go with its row, but a failure does not make a claim. The other rows do not answer a claim about
-        // every row.
+        // A claim may disappear with its row, but a failure does not create a claim. The other rows do not answer a
+        // claim about every row.
         for verdict in &report.verdicts {
             let is_about_all = ["never", "whatever", " best", " all "]
                 .iter()
@@ -433,7 +433,7 @@ mod tests {
 
     use super::*;
 
-    /// Settings are numbers, runs too. A trial fails as long as its setting stands in the list.
+    /// An experiment whose settings and runs are numbers. A trial fails as long as its setting is in the list.
     struct Numbers {
         plan: Plan<()>,
         settings: Vec<u32>,

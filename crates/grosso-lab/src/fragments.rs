@@ -5,9 +5,9 @@
 //!  socket - s0 - encrypt, cut - e0 ---- wire ---- e0 - NIC - join, decrypt - r0 - socket
 //! ```
 //!
-//! A receiver that queues fragments in their receive buffers keeps a buffer of its NIC for each. When none is left,
-//! frames are dropped; one lost fragment makes its datagram incomplete, and incomplete datagrams keep their buffers
-//! until they time out. A receiver that copies each fragment to its place returns the buffer at once.
+//! A receiver that queues fragments in their receive buffers uses one buffer of its NIC per fragment. When none is
+//! left, frames are dropped; one lost fragment makes its datagram incomplete, and incomplete datagrams keep their
+//! buffers until they time out. A receiver that copies each fragment into place returns the buffer at once.
 
 use core::fmt;
 use std::{path::PathBuf, time::Duration};
@@ -35,7 +35,7 @@ pub use trial::{FragmentRun, KEY_AND_SALT, SPI, datagram, measure};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(into = "WrittenParameters")]
 pub struct FragmentParameters {
-    /// Bits a second that the sender offers: fewer than a receiver with unlimited buffers can take.
+    /// Bits per second that the sender offers: fewer than a receiver with unlimited buffers can process.
     pub rate_bits: u64,
     /// The share of fragments lost on the wire, in settings with loss.
     pub loss: f64,
@@ -75,14 +75,14 @@ impl FragmentParameters {
     }
 }
 
-/// The parameters in the form that reports have.
+/// The parameters in the form used in reports.
 #[derive(Serialize, JsonSchema)]
 struct WrittenParameters {
     /// Bytes of each datagram.
     datagram_bytes: usize,
     /// The version of IP.
     family: Family,
-    /// Gigabits a second that the sender offers.
+    /// Rate that the sender offers, in Gb/s.
     rate_gbps: f64,
     /// Milliseconds after which an incomplete datagram is dropped.
     timeout_ms: f64,
@@ -103,12 +103,12 @@ impl From<FragmentParameters> for WrittenParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Receiver {
-    /// Copies each to its place in the datagram and returns its buffer.
+    /// Copies each fragment to its place in the datagram and returns its buffer.
     Coalesces,
-    /// Keeps its buffer until the datagram is complete or times out, as Linux did until 2019.
+    /// Keeps the buffer of each fragment until the datagram is complete or times out, as Linux did until 2019.
     Queues,
-    /// Keeps its buffer, but no more than half of the NIC's: beyond that, it evicts the datagram that has waited
-    /// longest for a fragment.
+    /// Keeps the buffer of each fragment, but at most half of the NIC's buffers: beyond that, it evicts the datagram
+    /// that has waited longest for a fragment.
     Evicts,
 }
 
@@ -131,7 +131,7 @@ pub struct FragmentSetting {
     pub buffers: Option<usize>,
     /// The share of fragments lost on the wire.
     pub loss: f64,
-    /// Bits a second that the sender offers.
+    /// Bits per second that the sender offers.
     pub rate_bits: u64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
@@ -143,7 +143,7 @@ pub struct FragmentSetting {
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
     /// Path of the pcapng file that records the wire.
     pub recording: Option<PathBuf>,
@@ -278,11 +278,11 @@ const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receive
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
 /// Numbers of receive buffers with loss: for a datagram, for several, for many, and no limit.
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
-/// Bytes of each datagram unless another number is wanted, without headers.
+/// Default length of each datagram in bytes, without headers.
 pub const DATAGRAM_BYTES: usize = 64_000;
-/// The fragments of such a datagram over IPv6, for which the numbers of buffers are made.
+/// The fragments of such a datagram over IPv6, from which the numbers of buffers are derived.
 const FRAGMENTS: usize = 45;
-/// Bytes of the headers of UDP and ESP, and of ESP's trailer, padding left out.
+/// Bytes of the headers of UDP and ESP, and of ESP's trailer without padding.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;

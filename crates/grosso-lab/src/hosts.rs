@@ -47,7 +47,7 @@ pub enum Family {
     /// IPv4.
     #[default]
     V4,
-    /// IPv6, beside IPv4.
+    /// IPv6, in addition to IPv4.
     V6,
 }
 
@@ -58,26 +58,26 @@ pub struct Layout {
     pub mtu: Mtu,
     /// The version of IP between the hosts.
     pub family: Family,
-    /// Greatest size of a TCP socket's buffer in bytes. All connections together should have less than 1000 packets in
-    /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped, and the
-    /// sender is not told).
+    /// Greatest size of a TCP socket's buffer in bytes. All connections together should have fewer than 1000 packets in
+    /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
+    /// notice to the sender).
     pub tcp_buffer_bytes: usize,
-    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet of them.
+    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each of their packets.
     pub under_way_bytes: usize,
-    /// Size of each receive buffer of the data path in bytes, a power of two; if this is too small for a packet, the
-    /// least size that is not.
+    /// Size of each receive buffer of the data path in bytes, a power of two; if it is too small for a packet, the
+    /// smallest sufficient size is used.
     pub buffer_bytes: usize,
     /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise they have
-    /// partial ones, which need no verification, as behind a NIC that verified them.
+    /// partial ones, which need no verification, as after a NIC that verified them.
     pub full_checksums: bool,
-    /// Whether the sender's TCP is kept from mistaking a pause of the data path's thread, caused by other threads on
-    /// the processor, for a lost packet: without tail loss probes, and with a longer timeout if the kernel allows it to
-    /// be set (6.11 and later).
+    /// Whether the sender's TCP is configured so that it does not mistake a pause of the data path's thread, caused by
+    /// other threads on the CPU, for a lost packet: without tail loss probes, and with a longer timeout if the kernel
+    /// supports it (6.11 and later).
     pub patient: bool,
-    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once. 0
-    /// to read whatever there is, and to acknowledge that.
+    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once.
+    /// With 0, available data is read and acknowledged immediately.
     pub read_bytes_min: u16,
-    /// Bits a second that each stream of the sender offers at most, evenly spread; `None` for as many as it can.
+    /// Maximum bits per second that each stream of the sender offers, evenly spread; `None` if unlimited.
     pub offered_bits: Option<u64>,
     /// Whether TCP's segments have timestamps.
     pub timestamps: bool,
@@ -120,7 +120,7 @@ impl Layout {
     }
 }
 
-/// Two hosts, each in a network namespace of its own.
+/// Two hosts, each in its own network namespace.
 #[derive(Debug)]
 pub struct Hosts {
     sender: NetworkNamespace,
@@ -132,7 +132,7 @@ pub struct Hosts {
     offered_bits: Option<u64>,
     /// The namespaces of a wire between two data paths: neither path must lose the wire when the other ends.
     between: Vec<NetworkNamespace>,
-    /// The kernel thread that takes the receiver's packets from its device, if it has one of its own.
+    /// The kernel thread that takes the receiver's packets from its device, if the device has its own.
     poller: Option<Pid>,
 }
 
@@ -140,10 +140,10 @@ pub struct Hosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Device {
-    /// A TAP device, such as the NIC of a virtual machine. Needs `/dev/net/tun`.
+    /// A TAP device, like the NIC of a virtual machine. Needs `/dev/net/tun`.
     Tap,
-    /// A second veth pair with a packet socket on its far end, through which superframes cross in one piece. Needs
-    /// nothing, and costs one more copy.
+    /// A second veth pair with a packet socket on its far end, through which superframes cross unsplit. Needs no device
+    /// file, but costs one more copy.
     Veth,
 }
 
@@ -180,7 +180,7 @@ impl Hosts {
     /// receiver's kernel sends superframes if `superframes` is set.
     ///
     /// # Errors
-    /// `EPERM` without the privileges of [`grosso_sys::permit::enter`]; when the kernel has no veth, TUN
+    /// Fails with `EPERM` without the privileges of [`grosso_sys::permit::enter`], and if the kernel has no veth, TUN
     /// or packet sockets.
     pub fn receiving(
         layout: &Layout,
@@ -205,13 +205,13 @@ impl Hosts {
     /// kernel sends superframes if `superframes` is set; the wire accepts none.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn sending(layout: &Layout, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
         let add = || {
             add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender))?;
-            // A veth coalesces the packets it gets only if the sending end does no segmentation itself.
+            // A veth device coalesces received packets only if the sending end does no segmentation itself.
             segment_in_the_kernel(ENGINE)
         };
         let wire = open_wire(add, &options)?;
@@ -236,7 +236,7 @@ impl Hosts {
     /// carries only the traffic.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
         Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
@@ -246,7 +246,7 @@ impl Hosts {
     /// opened.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`]; those of `open`.
+    /// Errors of [`Hosts::receiving`] and of `open`.
     pub fn apart_by(
         layout: &Layout,
         (device, superframes): (Device, bool),
@@ -279,7 +279,7 @@ impl Hosts {
     /// device. The receiver expects the sender's address at [`STATION`], and its kernel sends no superframes.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn alone(layout: &Layout, device: Device) -> io::Result<(Self, LivePort, [u8; 6])> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let ethernet = (device, Layer::Ethernet);
@@ -297,9 +297,9 @@ impl Hosts {
     /// Creates two hosts with only a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
-        // No thread between the hosts can cause pauses, and packets do get lost here.
+        // No thread between the hosts can cause pauses, and packets can really be lost here.
         let layout = &Layout { patient: false, ..*layout };
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         hosts.receiver.run(|| {
@@ -438,7 +438,7 @@ impl Hosts {
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
-        // Twice the default, which is the most that an unprivileged process may ask for; the kernel doubles it.
+        // Twice the default, which is the most that an unprivileged process may request; the kernel doubles it.
         set_socket_recv_buffer_size(&far, DATAGRAM_BUFFER_BYTES)?;
         near.connect(far.local_addr()?)?;
         far.connect(near.local_addr()?)?;
@@ -466,7 +466,7 @@ impl Hosts {
     /// Reads TCP's counters on both hosts, the sender's first.
     ///
     /// # Errors
-    /// Fails if `/proc` is not there.
+    /// Fails if `/proc` is not mounted.
     pub fn tcp_counters(&self) -> io::Result<[TcpCounters; 2]> {
         Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
     }
@@ -520,12 +520,12 @@ impl Hosts {
 
 /// Sets up the calling thread's namespace as that of a host whose TCP sockets have buffers of that size.
 ///
-/// They have all of it from the start: what a kernel learns of its reader, or does not while the reader waits for the
-/// processor, would be in the figures.
+/// Buffers have their full size from the start: otherwise the figures would depend on how the kernel adapts them to its
+/// reader.
 ///
-/// Connections begin with Reno, which every kernel has: one that begins with a congestion control that paces, as BBR
-/// where that is the system's default, goes on pacing when it is given another, and spreads what a window allows at
-/// once over its round trip.
+/// Connections start with Reno, which every kernel has. A connection that starts with a congestion control that paces,
+/// such as BBR if it is the system's default, keeps pacing after a change, and spreads what a window allows at once
+/// over its round trip.
 pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     let sizes = format!("{} {tcp_buffer_bytes} {tcp_buffer_bytes}", tcp_buffer_bytes.min(4 << 10));
     for (setting, value) in
@@ -597,8 +597,8 @@ fn open_device(
                 }
                 host.run(|| segment_in_the_kernel(device))?
             };
-            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed
-            // to hold it: bypassing it saves its locks.
+            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed:
+            // bypassing it saves its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
             open_wire(add, &options)
@@ -686,9 +686,9 @@ pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2)),
 ];
-/// The Ethernet address of a sender that is no host.
+/// The Ethernet address of a sender that is not a host.
 pub const STATION: [u8; 6] = [0x02, 0, 0, 0x93, 0, 1];
-/// Features with which a sending host makes superframes.
+/// Features with which a sending host builds superframes.
 const SEGMENTATION: [&str; 4] = [
     "tx-tcp-segmentation",
     "tx-tcp6-segmentation",
@@ -699,7 +699,8 @@ const SEGMENTATION: [&str; 4] = [
 const DATAGRAM_BUFFER_BYTES: usize = 212_992;
 /// Default of [`Layout::tcp_buffer_bytes`] for one stream.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
-/// Least buffer for each of many streams: some packets in each direction, so that not every one waits for its answer.
+/// Smallest buffer for each of many streams: several packets in each direction, so that not every packet waits for its
+/// answer.
 const STREAM_BYTES_MIN: usize = 32 << 10;
 /// Twice the usual minimum timeout of TCP, in microseconds.
 const TIMEOUT_US: &str = "400000";

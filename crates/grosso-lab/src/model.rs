@@ -1,4 +1,4 @@
-//! A deterministic model of a sender's congestion control, to see the effect of a sequence of acknowledgments.
+//! A deterministic model of a sender's congestion control, which shows the effect of a sequence of acknowledgments.
 
 use grosso::acknowledge::{Record, Summary};
 use grosso_wire::tcp;
@@ -7,9 +7,9 @@ use grosso_wire::tcp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
-    /// Each that acknowledges new data is worth one segment, or a share of one (RFC 5681 section 3.1).
+    /// Each acknowledgment of new data counts as one segment, or a share of one (RFC 5681 section 3.1).
     Packets,
-    /// The bytes acknowledged, at most `limit` segments for each packet: appropriate byte counting (RFC 3465).
+    /// The acknowledged bytes, at most `limit` segments per packet: appropriate byte counting (RFC 3465).
     Bytes {
         /// L of RFC 3465 section 2.3, in segments.
         limit: u32,
@@ -21,7 +21,7 @@ pub enum Counting {
 pub struct Acknowledgment {
     /// Its acknowledgment number.
     pub number: u32,
-    /// Its window, not scaled.
+    /// Its unscaled window.
     pub window: u16,
     /// The echo of its timestamp, in milliseconds of the sender's clock.
     pub echo: Option<u32>,
@@ -64,9 +64,9 @@ pub struct Sender {
     pub next: u32,
     /// Sequence number of the first byte that was never sent.
     highest: u32,
-    /// Bytes for which the receiver has room, [`u64::MAX`] unless it is set: no more are in flight.
+    /// Bytes for which the receiver has room, [`u64::MAX`] unless set: the limit of the data in flight.
     pub room: u64,
-    /// The last window, not scaled.
+    /// The last window, unscaled.
     pub window: u16,
     /// Consecutive duplicates.
     pub duplicates: u32,
@@ -74,15 +74,15 @@ pub struct Sender {
     pub duplicates_total: u32,
     /// Segments retransmitted, because of duplicates or partial acknowledgments.
     pub retransmits: u32,
-    /// The number at which the current recovery ends.
+    /// The sequence number at which the current recovery ends.
     recovery: Option<u32>,
-    /// The number up to which duplicates signal no loss, because a timeout answered it.
+    /// The sequence number up to which duplicates signal no loss, because a timeout followed them.
     timed_out_until: Option<u32>,
     /// Acknowledgments with ECE.
     pub congestion_echoes: u32,
-    /// The number up to which further congestion echoes cause no further reduction.
+    /// The sequence number up to which further congestion echoes cause no further reduction.
     reduced_until: Option<u32>,
-    /// Round-trip times in milliseconds, one for each acknowledgment of new data.
+    /// Round-trip times in milliseconds, one per acknowledgment of new data.
     pub round_trips_ms: Vec<u32>,
 }
 
@@ -250,7 +250,7 @@ impl Sender {
     fn repeat(&mut self) {
         self.duplicates += 1;
         self.duplicates_total += 1;
-        // Segments that came twice cause them as well (RFC 6582 section 4).
+        // Duplicated segments cause them as well (RFC 6582 section 4).
         if self.timed_out_until.is_some_and(|until| distance(self.unacknowledged, until) > 0) {
             return;
         }

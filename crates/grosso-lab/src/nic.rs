@@ -1,13 +1,13 @@
-//! A NIC with receive buffers of its own: every packet is copied into one, as by DMA or by a driver that receives
-//! straight into the packet buffers of its stack.
+//! A NIC with its own receive buffers: every packet is copied into one, as by DMA or by a driver that receives straight
+//! into the packet buffers of its stack.
 
 use grosso::Frame;
 use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};
 
-/// A port that receives into buffers of its own, possibly few.
+/// A port that receives into its own buffers, possibly few.
 ///
-/// A buffer is in use from the arrival of a packet in it until it is [recycled](Port::recycle). A packet that arrives
-/// while all are in use is dropped and counted, like `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S`.
+/// A buffer is in use from the arrival of its packet until it is [recycled](Port::recycle). A packet that arrives while
+/// all are in use is dropped and counted, like `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S`.
 #[derive(Debug)]
 pub struct Nic<P: Port> {
     port: P,
@@ -17,9 +17,9 @@ pub struct Nic<P: Port> {
     in_use_max: usize,
     /// Packets for which no buffer was free.
     dropped: u64,
-    /// Returned buffers; no more are kept than were ever in use at once.
+    /// Returned buffers; at most as many are kept as were ever in use at once.
     spare: Vec<Vec<u8>>,
-    /// Buffers of the inner port whose packets were copied, until it can take them back.
+    /// Buffers of the inner port whose packets were copied, until they can be returned to it.
     copied: Vec<PortBuffer>,
 }
 
@@ -99,7 +99,7 @@ impl<P: Port> Port for Nic<P> {
     }
 }
 
-/// Counter of the NIC's own.
+/// The NIC's own counter.
 const NO_BUFFER: PortCounter = PortCounter {
     name: "rx-no-buffer",
     is_loss: true,

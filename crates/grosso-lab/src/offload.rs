@@ -1,4 +1,4 @@
-//! Coalescing and superframes, on and off: tables R1 and R5, and other kinds of traffic and of paths.
+//! Coalescing and superframes, on and off: tables R1 and R5, and other kinds of traffic and paths.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -35,7 +35,7 @@ pub struct OffloadParameters {
     #[serde(rename = "hold_us", serialize_with = "microseconds")]
     #[schemars(with = "f64")]
     pub hold: Duration,
-    /// Whether the sender sends from a file, without a copy of its own.
+    /// Whether the sender sends from a file, without a copy.
     #[serde(skip)]
     pub sendfile: bool,
     /// Whether packets cross the wire with complete checksums, for the receiver to verify.
@@ -43,12 +43,12 @@ pub struct OffloadParameters {
     /// Whether TCP's segments have timestamps.
     #[serde(skip_serializing_if = "is_set")]
     pub timestamps: bool,
-    /// Greatest size of a TCP socket's buffer in bytes, if it is not the usual one.
+    /// Greatest size of a TCP socket's buffer in bytes, if not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<usize>,
     /// Generator of the traffic.
     pub tool: Tool,
-    /// Bits a second of the wire, in experiments whose wire is slower than the machine.
+    /// Bits per second of the wire, in experiments whose wire is slower than the machine.
     #[serde(skip)]
     pub wire_bits: u64,
 }

@@ -15,12 +15,12 @@ use crate::{
 
 /// The figures of an experiment, and their presentation.
 pub trait Findings: Serialize + JsonSchema {
-    /// Parameters of the experiment beside those that all have.
+    /// Parameters of the experiment in addition to those that all have.
     type Parameters: Serialize + JsonSchema;
 
     /// Explanation of the charts, as HTML.
     const LEGEND: &'static str;
-    /// Settings to change, by what was seen; none where the figures name them.
+    /// Settings to try, by observation; empty if the figures name them.
     const KNOBS: &'static [Knob];
 
     /// Returns the description of the measurement: the lines at the head of the table.
@@ -41,12 +41,12 @@ pub trait Findings: Serialize + JsonSchema {
     }
 }
 
-/// Settings of devices and of paths for readers who see on their machine what an experiment shows.
+/// Settings of devices and of paths for readers whose machine shows the same effect as the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knob {
     /// The observation.
     pub seen: &'static str,
-    /// Commands and words of a path, of which each may help.
+    /// Commands and arguments of a path, each of which may help.
     pub turn: &'static [&'static str],
 }
 
@@ -56,7 +56,7 @@ pub struct Knob {
 #[schemars(bound = "")]
 #[non_exhaustive]
 pub struct Report<F: Findings> {
-    /// The experiment's name; empty for what `grosso lab` runs without one.
+    /// The experiment's name; empty for the experiment that `grosso lab` runs without a name.
     pub experiment: &'static str,
     /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment<F::Parameters>,
@@ -65,7 +65,7 @@ pub struct Report<F: Findings> {
     pub findings: F,
     /// Settings without figures, because a trial failed in every try.
     pub failed: Vec<FailedRow>,
-    /// Claims to be shown, and whether they hold.
+    /// Claims, and whether they hold.
     pub verdicts: Vec<Verdict>,
     /// Notes on reading the figures.
     pub notes: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Report<F: Findings> {
 pub struct FailedRow {
     /// The setting.
     pub setting: String,
-    /// The error of its trial: what was called on which host, and why it failed.
+    /// The error of its trial: the call, the host, and the reason.
     pub error: String,
 }
 
@@ -92,9 +92,9 @@ impl fmt::Display for FailedRow {
 pub struct Environment<P> {
     /// The kernel's release.
     pub kernel: String,
-    /// The processor's name, as it reports it.
+    /// The CPU's name, as it reports it.
     pub processor: String,
-    /// The processors that the lab may use.
+    /// The number of CPUs that the lab may use.
     pub processors: usize,
     /// Measurements of each setting.
     pub runs: usize,
@@ -103,7 +103,7 @@ pub struct Environment<P> {
     /// Device through which the data paths handed packets to a host; `None` if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
-    /// The processors of sender, data path and receiver, if they were chosen.
+    /// The CPUs of sender, data path and receiver, if they were chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<[usize; 3]>,
     /// Parameters of this experiment.
@@ -234,7 +234,7 @@ fn wrapped(paragraph: &str) -> String {
     text + "\n"
 }
 
-/// Columns of a line of text.
+/// Maximum width of a line of text.
 const LINE: usize = 80;
 
 /// Returns the page's section of settings to try.

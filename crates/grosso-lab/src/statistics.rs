@@ -1,9 +1,8 @@
-//! Statistics of repeated measurements, and numbers as tables show them.
+//! Statistics of repeated measurements, and the formatting of numbers in tables.
 
 use std::time::Duration;
 
-/// Median, minimum and maximum of several measurements; without any, none of the fields is a number, and JSON omits
-/// them.
+/// Median, minimum and maximum of several measurements; without any, no field is a number, and JSON omits them.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median.
@@ -15,7 +14,7 @@ pub struct Spread {
     /// The maximum.
     #[serde(skip_serializing_if = "is_absent")]
     pub max: f64,
-    /// The measurements in ascending order, or as many of them at equal distances.
+    /// The measurements in ascending order, or a sample of them at equal distances.
     #[serde(skip)]
     sample: Sample,
 }
@@ -61,7 +60,7 @@ impl Sample {
         let len = sorted.len().min(SAMPLE_MAX);
         let mut values = [0.0; SAMPLE_MAX];
         for (i, value) in values.iter_mut().take(len).enumerate() {
-            // The middle of each of as many equal parts.
+            // The middle of each of `len` equal parts.
             *value = sorted[(2 * i + 1) * sorted.len() / (2 * len)];
         }
         Self { values, len }
@@ -79,7 +78,7 @@ pub(crate) fn ratio(over: f64, under: f64) -> Option<f64> {
     Some(over / under).filter(|ratio| ratio.is_finite())
 }
 
-/// Percentiles of the time that requests took, in microseconds.
+/// Percentiles of the duration of requests, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub struct Latency {
@@ -99,7 +98,7 @@ impl Latency {
     pub fn of(took: impl IntoIterator<Item = Duration>) -> Option<Self> {
         let mut took: Vec<Duration> = took.into_iter().collect();
         took.sort_unstable();
-        // The nearest rank: the least value that the given percentage of requests does not exceed.
+        // The nearest rank: the smallest value that the given percentage of requests does not exceed.
         let at = |percent: usize| {
             let rank = (took.len() * percent).div_ceil(100).checked_sub(1)?;
             Some(took.get(rank)?.as_secs_f64() * 1e6)
@@ -127,7 +126,7 @@ pub(crate) fn thousands(value: f64) -> String {
     }
 }
 
-/// Measurements that a spread keeps: more than most experiments make.
+/// Number of measurements that a spread keeps: more than most experiments make.
 const SAMPLE_MAX: usize = 31;
 
 #[cfg(test)]

@@ -29,15 +29,15 @@ pub use self::paced::Pace;
 pub enum Traffic {
     /// TCP connections from the sender to the receiver, as fast as possible, from a buffer (`write`).
     TcpStream,
-    /// The same from a file in memory (`sendfile`).
+    /// TCP connections from the sender to the receiver, from a file in memory (`sendfile`).
     TcpSendfile,
-    /// The other direction: the receiver sends, through the data path that is its NIC.
+    /// The opposite direction: the receiver sends, through the data path that is its NIC.
     TcpMaerts,
-    /// One byte in each direction over TCP, one request after the other.
+    /// One byte in each direction over TCP, one request at a time.
     TcpRequests,
-    /// Datagrams of the sender's MTU, as many as arrive.
+    /// Datagrams of the sender's MTU, as fast as they are received.
     UdpStream,
-    /// The same, with many datagrams in one call (`UDP_SEGMENT`).
+    /// Such datagrams, with many in one call (`UDP_SEGMENT`).
     UdpSegments,
     /// One byte in each direction over UDP.
     UdpRequests,
@@ -108,8 +108,8 @@ impl Progress {
     }
 }
 
-/// Content of streams: the bytes of a file in memory, over and over. They repeat only with the file, so that bytes that
-/// are lost, duplicated or swapped do not compare equal.
+/// Content of streams: the bytes of a file in memory, repeated. The period is the length of the file, so bytes that are
+/// lost, duplicated or swapped do not compare equal.
 #[derive(Debug)]
 pub struct Content {
     file: File,
@@ -153,7 +153,7 @@ impl Content {
 
 /// The length of the file that streams repeat: odd, so that no segment size divides it.
 const CONTENT_BYTES: usize = (1 << 20) - 3;
-/// Bytes of one send call: each call ends with PSH, and so with a short packet and the end of a train.
+/// Bytes of one send call: each call ends with PSH, and therefore with a short packet and the end of a train.
 const SEND_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Equivalence of collected or merged acknowledgments with the packets themselves, in their effect on a sender (P15).
+//! Equivalence of collected or merged acknowledgments with the original packets, in their effect on a sender (P15).
 #![cfg(target_os = "linux")]
 
 use grosso::{
@@ -16,7 +16,7 @@ use proptest::{collection::vec, prelude::*};
 const SEGMENT: u32 = 1448;
 const NEAR: [u8; 4] = [10, 0, 0, 1];
 const FAR: [u8; 4] = [10, 0, 0, 9];
-/// The sender's first sequence number, near the end of the numbers.
+/// The sender's first sequence number, close to wrapping around.
 const FIRST: u32 = 0xffff_e000;
 
 /// One packet of the receiver, as it was generated.
@@ -25,9 +25,9 @@ struct Sent {
     acknowledgment: Acknowledgment,
     /// Whether it has SACK blocks, which records do not have.
     is_selective: bool,
-    /// Whether the device gave its time of arrival.
+    /// Whether the device recorded its time of arrival.
     is_stamped: bool,
-    /// Whether the poll ends behind it.
+    /// Whether the poll ends after it.
     ends_poll: bool,
 }
 
@@ -99,14 +99,14 @@ fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     packet.tcp(build).payload_len(if has_payload { 100 } else { 0 }).build()
 }
 
-/// A sender behind a coalescer: it gets acknowledgments of vectors from the records alone, and looks up other packets
-/// by their place.
+/// A sender after a coalescer: it gets acknowledgments of vectors only from the records, and looks up other packets by
+/// their place.
 struct Behind<'a> {
     sender: Sender,
     sent: &'a [Sent],
-    /// Packets that came in vectors.
+    /// Packets that arrived in vectors.
     collected: usize,
-    /// Places of the packets that came out, from their identifications.
+    /// Places of the packets that left, from their identifications.
     places: Vec<usize>,
     merged: Vec<Summary>,
 }
@@ -147,7 +147,7 @@ fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
         let arrived_ns = one.acknowledgment.arrived_ns;
         let timestamp_ns = one.is_stamped.then_some(arrived_ns);
         let meta = Meta { timestamp_ns, ..Meta::default() };
-        // A packet that the device stamped is pushed later than it arrived.
+        // A packet with a device timestamp is pushed later than it arrived.
         let now_ns = if one.is_stamped { arrived_ns + 12_345_678 } else { arrived_ns };
         coalescer.push(Frame { buffer: packet(one, place), meta }, now_ns, &mut behind);
         if one.ends_poll {
@@ -333,7 +333,7 @@ fn p15_a_summary_says_what_the_records_say() {
     let sent: Vec<_> = acknowledgments(&steps, counting)
         .into_iter()
         .map(|mut one| {
-            // FreeBSD's rules merge none that carries a mark.
+            // FreeBSD's rules merge no packet with a congestion mark.
             one.acknowledgment.congestion_echo = false;
             one
         })

@@ -1,4 +1,4 @@
-//! The two-line patch by which acknowledgments without data bypass the coalescer, and overtake held packets of their
+//! The two-line patch with which acknowledgments without data bypass the coalescer and overtake held packets of their
 //! flow.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Meta, Sink, checksum::Checksum};
@@ -7,15 +7,15 @@ use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Packets of a connection with data in both directions that came out behind a later one.
+/// Packets of a connection with data in both directions that left after a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overtaken {
-    /// Packets that came in.
+    /// Packets that arrived.
     pub packets: usize,
     /// Packets overtaken if acknowledgments without data bypass the coalescer.
     pub past_it: usize,
-    /// Packets overtaken if all packets pass through it, so that held ones leave first.
+    /// Packets overtaken if all packets pass through the coalescer, so that held ones leave first.
     pub through_it: usize,
 }
 
@@ -31,7 +31,7 @@ impl Overtaken {
     }
 }
 
-/// A packet, whose place is that in the list of all.
+/// A packet; its place is its index in the list of all packets.
 struct Sent {
     bytes: Vec<u8>,
     is_empty: bool,
@@ -64,7 +64,7 @@ fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     kept.places.iter().filter(is_late).count()
 }
 
-/// The places of the packets that came out, in order.
+/// Records the places of the packets that left, in order.
 struct Kept<'a> {
     packets: &'a [Sent],
     places: Vec<usize>,
@@ -120,7 +120,7 @@ mod tests {
     fn p10_past_the_coalescer_acknowledgments_overtake_and_through_it_none_does() {
         let overtaken = Overtaken::count();
         assert_eq!(overtaken.through_it, 0);
-        // The acknowledgment number changes behind each train, so a train is three packets; the next packet flushes it.
+        // The acknowledgment number changes after each train, so a train is three packets; the next packet flushes it.
         assert_eq!(overtaken.past_it, 3 * overtaken.packets / 4);
     }
 }

@@ -1,4 +1,4 @@
-//! The experiment's table for people, of at most 80 columns.
+//! The experiment's table of at most 80 columns.
 
 use core::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Timed transfers over a wire with a delay: kernel TCP from its first byte on, in slow start and beyond.
+//! Timed transfers over a wire with a delay: kernel TCP from its first byte, in slow start and beyond.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     let mut add = |side, handling, hold, transfer| {
         cases.push(Case { side, handling, hold, window_bytes: None, transfer: Some(transfer) });
     };
-    // At the sender trains end with the poll, as those of FreeBSD's `tcp_lro`.
+    // At the sender, trains end with the poll, like those of FreeBSD's `tcp_lro`.
     let usual = |side| if side == Sender { Duration::ZERO } else { MITIGATION };
     for (i, &round_trip) in round_trips.iter().enumerate() {
         let detailed = i == 0;
@@ -84,7 +84,7 @@ pub struct TransferRow {
     pub handling: Handling,
     /// Time for which it held trains, in microseconds.
     pub hold_us: f64,
-    /// Worth of an acknowledgment to the sender.
+    /// Value of an acknowledgment to the sender.
     pub worth: Worth,
     /// The round-trip time of the wire, in milliseconds.
     pub round_trip_ms: f64,
@@ -136,10 +136,10 @@ struct Claim {
     side: NicOf,
     over: (Handling, Worth),
     under: (Handling, Worth),
-    /// The wait of the first, in microseconds, if it is not the side's usual one.
+    /// The hold time of the first transfer, in microseconds, if it is not the side's usual one.
     hold_us: Option<f64>,
     bound: Bound,
-    /// The cause if it is contradicted.
+    /// The cause in case the claim is contradicted.
     cause: &'static str,
 }
 
@@ -179,7 +179,7 @@ impl Claim {
     }
 }
 
-/// Claims of the thread of 2011, for the senders that it was about. In the source, 8.0 Gb/s fell to 4-5.
+/// Claims of the thread of 2011, for the senders that it discussed. In the source, 8.0 Gb/s fell to 4-5.
 const CLAIMS: [Claim; 13] = [
     Claim::new(
         "L = 2: merged ACKs halve the speed",
@@ -281,7 +281,7 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Ratios of times: half of the speed or less, with what 5 of 8 Gb/s leave of that; a harm; and none.
+/// Ratios of times: half of the speed or less, with a margin for 5 of 8 Gb/s; harmful; and harmless.
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
@@ -294,7 +294,7 @@ and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
-/// Waits at the sender beside none: the lab's usual one, and a long one.
+/// Hold times at the sender besides zero: the lab's usual one, and a long one.
 const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

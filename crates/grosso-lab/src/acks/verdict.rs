@@ -159,17 +159,17 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
     growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
 }
 
-/// Causes of another answer: of live figures, and of exact ones.
+/// Causes of a contradiction: of live figures, and of exact ones.
 const UNLIMITED: &str = "\
 this kernel's sender counts acknowledged bytes without a limit, so without a round-trip time only the \
 added delay remains";
 const DEFECT: &str = "a bug in Grosso: these figures are exact";
 /// Share of throughput below which a treatment is costly: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;
-/// Least ratio of acknowledgments that arrive to those sent that shows expansion: others are not expanded, and dilute
+/// Least ratio of received to sent acknowledgments that shows expansion; acknowledgments that are not expanded dilute
 /// it.
 const GROWN: f64 = 1.5;
-/// A third, with a margin for the difference of two measurements of the same setting.
+/// A third, with a margin for the difference between two measurements of the same setting.
 const THIRD: f64 = 0.35;
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_model_is_asked_too() {
-        // A sender's model in which merging does little harm, and one in which the count does not help.
+        // Models of senders: one in which merging does little harm, and one in which the count does not help.
         let slow = |is_counted, round_trips| {
             let mut findings = report().findings;
             let growth = findings.growth.iter_mut();
@@ -246,7 +246,7 @@ mod tests {
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));
-        // Without expansion, the claim is not made.
+        // Without expansion there is no such claim.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 10);

@@ -25,7 +25,7 @@ pub struct CostRow {
     pub wire: Wire,
     /// Offloads in use.
     pub offloads: Offloads,
-    /// Gigabits a second, with the overhead of reading clocks.
+    /// Throughput in Gb/s, including the overhead of reading clocks.
     pub gigabits_a_second: Spread,
     /// Path a, from its host to the wire, and path b, from the wire to its host.
     pub paths: [PathCost; 2],
@@ -37,7 +37,7 @@ pub struct CostRow {
     pub runs: Vec<CostRun>,
 }
 
-/// Time of a data path, in nanoseconds of its thread for each packet on the wire.
+/// Time of a data path, in nanoseconds of its thread per packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathCost {
@@ -45,25 +45,25 @@ pub struct PathCost {
     pub total_ns: Spread,
     /// Medians by part.
     pub parts: Parts,
-    /// Packets for each frame at the host: a median, as all fields below.
+    /// Packets per frame at the host: a median, like all fields below.
     pub packets_a_frame: f64,
-    /// Nanoseconds for each frame at the host.
+    /// Nanoseconds per frame at the host.
     pub frame_ns: f64,
-    /// Receive system calls for each packet on the wire.
+    /// Receive system calls per packet on the wire.
     pub receive_calls_a_packet: f64,
-    /// Packets for each receive call; zero if no call was needed.
+    /// Packets per receive call; zero if no call was needed.
     pub packets_a_receive_call: f64,
-    /// Bytes for each receive call, of frames in the port's own form; zero if no call was needed.
+    /// Bytes per receive call, of frames in the port's own format; zero if no call was needed.
     pub bytes_a_receive_call: f64,
-    /// Send system calls for each packet on the wire.
+    /// Send system calls per packet on the wire.
     pub send_calls_a_packet: f64,
-    /// Packets for each send call; zero if no call was needed.
+    /// Packets per send call; zero if no call was needed.
     pub packets_a_send_call: f64,
-    /// Bytes for each send call, of frames in the port's own form; zero if no call was needed.
+    /// Bytes per send call, of frames in the port's own format; zero if no call was needed.
     pub bytes_a_send_call: f64,
     /// The most expensive part.
     pub dominant: PartName,
-    /// Advice on how to lower it.
+    /// Advice on how to lower the most expensive part.
     pub advice: &'static str,
 }
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The ends of the wire are packet sockets with rings, AF_XDP sockets, or UDP sockets with a tunnel over them. Each is
-//! measured with offloads and without, and the first also with one frame a poll.
+//! measured with and without offloads, and the first also with one frame per poll.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -58,9 +58,9 @@ impl fmt::Display for Wire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Offloads {
-    /// All: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, 64 frames a poll.
+    /// All: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, 64 frames per poll.
     On,
-    /// The same, but one frame a poll, so that nothing is batched.
+    /// All, but with one frame per poll, so that nothing is batched.
     OneByOne,
     /// None: packets of the MTU everywhere.
     Off,
@@ -83,9 +83,9 @@ pub struct CostSetting {
     pub wire: Wire,
     /// Offloads in use.
     pub offloads: Offloads,
-    /// Device through which the data paths hand packets to a host.
+    /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
     /// The congestion control of TCP.
     pub congestion: String,
@@ -212,7 +212,7 @@ const SETTINGS: [(Wire, Offloads); 7] = [
     (Wire::Udp, Offloads::On),
     (Wire::Udp, Offloads::Off),
 ];
-/// Time before the measurement, in which the connection finds its speed.
+/// Time before the measurement, in which the connection reaches its speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 const NOTE: &str = "\
 Path a segments packets from its host for the wire. Path b merges packets from

@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON, the table and the page have them.
+//! Figures of the experiment, as in the JSON, the table and the page.
 
 use core::fmt::Write;
 
@@ -32,13 +32,13 @@ pub struct FeatureRow {
     pub direction: Direction,
     /// Whether the feature was on in this measurement.
     pub on: bool,
-    /// Whether this is the state in which it was found.
+    /// Whether this is the original state.
     pub as_found: bool,
-    /// Gigabits a second.
+    /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,
-    /// Gigabits for each second of all processors.
+    /// Gigabits per CPU-second of all CPUs.
     pub gigabits_a_cpu_second: Spread,
-    /// Bytes that were compared one by one before.
+    /// Bytes that were compared one by one before the measurement.
     pub verified_bytes: Option<u64>,
     /// The measurements.
     pub runs: Vec<FeatureRun>,
@@ -164,7 +164,7 @@ Bars are medians, dots the single runs.";
 
 fn bar(row: &FeatureRow, spread: Spread, value: fn(&FeatureRun) -> f64) -> Bar {
     let class = if row.on { "speed" } else { "sender" };
-    // A run without a tick of a processor has no figure.
+    // A run without a CPU tick has no figure.
     let dots = row.runs.iter().map(value).filter(|value| value.is_finite());
     Bar::middle(class, spread, dots, digits(spread.median))
 }

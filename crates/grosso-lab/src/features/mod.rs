@@ -1,4 +1,4 @@
-//! The worth of a device's own offloads: each of its features on and off, while TCP runs between it and a sink.
+//! Gain from a device's own offloads: each of its features on and off, while TCP runs between the device and a sink.
 //!
 //! ```text
 //!  this machine                                      the other end
@@ -7,8 +7,8 @@
 //!  watchdog: puts the features back, whatever becomes of the lab
 //! ```
 //!
-//! A feature that receives is measured by a stream from the sink, one that sends by a stream to it. Everything else of
-//! the device stays as its owner has it.
+//! A receive feature is measured with a stream from the sink, a transmit feature with a stream to it. All other
+//! settings of the device stay unchanged.
 
 use core::fmt;
 use std::{io, net::SocketAddr, sync::atomic::AtomicBool};
@@ -51,7 +51,7 @@ pub struct FeatureParameters {
     pub nic: InterfaceName,
     /// The address of the sink.
     pub peer: SocketAddr,
-    /// Features to measure; all that can be changed if there is none.
+    /// Features to measure; if empty, all that can be changed.
     pub features: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl NicFeatures {
     /// Creates an experiment with every feature of the device that can be changed, or with the named ones.
     ///
     /// # Errors
-    /// Fails if there is no such device, if a named feature is not among them, and if the device may not be changed.
+    /// Fails if there is no such device, if a named feature cannot be measured, and if the device may not be changed.
     pub fn new(plan: Plan<FeatureParameters>) -> io::Result<Self> {
         let FeatureParameters { nic, peer, features: named } = &plan.parameters;
         let control = Control::new()?;
@@ -79,7 +79,7 @@ impl NicFeatures {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what + &names.join(", ")));
         }
         if let Some(first) = found.first() {
-            // A request that changes nothing is refused as any other to who may not change the device.
+            // A request that changes nothing fails like any other if the user may not change the device.
             set_features(&control, nic, &[(&first.name, first.requested)])?;
         }
         found.retain(|feature| named.is_empty() || named.contains(&feature.name));
@@ -209,7 +209,7 @@ fn as_text<S: serde::Serializer>(
     serializer.collect_str(shown)
 }
 
-/// Features that are left alone: filters and keys of others leave the device with them, or other frames arrive.
+/// Features that are never changed: others' filters and keys would be lost with them, or other frames would arrive.
 const LEFT_ALONE: [&str; 6] = [
     "rx-all",
     "rx-fcs",

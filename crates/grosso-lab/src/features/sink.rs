@@ -1,4 +1,4 @@
-//! The other end of the measured traffic: a listener that takes streams, or gives them.
+//! The other end of the measured traffic: a listener that receives or sends streams.
 
 use std::{
     io::{self, Read, Write},
@@ -11,11 +11,11 @@ use crate::{hosts::STALLED, traffic::Content};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Request {
-    /// Take a stream to its end, and answer with the number of its bytes.
+    /// Receive a stream to its end, and answer with the number of its bytes.
     Take = b'T',
-    /// The same, up to the first byte that differs from the expected one.
+    /// Receive a stream up to the first byte that differs from the expected one.
     Compare = b'C',
-    /// Give a stream until the connection ends.
+    /// Send a stream until the connection ends.
     Give = b'G',
 }
 
@@ -104,7 +104,7 @@ pub(super) fn content() -> io::Result<Content> {
     Content::new(SEED)
 }
 
-/// Bytes of one call that takes.
+/// Bytes of one receive call.
 const TAKEN_BYTES: usize = 256 << 10;
 /// The seed of the content, the same at both ends.
 const SEED: u64 = 0x7369_6e6b;

@@ -22,7 +22,7 @@ pub struct FeatureSetting {
     pub peer: SocketAddr,
     /// The feature.
     pub feature: String,
-    /// Whether it is requested to be on without the lab.
+    /// Whether the feature was on before the lab started.
     pub was_on: bool,
     /// Whether it is on.
     pub on: bool,
@@ -39,7 +39,7 @@ pub struct FeatureRun {
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Time of all processors of this machine that were not idle.
+    /// CPU time of all CPUs of this machine that were not idle.
     pub cpu_seconds: f64,
     /// Measurements before this one in which nothing arrived, and which were repeated.
     pub repeated: u64,
@@ -58,7 +58,7 @@ impl FeatureRun {
 /// Measures a stream, and again, a few times, if nothing of it arrived. The feature is put back behind it.
 ///
 /// # Errors
-/// Fails if the device does not take the feature, if the sink is not there or the stream stops, or if it is
+/// Fails if the device does not accept the feature, if the sink cannot be reached or the stream stops, or if it is
 /// interrupted.
 pub fn measure(
     setting: &FeatureSetting,
@@ -77,7 +77,7 @@ pub fn measure(
 /// Compares what arrives with what was sent, and checks that it passes the device.
 ///
 /// # Errors
-/// As [`measure`]; if a byte differs; if the way to the sink leads elsewhere.
+/// Errors of [`measure`]; also fails if a byte differs, or if the route to the sink does not use the device.
 pub(super) fn verify(
     setting: &FeatureSetting,
     interrupted: &AtomicBool,
@@ -108,7 +108,7 @@ struct Switched<'a>(&'a FeatureSetting);
 
 impl<'a> Switched<'a> {
     fn new(setting: &'a FeatureSetting) -> io::Result<Self> {
-        // What is refused is requested all the same, and has to be taken back.
+        // A refused request is still recorded, and has to be undone.
         let switched = Self(setting);
         set_feature(&Control::new()?, &setting.device, &setting.feature, setting.on)?;
         Ok(switched)
@@ -118,7 +118,7 @@ impl<'a> Switched<'a> {
 impl Drop for Switched<'_> {
     fn drop(&mut self) {
         let FeatureSetting { device, feature, was_on, .. } = self.0;
-        // If this fails, the watchdog does it, and says why.
+        // If this fails, the watchdog restores the feature and reports the error.
         let put_back = |control| set_features(&control, device, &[(feature, *was_on)]);
         let _ = Control::new().and_then(put_back);
     }
@@ -154,7 +154,7 @@ fn no(file: &str, what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{file} has no {what}"))
 }
 
-/// `USER_HZ`, which is 100 on every architecture that Rust has a standard library for.
+/// `USER_HZ`, which is 100 on every architecture for which Rust has a standard library.
 const TICKS_A_SECOND: f64 = 100.0;
 
 #[cfg(test)]

@@ -35,21 +35,21 @@ pub struct FragmentRow {
     pub receiver: Receiver,
     /// Receive buffers of its NIC; `None` for no limit.
     pub buffers: Option<usize>,
-    /// Gigabits a second that were offered.
+    /// Offered rate in Gb/s.
     pub offered_gbps: Spread,
-    /// Gigabits a second of complete and correct datagrams.
+    /// Rate of complete and correct datagrams in Gb/s.
     pub goodput_gbps: Spread,
     /// Ratio of the goodput to that of the receiver of the same group that coalesces with unlimited buffers.
     pub share_of_unbounded: Option<f64>,
-    /// Frames a second for which the NIC had no buffer.
+    /// Frames per second for which the NIC had no buffer.
     pub no_buffer_a_second: Spread,
-    /// Datagrams a second that timed out incomplete.
+    /// Datagrams per second that timed out incomplete.
     pub died_a_second: Spread,
     /// Greatest number of the NIC's buffers in use at once, in all runs.
     pub buffers_max: usize,
     /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, in all runs.
     pub held_bytes_max: u64,
-    /// The longest time without a datagram, in milliseconds, which is the time that recovery takes.
+    /// The longest time without a datagram, in milliseconds: the time that recovery takes.
     pub silence_ms: Spread,
     /// The measurements.
     pub runs: Vec<FragmentRun>,
@@ -112,5 +112,5 @@ impl FragmentRow {
     }
 }
 
-/// Share of the offered datagrams that a fast enough machine carries.
+/// Share of the offered datagrams that a sufficiently fast machine carries.
 const CARRIED: f64 = 0.95;

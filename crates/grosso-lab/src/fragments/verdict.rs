@@ -69,7 +69,7 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
         let fewest = rows.clone().filter_map(|row| row.buffers).min();
         rows.filter(move |row| !few || row.buffers == fewest).map(|row| row.silence_ms)
     };
-    // The longest of all runs: nothing is averaged away.
+    // The longest silence of all runs: nothing is averaged away.
     let verdict = |claim, silences: Vec<Spread>, bound| {
         let longest = silences.iter().map(|silence| silence.max).reduce(f64::max)?;
         let word = |silence| Evidence::greatest(silence, bound);
@@ -102,7 +102,7 @@ fn percent(share: f64) -> String {
     if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-/// Cause of a silence that differs from what the timeout makes of it.
+/// Cause of a silence that the timeout does not explain.
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
 /// Share of the best goodput below which goodput has collapsed.
 const COLLAPSED: f64 = 0.05;
@@ -156,7 +156,7 @@ mod tests {
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 0.051), (false, "5.1 %".into()));
         assert_eq!(at(coalesced * 0.049), (true, "4.9 %".into()));
-        // Results with more buffers change nothing.
+        // Changed results with more buffers change no verdict.
         let report = changed(Receiver::Queues, Some(256), |row| row.goodput_gbps.median = 1.4);
         assert!(said(&report, "fewest buffers, loss").0);
     }
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
         assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "evicting").0);
-        // A receiver that queues in few buffers waits for the timeout; one with more buffers may not have to.
+        // A receiver that queues in few buffers waits for the timeout; one with more buffers may not need to.
         let queued =
             |buffers, ms| said(&silent(Receiver::Queues, buffers, ms), "queueing, loss: silent").0;
         assert!(!queued(Some(64), 390.0) && queued(Some(64), 410.0) && queued(Some(1024), 10.0));

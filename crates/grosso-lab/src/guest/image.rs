@@ -1,4 +1,4 @@
-//! A kernel, and a first file system with programs of this machine in it.
+//! A kernel, and an initial file system with programs of this machine.
 
 use std::{
     env,
@@ -13,18 +13,18 @@ use grosso_sys::path::{self, input};
 
 use super::READY;
 
-/// The things in a first file system beside the shell, `busybox` and `modprobe`.
+/// The contents of an initial file system, in addition to the shell, `busybox` and `modprobe`.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// Names of programs, or paths of them, which are copied with their libraries.
+    /// Names or paths of programs, which are copied with their libraries.
     pub programs: &'a [&'a str],
-    /// Names of kernel modules, which are copied with those that they need.
+    /// Names of kernel modules, which are copied with their dependencies.
     pub modules: &'a [&'a str],
-    /// Paths of executable files, and what they contain.
+    /// Paths of executable files, and their contents.
     pub files: &'a [(&'a str, &'a [u8])],
 }
 
-/// A kernel and its first file system.
+/// A kernel and its initial file system.
 #[derive(Debug)]
 pub struct Image {
     kernel: PathBuf,
@@ -36,7 +36,7 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// Fails if the folder cannot be written, or something is [missing](super::missing).
+    /// Fails if the directory cannot be written, or something is [missing](super::missing).
     pub fn new(folder: &Path, kernel: Kernel, contents: &Contents<'_>) -> io::Result<Self> {
         let root = folder.join("root");
         for name in ["bin", "dev", "proc", "sys", "tmp"] {
@@ -78,8 +78,8 @@ impl Image {
     #[must_use]
     pub fn machine(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
-        // Kernels copy byte by byte where a processor does that fast (`erms`), which an emulated one never does: words
-        // take a third of the time.
+        // Kernels copy byte by byte if a CPU reports that as fast (`erms`), which an emulated one never is: copying
+        // words takes a third of the time.
         command.args(["-accel", "tcg", "-cpu", "max,erms=off", "-m", "512", "-no-reboot"]);
         command.args(["-display", "none", "-monitor", "none", "-serial", "null"]);
         command.args([
@@ -107,7 +107,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// Fails if there is none, or none that the caller may read.
+    /// Fails if there is no kernel, or none that the caller may read.
     pub fn find(folder: &Path) -> io::Result<Self> {
         let images = input::entries(folder.join("boot")).into_iter().flatten();
         let with_modules = images.filter_map(|image| {
@@ -164,7 +164,7 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     path::write(&from, &packed, 0o600)?;
     let mut unpack = command(tool);
     unpack.arg("-dc").stdin(path::open(&from)?).stdout(path::create(&to, 0o600)?);
-    // The length behind the packed kernel is no part of it, of which some tools complain.
+    // The length after the packed kernel does not belong to it; some tools complain about it.
     if unpack.stderr(Stdio::null()).status().is_err() {
         return Ok(None);
     }
@@ -196,7 +196,7 @@ fn payload(image: &[u8]) -> Option<(&'static str, Vec<u8>)> {
 /// Returns the path of a program.
 pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    // Programs of the administrator are not on everybody's path.
+    // Administrator programs are not in every user's path.
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|path| input::is_file(path))
 }
@@ -213,9 +213,9 @@ fn copy_program(program: &str, root: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_else(|| program.as_ref());
     let inside = root.join("bin").join(name);
     copy(&path, &inside)?;
-    // A machine takes seconds to unpack the symbols of a program; where the tool is missing they stay.
+    // A VM takes seconds to unpack the symbols of a program; if the tool is missing they stay.
     let _ = Command::new("strip").arg(&inside).stdin(Stdio::null()).stderr(Stdio::null()).status();
-    // A program without libraries makes it fail.
+    // `ldd` fails for a program without libraries.
     let listed = Command::new("ldd").arg(&path).output()?;
     for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
         if let Some(inside) = word.strip_prefix('/') {
@@ -265,10 +265,10 @@ fn output(command: &mut Command) -> io::Result<String> {
     Err(io::Error::other(format!("{command:?}: {errors}")))
 }
 
-/// Programs that every image takes.
+/// Programs that every image needs.
 pub(super) const TOOLS: &[&str] = &["busybox", "dash", "modprobe", "depmod", "cpio", "ldd"];
 
-/// The first bytes of compressed data, and what unpacks them.
+/// The first bytes of compressed data, and the tool that unpacks it.
 const PACKED: [(&[u8], &str); 4] = [
     (b"\xfd7zXZ\0", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -276,14 +276,14 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"\x02\x21\x4c\x18", "lz4"),
 ];
 
-/// A note of a kernel that says where a virtual machine enters it: the lengths of its name and of an address, the
-/// type `XEN_ELFNOTE_PHYS32_ENTRY`, and the name.
+/// A note in a kernel with the entry point for a virtual machine: the lengths of its name and of an address, the type
+/// `XEN_ELFNOTE_PHYS32_ENTRY`, and the name.
 const ENTRY: &[u8] = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
 
-/// Modules of the machine's network device.
+/// Modules of the VM's network device.
 const DEVICE: &[&str] = &["virtio_pci", "virtio_net"];
 
-/// The first program. The shell of busybox would run its own `ip`, whatever is in `/bin`.
+/// The first program. The shell of busybox would run its own `ip`, even if there is another one in `/bin`.
 const INIT: &str = "#!/bin/dash
 /bin/busybox mkdir /applets
 /bin/busybox --install -s /applets
@@ -297,5 +297,5 @@ stty -F /dev/ttyS1 raw -echo
 exec < /dev/ttyS1 > /dev/ttyS1 2>&1
 ";
 
-/// The shell that reads scripts, from a file: with a terminal it would print prompts.
+/// The shell that reads scripts, from a file: on a terminal it would print prompts.
 const SHELL: &str = "exec dash /dev/ttyS1\n";

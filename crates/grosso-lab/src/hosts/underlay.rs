@@ -1,4 +1,4 @@
-//! Hosts whose packets cross the wire in a tunnel, which ends in a namespace of its own beside each host.
+//! Hosts whose packets cross the wire in a tunnel, which ends in a separate namespace next to each host.
 
 use std::{
     io,
@@ -21,11 +21,11 @@ use super::{
 /// The NIC of a host behind a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inside {
-    /// Its kind; a veth pair carries Ethernet frames only.
+    /// Its kind; a veth pair carries only Ethernet frames.
     pub device: Device,
     /// The first header of its frames.
     pub layer: Layer,
-    /// Whether the host's kernel hands out superframes.
+    /// Whether the host's kernel sends superframes.
     pub superframes: bool,
 }
 
@@ -35,7 +35,7 @@ impl Hosts {
     /// this IP version: sockets in [`Hosts::underlay`] reach each other.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn tunnelled(
         layout: &Layout,
         inside: Inside,
@@ -57,7 +57,7 @@ impl Hosts {
     /// Creates two hosts whose NICs are the kernel's VXLAN devices, over the same wire as that of [`Hosts::tunnelled`].
     ///
     /// # Errors
-    /// As [`Hosts::receiving`]; also fails if the kernel has no VXLAN.
+    /// Errors of [`Hosts::receiving`]; also fails if the kernel has no VXLAN.
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
         hosts.between = lay_underlay(wire_mtu, Family::V4)?;

@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON has them, and verdicts on them.
+//! Figures of the experiment, as in the JSON, and verdicts on them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MachineFindings {
-    /// The results, by what the guest exchanges streams with. Empty where no machine can boot.
+    /// The results, by the other end of the guest's streams. Empty if no VM can boot.
     pub groups: Vec<MachineGroup>,
 }
 
@@ -36,7 +36,7 @@ pub struct MachineRow {
     pub carrier: MachineCarrier,
     /// Streams to the guest; of two guests, to the second.
     pub to_guest: MachineFigures,
-    /// Streams from it.
+    /// Streams from the guest.
     pub from_guest: MachineFigures,
     /// Bytes that were compared one by one with those sent, in all runs.
     pub verified_bytes: u64,
@@ -48,11 +48,11 @@ pub struct MachineRow {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MachineFigures {
-    /// Megabits a second.
+    /// Throughput in Mb/s.
     pub megabits_a_second: Spread,
-    /// Processor seconds a gigabyte of the program between the ends: Grosso or passt.
+    /// CPU-seconds per gigabyte of the program between the ends: Grosso or passt.
     pub path_s_per_gb: Spread,
-    /// Processor seconds a gigabyte of the emulated machines.
+    /// CPU-seconds per gigabyte of the emulated VMs.
     pub machine_s_per_gb: Spread,
 }
 
@@ -133,7 +133,7 @@ impl MachineStream {
     }
 }
 
-/// A claim about the streams of a place, and the cause where it does not hold.
+/// A claim about the streams of a place, and the cause in case it does not hold.
 type Claim = (MachinePlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
@@ -143,8 +143,8 @@ const CLAIMS: [Claim; 3] = [
 ];
 /// Ratio of throughputs from which two count as equal.
 const EQUAL: f64 = 0.95;
-/// Measured on busy processors: streams of 300 ms between the same two guests differ 14 times over vhost-user, and 17
-/// times over TAPs.
+/// Measured on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user, and
+/// of 17 over TAPs.
 const OF_GUESTS: &str =
     "two emulated VMs take turns, so a short stream shows only whose turn it was (--time 3s)";
 const CAUSE: &str = "an emulated VM is slower than any carrier and shares its CPUs";

@@ -1,4 +1,4 @@
-//! Virtual machines, by what carries their frames: Grosso over shared memory or a socket, QEMU's own TAP, or passt.
+//! Virtual machines, by the carrier of their frames: Grosso over shared memory or a socket, QEMU's own TAP, or passt.
 //!
 //! ```text
 //!  host                                                      guest
@@ -7,8 +7,8 @@
 //!  guest - eth0 - vhost-user - data path - vhost-user ------ eth0
 //! ```
 //!
-//! Machines are emulated (TCG), so that they boot where there is no `/dev/kvm`, and slow. In the guest this program
-//! serves streams as `grosso lab sink` does; they are called from the host or from another guest.
+//! VMs are emulated (TCG), so they boot without `/dev/kvm`, and slowly. In the guest this program serves streams like
+//! `grosso lab sink`; the host or another guest connects to it.
 
 mod findings;
 mod table;
@@ -48,7 +48,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmParameters {
-    /// The guest's kernel; or the reason why no machine can boot.
+    /// The guest's kernel, or the reason why no VM can boot.
     pub guest: String,
 }
 
@@ -82,9 +82,9 @@ pub enum MachineCarrier {
     VhostUser,
     /// Grosso at a Unix socket, which carries single packets.
     Stream,
-    /// QEMU's own TAP, and devices of the kernel behind it.
+    /// QEMU's own TAP, and devices of the kernel connected to it.
     Qemu,
-    /// passt, which ends the guest's connections and has sockets of its own.
+    /// passt, which terminates the guest's connections and opens its own sockets.
     Passt,
 }
 
@@ -114,7 +114,7 @@ pub struct MachineSetting {
 #[derive(Debug)]
 pub struct Machines {
     plan: Plan<VmParameters>,
-    /// `None` where no machine can boot.
+    /// `None` if no VM can boot.
     boot: Option<Boot>,
     groups: Vec<Vec<MachineSetting>>,
     notes: Vec<String>,
@@ -126,7 +126,7 @@ impl Machines {
     /// experiment has no settings and a note says why.
     ///
     /// # Errors
-    /// Fails if the image cannot be made.
+    /// Fails if the image cannot be created.
     pub fn new(
         mut plan: Plan<VmParameters>,
         folder: &Path,
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// passt does so when its guest is slow.
+    /// passt resets connections when its guest is slow.
     #[test]
     fn a_run_with_a_connection_that_was_reset_is_said_and_changes_no_figure() {
         let setting = MachineSetting {

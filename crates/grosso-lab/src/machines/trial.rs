@@ -1,4 +1,4 @@
-//! One measurement: machines boot, and streams run both ways.
+//! One measurement: VMs boot, and streams run in both directions.
 
 use std::{
     io,
@@ -49,26 +49,26 @@ pub struct MachineRun {
     pub verified_bytes: u64,
     /// The stream to the guest; of two guests, to the second.
     pub to_guest: MachineStream,
-    /// The stream from it.
+    /// The stream from the guest.
     pub from_guest: MachineStream,
     /// Whether the carrier reset a connection, so that the run has no figures.
     pub is_reset: bool,
 }
 
-/// A stream, and the processor time meanwhile.
+/// A stream, and the CPU time meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MachineStream {
     /// Its bytes and duration.
     #[serde(flatten)]
     pub called: Called,
-    /// Seconds of the program between the ends: the data paths of Grosso, or passt. Zero if there is none.
+    /// CPU-seconds of the program between the ends: the data paths of Grosso, or passt. Zero if there is none.
     pub path_cpu_seconds: f64,
-    /// Seconds of the emulated machines.
+    /// CPU-seconds of the emulated VMs.
     pub machine_cpu_seconds: f64,
 }
 
-/// The means to boot machines: an image, and a folder for their sockets.
+/// The means to boot VMs: an image, and a directory for their sockets.
 #[derive(Debug)]
 pub(super) struct Boot {
     image: Image,
@@ -104,9 +104,9 @@ impl Boot {
             run
         });
         measured.or_else(|error| match error {
-            // What ends a guest, or takes its time, is the user's signal then.
+            // After a user's signal, errors of a guest that ended or was slow are ignored.
             _ if interrupted.load(Ordering::Relaxed) => Err(TrialError::Interrupted),
-            // passt ends connections of which its guest acknowledges nothing for seconds, as a slow one may.
+            // passt ends connections whose guest acknowledges nothing for seconds, as a slow guest may.
             TrialError::Io(error)
                 if setting.carrier == MachineCarrier::Passt
                     && error.kind() == io::ErrorKind::ConnectionReset =>
@@ -170,7 +170,7 @@ impl Boot {
         laid.template = Some(template);
         let socket = self.socket(0);
         let mut command = Command::new(PASST);
-        // As root it would be nobody, who may make no socket here.
+        // As root it would become nobody, who may not create a socket here.
         command.args(["-f", "-4", "-u", "none", "--runas", "0:0", "-t", &SINK_PORT.to_string()]);
         command.arg("-s").arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
         let passt = host.host(die_with_parent(&mut command))?.stderr(Stdio::null()).spawn()?;
@@ -184,7 +184,7 @@ impl Boot {
         let device = format!("virtio-net-pci,netdev=n0,mac=52:54:00:93:00:0{number}");
         match carrier {
             MachineCarrier::VhostUser => {
-                // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user.
+                // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X with vhost-user.
                 let device = format!("{device},vectors=0");
                 let mut machine = self.image.machine_at("vhost-user,id=n0,chardev=c0", &device);
                 machine.args(["-chardev", &format!("socket,id=c0,path={socket}")]);
@@ -279,9 +279,9 @@ impl Boot {
     }
 }
 
-/// Hosts, and what carries frames between them and the machines.
+/// Hosts, and the carriers of frames between them and the VMs.
 struct Laid<'scope> {
-    /// The host, or the two ends of a tunnel: the host, and where the machine is.
+    /// The host, or the two endpoints of a tunnel: the host, and the VM's location.
     networks: Vec<NetworkNamespace>,
     paths: Vec<Running<'scope, ()>>,
     passt: Option<Passt>,
@@ -374,7 +374,7 @@ impl MachinePlace {
     }
 }
 
-/// A running passt. It ends with this value.
+/// A running passt, which ends when this is dropped.
 struct Passt(Child);
 
 impl Passt {
@@ -396,7 +396,7 @@ impl Passt {
 
 impl Drop for Passt {
     fn drop(&mut self) {
-        // It ends by itself with its guest.
+        // passt ends by itself with its guest.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -420,15 +420,15 @@ fn own_tap(number: usize) -> String {
     format!("q{number}")
 }
 
-/// Programs in the guest beside the image's own and this one.
+/// Programs in the guest in addition to the image's own and this one.
 pub(super) const PROGRAMS: &[&str] = &["ip"];
 /// The program that carries a guest's connections by sockets of its host.
 pub(super) const PASST: &str = "passt";
 /// The name of the host's device.
 const DEVICE: &str = "t0";
-/// The port at which a sink listens, and in the kernel's list.
+/// The port on which a sink listens, as in the kernel's list.
 const SINK_PORT: u16 = 5297;
-/// The script of the guest that serves streams, and ends when somebody can connect.
+/// The guest's script that serves streams, and ends when clients can connect.
 const SERVE: &str = "
 ip route add default via GATEWAY
 PROGRAM lab sink 0.0.0.0:5297 > /tmp/sink 2>&1 &
@@ -438,7 +438,7 @@ until grep -q ':14B1 ' /proc/net/tcp; do
     [ $tries -lt 300 ] || { cat /tmp/sink; exit 1; }
     sleep 0.1
 done";
-/// Time between two looks for a socket.
+/// Interval between checks for a socket.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// The seed of flow tables: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;

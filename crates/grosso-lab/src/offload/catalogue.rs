@@ -460,24 +460,24 @@ const fn nic(ratio: f64) -> Published {
     Published { ratio, source: "R1, in 2007 on a 10 Gb/s NIC" }
 }
 
-/// Causes of a gain below the one published.
+/// Causes of a gain below the published one.
 const DEARER: &str = "\
 receiving a packet costs more than in the source, because it is copied into a device in userspace";
-/// The claim of the source that coalescing packets of 1500 bytes is worth 2.74 times, with room for another machine.
+/// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74, with a margin for other machines.
 const WORTH: &str = "coalescing gains at least two thirds of 2.74 times";
 const WORTH_LEAST: f64 = 2.74 / 1.5;
 const DEARER_OR_SHARED: &str = "\
 a copy into a device in userspace costs more than the receive path of the source, or other work on the same CPU \
 delays single packets until they arrive in batches too";
-/// Gigabits a second into pages and into packet buffers, in the source: 8.9 and 5.5.
+/// Throughput into pages and into packet buffers, in the source: 8.9 and 5.5 Gb/s.
 const PAGES_OVER_BUFFERS: f64 = 8.9 / 5.5;
-/// Causes of a lesser gain of parts over copies to consumers that read every byte.
+/// Causes of a smaller gain of parts over copies for consumers that read every byte.
 const READ_ANYWAY: &str = "\
 a reader of the copy finds it in the cache, where the writer left it, so a byte that is read anyway is fetched \
 once, copied or not";
 const COPIED_ANYWAY: &str = "\
 every byte is copied into the shared memory and out of it, in both rows";
-/// Least ratio of what the largest pages carry to what the smallest do: 9.4 to 8.9 Gb/s in the source.
+/// Least ratio of the throughput with the largest pages to that with the smallest: 9.4 to 8.9 Gb/s in the source.
 const LARGER_PAGES: f64 = 1.05;
 const ON: &str = "coalescing on";
 const OFF: &str = "coalescing off";
@@ -490,14 +490,14 @@ const KERNEL: [(&str, Carrier); 2] = [
 ];
 const KERNEL_ON_OFF: Comparison = Comparison::new("kernel on / off", KERNEL[0].0, KERNEL[1].0);
 
-/// Rows with superframes from the sender's kernel and without.
+/// Rows with and without superframes from the sender's kernel.
 const SUPERFRAMES: [(&str, Carrier); 2] = [
     ("superframes on", Carrier::GrossoSends { superframes: true }),
     ("superframes off", Carrier::GrossoSends { superframes: false }),
 ];
 
-/// The row whose device has TSO without generic segmentation, and the greatest share of the speed with both that is a
-/// little slower.
+/// The row whose device has TSO without generic segmentation, and the greatest share of the speed with both that counts
+/// as a little slower.
 const GSO_ALONE_OFF: &str = "GSO alone off";
 const SLOWER: f64 = 0.97;
 
@@ -514,7 +514,7 @@ const NONE: &str = "none";
 const NONE_COPIED: &str = "none, copied";
 
 /// Table R1's receive pages, as sizes of the buffer that holds a packet: the slots of a packet socket's ring. Each
-/// comes with the row's name and that of its ratio to no coalescing.
+/// comes with the name of the row and of its ratio to no coalescing.
 const PAGES: [(usize, &str, &str); 4] = [
     (4 << 10, "parts of 4 KiB", "4 KiB / none"),
     (8 << 10, "parts of 8 KiB", "8 KiB / none"),
@@ -522,14 +522,13 @@ const PAGES: [(usize, &str, &str); 4] = [
     (32 << 10, "parts of 32 KiB", "32 KiB / none"),
 ];
 
-/// Published ratios of table R1 for a pair of MTUs, in gigabits a second and percent of a processor: the driver's own
-/// coalescing to none, by the size of pages; and generic coalescing to none, with packets received straight into the
-/// stack's buffers.
+/// Published ratios of table R1 for a pair of MTUs, in Gb/s and percent of a CPU: the driver's own coalescing to none,
+/// by the size of pages; and generic coalescing to none, with packets received straight into the stack's buffers.
 #[derive(Clone, Copy)]
 struct R1 {
     pages: [f64; 4],
     copied: f64,
-    /// The generic one as posted, with pages of 4 KiB.
+    /// Generic coalescing as posted, with pages of 4 KiB.
     posted: f64,
 }
 
@@ -563,13 +562,13 @@ const MTU_PAIRS: [(Mtu, R1); 3] = [
     (Mtu { sender: 9000, receiver: 9000 }, LONG),
 ];
 
-/// The MTUs of table R5. A TAP does not have the longest: 65535 less an Ethernet header.
+/// The MTUs of table R5. A TAP does not support the longest: 65535 minus an Ethernet header.
 const SENDER_MTUS: [(u16, Published); 2] = [
     (1500, Published { ratio: 26864.51 / 18626.44, source: "R5, in 2014 on loopback" }),
     (65521, Published { ratio: 1.1, source: "R5, in 2014 on loopback" }),
 ];
 
-/// Numbers of connections, and the times for which their trains are held, in microseconds.
+/// Numbers of connections, and hold times of their trains in microseconds.
 const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
@@ -593,8 +592,8 @@ const FLOWS_NOTES: &[&str] =
     &["The connections share the in-flight limit of one connection, so each of many\n\
      has few packets. Held 0 us, trains end with a poll of fewer than 64 packets."];
 
-/// Most bytes for whose packets the data path's ring has slots: those of the longest queue of a wire.
+/// Greatest number of bytes for whose packets the data path's ring has slots: those of the longest queue of a wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
 
-/// Time before the measurement, in which TCP finds its speed.
+/// Time before the measurement, in which TCP reaches its speed.
 const WARM_UP: Duration = Duration::from_millis(300);

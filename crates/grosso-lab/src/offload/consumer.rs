@@ -1,5 +1,5 @@
 //! Gain of delivery in parts if nobody copies the payload again: coalescing for consumers in memory, one that reads
-//! headers alone and others that read every byte. A TAP or a packet socket copies every byte into the kernel, which
+//! only headers and others that read every byte. A TAP or a packet socket copies every byte into the kernel, which
 //! hides the gain.
 
 mod reader;
@@ -54,7 +54,7 @@ impl Consumer {
     pub fn measure(payload_bytes: u16, runs: usize) -> Self {
         let packets = train(payload_bytes);
         let packets_over_and_over = packets.iter().cycle().take(BUFFERS);
-        // One buffer for each packet, as in the slots of a ring: a single buffer would stay in the cache.
+        // One buffer per packet, like the slots of a ring: a single buffer would stay in the cache.
         let ring: Vec<_> = packets_over_and_over.map(|packet| Arc::new(packet.clone())).collect();
         let readings = Reader::all().into_iter().map(|mut reader| {
             let [parts, copied] = in_turn(&ring, packets.len(), runs, &mut reader);
@@ -158,9 +158,10 @@ const HEADERS: [u8; 66] = [
     1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9,
 ];
 
-/// Packets that are received over and over: more memory than a processor's own cache.
+/// Packets that are received repeatedly: more memory than a CPU's own cache.
 const BUFFERS: usize = 8 << 10;
-/// Number of passes over the packets; together some gigabytes. Unit tests look at where the figures go, not at them.
+/// Number of passes over the packets; together several gigabytes. Unit tests check where the figures go, not their
+/// values.
 const ROUNDS: u64 = if cfg!(test) { 1 } else { 40 };
 
 #[cfg(test)]

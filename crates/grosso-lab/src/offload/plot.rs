@@ -1,4 +1,4 @@
-//! Curves over the number of connections: a line for each time for which trains are held.
+//! Curves over the number of connections: one line per hold time.
 
 use core::fmt::Write;
 
@@ -55,7 +55,7 @@ impl OffloadFindings {
 
 type Value = fn(&OffloadRow) -> Option<f64>;
 
-/// The figures that are drawn, each in a chart of its own.
+/// The plotted figures, each in its own chart.
 const CHARTS: [(&str, Value); 3] = [
     ("Segments a train", |row| row.segments_per_train.map(|spread| spread.median)),
     ("Gb/s per CPU", |row| Some(row.gigabits_a_cpu_second.median)),

@@ -106,7 +106,7 @@ const SKEWS_US: [u64; 6] = [0, 20, 40, 80, 120, 200];
 const JUDGED_US: u64 = 40;
 /// Delay of both paths.
 const PATH: Duration = Duration::from_micros(250);
-/// Least time to wait for a hole to be filled, in nanoseconds.
+/// Shortest time to wait for a hole to be filled, in nanoseconds.
 const HOLE_NS_MIN: u64 = 200_000;
 
 const OFF: &str = "off";

@@ -116,7 +116,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     verdicts
 }
 
-/// Share of what a fixed hold saves that the controller has to save, and a margin for rounded figures.
+/// Share of a fixed hold's saving that the controller has to reach, and a margin for rounded figures.
 const SAVED: f64 = 0.9;
 const ROUNDED: f64 = 1.000_001;
 /// The first group whose round trip is long.
@@ -128,7 +128,7 @@ const CONTROLLED: &str = "controlled";
 /// Delay of packets to the receiver, in microseconds; acknowledgments take no time, so these are round-trip times.
 const ROUND_TRIPS_US: [u64; 5] = [100, 1_000, 10_000, 50_000, 100_000];
 
-/// Least number of round trips for which a stream is measured, some of them in slow start.
+/// Smallest number of round trips for which a stream is measured, some of them in slow start.
 const ROUNDS_MIN: u32 = 20;
 
 /// Delay from which a stream needs more bytes in flight than the usual buffers hold.

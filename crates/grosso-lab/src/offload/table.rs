@@ -30,7 +30,7 @@ impl Findings for OffloadFindings {
         } = &environment.parameters;
         let checksums =
             if *full_checksums { "verified by the receiver" } else { "verified by the NIC" };
-        // If the holding time is what differs, the titles already show it.
+        // If the rows differ in hold time, the titles already show it.
         let hold_us = hold.as_secs_f64() * 1e6;
         let held = match self.rows().filter_map(|row| row.hold_us).all(|held| held == hold_us) {
             true => format!("; trains held at most {hold_us} us"),
@@ -284,7 +284,7 @@ impl Consumer {
                 let spread = format!("({min:.0}-{max:.0})");
                 format!("{median:>5.0} {spread:<11}")
             };
-            // Bits of a second to seconds of a gigabyte.
+            // Converts gigabits per second to seconds per gigabyte.
             let cost = |speed: &Spread| 8.0 / speed.median;
             let _ = writeln!(
                 text,
@@ -305,7 +305,7 @@ fn feature(name: &str) -> &str {
     if name.starts_with("parts") { "coalescing" } else { name.trim_end_matches(" on") }
 }
 
-/// Users of the processor; also the CSS classes of the page's parts.
+/// Users of the CPU; also the CSS classes of the page's parts.
 const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run. \
@@ -362,7 +362,7 @@ const CONSUMER_HEADING: [&str; 2] = [
     "                parts             copied              parts copied       copied",
 ];
 
-/// The share of the processor below which others must have had a part of it.
+/// The share of the CPU below which other programs must have used it.
 const UNDISTURBED: f64 = 0.85;
 
 #[cfg(test)]
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(page.matches("<circle ").count(), runs);
         assert_shown(&page);
         assert!(page.contains("a&amp;b.html") && page.contains("is &lt;script&gt;"));
-        // The longest bar has the greatest length allowed.
+        // The longest bar has the maximum length.
         assert!(page.contains("width=\"260.0\""));
     }
 }

@@ -25,17 +25,17 @@ pub struct OwnFindings {
 pub struct OwnRow {
     /// The name of the setting.
     pub setting: String,
-    /// Gigabits a second that arrived.
+    /// Received throughput in Gb/s.
     pub gbps: Spread,
-    /// The ratio of its median to that of the first setting.
+    /// The ratio of the median throughput to that of the first setting.
     pub share_of_first: Option<f64>,
-    /// Seconds of all processors for each gigabyte; of runs in which something arrived.
+    /// CPU-seconds of all CPUs per gigabyte, of runs in which data arrived.
     pub cpu_s_per_gb: Spread,
     /// Retransmitted segments per second.
     pub retransmits_a_second: Spread,
-    /// Packets too long to be forwarded, a second.
+    /// Packets per second too long to be forwarded.
     pub too_long_a_second: Spread,
-    /// Packets in each frame that the path with the longest trains handed on.
+    /// Packets per frame sent by the path with the longest trains.
     pub segments_per_train: Spread,
     /// The measurements.
     pub runs: Vec<OwnRun>,

@@ -18,20 +18,20 @@ use crate::hosts::{engine_network, segment_in_the_kernel, set_up_host};
 pub struct OwnHost {
     /// The name.
     pub name: String,
-    /// Whether it forwards packets of others.
+    /// Whether the host forwards packets.
     pub forwards: bool,
     /// The devices: ends of wires, and TAP and TUN devices of data paths.
     pub devices: Vec<HostDevice>,
-    /// The routers for all other networks, at most one of each version of IP.
+    /// The routers for all other networks, at most one per IP version.
     pub gateways: Vec<IpAddr>,
 }
 
 /// A device of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDevice {
-    /// The name, which no other device of the network has.
+    /// The name, which is unique in the network.
     pub name: String,
-    /// The addresses, with the bits of their prefixes.
+    /// The addresses, with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
@@ -42,19 +42,19 @@ pub struct OwnWire {
     pub ends: [String; 2],
     /// The MTU of both, in bytes from the IP header on.
     pub mtu: u16,
-    /// Whether superframes and partial checksums cross it, as between two virtual machines of one host. Otherwise
-    /// packets of the MTU with complete checksums do, as on a cable.
+    /// Whether superframes and partial checksums cross the wire, as between two VMs on one host. Otherwise packets of
+    /// the MTU with complete checksums cross it, as on a cable.
     pub offloads: bool,
 }
 
-/// The part of a data path that decides where it runs.
+/// The part of a data path's configuration that decides where it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPlace {
-    /// The devices that it opens where it runs.
+    /// The devices that the path opens in its own namespace.
     pub opens: Vec<String>,
-    /// The devices that it makes, and that belong to hosts.
+    /// The devices that the path creates, and that belong to hosts.
     pub makes: Vec<String>,
-    /// The address from which its tunnel sends.
+    /// The source address of the path's tunnel.
     pub address: Option<IpAddr>,
 }
 
@@ -69,17 +69,17 @@ pub struct OwnNetwork {
     pub paths: Vec<PathPlace>,
 }
 
-/// A reason why a network cannot be.
+/// The reason why a network is contradictory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Contradiction {
-    /// The name or address that it is about.
+    /// The name or address in question.
     pub about: String,
     /// The reason, in words.
     pub what: String,
 }
 
-/// A place in which devices are: the host with this index, or the data path, if that is on no host.
+/// The location of devices: the host with this index, or the data path, if it is not on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spot {
     Host(usize),
@@ -230,13 +230,13 @@ impl OwnNetwork {
         for wire in &self.wires {
             laid.lay_wire(wire)?;
         }
-        // A tunnel looks for its address when it is opened.
+        // A tunnel needs its address when it is opened.
         laid.give_addresses(false)?;
         Ok(laid)
     }
 }
 
-/// A network that has been made. Its namespaces end with it, unless a path or a socket keeps one.
+/// A network that has been created. Its namespaces end with it, unless a path or a socket keeps one.
 #[derive(Debug)]
 pub struct LaidNetwork {
     spec: OwnNetwork,
@@ -310,7 +310,7 @@ impl LaidNetwork {
     fn lay_wire(&self, wire: &OwnWire) -> io::Result<()> {
         let place = |end: &String| {
             let spot = self.spec.spot(end).ok_or(io::ErrorKind::NotFound)?;
-            // A path that opens the end of a wire may be on a host, because of its other end.
+            // A path that opens the end of a wire may be on a host because of its other end.
             Ok::<_, io::Error>(self.network(match spot {
                 Spot::Path(path) => self.places[path],
                 host @ Spot::Host(_) => host,

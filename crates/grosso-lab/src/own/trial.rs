@@ -1,4 +1,4 @@
-//! One run: TCP connections from host to host, across data paths that someone else started.
+//! One run: TCP connections from host to host, across data paths that the caller started.
 
 use std::{
     collections::BTreeMap,
@@ -39,22 +39,22 @@ use crate::{
 pub struct OwnTraffic {
     /// The indexes of the host that sends and of the one that receives.
     pub hosts: [usize; 2],
-    /// The address to which the connections go.
+    /// The destination address of the connections.
     pub to: IpAddr,
-    /// Their number.
+    /// The number of connections.
     pub connections: usize,
-    /// Their congestion control.
+    /// The congestion control of the connections.
     pub congestion: String,
-    /// The processors of the sender and of the receiver, if they were chosen.
+    /// The CPUs of the sender and of the receiver, if they were chosen.
     pub processors: Option<[usize; 2]>,
 }
 
-/// A data path that runs.
+/// A running data path.
 #[derive(Clone, Debug)]
 pub struct OwnPath {
-    /// The name, with which the names of its threads begin.
+    /// The name, which is the prefix of the names of its threads.
     pub name: String,
-    /// Handles through which its queues are asked.
+    /// Handles to query its queues.
     pub handles: Vec<Handle>,
 }
 
@@ -66,13 +66,13 @@ pub struct OwnRun {
     pub seconds: f64,
     /// Bytes that arrived, each compared with the one sent.
     pub bytes: u64,
-    /// Processor time; `path` is that of all data paths.
+    /// CPU time; `path` is that of all data paths.
     pub cpu_seconds: CpuSeconds,
     /// Retransmitted segments.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Packets that a host that forwards dropped because they were longer than the MTU of the next device.
+    /// Packets that a forwarding host dropped because they were longer than the MTU of the next device.
     pub too_long: u64,
     /// Frames of each data path.
     pub paths: Vec<OwnFrames>,
@@ -84,11 +84,11 @@ pub struct OwnRun {
 pub struct OwnFrames {
     /// The name of the path.
     pub path: String,
-    /// Frames that came from the left, and frames that left by the right.
+    /// Frames received from the left, and frames sent to the right.
     pub left_to_right: [u64; 2],
-    /// The same in the other direction.
+    /// Frames in the opposite direction: received from the right, and sent to the left.
     pub right_to_left: [u64; 2],
-    /// Frames that its ports lost, by the names of their counters.
+    /// Frames that its ports lost, by counter name.
     pub lost: BTreeMap<&'static str, u64>,
 }
 
@@ -377,7 +377,7 @@ fn too_long_to_forward() -> u64 {
 
 /// The seed of the content.
 const SEED: u64 = 0x6772_6f73_736f;
-/// Bytes of one call that receives.
+/// Bytes of one receive call.
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Interval between checks for the end.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

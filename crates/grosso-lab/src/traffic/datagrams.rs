@@ -1,4 +1,4 @@
-//! Datagrams, as many as arrive.
+//! Datagrams, as fast as they are received.
 
 use std::{
     io,
@@ -93,11 +93,11 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
 /// Bytes that may be in flight: in datagrams of an Ethernet MTU they fill half the socket's receive buffer, with the
 /// kernel's overhead for each; the other half is for buffers that were read and not yet freed.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
-/// Most bytes of one call (65535 with the headers of IPv6), and most datagrams (`UDP_MAX_SEGMENTS`
-/// of kernels before 6.9).
+/// Greatest number of bytes of one call (65535 with the headers of IPv6), and of datagrams (`UDP_MAX_SEGMENTS` of
+/// kernels before 6.9).
 const CALL_BYTES_MAX: usize = 65_535 - 48;
 const SEGMENTS_MAX: usize = 64;
-/// Time to let other threads work before the next check.
+/// Pause that lets other threads work before the next check.
 const PAUSE: Duration = Duration::from_micros(20);
 /// Time after which a missing datagram counts as lost.
 const LOST: Duration = Duration::from_millis(20);

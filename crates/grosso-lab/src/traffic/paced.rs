@@ -15,9 +15,9 @@ use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 /// The offered load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes of each datagram, without headers: room for its number and something more.
+    /// Bytes of each datagram, without headers: room for its number and more.
     pub datagram_bytes: usize,
-    /// Bits a second of these bytes.
+    /// Bits per second of these bytes.
     pub rate_bits: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn send_paced(
     pace: Pace,
     progress: &Progress,
 ) -> io::Result<Vec<Instant>> {
-    // If this fails, the pace is a little less even.
+    // If this fails, the pace is slightly less even.
     let _ = wait_exactly();
     let mut sent = Vec::with_capacity(EXPECTED);
     let mut datagram = vec![0; pace.datagram_bytes];
@@ -130,13 +130,14 @@ fn place_of(number: u64) -> u64 {
 
 /// Bytes in front of a datagram that hold its number.
 const NUMBER_BYTES: usize = 8;
-/// Distance in the content from one datagram to the next: no fragment of one compares equal to that of another.
+/// Distance in the content from one datagram to the next, such that no fragment of one compares equal to that of
+/// another.
 const PLACE_STEP: u64 = 65_537;
 /// Datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Greatest time by which a late sender catches up at a higher rate: a burst would be a load of its own.
+/// Greatest delay that a late sender makes up at a higher rate: a longer burst would be a load of its own.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
@@ -154,7 +155,7 @@ mod tests {
         for number in [0, 1, 15, 16, 1 << 40] {
             assert_eq!(content.number_of(&datagram(number)), Some(number));
         }
-        // A fragment of another datagram at the same place.
+        // The datagram contains a fragment of another datagram at the same offset.
         let (mut mixed, other) = (datagram(3), datagram(4));
         mixed[1448..2896].copy_from_slice(&other[1448..2896]);
         assert_eq!(content.number_of(&mixed), None);

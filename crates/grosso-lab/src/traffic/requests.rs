@@ -1,4 +1,4 @@
-//! Requests: one byte in each direction, one after the other.
+//! Requests: one byte in each direction, one at a time.
 
 use std::{
     io::{self, Read, Write},
@@ -76,7 +76,7 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
 /// Answers requests like [`answer`], over many connections at once.
 ///
 /// # Errors
-/// As [`ask_many`].
+/// Errors of [`ask_many`].
 pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;

@@ -1,4 +1,4 @@
-//! TCP streams: one thread a side, for any number of streams.
+//! TCP streams: one thread per side, for any number of streams.
 
 use std::{
     io::{self, Read, Write},
@@ -27,7 +27,7 @@ pub(crate) fn send_streams(
 /// Sends streams like [`send_streams`], without a copy by the sender.
 ///
 /// # Errors
-/// As [`send_streams`].
+/// Errors of [`send_streams`].
 pub(crate) fn send_file(
     sockets: &[TcpStream],
     content: &Content,
@@ -131,7 +131,7 @@ pub(super) fn take_turns(
     Ok(())
 }
 
-/// Bytes of one call that receives.
+/// Bytes of one receive call.
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

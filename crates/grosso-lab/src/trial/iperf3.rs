@@ -1,4 +1,4 @@
-//! The same measurement by iperf3, an independent check of the lab's own threads.
+//! The same measurement by iperf3, as an independent check of the lab's own threads.
 
 use std::{
     io::Read,
@@ -75,7 +75,7 @@ fn words(setting: &Setting, target: &str) -> Result<Vec<String>, TrialError> {
     let mut words = vec!["--client".into(), target.into(), "--json".into()];
     match setting.extent {
         Extent::Time { warm_up, measured } => {
-            // Every version understands whole seconds, and only these.
+            // Every version accepts whole seconds, and some only these.
             words.extend(["--time".into(), measured.as_secs().max(1).to_string()]);
             words.extend(["--omit".into(), warm_up.as_secs().to_string()]);
         }

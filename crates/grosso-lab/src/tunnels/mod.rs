@@ -1,12 +1,12 @@
-//! Table R4: streams and requests through tunnels that end in userspace, with remote checksum offload and without.
+//! Table R4: streams and requests through tunnels that end in userspace, with and without remote checksum offload.
 //!
 //! ```text
 //!  a (kernel)    data path of a                     data path of b    b (kernel)
 //!  socket - s0 - tunnel - UDP socket ---- wire ---- UDP socket - tunnel - r0 - socket
 //! ```
 //!
-//! A superframe from a's kernel is encapsulated as it is and sent with one call (`UDP_SEGMENT`). A datagram train that
-//! b's kernel joined (`UDP_GRO`) is decapsulated and handed on as a superframe. For comparison, the kernel's own VXLAN
+//! A superframe from a's kernel is encapsulated unsplit and sent with one call (`UDP_SEGMENT`). A datagram train that
+//! b's kernel merged (`UDP_GRO`) is decapsulated and delivered as a superframe. For comparison, the kernel's own VXLAN
 //! device carries the same traffic over the same wire, and so does Grosso with every offload off.
 
 use core::fmt;
@@ -46,11 +46,11 @@ pub use tunnel::Tunnel;
 /// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TunnelParameters {
-    /// TCP connections at once.
+    /// Number of concurrent TCP connections.
     pub streams: usize,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// The version of IP outside the tunnels.
+    /// The IP version outside the tunnels.
     pub outer: Family,
     /// Whether streams are sent from a file, without a copy in the sender.
     pub sendfile: bool,
@@ -88,11 +88,11 @@ impl TunnelFindings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelCarrier {
-    /// Grosso, with a tunnel end at each host.
+    /// Grosso, with a tunnel endpoint at each host.
     Grosso,
-    /// The same without superframes, segmentation by the socket, or coalescing: a packet at a time.
+    /// Grosso without superframes, segmentation by the socket, or coalescing: one packet at a time.
     Plain,
-    /// As [`TunnelCarrier::Grosso`], but checksums that were left to the receiving end are completed there.
+    /// Like [`TunnelCarrier::Grosso`], but checksums that were left to the receiver are completed there.
     Completes,
     /// The kernel's own tunnel device.
     Kernel,
@@ -114,19 +114,19 @@ impl fmt::Display for TunnelCarrier {
 pub struct TunnelSetting {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// The version of IP outside; for the kernel, it must be IPv4.
+    /// The outer IP version; for the kernel, it must be IPv4.
     pub outer: Family,
-    /// Whether the inner checksum is left to the other end.
+    /// Whether the inner checksum is left to the peer.
     pub remote_checksum: bool,
     /// Its carrier; for the kernel, the tunnel must be VXLAN.
     pub carrier: TunnelCarrier,
     /// Traffic between the hosts: [`Traffic::TcpStream`], [`Traffic::TcpSendfile`] or [`Traffic::TcpRequests`].
     pub traffic: Traffic,
-    /// TCP connections at once.
+    /// Number of concurrent TCP connections.
     pub streams: usize,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
     /// The congestion control of TCP.
     pub congestion: String,
@@ -138,13 +138,13 @@ pub struct TunnelSetting {
     pub watched: bool,
 }
 
-/// The settings of table R4, and those that are compared with them.
+/// The settings of table R4, and those compared with them.
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     plan: Plan<TunnelParameters>,
     /// Settings of the streams, by the titles of their groups; requests use the same.
     groups: [Vec<TunnelSetting>; 2],
-    /// Number of processors that the lab may use.
+    /// Number of CPUs that the lab may use.
     processors: usize,
 }
 
@@ -383,9 +383,9 @@ fn turns(measured: Duration) -> u32 {
     if measured < TURNS_MAX * WARM_UP { TURNS_MAX / 2 } else { TURNS_MAX }
 }
 
-/// Most turns of a run.
+/// Greatest number of turns of a run.
 const TURNS_MAX: u32 = 4;
-/// Time before the measurement, in which connections find their speed.
+/// Time before the measurement, in which connections reach their speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Titles of the groups.
 const TITLES: [&str; 2] =

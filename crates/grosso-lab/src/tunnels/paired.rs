@@ -21,12 +21,12 @@ use crate::statistics::Spread;
 pub struct Paired {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Ratio of the seconds a gigabyte for checksums and encapsulation together, on the sending side; `None` if the
-    /// clock was not read.
+    /// Ratio of the seconds per gigabyte for checksums and encapsulation together, at the sender; `None` if the clock
+    /// was not read.
     pub tx_cost: Option<Spread>,
     /// Ratio of the throughput, in trials without the clock.
     pub throughput: Spread,
-    /// Share of the pairs in which the throughput was no less with the offload.
+    /// Share of the pairs in which the throughput with the offload was at least as high.
     pub as_fast: f64,
 }
 
@@ -111,7 +111,7 @@ mod tests {
     fn what_slows_both_of_a_pair_changes_nothing() {
         let paired = Paired::all(&report().findings.groups);
         assert_eq!(paired.len(), 4, "Geneve has none");
-        // 2.5 and 20 ms with the offload, 30 and 20 without.
+        // The cost is 2.5 and 20 ms with the offload, 30 and 20 without.
         let cost = vxlan(&paired);
         let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
         assert_eq!(all, [450.0; 3], "whatever a run's gigabytes took");

@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(page.matches("<circle ").count(), runs);
         assert_shown(&page);
         assert!(page.contains("a&amp;b.html"));
-        // The longest bar has the greatest length allowed: the kernel carries twice what Grosso does.
+        // The longest bar has the maximum length: the kernel carries twice as much as Grosso.
         assert!(page.contains("width=\"245.1\""), "{page}");
     }
 }

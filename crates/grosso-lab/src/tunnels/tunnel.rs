@@ -105,7 +105,7 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// Source ports of flows: the range for dynamic use (RFC 6335).
+/// Source ports of flows: the dynamic range (RFC 6335).
 const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     ))
 }
 
-/// The least share that remote checksum offload saves.
+/// The smallest share that remote checksum offload must save.
 const SAVED: f64 = 0.15;
 /// Least ratio of the seconds in checksums at the receiver; in the source it was 3.5.
 const RISES: f64 = 3.5;
@@ -173,7 +173,7 @@ mod tests {
             rows.filter(ours).for_each(|row| row.megabits_a_second.median = megabits);
             said(&report, "offloads make VXLAN")
         };
-        // Without offloads it is 2000.
+        // Without offloads the throughput is 2000.
         assert_eq!(at(5900.0), (false, "3.0 times".into()));
         assert_eq!(at(6050.0), (true, "3.0 times".into()));
     }

@@ -1,8 +1,8 @@
-//! A TCP sender in userspace, as a port: what it does follows from the frames that it gets and from the caller's clock
-//! alone, and its congestion control is the [model](crate::model)'s, whatever the kernel has.
+//! A TCP sender in userspace, as a port. Its behaviour depends only on the received frames and the caller's clock, and
+//! its congestion control is that of the [model](crate::model), independent of the kernel.
 //!
-//! It opens one connection and sends the same content for ever. It is for a wire that it has to itself: it paces
-//! nothing, resends by NewReno (RFC 6582) and by a timer, knows no selective acknowledgments, and never closes.
+//! It opens one connection and sends the same content for ever. It needs a wire for itself: it does not pace,
+//! retransmits by NewReno (RFC 6582) and by a timer, has no selective acknowledgments, and never closes.
 
 mod segment;
 
@@ -44,10 +44,10 @@ pub struct UserSender {
     expected: u32,
     /// Window scale of the receiver, in bits.
     scale: u8,
-    /// Its clock.
+    /// The receiver's timestamp, to be echoed.
     echo: u32,
     timer: RetransmissionTimer,
-    /// The number whose acknowledgment ends the current round trip.
+    /// The sequence number whose acknowledgment ends the current round trip.
     round_trip_end: u32,
     counts: SenderCounts,
     identification: u16,
@@ -58,12 +58,12 @@ pub struct UserSender {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UserState {
-    /// SYN is to be sent.
+    /// SYN has not been sent.
     Silent,
-    /// SYN was sent.
+    /// SYN has been sent.
     Asked,
     Established,
-    /// The other end reset the connection.
+    /// The peer reset the connection.
     Reset,
 }
 
@@ -71,7 +71,7 @@ enum UserState {
 #[derive(Debug)]
 struct RetransmissionTimer {
     timeout_ns: u64,
-    /// Timeouts since the last news.
+    /// Timeouts since the last progress.
     backoff: u32,
     ends_ns: Option<u64>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct SenderCounts {
     pub(crate) round_trips: u64,
     /// Retransmitted segments.
     pub(crate) retransmits: u64,
-    /// Ends of the timer.
+    /// Expirations of the timer.
     pub(crate) timeouts: u64,
 }
 
@@ -352,11 +352,11 @@ impl Port for UserSender {
     }
 }
 
-/// The first sequence number of the content, near the end of the numbers.
+/// The first sequence number of the content, close to wrapping around.
 const FIRST: u32 = 0xfff0_0000;
-/// The least timeout (RFC 6298 section 2.4), without the round trips.
+/// The minimum timeout (RFC 6298 section 2.4), without the round trips.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Times that the timeout is doubled at most.
+/// Maximum number of times that the timeout is doubled.
 const BACKOFF_MAX: u32 = 6;
 const NS_A_MS: u64 = 1_000_000;
 /// The counters, in the order of [`SenderCounts`].
@@ -438,7 +438,7 @@ mod tests {
         answer(&mut sender, tcp::SYN | tcp::ACK, FIRST);
         assert_eq!(sent(&mut sender, 0).len(), 10);
         assert_eq!(sent(&mut sender, 1), [place(0)]);
-        // None of the ten had arrived.
+        // None of the ten segments had arrived.
         answer(&mut sender, tcp::ACK, place(1));
         assert_eq!(sent(&mut sender, 1), [place(1), place(2)]);
         assert_eq!(sender.counts.retransmits, 3);
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(sent(&mut sender, 0), [place(10), place(11), place(12)]);
         assert_eq!(sent(&mut sender, 1), [place(2)]);
         assert!(sent(&mut sender, 2).is_empty());
-        // The others had arrived.
+        // The other segments had arrived.
         answer(&mut sender, tcp::ACK, place(13));
         assert_eq!(sent(&mut sender, 2), [place(13), place(14)]);
         let counts = SenderCounts { round_trips: 1, retransmits: 1, timeouts: 1 };

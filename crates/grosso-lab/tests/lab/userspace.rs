@@ -1,4 +1,4 @@
-//! A sender in userspace against the running kernel's TCP, which takes its bytes.
+//! A sender in userspace against the running kernel's TCP, which receives its bytes.
 
 use std::{sync::atomic::AtomicBool, thread, time::Duration};
 
