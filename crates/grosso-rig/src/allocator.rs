@@ -1,4 +1,4 @@
-//! An allocator that counts for each thread, and so for each test. It is that of a whole program, whose root has it:
+//! An allocator that counts per thread, and therefore per test. It applies to a whole program, whose root declares it:
 //!
 //! ```
 //! use grosso_rig::allocator::{Counting, allocations, live_bytes};

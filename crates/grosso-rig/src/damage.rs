@@ -1,4 +1,4 @@
-//! Frames that are almost right, with metadata that may be wrong: strategies of proptest.
+//! Almost correct frames with metadata that may be wrong: strategies for proptest.
 
 use grosso::checksum::Checksum;
 use grosso_testkit::{

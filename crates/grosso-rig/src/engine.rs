@@ -13,22 +13,22 @@ use grosso_testkit::{
 };
 use grosso_wire::{CookieLen, LinkType, Ports, Pseudowire};
 
-/// The assigned tunnel ports, and of the test kit IPv4 in FOU at its port, and the form of its L2TPv3 sessions.
+/// The assigned tunnel ports, plus from the test kit IPv4 at its FOU port and the format of its L2TPv3 sessions.
 pub const PORTS: Ports = Ports::ASSIGNED.with_fou(FOU_PORT, 4).with_l2tp(Some(L2TP));
 
-/// The form of the test kit's L2TPv3 sessions.
+/// The format of the test kit's L2TPv3 sessions.
 const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };
 
 /// A copy of one delivered frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Out {
-    /// Its bytes.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Its metadata.
+    /// The metadata of the frame.
     pub meta: Meta,
-    /// Wire packets that it stands for.
+    /// Number of wire packets in the frame.
     pub packets: u32,
-    /// Whether packets were joined.
+    /// Whether packets were merged.
     pub joined: bool,
     /// Reason for the delivery.
     pub closed: Close,
@@ -119,7 +119,7 @@ impl Engine {
     /// flow.
     ///
     /// # Panics
-    /// Panics if any of this does not hold.
+    /// Panics if any of these checks fails.
     #[must_use]
     #[track_caller]
     pub fn checked(self, frames: &[Vec<u8>]) -> Vec<Out> {

@@ -1,4 +1,4 @@
-//! The packets of the conformance tests: one connection, in which a test changes one field at a time.
+//! The packets of the conformance tests: one connection in which a test changes one field at a time.
 
 use grosso_testkit::{
     Packet,
@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::engine::{Out, coalesce};
 
-/// Headers in front of TCP in the kernel's own coalescing test (cases K1 to K35).
+/// Headers before TCP in the kernel's own coalescing test (cases K1 to K35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// Ethernet and IPv4.
@@ -30,7 +30,7 @@ impl Path {
     /// Every path.
     pub const ALL: [Self; 6] =
         [Self::Ipv4, Self::Ipv6, Self::Ipip, Self::Ip6ip6, Self::PppoeIpv4, Self::PppoeIpv6];
-    /// The paths of every case; PPPoE is for the data cases only.
+    /// The paths of every case; PPPoE applies only to the data cases.
     pub const IP: [Self; 4] = [Self::Ipv4, Self::Ipv6, Self::Ipip, Self::Ip6ip6];
     /// The paths whose innermost network is IPv4.
     pub const OVER_IPV4: [Self; 2] = [Self::Ipv4, Self::Ipip];
@@ -97,7 +97,7 @@ type Edit<T> = Box<dyn FnOnce(T) -> T>;
 pub struct Segment {
     path: Path,
     transport: Transport,
-    /// Payload bytes of the connection before it.
+    /// Payload bytes that precede the packet in the connection.
     before: u32,
     len: usize,
     ethernet: Edit<Ethernet>,
@@ -112,7 +112,7 @@ pub struct Segment {
     frame: Edit<Packet>,
 }
 
-/// Defines methods that change the header of their name.
+/// Defines methods that change the header with their name.
 macro_rules! edits {
     ($($(#[$meta:meta])* $name:ident: $kind:ty;)*) => {
         $($(#[$meta])*
@@ -243,7 +243,7 @@ pub fn assert_payloads(frames: &[Vec<u8>], expected: &[usize]) {
 /// Asserts that each of these frames is delivered alone, unchanged and in order, when they form one poll.
 ///
 /// # Panics
-/// Panics if frames were joined, changed or reordered.
+/// Panics if frames were merged, changed or reordered.
 #[track_caller]
 pub fn assert_apart(frames: &[Vec<u8>]) {
     let delivered = coalesce(frames);

@@ -32,16 +32,16 @@ impl AsRef<[u8]> for Numbered {
     }
 }
 
-/// A frame as it was pushed.
+/// A pushed frame.
 #[derive(Clone, Debug)]
 pub struct Pushed {
-    /// Its bytes.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Its metadata.
+    /// The metadata of the frame.
     pub meta: Meta,
     /// Time of the push.
     pub at_ns: u64,
-    /// The verdict on it.
+    /// The verdict on the frame.
     pub verdict: Verdict,
 }
 
@@ -52,20 +52,20 @@ impl Pushed {
     }
 }
 
-/// A frame as it was delivered.
+/// A delivered frame.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// Its bytes.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Its metadata.
+    /// The metadata of the frame.
     pub meta: Meta,
-    /// Wire packets that it stands for.
+    /// Number of wire packets in the frame.
     pub packets: u32,
-    /// Whether packets were joined.
+    /// Whether packets were merged.
     pub joined: bool,
     /// Reason for the delivery.
     pub closed: Close,
-    /// Numbers of the buffers that it consists of, in order.
+    /// Numbers of the frame's buffers, in order.
     pub numbers: Vec<usize>,
     /// Time of the delivery.
     pub at_ns: u64,
@@ -75,9 +75,9 @@ pub struct Left {
 pub struct Session {
     coalescer: Coalescer<Numbered>,
     link: LinkType,
-    /// The frames that were pushed; a buffer's number is its place here.
+    /// The pushed frames; a buffer's number is its index here.
     pub pushed: Vec<Pushed>,
-    /// The frames that were delivered.
+    /// The delivered frames.
     pub left: Vec<Left>,
     /// Numbers of the buffers that the engine holds.
     pub held: BTreeSet<usize>,
@@ -104,7 +104,7 @@ impl Session {
     /// Pushes a frame.
     ///
     /// # Panics
-    /// Panics if buffers or counters are wrong, as do all methods that change anything.
+    /// Panics if buffers or counters are wrong, like all methods that change anything.
     pub fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
         let number = self.pushed.len();
         let buffer = Numbered { number, bytes: bytes.to_vec() };
@@ -170,7 +170,7 @@ impl Session {
     /// Returns the delivered packets, with superframes segmented again, each with whether its checksum is partial.
     ///
     /// # Panics
-    /// Panics if a superframe cannot be cut.
+    /// Panics if a superframe cannot be segmented.
     #[must_use]
     pub fn packets(&self) -> Vec<(Vec<u8>, bool)> {
         self.left.iter().flat_map(|left| self.cut(left)).collect()
@@ -224,7 +224,7 @@ impl Session {
     /// Asserts every invariant of an engine that holds nothing.
     ///
     /// # Panics
-    /// Panics if one does not hold.
+    /// Panics if one of these checks fails.
     pub fn assert_settled(&self) {
         assert_eq!(self.held, BTreeSet::new(), "every buffer comes back");
         assert_eq!(self.deadline(), None);
@@ -247,7 +247,7 @@ impl Session {
     /// No superframes must have been pushed.
     ///
     /// # Panics
-    /// Panics if this does not hold.
+    /// Panics if this check fails.
     pub fn assert_reversible(&self) {
         let link = if self.link == LinkType::Raw { Link::Ip } else { Link::Ethernet };
         let is_partial = |meta: Meta| matches!(meta.checksum, Checksum::Partial { .. });

@@ -1,4 +1,4 @@
-//! Superframes as senders hand them over.
+//! Superframes as senders pass them to a device.
 
 use grosso::{
     Meta,
@@ -17,9 +17,9 @@ use crate::engine::cut;
 /// A superframe: its bytes and its metadata.
 #[derive(Clone, Debug)]
 pub struct Superframe {
-    /// Its bytes.
+    /// The bytes of the superframe.
     pub bytes: Vec<u8>,
-    /// Its metadata, which says how to cut it.
+    /// The metadata of the superframe, which describes its segments.
     pub meta: Meta,
 }
 
@@ -54,7 +54,7 @@ impl Superframe {
     /// Returns the complete packets, after comparing them with those of the literal oracle.
     ///
     /// # Panics
-    /// Panics if the engine refuses to cut it, or cuts it otherwise than the oracle.
+    /// Panics if the engine refuses to segment it, or segments it differently from the oracle.
     #[must_use]
     #[track_caller]
     pub fn packets(&self) -> Vec<Vec<u8>> {
@@ -68,7 +68,7 @@ impl Superframe {
     /// Returns the engine's reason for refusing to segment the superframe.
     ///
     /// # Panics
-    /// Panics if the engine cuts it.
+    /// Panics if the engine segments it.
     #[must_use]
     #[track_caller]
     pub fn refusal(&self) -> NoSegments {

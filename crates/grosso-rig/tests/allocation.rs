@@ -1,4 +1,4 @@
-//! Memory: a warm engine allocates nothing for a packet, and a flood of flows takes no more memory than a few flows do.
+//! Memory: a warm engine allocates nothing per packet, and a flood of flows needs no more memory than a few flows.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -96,7 +96,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
             polls(&mut coalescer, &frames, &mut delivered);
         }
         let warm = delivered;
-        // Enough rounds that a slot lost now and then would make the engine ask for more.
+        // Enough rounds that an occasionally lost slot would make the engine allocate more.
         let rounds = 6;
         let count = allocations(|| {
             for _ in 0..rounds {
@@ -109,7 +109,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     }
 }
 
-/// Both copied payload with complete checksums, and headers alone.
+/// Segmentation with copied payload and complete checksums, and of headers only.
 #[test]
 fn no_packet_is_allocated_for_when_cutting() {
     let stacks = [
@@ -247,7 +247,7 @@ fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     .collect()
 }
 
-/// A million flows of one packet each take the memory of the limits and no more (P50).
+/// A million flows of one packet each need only the memory of the limits (P50).
 #[test]
 fn p50_a_flood_of_flows_keeps_memory_constant() {
     let (fixed, controlled) = (Hold::Fixed, Hold::Controlled);
@@ -288,7 +288,7 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
     }
 }
 
-/// New header stacks are remembered up to a limit, too.
+/// New header stacks are also remembered up to a limit.
 #[test]
 fn a_flood_of_header_stacks_keeps_memory_constant() {
     let frames: Vec<Vec<u8>> =

@@ -19,10 +19,10 @@ use grosso_wire::LinkType;
 
 /// Fragments in order of arrival.
 type Frames = Vec<Vec<u8>>;
-/// Frames that are pushed before, and frames whose work is counted.
+/// Frames that are pushed first, and frames whose work is counted.
 type Flood = fn() -> (Frames, Frames);
 
-/// Floods that are measured.
+/// Measured floods.
 const FLOODS: &[(&str, Flood)] = &[
     ("in order, of 2 KB", || (vec![], datagrams(2048, <[Piece]>::to_vec))),
     ("in order, of 16 KB", || (vec![], datagrams(16_000, <[Piece]>::to_vec))),
@@ -38,7 +38,7 @@ const FLOODS: &[(&str, Flood)] = &[
     }),
 ];
 
-/// Pairs of floods that cost the same: the second costs at most this many percent more than the first.
+/// Pairs of floods with equal cost: the second costs at most this many percent more than the first.
 const ALIKE: &[(usize, usize, f64)] =
     &[(0, 1, 10.0), (2, 3, 10.0), (1, 3, 150.0), (4, 5, 10.0), (6, 7, 10.0)];
 
@@ -86,7 +86,7 @@ fn run(flood: usize) {
 #[inline(never)]
 fn measured<'a>(reassembler: &mut Reassembler<&'a [u8]>, frames: &'a [Vec<u8>]) {
     push(reassembler, frames);
-    // Kept from being a tail call, so that the call above returns to this function.
+    // This prevents a tail call, so that the call above returns to this function.
     black_box(reassembler.held_bytes());
 }
 

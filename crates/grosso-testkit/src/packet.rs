@@ -38,9 +38,9 @@ pub struct Packet {
 /// The innermost bytes.
 #[derive(Clone, Debug)]
 enum Payload {
-    /// These.
+    /// These bytes.
     Bytes(Vec<u8>),
-    /// That many bytes of the stream that the sequence number points into.
+    /// This many bytes of the stream that the sequence number points into.
     Stream(usize),
 }
 
@@ -242,7 +242,7 @@ impl Packet {
     /// Assembles the headers and the payload, from the inside out.
     fn assemble(&self, superframe: bool) -> Vec<u8> {
         let mut headers = self.headers.clone();
-        // The checksum that is left to the receiver is one inside the tunnel header that announces it.
+        // The checksum that is left to the receiver is inside the tunnel header that announces it.
         if let Some(tunnel) = headers.iter().position(Header::wants_seed)
             && let Some(last) = headers.iter().rposition(|h| h.checksum_offset().is_some())
             && last > tunnel

@@ -1,4 +1,4 @@
-//! A small generator of seeded random numbers.
+//! A small seeded random number generator.
 
 /// SplitMix64: a seed gives the same sequence on every machine, for ever.
 #[derive(Clone, Debug)]

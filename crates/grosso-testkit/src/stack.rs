@@ -5,10 +5,10 @@ use crate::headers::{Ipv4, Tcp};
 use crate::oracle::Link;
 use crate::random::Random;
 
-/// Headers in front of the outermost IP header.
+/// Headers before the outermost IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
-    /// Nothing: the frame starts with IP.
+    /// No headers: the frame starts with IP.
     Bare,
     /// Ethernet.
     Ethernet,
@@ -44,13 +44,13 @@ pub enum Network {
 /// A routing header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Its type: 0, 2 or 4.
+    /// The type: 0, 2 or 4.
     pub kind: u8,
     /// Number of segments left; the last of them is the final destination.
     pub left: u8,
 }
 
-/// A tunnel behind an IP header.
+/// A tunnel after an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tunnel {
     /// IP in IP.
@@ -87,7 +87,7 @@ pub enum Tunnel {
     GueDirect,
     /// FOU with an outer checksum.
     Fou,
-    /// L2TPv3 that carries Ethernet, in the form that the oracle reads.
+    /// L2TPv3 that carries Ethernet, in the format that the oracle reads.
     L2tp,
 }
 
@@ -111,7 +111,7 @@ pub enum Transport {
 /// A stack of headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Headers in front of the outermost IP header.
+    /// Headers before the outermost IP header.
     pub front: Front,
     /// The tunnels, each with the IP header before it, outermost first.
     pub tunnels: Vec<(Network, Tunnel)>,
@@ -221,7 +221,7 @@ impl Default for Place {
     }
 }
 
-/// Greatest number of headers in a random stack, so that two more fit the 16 of a dissection.
+/// Greatest number of headers in a random stack, so that two more still fit into the 16 of a dissection.
 pub const HEADERS_MAX: usize = 14;
 
 /// Every front.
@@ -315,7 +315,7 @@ fn front(packet: Packet, front: Front) -> Packet {
 
 fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Packet {
     let id = place.ids.get(level).copied().unwrap_or_default();
-    // Flows differ in an address as well as in a port, so that tests see that both matter.
+    // Flows differ in an address and in a port, so that tests show that both matter.
     let host = (place.flow & 3) as u8;
     let ipv6 = |packet: Packet| {
         packet.ipv6(|mut ip| {

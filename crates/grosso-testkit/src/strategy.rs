@@ -1,4 +1,4 @@
-//! Strategies for `proptest`; every value has its seed, which a failure shows.
+//! Strategies for `proptest`; every value contains its seed, which a failure prints.
 
 use proptest::prelude::*;
 use proptest::strategy::NoShrink;
@@ -8,10 +8,10 @@ use crate::random::Random;
 use crate::stack::Stack;
 use crate::traffic::{Sender, Traffic};
 
-/// A value made from a seed.
+/// A value generated from a seed.
 #[derive(Clone, Debug)]
 pub struct Seeded<T> {
-    /// The seed from which it was made.
+    /// The seed of the value.
     pub seed: u64,
     /// The value.
     pub value: T,
@@ -20,7 +20,7 @@ pub struct Seeded<T> {
 /// A train: packets of one flow that obey all laws.
 #[derive(Clone)]
 pub struct GeneratedTrain {
-    /// Their headers.
+    /// The headers of the packets.
     pub stack: Stack,
     /// The packets in order; the last may be shorter, or have PSH.
     pub frames: Vec<Vec<u8>>,
@@ -70,7 +70,7 @@ pub fn train_of(seed: u64, count: usize) -> GeneratedTrain {
     GeneratedTrain { stack, frames }
 }
 
-/// Most payload bytes of a train: 65535 less generous room for headers.
+/// Greatest number of payload bytes of a train: 65535 minus ample room for headers.
 const TRAIN_BYTES_MAX: usize = 65_000;
 
 /// Generates a seed that is not shrunk, because a smaller one is not simpler.

@@ -1,8 +1,8 @@
-//! The traffic of every benchmark, by name: Ethernet frames generated from a seed, with all checksums right.
+//! The traffic of every benchmark, by name: Ethernet frames generated from a seed, with correct checksums.
 //!
-//! The table of workloads leaves some choices open, which are made here: flows that are not said to be interleaved come
-//! in bursts of mean 8; outer IP headers have identification 0 and DF; fragments come datagram by datagram, from the
-//! sources in turn; the superframes of a `gso_` workload are of one flow.
+//! The table of workloads leaves some choices open, which are made here: flows that are not declared as interleaved
+//! arrive in bursts of mean 8; outer IP headers have identification 0 and DF; fragments arrive datagram by datagram,
+//! from the sources in turn; the superframes of a `gso_` workload belong to one flow.
 
 use crate::Packet;
 use crate::headers::Tcp;
@@ -39,13 +39,13 @@ pub const WORKLOADS: &[&str] = &[
 /// Packets of a workload, unless the table says otherwise.
 pub const PACKETS: usize = 16384;
 
-/// Packets that one poll of the receiver takes.
+/// Packets that one poll of the receiver reads.
 pub const POLL: usize = 64;
 
 /// The frames of one workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Its name.
+    /// The name of the workload.
     pub name: &'static str,
     /// The Ethernet frames in order: packets, fragments or superframes.
     pub frames: Vec<Vec<u8>>,
@@ -60,20 +60,20 @@ pub struct Workload {
 /// Metadata of a workload's superframes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// Description of its segments.
+    /// Description of the segments.
     pub description: Description,
-    /// Number of packets into which it is cut.
+    /// Number of packets into which a superframe is segmented.
     pub segments: usize,
     /// Start of the partial checksum, in bytes from the start of the frame.
     pub checksum_start: usize,
-    /// Offset of its field, in bytes from that start.
+    /// Offset of the checksum field, in bytes from that start.
     pub checksum_offset: usize,
 }
 
 /// Returns the workload with this name.
 ///
 /// # Panics
-/// Panics if there is none; the names are in [`WORKLOADS`].
+/// Panics if there is no such workload; the names are in [`WORKLOADS`].
 pub fn workload(name: &str, seed: u64) -> Workload {
     let known = WORKLOADS.iter().copied().find(|known| *known == name);
     let name = known.unwrap_or_else(|| panic!("no workload {name}; there are {WORKLOADS:?}"));
@@ -157,7 +157,7 @@ impl Connection {
 
 /// Orders in which flows send.
 enum Turns {
-    /// One packet each, in turn.
+    /// Each flow sends one packet in turn.
     Each,
     /// Bursts of a random flow, of this mean length.
     Bursts(usize),
@@ -226,7 +226,7 @@ fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Ve
 
 /// Moves 2 % of the frames back by 1 to 3 places.
 fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
-    // From the end, so that the frames before do not carry a frame along.
+    // Iterates from the end, so that frames do not carry earlier frames along.
     for index in (0..frames.len()).rev() {
         if random.percent(2) {
             let target = (index + random.within(1, 3)).min(frames.len() - 1);

@@ -1,4 +1,4 @@
-//! The kit's frames as tshark reads them: every checksum that it can verify is right, and a wrong one is reported.
+//! The kit's frames as tshark parses them: every checksum that it can verify is correct, and a wrong one is reported.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -18,7 +18,7 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     for preference in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{preference}.check_checksum:TRUE")]);
     }
-    // No packet tells the form of an L2TPv3 session.
+    // No packet contains the format of an L2TPv3 session.
     command.args(["-o", "l2tp.cookie_size:4 Byte Cookie", "-d", "l2tp.pw_type==0,eth"]);
     command.args(["-o", "l2tp.l2_specific:Default L2-Specific"]);
     command.args(["-o", "sctp.checksum:CRC 32c", "-e", "frame.protocols"]);
@@ -54,7 +54,7 @@ fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn tshark_finds_no_wrong_checksum() {
-    // tshark reports an announced remote checksum as wrong, and bare IP is another link type.
+    // tshark reports an announced remote checksum as wrong, and IP without a link layer has another link type.
     let remote = |stack: &Stack| {
         let tunnels = &mut stack.tunnels.iter();
         tunnels.any(|(_, t)| matches!(t, Tunnel::VxlanRemote | Tunnel::GueRemote))
@@ -67,7 +67,7 @@ fn tshark_finds_no_wrong_checksum() {
     let Some(fields) = dissect("grosso-testkit-right", &frames) else { return };
     for (stack, (protocols, states)) in stacks.iter().zip(&fields) {
         assert!(!states.contains('0'), "{stack:?}: {protocols} {states}");
-        // ESP has no checksum, and tshark reads FOU and GUE as plain data.
+        // ESP has no checksum, and tshark treats FOU and GUE as plain data.
         let opaque = stack.transport == Transport::Esp || protocols.ends_with("udp:data");
         assert!(opaque || states.contains('1'), "{stack:?}: {protocols} {states}");
         assert!(!protocols.contains("malformed"), "{stack:?}: {protocols}");

@@ -11,11 +11,11 @@ use grosso_testkit::{Packet, random::Random};
 /// A part of a datagram's data, as one fragment carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Offset of its first byte, a multiple of 8.
+    /// Offset of the first byte, a multiple of 8.
     pub offset: u32,
-    /// Whether more follow.
+    /// Whether more fragments follow.
     pub more: bool,
-    /// Its bytes.
+    /// The bytes of the piece.
     pub data: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ pub fn cut(data: &[u8], size: usize) -> Vec<Piece> {
     starts.map(|start| Piece::of(data, start, data.len().min(start + size))).collect()
 }
 
-/// A version of IP.
+/// An IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// IPv4.
@@ -47,7 +47,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Both.
+    /// Both versions.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
     /// Returns the frame of a part of a UDP datagram.
@@ -124,7 +124,7 @@ pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<
             2 if odd.offset > 0 || version == Version::V4 => odd.data.clear(),
             _ => {}
         }
-        // An unfragmented packet is no fragment; a first fragment must contain the headers.
+        // An unfragmented packet is not a fragment; a first fragment must contain the headers.
         if odd.offset == 0 && (!odd.more || odd.data.len() < 8) {
             continue;
         }

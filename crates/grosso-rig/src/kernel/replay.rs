@@ -1,4 +1,4 @@
-//! Information with which a person can run a failed vector again: its seed, and its frames.
+//! Information to repeat a failed vector: its seed, and its frames.
 
 use std::env;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ const SEED: &str = "GROSSO_SEED";
 ///
 /// # Panics
 ///
-/// If `GROSSO_SEED` is no number.
+/// Panics if `GROSSO_SEED` is not a number.
 #[must_use]
 pub fn seed(fixed: u64) -> u64 {
     let wanted = env::var(SEED).ok();

@@ -1,8 +1,8 @@
-//! A front end of vhost-user with a driver of its own: a machine without a processor.
+//! A vhost-user front end with its own driver: a VM without a CPU.
 //!
-//! Its memory is a file, which it reads and writes as one, so that it has nothing in common with what it tests. Guest
-//! addresses, addresses of its process and places in the file all differ, and the memory is two regions, of which the
-//! second in the guest is the first in the file.
+//! Its memory is a file that it reads and writes as such, so that it shares nothing with the tested code. Guest
+//! addresses, process addresses and file offsets all differ, and the memory has two regions, of which the second in the
+//! guest is the first in the file.
 
 mod packed;
 
@@ -25,27 +25,27 @@ use rustix::{
 
 use self::packed::Packed;
 
-/// The ring of frames to the guest, of the first pair. Those of each further pair have two more.
+/// The ring of frames to the guest, of the first pair. The rings of each further pair are numbered two higher.
 pub const TO_GUEST: usize = 0;
 /// The ring of frames from the guest, of the first pair.
 pub const FROM_GUEST: usize = 1;
-/// Features of rings that the driver knows.
+/// Ring features that the driver supports.
 pub const EVENT_INDEX: u64 = 1 << 29;
-/// A frame may be in several buffers.
+/// A frame may occupy several buffers.
 pub const MERGEABLE: u64 = 1 << 15;
 /// Virtio 1.
 pub const VERSION_1: u64 = 1 << 32;
-/// A ring is used once it is enabled.
+/// A ring is used only after it is enabled.
 pub const PROTOCOL: u64 = 1 << 30;
 /// Rings are packed.
 pub const PACKED: u64 = 1 << 34;
-/// The feature of a log of what the device writes.
+/// The feature of a log of the device's writes.
 const LOG_ALL: u64 = 1 << 26;
 
-/// Pieces in which a frame is laid out.
+/// Pieces into which a frame is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// This many descriptors of the ring, [`PIECES_MAX`] at most.
+    /// This many descriptors of the ring, at most [`PIECES_MAX`].
     Direct(usize),
     /// This many descriptors of a table.
     Table(usize),
@@ -56,19 +56,19 @@ pub enum Shape {
 pub struct FrontEnd {
     socket: UnixStream,
     memory: File,
-    /// Features that were offered.
+    /// Offered features.
     pub offered: u64,
     /// Features that the front end has acknowledged.
     pub chosen: u64,
     kicks: Vec<OwnedFd>,
     calls: Vec<File>,
-    /// Entries made available, and used ones that were seen, of each ring.
+    /// Available entries, and used entries that were seen, of each ring.
     available: Vec<u16>,
     used: Vec<u16>,
     packed: Vec<Packed>,
-    /// The pair that frames are sent and received on.
+    /// The pair for sending and receiving frames.
     pub pair: usize,
-    /// Bytes of a virtio header.
+    /// Length of a virtio header.
     pub header_bytes: usize,
 }
 
@@ -84,7 +84,7 @@ impl FrontEnd {
     /// Connects over a connected socket. `serve` lets the back end work.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn on(socket: UnixStream, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
@@ -92,7 +92,7 @@ impl FrontEnd {
     /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], all of which are enabled.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn with_pairs(
         socket: UnixStream,
         (wanted, pairs): (u64, usize),
@@ -119,7 +119,7 @@ impl FrontEnd {
         };
         front.offered = front.ask(1, serve)?;
         front.tell(3, &[], &[])?;
-        // Nobody wants a log of what is written without giving one.
+        // The log feature is only acknowledged if a log is provided.
         front.chosen = front.offered & wanted & !LOG_ALL;
         if front.chosen & (VERSION_1 | MERGEABLE) == 0 {
             front.header_bytes = 10;
@@ -133,7 +133,8 @@ impl FrontEnd {
         for ring in 0..2 * pairs {
             front.set_ring(ring)?;
         }
-        // Who answers has obeyed everything before: a frame to rings that are not set yet is lost.
+        // The answer shows that all previous messages have been processed: a frame to rings that are not set yet would
+        // be lost.
         front.ask(17, serve)?;
         Ok(front)
     }
@@ -183,7 +184,7 @@ impl FrontEnd {
     /// Stops a ring, and returns the number of its next entry, or the bits of its place.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn stop_ring(&mut self, ring: usize, serve: &mut dyn FnMut()) -> io::Result<u16> {
         self.tell(11, &[ring as u32, 0].map(u32::to_ne_bytes).concat(), &[])?;
         serve();
@@ -193,7 +194,7 @@ impl FrontEnd {
     /// Starts the driver anew, as a machine does that is booted again: the rings are empty.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn reboot(&mut self, serve: &mut dyn FnMut()) -> io::Result<()> {
         for ring in 0..self.used.len() {
             self.stop_ring(ring, serve)?;
@@ -226,7 +227,7 @@ impl FrontEnd {
     /// Sends a request and returns the answer's first number.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn ask(&mut self, request: u32, serve: &mut dyn FnMut()) -> io::Result<u64> {
         self.tell(request, &[], &[])?;
         serve();
@@ -393,7 +394,7 @@ impl FrontEnd {
         self.used[ring] = self.used[ring].wrapping_add(1);
         let first = self.read(table + 16 * u64::from(head), 16);
         let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
-        // Pieces lie one behind the other, whether a table names them or the ring.
+        // Pieces are consecutive, whether a table or the ring lists them.
         Some((if first[12] & 4 == 0 { at } else { at - DATA_BYTES }, bytes))
     }
 
@@ -434,7 +435,8 @@ impl FrontEnd {
             return;
         }
         if self.is_packed() {
-            // Each adds itself: counted apart, one that comes back in between would be counted twice.
+            // Each call adds its own entry: counted separately, an entry that is returned in between would be counted
+            // twice.
             while self.returned_packed(ring).is_some() {}
         } else {
             self.used[ring] = self.count_used(ring);
@@ -499,7 +501,7 @@ pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8
 #[must_use]
 pub fn regions() -> [[u64; 4]; 2] {
     let half = MEMORY_BYTES / 2;
-    // The first half of the guest's memory is the second one of the file.
+    // The first half of the guest's memory is the second half of the file.
     [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]]
 }
 
@@ -528,23 +530,23 @@ fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, core::ops::Range<
 
 /// First address of the guest's memory.
 pub const GUEST: u64 = 0x4000_0000;
-/// Addresses of the two regions in the front end's process, which are in another order there.
+/// Addresses of the two regions in the front end's process, where their order is reversed.
 const USER: [u64; 2] = [0x7f12_0000_0000, 0x7f01_0000_0000];
-/// Bytes of the guest's memory.
+/// Size of the guest's memory.
 pub const MEMORY_BYTES: u64 = 32 << 20;
-/// Pairs of rings of a front end.
+/// Maximum number of ring pairs of a front end.
 pub const PAIRS_MAX: usize = 2;
 const RINGS_MAX: u64 = 2 * PAIRS_MAX as u64;
 /// Entries of a ring.
 pub const SIZE: u16 = 256;
-/// Bytes of a ring.
+/// Size of a ring in bytes.
 const RING_BYTES: u64 = 0x8000;
-/// Entries that are out at a time.
+/// Maximum number of outstanding entries.
 pub const SLOTS: u16 = 64;
-/// Descriptors of the ring for each of them.
+/// Ring descriptors per entry.
 pub const PIECES_MAX: usize = 4;
-/// Bytes of an entry: a superframe, and a table of descriptors behind it.
+/// Size of an entry: a superframe, and a table of descriptors after it.
 const SLOT_BYTES: u64 = DATA_BYTES + 0x1000;
 const DATA_BYTES: u64 = 0x1_1000;
-/// The time without an answer after which none will come.
+/// Time without an answer after which none is expected.
 pub const STALLED: Duration = Duration::from_secs(20);

@@ -4,11 +4,10 @@ use super::{
     DATA_BYTES, FrontEnd, GUEST, PIECES_MAX, SIZE, SLOTS, Shape, descriptor, rings, slot_at,
 };
 
-/// The state of a packed ring, as its driver has it.
+/// The driver's state of a packed ring.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
-    /// Descriptors that were ever made available, those that came back, and those before the entry that was made
-    /// available last.
+    /// Descriptors that were ever made available, those that were returned, and those before the last available entry.
     next: u32,
     seen: u32,
     last: u32,
@@ -139,6 +138,6 @@ fn bits(number: u32) -> u16 {
     (number % u32::from(SIZE)) as u16 | u16::from(is_odd(number)) << 15
 }
 
-/// The flags of a descriptor that say in which lap it was made available, and used.
+/// The flags of a descriptor that show in which lap it was made available, and used.
 const AVAILABLE: u16 = 1 << 7;
 const USED: u16 = 1 << 15;

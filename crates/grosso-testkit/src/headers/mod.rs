@@ -1,7 +1,7 @@
-//! The headers of a [`Packet`](crate::Packet), one builder each.
+//! The headers of a [`Packet`](crate::Packet), with one builder each.
 //!
-//! Every length, checksum and next-protocol number is computed unless it is overridden; an override may be wrong on
-//! purpose.
+//! Every length, checksum and next-protocol number is computed unless it is overridden; an override may be deliberately
+//! wrong.
 
 mod link;
 mod network;
@@ -15,7 +15,7 @@ pub use tunnel::{Geneve, Gre, Gue, L2tp, Nsh, Vxlan};
 
 use crate::oracle;
 
-/// Defines builder methods that set the field of their name.
+/// Defines builder methods that set the field with their name.
 macro_rules! setters {
     ($($(#[$meta:meta])* $name:ident: $kind:ty;)*) => {
         $($(#[$meta])*
@@ -54,14 +54,14 @@ pub(crate) use setters;
 /// Value to write in a checksum field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checksum {
-    /// The right value.
+    /// The correct value.
     #[default]
     Right,
     /// The uncomplemented pseudo-header sum, as in a partial checksum.
     Seed,
     /// This value.
     Raw(u16),
-    /// The right value with these bits flipped.
+    /// The correct value with these bits flipped.
     Xor(u16),
 }
 
@@ -139,11 +139,11 @@ impl Addresses {
 
 /// Context of a header while its bytes are written.
 pub(crate) struct Around<'a> {
-    /// The headers inside it, outermost first.
+    /// The inner headers, outermost first.
     pub(crate) inside: &'a [Header],
-    /// The finished bytes inside it.
+    /// The finished inner bytes.
     pub(crate) inner: &'a [u8],
-    /// The addresses that its checksum covers.
+    /// The addresses that the header's checksum covers.
     pub(crate) addresses: Option<&'a Addresses>,
     /// Whether checksums over payload are left for segmentation to fill in (a superframe, rules G51, T11).
     pub(crate) superframe: bool,

@@ -17,7 +17,7 @@ pub struct Ipv4 {
     pub(crate) fragment_offset: u16,
     pub(crate) ttl: u8,
     pub(crate) options: Vec<u8>,
-    /// End of a source route that is under way.
+    /// End of a source route with hops left.
     pub(crate) end_of_route: Option<[u8; 4]>,
     pub(crate) protocol: Option<u8>,
     pub(crate) total_len: Option<u16>,
@@ -84,7 +84,7 @@ impl Ipv4 {
     /// Transport checksums are made for the last one while any is left.
     ///
     /// # Panics
-    /// Panics if there are no addresses.
+    /// Panics if `addresses` is empty.
     pub fn source_route(self, kind: u8, passed: usize, addresses: &[[u8; 4]]) -> Self {
         let last = addresses[addresses.len() - 1];
         let fixed = [kind, 3 + 4 * addresses.len() as u8, 4 + 4 * passed as u8];
@@ -237,7 +237,7 @@ impl Extension {
     /// with it.
     ///
     /// # Panics
-    /// Panics if there are no addresses.
+    /// Panics if `addresses` is empty.
     pub fn route(self, routing_type: u8, segments_left: u8, addresses: &[[u8; 16]]) -> Self {
         let (first, last) = (addresses[0], addresses[addresses.len() - 1]);
         let is_last_first = routing_type == 4;
@@ -253,7 +253,7 @@ impl Extension {
 
     /// Makes it destination options with the home address of the sender (RFC 6275 section 6.3).
     pub fn home_address(self, address: [u8; 16]) -> Self {
-        // The option stands 6 bytes behind a multiple of 8, so PadN fills 4 bytes.
+        // The option starts 6 bytes after a multiple of 8, so PadN fills 4 bytes.
         self.home_address_behind([1, 2, 0, 0], address)
     }
 

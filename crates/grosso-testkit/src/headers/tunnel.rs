@@ -31,7 +31,7 @@ impl Gre {
     setters! {
         /// Whether the checksum and reserved words are present (flag C).
         with_checksum: bool;
-        /// The reserved word behind the checksum.
+        /// The reserved word after the checksum.
         reserved: u16;
         /// Further bits of the flag word: R, s, recursion, version.
         extra_flags: u16;
@@ -188,7 +188,7 @@ impl Nsh {
         path: u32;
         /// The service index.
         index: u8;
-        /// The hops that are left, 6 bits.
+        /// The remaining hops, 6 bits.
         ttl: u8;
         /// The version, 2 bits.
         version: u8;
@@ -274,7 +274,7 @@ impl Geneve {
         version: u8;
         /// The O bit: a control packet.
         control: bool;
-        /// The C bit: there are critical options.
+        /// The C bit: critical options are present.
         critical: bool;
         /// The six reserved bits of the second byte.
         reserved_bits: u8;
@@ -317,7 +317,7 @@ impl Geneve {
     }
 }
 
-/// GUE version 0 (rule W20). Version 1 has no header: put IP directly behind a UDP header to
+/// GUE version 0 (rule W20). Version 1 has no header: put IP directly after a UDP header to
 /// [`GUE_PORT`](oracle::GUE_PORT).
 #[derive(Clone, Debug)]
 pub struct Gue {
@@ -348,7 +348,7 @@ impl Gue {
         version: u8;
         /// The C bit: a control message.
         control: bool;
-        /// The flag word; it adds no fields by itself.
+        /// The flag word; it adds no fields.
         flags: u16;
     }
 
@@ -406,7 +406,7 @@ fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
     Some((start, around.inside[last].checksum_offset()?))
 }
 
-/// A data message of L2TPv3 over IP (RFC 3931). With the form that the oracle reads by default: a cookie of
+/// A data message of L2TPv3 over IP (RFC 3931), in the format that the oracle reads by default: a cookie of
 /// [`oracle::L2TP_COOKIE_LEN`] bytes, and the default sublayer without a sequence number.
 #[derive(Clone, Debug)]
 pub struct L2tp {
@@ -421,7 +421,7 @@ impl L2tp {
     }
 
     setters! {
-        /// The session identifier; zero is that of control messages.
+        /// The session identifier; zero means a control message.
         session: u32;
     }
 

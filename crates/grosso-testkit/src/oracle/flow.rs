@@ -8,7 +8,7 @@ use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 /// transport header, with the identifiers between them (VLAN, PPPoE session, MPLS label, GRE key,
 /// VNI, service path and index, L2TP session).
 ///
-/// MAC addresses, VLAN priority and the IPv6 flow label are no part of it: they may change within a flow, whose order
+/// MAC addresses, VLAN priority and the IPv6 flow label do not belong to it: they may change within a flow, whose order
 /// must be kept nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow(String);

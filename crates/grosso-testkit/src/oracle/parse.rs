@@ -12,7 +12,7 @@ pub const VXLAN_GPE_PORT: u16 = 4790;
 pub const GENEVE_PORT: u16 = 6081;
 /// The UDP port of GUE, both versions.
 pub const GUE_PORT: u16 = 6080;
-/// The UDP port that carries IP directly (FOU) in this kit; FOU has no port of its own.
+/// The UDP port of FOU in this kit, which carries IP directly; FOU has no assigned port.
 pub const FOU_PORT: u16 = 5555;
 /// The UDP port of ESP in UDP (RFC 3948).
 pub const ESP_PORT: u16 = 4500;
@@ -31,9 +31,9 @@ pub enum Link {
 /// Treatment of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// A declared length excludes the bytes behind it: a packet from the wire.
+    /// A declared length excludes the bytes after it: a packet from the wire.
     Declared,
-    /// Everything reaches to the end of the frame: a superframe, whose lengths may be zero.
+    /// All headers extend to the end of the frame: a superframe, whose lengths may be zero.
     Whole,
 }
 
@@ -61,7 +61,7 @@ pub struct Layer {
     pub len: usize,
     /// Offset in the frame at which the contents end according to the header; it may lie beyond the frame.
     pub declared_end: usize,
-    /// Offset in the frame at which the contents actually end.
+    /// Actual offset in the frame at which the contents end.
     pub end: usize,
     /// The fields by name.
     pub fields: BTreeMap<&'static str, Vec<u8>>,
@@ -95,7 +95,7 @@ impl Layer {
 pub struct Parsed {
     /// The headers, outermost first.
     pub layers: Vec<Layer>,
-    /// Reason why there are no more.
+    /// Reason why there are no more headers.
     pub stop: Stop,
 }
 
@@ -118,9 +118,9 @@ impl Parsed {
     /// Returns the bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header
     /// around it.
     ///
-    /// Its destination is the final one: that of a source route with hops left, instead of the next in the IPv4 header
-    /// (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). Its source
-    /// is the home address if an option has one (RFC 6275 section 11.3.1).
+    /// The destination is the final one: that of a source route with hops left, instead of the next hop in the IPv4
+    /// header (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). The
+    /// source is the home address if an option has one (RFC 6275 section 11.3.1).
     pub fn pseudo_header_of(&self, index: usize, protocol: u8, len: usize) -> Option<Vec<u8>> {
         let network = self.layers[..index].iter().rposition(Layer::is_ip)?;
         let mut source = self.layers[network].bytes("source");
@@ -207,7 +207,7 @@ fn home_address(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// The next header, as the one before announces it.
+/// The next header, as announced by the previous one.
 enum Next {
     EtherType(u16),
     Protocol(u8),
@@ -568,7 +568,7 @@ impl Walk<'_> {
             sublayer + 4,
             &[("session", 0, 4), ("cookie", 4, L2TP_COOKIE_LEN), ("sublayer", sublayer, 4)],
         )?;
-        // With a sequence number no other packet has this header (section 4.6).
+        // No other packet has the same header, because of the sequence number (section 4.6).
         let is_numbered = self.number("sublayer") & 0x4000_0000 != 0;
         Some(if is_numbered { Next::Stop(Stop::Opaque) } else { Next::EtherType(0x6558) })
     }

@@ -1,4 +1,4 @@
-//! The Internet checksum in the form of RFC 1071 section 4.1: one 16-bit word after the other.
+//! The Internet checksum in the form of RFC 1071 section 4.1: one 16-bit word at a time.
 
 /// Returns the folded, uncomplemented one's-complement sum of `bytes`; an odd last byte is the high half of its word.
 ///
@@ -12,7 +12,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
     for pair in bytes.chunks(2) {
         let low = if pair.len() == 2 { pair[1] } else { 0 };
         total += u32::from(u16::from_be_bytes([pair[0], low]));
-        // Folding after every word keeps the accumulator far from overflow, whatever the length.
+        // Folding after every word keeps the accumulator far from overflow at any length.
         total = (total & 0xffff) + (total >> 16);
     }
     total as u16
@@ -34,8 +34,7 @@ pub fn pseudo_header(source: &[u8], destination: &[u8], protocol: u8, len: usize
     let mut bytes = [source, destination].concat();
     if source.len() == 4 {
         bytes.extend([0, protocol]);
-        // A transport packet beyond 65535 bytes exists only as a superframe; the bits above 16 are
-        // summed as well.
+        // A transport packet beyond 65535 bytes exists only as a superframe; the bits above 16 are also summed.
         bytes.extend(((len >> 16) as u16).to_be_bytes());
         bytes.extend((len as u16).to_be_bytes());
     } else {

@@ -6,25 +6,25 @@ use super::sum::{add, checksum, sum};
 /// State of one checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is right.
+    /// The checksum is correct.
     Right,
-    /// It is wrong.
+    /// The checksum is wrong.
     Wrong,
-    /// The field is zero, which in UDP means that there is none.
+    /// The field is zero, which in UDP means no checksum.
     Absent,
-    /// A tunnel header says that the receiver completes it (rule C50), and the field has the right pseudo-header sum
-    /// for that.
+    /// A tunnel header requests that the receiver completes the checksum (rule C50), and the field has the correct
+    /// pseudo-header sum.
     Remote,
 }
 
 /// One checksum of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Index of the header that contains it, counted from the outside.
+    /// Index of the header that contains the checksum, counted from the outside.
     pub layer: usize,
     /// The kind of that header.
     pub name: &'static str,
-    /// Its state.
+    /// The state of the checksum.
     pub state: State,
     /// The value in the field.
     pub found: u16,
@@ -92,7 +92,7 @@ fn remote(parsed: &Parsed, index: usize, layer: &Layer) -> Option<State> {
 /// Returns the folded, uncomplemented pseudo-header sum for the transport header at `index`.
 pub(crate) fn seed(parsed: &Parsed, index: usize) -> Option<u16> {
     let protocol = if parsed.layers[index].name == "tcp" { 6 } else { 17 };
-    // Adding zero leaves the folded sum as it is.
+    // Adding zero leaves the folded sum unchanged.
     Some(add(sum(&pseudo(parsed, index, protocol)?), 0))
 }
 

@@ -1,4 +1,4 @@
-//! Seeded traffic: interleaved flows over any header stack, with a chosen share of deviations.
+//! Seeded traffic: interleaved flows over any header stack, with a given share of deviations.
 
 mod deviate;
 
@@ -40,7 +40,7 @@ impl Traffic {
         let count = random.within(1, 6);
         let mut flows: Vec<Sender> = Vec::new();
         for flow in 0..count {
-            // Half of the flows share their headers with the one before, and differ only in host and port.
+            // Half of the flows share their headers with the previous one, and differ only in host and port.
             let shared = flows.last().map(|sender| sender.stack.clone());
             let stack = match shared {
                 Some(stack) if random.percent(50) => stack,
@@ -111,7 +111,7 @@ impl Iterator for Traffic {
 
     fn next(&mut self) -> Option<Vec<u8>> {
         while self.queue.is_empty() {
-            // A burst can be empty: a deviation may send nothing of its own.
+            // A burst can be empty, because a deviation may send nothing.
             self.burst();
         }
         self.queue.pop_front()
@@ -132,7 +132,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(stack: Stack, flow: u16, random: &mut Random) -> Self {
         let levels = stack.tunnels.len() + 1;
-        // In one flow of four, sequence numbers and identifications start shortly before they wrap.
+        // In one flow out of four, sequence numbers and identifications start shortly before they wrap.
         let sequence = if random.one_in(4) { u32::MAX - 3000 } else { random.bits() as u32 };
         let id = |random: &mut Random| if random.one_in(4) { 65530 } else { random.bits() as u16 };
         let ids = (0..levels).map(|_| id(random)).collect();
