@@ -1,7 +1,7 @@
-//! Nanoseconds a packet of coalescing on several processors at once, a queue each, and of choosing the queue.
+//! Nanoseconds per packet of coalescing on several CPUs at once, with one queue each, and of choosing the queue.
 //!
-//! A thousand connections are spread by their flow hash, and every thread coalesces those of its queue. Half the time
-//! on two processors means that they share nothing.
+//! A thousand connections are distributed by their flow hash, and every thread coalesces those of its queue. Half the
+//! time on two CPUs means that they share nothing.
 
 use std::{
     hint::black_box,

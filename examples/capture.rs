@@ -1,8 +1,7 @@
-//! A capture tool: a device on which whatever is routed arrives, written as a capture file with the packets of
-//! superframes cut as the wire would have them.
+//! A capture tool: a device that receives all traffic routed to it and writes it to a capture file, with superframes
+//! split into the packets of the wire.
 //!
-//! `capture DEVICE FILE.pcap [PACKETS]`; then, for instance, `ip link set DEVICE up` and `ip route add ... dev
-//! DEVICE`.
+//! `capture DEVICE FILE.pcap [PACKETS]`; then, for example, `ip link set DEVICE up` and `ip route add ... dev DEVICE`.
 use std::{
     env,
     error::Error,
@@ -48,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             written = file.write_all(&record).and_then(|()| file.write_all(packet));
         })?;
         written?;
-        // Whoever looks at the file sees whole packets.
+        // Readers of the file see complete packets.
         file.flush()?;
     }
     println!("{packets} packets");

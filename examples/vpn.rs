@@ -1,6 +1,6 @@
 //! One end of a VPN: a TUN device, a UDP socket, AES-GCM between them, and one peer.
 //!
-//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`; of keys, `cipher.rs` says more.
+//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`; `cipher.rs` describes the keys.
 use std::{env, error::Error, io, net::SocketAddr, os::fd::AsFd};
 
 use grosso_examples::Cipher;
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [local, peer, device, key, role] = &words[..] else {
         return Err("vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b".into());
     };
-    // The cipher vouches for what the peer sent, and this program trusts its peer.
+    // The cipher authenticates the peer's packets, and this program trusts its peer.
     let options = TunOptions::default().trusted(true);
     let mut tunnel = Tunnel {
         tun: Tun::open(device, &options)?,

@@ -17,11 +17,11 @@ use boringtun::{
 };
 use grosso_tun::{Datagram, Interest, Tun, TunOptions, Udp, wait_for};
 
-/// Bytes that a sealed packet has more, and room for every message of a handshake.
+/// Number of bytes that encryption adds, with room for every message of a handshake.
 const OVERHEAD: usize = 148;
 /// Room for a packet that waited for the handshake.
 const QUEUED_MAX: usize = 2048;
-/// Time between two looks at the timers of the protocol.
+/// Interval between checks of the protocol's timers.
 const TICK: Duration = Duration::from_millis(250);
 
 struct Tunnel {
@@ -115,7 +115,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let keys: [u8; 64] = fs::read(keys)?.try_into().map_err(|_| "two keys have 64 bytes")?;
     let (own, other): ([u8; 32], [u8; 32]) = (keys[..32].try_into()?, keys[32..].try_into()?);
-    // The cipher vouches for what the peer sent, and this program trusts its peer.
+    // The cipher authenticates the peer's packets, and this program trusts its peer.
     let tun = Tun::open(device, &TunOptions::default().trusted(true))?;
     println!("{} is there", tun.name());
     let mut tunnel = Tunnel {

@@ -1,4 +1,4 @@
-//! Timing of a step of work by Criterion: nanoseconds a packet, hot or cold.
+//! Timing of a step of work by Criterion: nanoseconds per packet, hot or cold.
 
 use std::time::{Duration, Instant};
 

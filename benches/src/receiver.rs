@@ -1,4 +1,4 @@
-//! Coalescing a workload.
+//! Coalescing of a workload.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile,
@@ -12,17 +12,17 @@ use crate::{
     step::{Cache, Step},
 };
 
-/// Verifier of the checksums.
+/// The party that verifies the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The device, at every level.
     Trusted,
-    /// The engine, which reads the payload for that: nobody verified them before.
+    /// The engine, which reads the payload for that: nothing verified them before.
     Verified,
 }
 
 impl Trust {
-    /// Both, the cheaper first.
+    /// Both variants, the cheaper first.
     pub const ALL: [Self; 2] = [Self::Trusted, Self::Verified];
 
     /// Returns the name in reports.
@@ -56,14 +56,14 @@ pub fn leave_checksums(workload: &mut Workload) -> Checksum {
     left
 }
 
-/// Coalesces the frames of a workload in polls, over and over, with buffers that are slices of the trace.
+/// Coalesces the frames of a workload in polls, repeatedly, with buffers that are slices of the trace.
 #[derive(Debug)]
 pub struct Receiver<'a> {
     frames: &'a [Vec<u8>],
     coalescer: Coalescer<&'a [u8]>,
     meta: Meta,
     next: usize,
-    /// Distance, in packets, at which packets are prefetched from memory; zero for no prefetching.
+    /// Prefetching distance in packets; zero disables prefetching.
     ahead: usize,
     delivered_bytes: u64,
 }
@@ -145,5 +145,5 @@ impl<'a> Step for Receiver<'a> {
     }
 }
 
-/// Distance of prefetching, in packets. One is too short if coalescing a packet takes less time than fetching one.
+/// Prefetching distance in packets. One is too short if coalescing a packet takes less time than fetching one.
 const AHEAD: usize = 2;

@@ -1,4 +1,4 @@
-//! Cutting the superframes of a workload.
+//! Segmentation of the superframes of a workload.
 
 use core::hint::black_box;
 
@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::step::Step;
 
-/// Cuts superframes into complete packets, over and over: payload copied, checksums computed.
+/// Segments superframes into complete packets, repeatedly: payload copied, checksums computed.
 #[derive(Debug)]
 pub struct Sender<'a> {
     superframes: Superframes<'a>,
@@ -66,7 +66,7 @@ impl Step for Sender<'_> {
     }
 }
 
-/// Cuts superframes, over and over: headers written, checksums computed, payload left in place.
+/// Segments superframes repeatedly: headers written, checksums computed, payload left in place.
 #[derive(Debug)]
 pub struct Scatterer<'a> {
     superframes: Superframes<'a>,
@@ -130,7 +130,7 @@ impl Step for Scatterer<'_> {
     }
 }
 
-/// The superframes of a workload, over and over, with the metadata that describes them.
+/// The superframes of a workload, repeated, with the metadata that describes them.
 #[derive(Debug)]
 struct Superframes<'a> {
     frames: &'a [Vec<u8>],

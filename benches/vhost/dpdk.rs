@@ -1,4 +1,4 @@
-//! DPDK's `testpmd` as an end: one port, whose thread that works polls on a processor of its own.
+//! DPDK's `testpmd` as an end: one port, whose worker thread polls on its own CPU.
 
 use std::{
     io::{BufRead, BufReader, Lines, Write},
@@ -10,7 +10,7 @@ use std::{
 
 use crate::ends::Arrived;
 
-/// A program with one port, which obeys lines.
+/// A program with one port, which reads commands line by line.
 pub(super) struct Tester {
     child: Child,
     input: ChildStdin,
@@ -27,7 +27,7 @@ impl Tester {
     /// bytes, otherwise it receives frames.
     pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
         let mut command = Command::new("stdbuf");
-        // No huge pages, which few machines have. The thread that obeys sleeps.
+        // It uses no huge pages, which few machines have configured. The thread that reads commands sleeps.
         let processor = usize::from(gives.is_none());
         let lcores = format!("0@{},1@{processor}", 1 - processor);
         command.args(["-oL", "dpdk-testpmd", "--lcores", &lcores, "-n", "1", "--no-pci"]);

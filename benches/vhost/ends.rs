@@ -1,4 +1,4 @@
-//! One end of two, in a process of its own, on a processor of its own.
+//! One of two ends, in its own process on its own CPU.
 
 use std::{
     path::PathBuf,
@@ -18,10 +18,10 @@ use grosso_io::{
 use grosso_sys::{scheduling::pin, tun::Layer, wait::monotonic};
 use grosso_testkit::Packet;
 
-/// The first word of an end.
+/// The first argument of an end.
 pub(super) const WORD: &str = "end";
 
-/// Frames and bytes that arrived, and seconds in which they did.
+/// Frames and bytes that arrived, and the seconds in which they did.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub(super) frames: f64,
@@ -29,7 +29,7 @@ pub(super) struct Arrived {
     pub(super) seconds: f64,
 }
 
-/// Kind of a port, and its place.
+/// Kind of a port, and its location.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Device(PathBuf),
@@ -75,7 +75,7 @@ pub(super) fn heard(words: &str) -> Arrived {
 pub(super) fn run(words: &[String]) {
     let [what, kind, place, last] = words else { panic!("four words: {words:?}") };
     let gives = what == "give";
-    // The one that gives is on the first processor.
+    // The sending end is on the first CPU.
     let _ = pin(None, usize::from(!gives));
     match kind.as_str() {
         "tap" => {
@@ -163,7 +163,7 @@ fn frame(payload: usize) -> (Vec<u8>, Meta) {
     (bytes, Meta { checksum, gso: Some(Gso { size, ..Gso::UNKNOWN }), ..Meta::default() })
 }
 
-/// Frames of a batch: those of a path's poll.
+/// Frames per batch: as many as a path's poll.
 const BATCH: usize = 64;
 /// Time after the first frame that does not count.
 const WARM_UP: Duration = Duration::from_millis(200);

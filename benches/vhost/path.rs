@@ -1,6 +1,6 @@
-//! Two machines without processors, joined by a path: superframes and short packets a second.
+//! Two VMs without CPUs, connected by a path: superframes and short packets per second.
 //!
-//! The slower of two threads decides the figure: the path, or the drivers. The copies are those out of one guest's
+//! The slower of two threads determines the figure: the path, or the drivers. Frames are copied out of one guest's
 //! memory and into the other's.
 
 use std::{
@@ -72,7 +72,7 @@ fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     assert!(frames > 0, "no frame came through the path");
     handle.stop();
     runs.join().expect("a path").result.expect("a path that ends well");
-    // A folder that stays is of no harm.
+    // A remaining directory does no harm.
     let _ = std::fs::remove_dir_all(folder);
     (frames as f64, bytes as f64, seconds)
 }
@@ -91,7 +91,7 @@ fn frame(len: usize) -> Vec<u8> {
     [header, bytes].concat()
 }
 
-/// A driver that has its machine's memory mapped, and frames laid out in advance.
+/// A driver that has its VM's memory mapped, and frames prepared in advance.
 struct Driver {
     front: FrontEnd,
     memory: Arc<Memory>,

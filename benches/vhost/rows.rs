@@ -15,14 +15,14 @@ use crate::{
     path,
 };
 
-/// Lengths of payloads, of which a frame has 54 bytes more.
+/// Payload lengths; a frame has 54 bytes more.
 const FRAMES: [(&str, usize); 3] = [
     ("superframes of 60000 bytes", 60_000),
     ("packets of 1514 bytes", 1460),
     ("packets of 64 bytes", 10),
 ];
 
-/// Two ends: who gives, and who takes.
+/// Two ends: the sender, and the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pair {
     Grosso,
@@ -133,7 +133,7 @@ fn wait_for(path: &Path) {
     }
 }
 
-/// A process that ends at the latest with this.
+/// A process that ends at the latest when this is dropped.
 struct Running(Child);
 
 impl Running {
@@ -155,7 +155,7 @@ impl Drop for Running {
     }
 }
 
-/// A network of its own with two TAP devices on a bridge.
+/// A separate network with two TAP devices on a bridge.
 struct Bridge(NetworkNamespace);
 
 impl Bridge {
@@ -185,6 +185,6 @@ impl Bridge {
     }
 }
 
-/// Ports of DPDK, as the driver and as the device, which makes the socket.
+/// Ports of DPDK, as the driver and as the device, which creates the socket.
 const DPDK_DRIVER: &str = "net_virtio_user0,path=s,queue_size=256";
 const DPDK_DEVICE: &str = "net_vhost0,iface=s,queues=1";

@@ -1,4 +1,4 @@
-//! The examples, run as a reader would, between network namespaces; what arrives is compared byte by byte.
+//! The examples, run as a reader would run them, between network namespaces; received data is compared byte by byte.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -108,7 +108,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
         })
         .collect();
     for (host, address) in [(&a, inner[0]), (&b, inner[1])] {
-        // Room for what the tunnel adds.
+        // Room for the tunnel's headers.
         host.run(|| {
             Control::new().unwrap().set_mtu(&name("vpn0"), 1400).unwrap();
             set_up("vpn0", address);
@@ -196,7 +196,7 @@ fn a_stack_in_userspace_returns_a_stream_in_superframes() {
     let numbers: Vec<usize> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [sent, frames] = numbers[..] else { panic!("{said}") };
     assert_eq!(sent, STREAM_BYTES);
-    // Packets of 1460 bytes would be more than 2800, and acknowledgments come on top.
+    // There would be more than 2800 packets of 1460 bytes, plus acknowledgments.
     assert!(frames < STREAM_BYTES / 1460, "{said}");
 }
 
@@ -236,7 +236,7 @@ fn folder(name: &str) -> PathBuf {
 
 #[test]
 fn a_stream_passes_the_bridge_in_c_as_superframes() {
-    // The library is built because this test names it.
+    // The library is built because this test refers to it.
     assert_eq!(grosso_capi::types::grosso_version(), 0x00_01_00);
     let prefix = folder("c-bridge");
     let Some(program) = compiled("bridge.c", &prefix) else { return };
@@ -266,7 +266,7 @@ fn a_stream_passes_the_bridge_in_c_as_superframes() {
     assert!(bridge.0.wait().unwrap().success());
     let numbers: Vec<usize> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
     let [taken, made] = numbers[..] else { panic!("{line}") };
-    // The device hands out packets of 1460 bytes at most, because nobody asked it for more.
+    // The device sends packets of at most 1460 bytes, because no program requested more.
     assert!(taken > STREAM_BYTES / 1460 && made < taken, "{line}");
     fs::remove_dir_all(&prefix).unwrap();
 }

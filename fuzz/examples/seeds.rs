@@ -1,5 +1,5 @@
-//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. Packets and captures are made by the test kit;
-//! texts are those of the documents, and their words the dictionary of the target, `DIRECTORY/TARGET.dict`.
+//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. The test kit generates packets and captures;
+//! texts are those of the documents, and their words form the dictionary of the target, `DIRECTORY/TARGET.dict`.
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
@@ -13,7 +13,7 @@ use grosso_testkit::{
     stack::{Place, Stack},
 };
 
-/// Inputs for each target.
+/// Number of inputs for each target.
 const SEEDS: u64 = 200;
 
 fn main() -> io::Result<()> {
@@ -110,7 +110,7 @@ fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     let frames: Vec<_> = Traffic::new(seed).take(random.within(4, 16)).collect();
     for train in trains(&frames, Link::Ethernet, Rules::default()) {
         let packets: Vec<_> = train.packets.iter().map(|number| frames[*number].clone()).collect();
-        // Whether a frame is as on the wire is for the judge to find out.
+        // The classifier has to find out whether a frame is a wire packet.
         let frame = match packets.len() {
             1 => packets[0].clone(),
             _ => join(&packets, Link::Ethernet).0,
@@ -144,7 +144,7 @@ fn probes(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Paths with as few keys as can be.
+/// Paths with as few keys as possible.
 const PATHS: [&str; 6] = [
     "left = \"a\"\nright = \"tap:b\"",
     "left = \"a\"\nright = { port = \"tun:b\", mtu = 68, terminates = true }\ngro = false",
@@ -154,7 +154,7 @@ const PATHS: [&str; 6] = [
     "left = \"a\"\nright = \"b\"\nprofile = \"vector\"\nadaptive-rx = true",
 ];
 
-/// Pairs of security associations, as they are printed and as they are given.
+/// Pairs of security associations, as printed and as accepted.
 const ASSOCIATIONS: [&str; 2] = [
     "src 10.0.0.1 dst 10.0.0.2\n\tproto esp spi 0x00001001 reqid 1 mode tunnel\n\treplay-window 0 seq 0x00000000 \
      flag esn\n\taead rfc4106(gcm(aes)) 0x000102030405060708090a0b0c0d0e0fdeadbeef 96\n\tanti-replay esn context:\n\t \
@@ -168,7 +168,7 @@ const ASSOCIATIONS: [&str; 2] = [
      0xf00102030405060708090a0b0c0d0e0fdeadbeef 128\n",
 ];
 
-/// Tunnels in the words of `ip link`.
+/// Tunnels with the arguments of `ip link`.
 const TUNNELS: [&str; 10] = [
     "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 dstport 4789 srcport 49152 65535 udpcsum df inherit ttl 64",
     "vxlan id 7 local 2001:db8::1 remote 2001:db8::2 udp6zerocsumtx udp6zerocsumrx gbp flowlabel 7 mtu-min 1280",
@@ -182,7 +182,7 @@ const TUNNELS: [&str; 10] = [
     "ip6gre local 2001:db8::1 remote 2001:db8::2 encaplimit 4 key 1.2.3.4 encap gue encap-csum6",
 ];
 
-/// Requests for counters, each behind the number of its protocol: 0 is a line, 1 is HTTP.
+/// Requests for counters, each after the number of its protocol: 0 is a line, 1 is HTTP.
 const REQUESTS: [&str; 6] = [
     "\u{0}{\"ask\":\"counters\"}\n",
     "\u{0}{\"ask\":\"counters\",\"per_queue\":true}\n",
@@ -205,7 +205,7 @@ fn records() -> Vec<u8> {
     bytes
 }
 
-/// Files with keys and with sequence numbers and an answer with counters, each behind the number of its kind.
+/// Files with keys and with sequence numbers and an answer with counters, each after the number of its kind.
 const FILES: [&str; 5] = [
     "\u{0}in 000102030405060708090a0b0c0d0e0fdeadbeef\nout 0xf00102030405060708090a0b0c0d0e0fdeadbeef\n",
     "\u{0}# 256 bits\nin 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0fdeadbeef\nout f0\n",
@@ -216,7 +216,7 @@ const FILES: [&str; 5] = [
     "\u{1}{\"schema\":\"grosso.counters/1\",\"pid\":7,\"ts_ns\":1,\"devices\":[],\"confinement\":{}}\n",
 ];
 
-/// Bad wires.
+/// Impaired links.
 const WIRES: [&str; 4] = [
     "delay 5ms jitter 1ms loss 10% reorder 20% seed 7",
     "rate 10G duplicate 20% corrupt 20% limit 9",

@@ -1,5 +1,5 @@
 //! The coalescer: mutated trains through random limits, polls and holds. Nothing is lost, nothing overtakes within its
-//! flow, and segmentation gives back exactly the packets that were pushed.
+//! flow, and segmentation restores exactly the pushed packets.
 
 use crate::{Decisions, stack};
 use grosso::{Meta, Profile};
@@ -11,7 +11,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Greatest number of frames: more cost time and find nothing new.
+/// Greatest number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 32;
 /// Number of flows at once.
 const FLOWS: usize = 3;
@@ -91,7 +91,7 @@ impl Sender {
 
     /// Returns the next packet of the sequence.
     fn segment(&mut self, len: usize) -> Vec<u8> {
-        // No length field may overflow, whatever the headers.
+        // No length field may overflow, for any headers.
         let len = len % 1500;
         let frame = self.stack.packet(&self.place).payload_len(len).build();
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);

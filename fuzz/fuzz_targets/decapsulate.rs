@@ -1,4 +1,4 @@
-//! Decapsulation: any stack with bytes changed, any metadata, any link. Nothing panics, nothing outside the packet is
+//! Decapsulation: any stack with changed bytes, any metadata, any link. Nothing panics, nothing outside the packet is
 //! written, and the packet gets shorter each time.
 
 use crate::{Decisions, stack};

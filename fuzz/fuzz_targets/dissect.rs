@@ -1,4 +1,4 @@
-//! The dissector: layers lie inside the frame, one behind the other, and the extent reported for the lengths is true.
+//! The dissector: layers are inside the frame, one after the other, and the extent reported for the lengths is true.
 
 use crate::Decisions;
 use grosso_rig::engine::PORTS;

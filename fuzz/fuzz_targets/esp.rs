@@ -1,5 +1,5 @@
-//! ESP: frames of any kind are encrypted, damaged and repeated on the way, and mixed with packets of a peer that knows
-//! the key and obeys no other rule. Exactly the frames that were encrypted are delivered, each once.
+//! ESP: frames of any kind are encrypted, damaged and repeated in transit, and mixed with packets of a peer that knows
+//! the key and obeys no other rule. Exactly the encrypted frames are delivered, each once.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
@@ -76,7 +76,7 @@ pub fn run(data: &[u8]) {
         }
         let Some((sequence, delivered)) = deliver(&mut decryptor, wire, link) else { continue };
         assert!(accepted.insert(sequence), "{sequence} twice");
-        // The headers before the encrypted text are not authenticated: they come back only if they are undamaged.
+        // The headers before the encrypted text are not authenticated: they are restored only if they are undamaged.
         if let Some(number) = number {
             assert!(sent[number].0.starts_with(&delivered), "padding is left off");
         }

@@ -1,5 +1,5 @@
-//! The data path: packets, fragments and rubbish through a path that joins, a stage that fragments and one that joins
-//! fragments, and a path that cuts. Every frame that fits its link comes out, byte for byte.
+//! The data path: packets, fragments and random bytes through a path that merges, a stage that fragments and one that
+//! reassembles, and a path that segments. Every frame that fits its link is delivered, byte for byte.
 
 use crate::{Decisions, stack};
 use grosso::{
@@ -14,9 +14,9 @@ use grosso_io::{
 };
 use grosso_testkit::{oracle::Link, stack::Place};
 
-/// Most frames: more cost time and find nothing new.
+/// Greatest number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 32;
-/// Room of a wire: more than the fragments of all frames.
+/// Capacity of a wire: more than the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.

@@ -1,5 +1,5 @@
 //! Packets that do not fit into a tunnel: any frame, any length. Those that fit are accepted; a message is short and
-//! right, goes back to the sender, and its reader finds the packet in it. Anything else is read as no message or as
+//! correct, goes back to the sender, and its reader finds the packet in it. Anything else is read as no message or as
 //! garbage.
 
 use crate::{Decisions, stack};

@@ -1,4 +1,4 @@
-//! The segmenter: any frame and any metadata. Its packets have right checksums and lengths, and all of the payload.
+//! The segmenter: any frame and any metadata. Its packets have correct checksums and lengths, and all of the payload.
 
 use std::num::NonZeroU16;
 
@@ -68,7 +68,7 @@ const PAYLOAD_MAX: u16 = 1000;
 
 fn description(decisions: &mut Decisions<'_>) -> Gso {
     let size = NonZeroU16::new(decisions.word()).unwrap_or(NonZeroU16::MIN);
-    // Mostly a few dozen segments: more cost time and find nothing new.
+    // Mostly several dozen segments: more take longer and find nothing new.
     let size = if decisions.byte() < 250 {
         NonZeroU16::MIN.saturating_add(PAYLOAD_MAX / 24 + size.get() % PAYLOAD_MAX)
     } else {

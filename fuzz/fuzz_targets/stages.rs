@@ -1,5 +1,5 @@
-//! Stages between two hosts: ESP over fragments, and tunnels of every kind. What a good wire carries comes out as it
-//! went in; over one that loses, repeats and damages frames, ESP delivers nothing that was not sent, and nothing twice.
+//! Stages between two hosts: ESP over fragments, and tunnels of every kind. A good wire delivers everything unchanged;
+//! over one that loses, repeats and damages frames, ESP delivers nothing that was not sent, and nothing twice.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -20,9 +20,9 @@ use grosso_io::{
 use grosso_testkit::{oracle::Link, stack::Place};
 use grosso_wire::{Kind, LinkType, Ports, dissect};
 
-/// Most frames: more cost time and find nothing new.
+/// Greatest number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 16;
-/// Room of a wire: more than the fragments of all frames.
+/// Capacity of a wire: more than the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.
@@ -102,7 +102,7 @@ fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     }
 }
 
-/// A wire with a place in its middle, where frames are lost, repeated and damaged.
+/// A wire with a point in its middle where frames are lost, repeated and damaged.
 struct Road {
     ends: [Option<MemoryPort>; 2],
     middle: [MemoryPort; 2],

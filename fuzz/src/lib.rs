@@ -9,7 +9,7 @@ use grosso::tunnel::{
 };
 use grosso_testkit::{oracle::Link, random::Random, stack::Stack};
 
-/// Decisions taken from the fuzzer's bytes, one after the other; zero once the bytes are used up.
+/// Decisions taken from the fuzzer's bytes, in order; zero once the bytes are used up.
 #[derive(Debug)]
 pub struct Decisions<'a> {
     bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! A reading in a thread of its own, as a stream of record batches.
+//! A reading on its own thread, as a stream of record batches.
 
 use std::{
     sync::{
@@ -18,17 +18,17 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyCapsule};
 
 use crate::{exception, wait};
 
-/// A table that is read anew each time that somebody asks for its rows.
+/// A table that is read anew each time its rows are requested.
 #[pyclass(frozen, module = "grosso")]
 pub(crate) struct Rows {
     table: Table,
     words: Vec<String>,
-    /// The capture, whose temporary file is there until this is gone.
+    /// The capture, whose temporary file exists as long as this object.
     #[pyo3(get)]
     capture: Py<PyAny>,
 }
 
-/// The tables that there are.
+/// The available tables.
 #[derive(Clone, Copy)]
 enum Table {
     Packets(PacketTable),
@@ -96,22 +96,22 @@ impl Table {
     }
 }
 
-/// The news of a reading.
+/// The messages of a reading.
 enum News {
-    /// The captures are open, and the words are right.
+    /// The captures are open, and the arguments are valid.
     Open,
     /// Rows.
     Batch(RecordBatch),
     /// The reading ended with a failure.
     Failed(Error),
-    /// The rows could not be made into a batch.
+    /// The rows could not be converted to a batch.
     Broken(ArrowError),
 }
 
-/// Taker of a batch, or of the error in its place; says whether it wants more.
+/// Receives a batch, or an error instead; returns whether it accepts more.
 type Hand = Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>;
 
-/// Tells the news of a reading, which ends when nobody hears them any more.
+/// Sends the messages of a reading, which ends when nobody receives them any more.
 struct Teller<C> {
     batches: Batches<C, Hand>,
     to: SyncSender<News>,
@@ -129,7 +129,7 @@ impl<C: Columns> Teller<C> {
     /// Sends the rows that are left, and the failure that the reading ended with.
     fn finish(mut self, ended: Result<(), Error>) {
         if let (true, Err(error)) = (self.batches.finish(), ended) {
-            // Whoever does not listen does not want to know.
+            // A receiver that has ended does not need the failure.
             let _ = self.to.send(News::Failed(error));
         }
     }
@@ -145,10 +145,10 @@ impl<Row, C: Columns + Take<Row>> Visit<Row> for Teller<C> {
     }
 }
 
-/// Batches that wait to be taken.
+/// Greatest number of batches that wait for the consumer.
 const BATCHES_WAITING_MAX: usize = 2;
 
-/// A reading under way. Its thread ends when this is dropped.
+/// A reading in progress. Its thread ends when this is dropped.
 struct Reading {
     schema: SchemaRef,
     news: Receiver<News>,
@@ -160,7 +160,7 @@ impl Reading {
     ///
     /// # Errors
     ///
-    /// If that fails, the failure.
+    /// Fails with the error of the reading.
     fn begin(py: Python<'_>, table: Table, words: Vec<String>) -> PyResult<Self> {
         let interrupted = Arc::<AtomicBool>::default();
         let (to, news) = mpsc::sync_channel(BATCHES_WAITING_MAX);

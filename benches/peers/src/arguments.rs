@@ -8,8 +8,8 @@ use crate::contender::Peer;
 
 /// Compare Grosso with its alternatives: the same packets, one core, rounds in turn.
 ///
-/// A row is a kind of work on a workload. All peers that are installed take part; for each of the others the report
-/// says how to get it.
+/// A row is a kind of work on a workload. All installed peers take part; for each of the others the report says how to
+/// get it.
 #[derive(Debug, Parser)]
 #[command(name = "grosso-peers", max_term_width = 80, after_help = HELP)]
 pub(crate) struct Arguments {

@@ -106,7 +106,7 @@ fn differences(expected: &[u8], found: &[u8]) -> BTreeSet<String> {
 
 /// Returns whether a field of a header has the expected value, or another correct one.
 ///
-/// Atomic datagrams may have any identification (RFC 6864 section 4.1), and the header checksum that goes with it.
+/// Atomic datagrams may have any identification (RFC 6864 section 4.1), and a matching header checksum.
 fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {
     match (layer.name, field) {
         ("ipv4", "id") if is_atomic(expected) && is_atomic(layer) => true,

@@ -16,7 +16,7 @@ pub(crate) enum Peer {
     Smoltcp,
     Etherparse,
     InternetChecksum,
-    /// No peer but the machine: the cost of reading the bytes alone.
+    /// Not a peer but the machine: the cost of only reading the bytes.
     Machine,
 }
 
@@ -49,15 +49,15 @@ impl Peer {
     }
 }
 
-/// Description of a contender beside its figures.
+/// Description of a contender for its figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
-    /// Tells two contenders of one peer apart; may be empty.
+    /// Distinguishes two contenders of one peer; may be empty.
     pub(crate) variant: &'static str,
-    /// Work inside the timing: parse, verify, copy, sums.
+    /// Work inside the timed part: parse, verify, copy, sums.
     pub(crate) inside: &'static str,
-    /// Whether it omits checksums that the row is about, so that its time is no standard for the others.
+    /// Whether it omits checksums that the row measures, so that the others are not compared with it.
     pub(crate) does_less: bool,
 }
 
@@ -117,7 +117,7 @@ pub(crate) trait Turns {
     fn turn(&mut self) -> usize;
 }
 
-/// A step of the benches, whose frames are touched beforehand if that is wanted.
+/// A step of the benches, whose frames are read beforehand if requested.
 pub(crate) struct Stepped<S> {
     pub(crate) step: S,
     pub(crate) cache: Cache,

@@ -23,7 +23,7 @@ pub(crate) struct Field<'a> {
     go: Option<Program>,
     /// Peers that do not take part.
     pub(crate) absent: Vec<Absent>,
-    /// Folder for the frames of child processes, which lives as long as the run.
+    /// Directory for the frames of child processes, which exists as long as the run.
     folder: TempDir,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Field<'a> {
     /// Builds the peers that need to be built.
     ///
     /// # Errors
-    /// Fails if no folder for temporary files can be made.
+    /// Fails if no temporary directory can be created.
     pub(crate) fn assemble(arguments: &'a Arguments) -> Result<Self, String> {
         let folder =
             tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
@@ -84,7 +84,7 @@ impl<'a> Field<'a> {
         workload: &'w Workload,
     ) -> Vec<Boxed<'w>> {
         let mut contenders = ours::contenders(work, cache, workload);
-        // Peers work in buffers of their own: filling these brings the bytes into the cache.
+        // Peers use their own buffers: filling these brings the bytes into the cache.
         if cache == Cache::Hot {
             if let Some(program) = &self.dpdk {
                 contenders.extend(dpdk::contenders(program, work, workload));

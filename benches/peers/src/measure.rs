@@ -5,11 +5,11 @@ use crate::contender::{Boxed, Round};
 /// Statistics of a contender's rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// Nanoseconds a packet of each round, in order.
+    /// Nanoseconds per packet of each round, in order.
     pub(crate) rounds: Vec<f64>,
-    /// Their median.
+    /// Median of the rounds.
     pub(crate) median: f64,
-    /// The median distance from it.
+    /// Median distance from the median.
     pub(crate) spread: f64,
     /// Ratio to the first contender's time: the median over the rounds, each divided by the first's round of the same
     /// turn.
@@ -103,7 +103,7 @@ mod tests {
         let told = |name, ns: &[u64]| -> Boxed<'static> {
             Box::new(Told { name, ns: ns.to_vec(), turns: Rc::clone(&turns) })
         };
-        // Taken from the end: the last one is the turn that is not counted.
+        // The turns are taken from the end: the last one is the uncounted turn.
         let mut contenders =
             [told('a', &[100, 200, 300, 9000]), told('b', &[300, 200, 600, 9000]), told('c', &[5])];
         let figures = alternate(&mut contenders, 3);

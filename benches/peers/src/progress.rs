@@ -1,4 +1,4 @@
-//! A progress bar for the person who waits.
+//! A progress bar for interactive use.
 
 use std::{io::IsTerminal, time::Duration};
 

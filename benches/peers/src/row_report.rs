@@ -23,26 +23,26 @@ pub(crate) struct RowReport {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Work inside the timing.
+    /// Work inside the timed part.
     pub(crate) inside: &'static str,
     /// Whether the contender omits checksums that the row measures.
     pub(crate) does_less: bool,
-    /// Median nanoseconds a packet.
+    /// Median nanoseconds per packet.
     pub(crate) ns: f64,
-    /// The median distance from it.
+    /// Median distance from the median.
     pub(crate) spread_ns: f64,
     /// Ratio of its time to Grosso's.
     pub(crate) ratio: f64,
-    /// Gigabytes a second, of checksums.
+    /// Gigabytes per second, of checksums.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gigabytes_a_second: Option<f64>,
-    /// Frames that came out in one pass.
+    /// Frames delivered in one pass.
     pub(crate) frames: usize,
     /// Faults of these frames.
     pub(crate) wrong: Vec<String>,
-    /// Nanoseconds a packet of each round.
+    /// Nanoseconds per packet of each round.
     pub(crate) rounds_ns: Vec<f64>,
-    /// The error, if it has no figures.
+    /// The error, if there are no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
 }

@@ -1,5 +1,4 @@
-//! Correctness cases: packets that must not be joined, reordered or cut carelessly, and what each contender makes of
-//! them.
+//! Correctness cases: packets that must not be merged, reordered or split carelessly, and each contender's result.
 
 use grosso_benches::Cache;
 use grosso_testkit::{
@@ -18,11 +17,11 @@ pub(crate) struct Finding {
     pub(crate) contender: String,
     pub(crate) work: Work,
     pub(crate) case: &'static str,
-    /// Its fault; `None` if it was right.
+    /// The fault; `None` if the result was correct.
     pub(crate) wrong: Option<&'static str>,
 }
 
-/// A few packets, and the judge of the frames made from them.
+/// Several packets, and the check of the frames made from them.
 struct Case {
     name: &'static str,
     workload: Workload,
@@ -40,7 +39,7 @@ pub(crate) fn examine(
     let mut findings = Vec::new();
     for case in &cases(work) {
         for mut contender in contenders(work, Cache::Hot, &case.workload) {
-            // A contender that gives no output has reported that in the row.
+            // A contender without output has reported that in the row.
             let Ok(output) = contender.output() else { continue };
             let wrong = (case.judge)(&case.workload.frames, &output);
             let contender = contender.about().name();

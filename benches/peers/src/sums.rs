@@ -1,4 +1,4 @@
-//! Checksums of one buffer, over and over.
+//! Checksums of one buffer, repeated.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use grosso_testkit::workloads::Workload;
 
 use crate::contender::{About, Boxed, Local, Turns};
 
-/// Sums a buffer repeatedly; no sum depends on the one before.
+/// Sums a buffer repeatedly; no sum depends on the previous one.
 pub(crate) struct Sums<'a, F> {
     bytes: &'a [u8],
     sum: F,

@@ -1,4 +1,4 @@
-//! The report as coloured text of 80 columns; the caller strips the colours if they are not wanted.
+//! The report as coloured text of 80 columns; the caller strips unwanted colours.
 
 use std::fmt::Write;
 
@@ -155,7 +155,7 @@ const STRONG: Style = Style::new().bold();
 const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
 const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red)));
 
-/// Widths of the columns for a contender's name and for the work inside its timing.
+/// Widths of the columns for a contender's name and for the timed work.
 const NAME: usize = 25;
 const INSIDE: usize = 27;
 

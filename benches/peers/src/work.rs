@@ -11,15 +11,15 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
-    /// Join packets whose checksums a device has verified.
+    /// Merge packets whose checksums a device has verified.
     CoalesceTrusted,
-    /// Join packets whose checksums nobody has verified.
+    /// Merge packets whose checksums have not been verified.
     CoalesceVerified,
-    /// Cut superframes into complete packets, with a copy of the payload.
+    /// Segment superframes into complete packets, with a copy of the payload.
     SegmentCopy,
-    /// Cut superframes and leave the payload in place.
+    /// Segment superframes and leave the payload in place.
     SegmentScatter,
-    /// Join fragments.
+    /// Reassemble fragments.
     Reassemble,
     /// Sum bytes.
     Checksum,
@@ -52,7 +52,7 @@ impl Work {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) work: Work,
-    /// One workload, or several that only Grosso does, side by side.
+    /// One workload, or several that only Grosso runs, next to each other.
     pub(crate) workloads: &'static [&'static str],
     pub(crate) cache: Cache,
 }
@@ -110,7 +110,7 @@ fn buffer(name: &'static str) -> Workload {
     Workload { name, frames, packets, payload_bytes: len, gso: None }
 }
 
-/// Workloads that Grosso does beside `tcp4_1`: more flows, other headers, tunnels.
+/// Workloads that Grosso runs in addition to `tcp4_1`: more flows, other headers, tunnels.
 const EACH: &[&str] = &[
     "tcp4_1",
     "tcp4_8rr",

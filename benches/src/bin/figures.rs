@@ -21,9 +21,9 @@ type Row = (u64, String);
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     median_ns: f64,
-    /// The median distance from it.
+    /// The median distance from the median.
     spread_ns: f64,
-    /// Bytes that are processed in that time, if the benchmark is about bytes.
+    /// Bytes that are processed in that time, if the benchmark measures bytes.
     bytes: Option<f64>,
 }
 
@@ -64,7 +64,7 @@ fn figure(folder: &Path) -> Option<(String, Row, Figure)> {
     let read =
         |name| -> Option<Value> { serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok() };
     let (benchmark, estimates) = (read("benchmark.json")?, read("estimates.json")?);
-    // Only this package nests groups: benchmarks of other packages are in the same folder.
+    // Only this package nests groups: benchmarks of other packages are in the same directory.
     let group = benchmark["group_id"].as_str().filter(|group| group.contains('/'))?.to_owned();
     let name = ["function_id", "value_str"].iter().find_map(|key| benchmark[*key].as_str())?;
     let estimate = |of: &str| estimates[of]["point_estimate"].as_f64();

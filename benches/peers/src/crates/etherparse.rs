@@ -1,4 +1,4 @@
-//! etherparse's pool of datagrams, behind its parser: no limits, no time, no checksums, no policy on overlaps.
+//! etherparse's pool of datagrams, after its parser: no limits, no time, no checksums, no overlap policy.
 
 use std::hint::black_box;
 

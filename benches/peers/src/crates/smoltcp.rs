@@ -87,7 +87,7 @@ fn reassembled(workload: &Workload, udp: Checksum) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A device that yields the frames of a poll and discards all that is sent.
+/// A device that yields the frames of a poll and discards everything sent.
 struct Trace<'a> {
     polls: Polls<'a>,
     poll: core::slice::Iter<'a, Vec<u8>>,
