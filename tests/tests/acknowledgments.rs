@@ -51,7 +51,7 @@ fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     engine.checked(frames).into_iter().map(|out| out.bytes).collect()
 }
 
-/// A sink that takes records of acknowledgments, and buffers.
+/// A sink that receives records of acknowledgments, and buffers.
 #[derive(Default)]
 struct Kinds {
     vectors: Vec<Vec<Record>>,

@@ -1,4 +1,4 @@
-//! Checksums as states, rule by rule: `linux-offloads` section 4.
+//! Checksum states, rule by rule: `linux-offloads` section 4.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -78,7 +78,7 @@ fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u
     packet.tcp(|t| t.sequence(index * 100).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// Headers of one layout that differ only in the fields that determine which addresses count.
+/// Headers of one layout that differ only in the fields that determine the pseudo-header addresses.
 #[test]
 fn c20_the_addresses_that_count_are_found_in_each_packet() {
     let segments =
@@ -104,7 +104,7 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
         &later,
         &|p| home(segments(2, 1)(p)),
     ];
-    // Twice through one engine, so that every layout is known the second time.
+    // Each packet passes through one engine twice, so that every layout is known the second time.
     let mut engine = Engine::new(Profile::linux());
     for (index, header) in headers.iter().chain(&headers).enumerate() {
         let verdict = engine.push(&routed(header, index as u32, 0));
@@ -126,7 +126,7 @@ fn c20_packets_under_way_join_and_are_cut_again() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// One packet in 65536 has a complete checksum that equals the sum of its pseudo-header.
+/// One packet in 65536 has a complete checksum that equals its pseudo-header sum.
 #[test]
 fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     let packet = |index: u16| {
@@ -146,7 +146,7 @@ fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// An absent checksum is not among those that a device verified (rule C20).
+/// An absent checksum does not count among those that a device verified (rule C20).
 // Rules: C20
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {
@@ -176,7 +176,7 @@ fn c21_carried_sum_decides() {
     assert_eq!(verdict(&frame, complete_sum(&frame, 14)), WRONG);
 }
 
-/// The bytes in front of a checksum are subtracted from the device's sum.
+/// The bytes before a checksum are subtracted from the device's sum.
 // Rules: B64
 #[test]
 fn c22_carried_sum_serves_every_level() {
@@ -239,7 +239,7 @@ fn c20_partial_packets_merge_and_are_partial_again() {
     assert_eq!(segment(&engine.delivered[0]), frames.map(|(frame, ..)| frame));
 }
 
-/// The field must hold the pseudo-header sum, since segmentation writes nothing else.
+/// The field must hold the pseudo-header sum, because segmentation writes nothing else.
 #[test]
 fn c20_partial_checksum_without_its_seed_passes() {
     let (mut frame, start, offset) = partial(100);
@@ -308,12 +308,11 @@ fn c30_verified_levels_are_told() {
     let told = |frame: &[u8]| received(frame, Checksum::None).1;
     assert_eq!(told(&vxlan(0, 0)), Checksum::Unnecessary { levels: 1 });
     assert_eq!(told(&tcp(0)), Checksum::Unnecessary { levels: 0 });
-    // 0x8000 in both checksums: each is wrong by itself though they cancel out.
+    // 0x8000 in both checksums: each is wrong by itself although they cancel out.
     assert_eq!(verdict(&vxlan(0x8000, 0x8000), Checksum::None), WRONG);
 }
 
-/// Local checksum offload: the outer checksum is right once the device has completed the inner one,
-/// at every depth.
+/// Local checksum offload: the outer checksum is correct once the device has completed the inner one, at every depth.
 #[test]
 fn c40_outer_checksums_are_complete_around_a_partial_one() {
     let tunnel = |packet: Packet| packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e);
@@ -375,7 +374,7 @@ fn option(start: u16, at: u16) -> impl Fn(Gue) -> Gue {
 #[test]
 fn c51_remote_checksum_offload_in_gue() {
     let frames = remote_gue(Gue::remote_checksum);
-    // Flag P, private flag REMCSUM, start 20 and offset 36 from the byte behind the GUE header.
+    // Flag P, private flag REMCSUM, start 20 and offset 36 from the byte after the GUE header.
     assert_eq!(frames[0][42..54], [2, 4, 0, 1, 0x80, 0, 0, 0, 0, 20, 0, 36]);
     assert_eq!(frames, remote_gue(option(20, 36)));
     assert_eq!(payload_lengths(&coalesce(&frames)), [200]);
@@ -413,7 +412,8 @@ fn c55_remote_checksum_offload_beyond_its_header_passes() {
     assert_eq!(verdict(&frames[0], Checksum::None), Verdict::Passed(Pass::Malformed));
 }
 
-/// The inner field must hold the pseudo-header sum that the receiver completes, or segmentation would not restore it.
+/// The inner field must hold the pseudo-header sum that the receiver completes; otherwise segmentation would not
+/// restore it.
 #[test]
 fn c53_remote_checksum_offload_without_a_seed_passes() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);

@@ -84,7 +84,7 @@ fn s62_fragments_are_those_of_a_linux_host() {
 fn packet(random: &mut Random) -> Vec<u8> {
     const OPTIONS: [&[u8]; 5] = [
         &[1],
-        // Unknown options: one for the first fragment only, one for all.
+        // Unknown options: one only for the first fragment, one for all.
         &[0x1e, 6, 1, 2, 3, 4],
         &[0x9e, 4, 5, 6],
         // Router alert, for all fragments.

@@ -254,7 +254,7 @@ fn s10_three_tcp_segments_with_ascending_identifications() {
 #[test]
 fn s20_three_datagrams_with_ascending_identifications() {
     let Some(mut oracle) = gso() else { return };
-    // The datagrams carry parts of the superframe's payload, which are not streams of their own.
+    // The datagrams contain parts of the superframe's payload, which are not separate streams.
     let (superframe, start, offset) = datagram(0, 260).build_superframe();
     let expected: Vec<Vec<u8>> = superframe[UDP_HEADERS..]
         .chunks(100)

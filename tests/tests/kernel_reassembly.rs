@@ -33,8 +33,7 @@ fn a_socket_reads_what_the_engine_joins() {
         let len = random.within(17, longest);
         let data = datagram(version, &random.bytes(len - 8), random.one_in(2));
         let pieces = random_pieces(&mut random, version, &data);
-        // A first IPv6 fragment without data has no headers according to the kernel, and no data according to the
-        // engine.
+        // According to the kernel, a first IPv6 fragment without data has no headers; according to the engine, no data.
         let pieces: Vec<_> =
             pieces.into_iter().filter(|piece| piece.offset > 0 || !piece.data.is_empty()).collect();
         let (kernel, engine) = both(&mut host, version, seed as u32 + 1, &pieces);
@@ -42,8 +41,8 @@ fn a_socket_reads_what_the_engine_joins() {
         if kernel == engine {
             continue;
         }
-        // Rules F10 and F13: up to 6.x, the kernel drops a malformed fragment alone; later releases drop its datagram
-        // too.
+        // Rules F10 and F13: up to 6.x, the kernel drops only a malformed fragment; later releases also drop its
+        // datagram.
         let without: Vec<_> =
             pieces.iter().filter(|piece| !is_malformed(version, piece)).cloned().collect();
         assert_ne!(without, pieces, "seed {seed} {version:?}: {pieces:?}");
@@ -100,7 +99,7 @@ fn the_kernel_reports_the_same_errors() {
     }
 }
 
-/// The kernel joins a SYN in fragments of eight bytes and answers it, here with a reset: nothing listens.
+/// The kernel reassembles a SYN in fragments of eight bytes and answers it, here with a reset: nothing listens.
 // Rules: P29
 #[test]
 fn the_kernel_answers_a_synchronization_in_tiny_fragments() {

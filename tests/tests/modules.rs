@@ -1,7 +1,7 @@
-//! The shape of each crate: imports between modules form no circle, and a name means one type.
+//! The structure of each crate: imports between modules form no cycle, and a name means one type.
 //!
-//! A folder is a level: of its modules, files and folders alike, each may import what lies below it, and what imports
-//! it must not be among that. What a module and its own folder say to each other is no business of this test.
+//! A directory is a level: each of its modules, files and directories alike, may import modules below it, but none that
+//! imports it. This test ignores references between a module and its own directory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +17,10 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The levels that still have circles: crate, and folder from `src` on. A row leaves when its last circle is gone.
+/// The levels that still have cycles: crate, and directory from `src` on. A row is removed with its last cycle.
 const CIRCLES: &[(&str, &str)] = &[];
 
-/// The crates that still have names that mean several types, and how many such names.
+/// The crates in which a name still means several types, and the number of such names.
 const AMBIGUOUS: &[(&str, usize)] = &[];
 
 #[test]
@@ -106,11 +106,11 @@ fn a_circle_is_found_through_paths_and_what_is_exported_again() {
 
 /// A module: a file, or a part of one.
 struct Module {
-    /// Its names from the root of its crate on.
+    /// Its path from the root of its crate.
     path: Vec<String>,
-    /// Every path in it, as it stands there.
+    /// Every path in it, as written.
     paths: BTreeSet<Vec<String>>,
-    /// The last names of what it exports again, and their paths.
+    /// The last names of its re-exports, and their paths.
     exported: BTreeMap<String, Vec<String>>,
     /// The types and traits that it defines.
     types: Vec<String>,
@@ -125,7 +125,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     for path in crates.chain(beside.iter().map(|folder| workspace.join(folder))) {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let mut modules = Vec::new();
-        // A program beside a library is one call of it.
+        // A program next to a library is one call of it.
         let roots = ["lib.rs", "main.rs"].map(|root| path.join("src").join(root));
         if let Some(root) = roots.iter().find(|root| root.is_file()) {
             read(root, &path.join("src"), Vec::new(), &mut modules);
@@ -222,7 +222,7 @@ fn needs_tests(predicate: &Meta) -> bool {
     }
 }
 
-/// The guards check product code under a `cfg` that tests enable too, and skip code for tests alone.
+/// The guards check product code under a `cfg` that tests also enable, and skip code that is only for tests.
 #[test]
 fn code_for_tests_is_told_from_code_that_tests_enable_too() {
     let is_skipped = |attribute: &str| {
@@ -398,5 +398,5 @@ fn join<T: AsRef<str>>(rows: &[T]) -> String {
     rows.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("\n  ")
 }
 
-/// Times that one name may be exported again.
+/// Greatest number of re-exports of one name.
 const EXPORTS_MAX: usize = 8;

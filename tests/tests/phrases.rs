@@ -40,7 +40,7 @@ const PHRASES: &[(&str, &str)] = &[
 const TO_BE_REWRITTEN: &[&str] =
     &["crates/grosso-io/", "crates/grosso-sys/", "crates/grosso-vhost/"];
 
-/// The files that hold the phrases because they forbid them.
+/// The files that contain the phrases because they forbid them.
 const LISTS: &[&str] =
     &["tests/tests/phrases.rs", "CONTRIBUTING.md", "crates/grosso-cli/src/usage.rs"];
 

@@ -1,6 +1,6 @@
-//! `docs/rules.md` is generated from the text of the rules, which is in `docs/rules/`, and from the tests that hold the
-//! engine to them: the name of a test starts with the number of its rule, and a comment directly above it names further
-//! ones. `CONTRIBUTING.md` has the forms.
+//! `docs/rules.md` is generated from the text of the rules in `docs/rules/` and from the tests of the engine: the name
+//! of a test starts with the number of its rule, and a comment directly above it lists further ones. `CONTRIBUTING.md`
+//! describes the formats.
 
 use std::{
     collections::BTreeSet,
@@ -10,21 +10,21 @@ use std::{
 
 /// The generated page.
 const PAGE: &str = "docs/rules.md";
-/// The text of the rules: its files, in the order of their names, make the page.
+/// The text of the rules: its files, sorted by name, make the page.
 const TEXT: &str = "docs/rules";
 
-/// The folders that have tests, in the order in which a row names them.
+/// The directories with tests, in the order in which a row lists them.
 const TESTED: &[&str] = &["tests/tests", "crates"];
-/// The crates whose tests have numbers of other lists in their names: only comments of these tests count.
+/// The crates whose test names contain numbers of other lists: only comments of these tests count.
 const NUMBERED_OTHERWISE: &[&str] = &["crates/grosso-analysis", "crates/grosso-cli"];
 /// Tests that hold something other than the engine to a rule, and its name in the rows.
 const OTHERS: &[(&str, &str)] =
     &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
 
-/// The start of the comment that names further rules; `G32, K4` follows.
+/// The start of the comment that lists further rules; `G32, K4` follows.
 const COMMENT: &str = "// Rules: ";
 
-/// The advice when the page is not what it should be.
+/// The advice if the page is outdated.
 const ANEW: &str =
     "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test house rules_table::";
 /// The first lines of the page.
@@ -107,15 +107,15 @@ fn no_text_names_a_test() {
 
 /// A piece of the page.
 enum Part {
-    /// A line that stays as it is.
+    /// An unchanged line.
     Line(String),
-    /// Rules that follow each other: a table.
+    /// Consecutive rules: a table.
     Rows(Vec<Row>),
 }
 
-/// The text of a rule, or of several that the engine does not tell apart.
+/// The text of a rule, or of several that the engine does not distinguish.
 struct Row {
-    /// The rules as they are written, `K134-K135`.
+    /// The rules as written, `K134-K135`.
     label: String,
     rules: Vec<String>,
     says: String,
@@ -147,7 +147,7 @@ impl Row {
         let others = OTHERS.iter().map(|&(_, other)| (Some(other), format!("*{other}:* ")));
         let groups = [engine].into_iter().chain(others).filter_map(|(other, word)| {
             let shown = tests.iter().filter(|test| test.other == other && test.shows(self));
-            // Tests of several files may have one name.
+            // Tests of several files may have the same name.
             let mut found = BTreeSet::new();
             let names = shown.map(|test| format!("`{}`", test.name));
             let names: Vec<_> = names.filter(|name| found.insert(name.clone())).collect();
@@ -163,7 +163,7 @@ impl Row {
 struct Test {
     name: String,
     rules: BTreeSet<String>,
-    /// Name of the thing that it holds to them, where that is not the engine.
+    /// Name of the tested implementation, if it is not the engine.
     other: Option<&'static str>,
 }
 
@@ -181,7 +181,7 @@ fn page(parts: &[Part], tests: &[Test]) -> String {
             format!("{TABLE}{lines}")
         }
     });
-    // The page is one folder further up than its text.
+    // The page is one directory above its text.
     format!("{GENERATED}{}", parts.collect::<String>().replace("](../", "]("))
 }
 

@@ -1,5 +1,5 @@
-//! The house style as far as a program can check it: arrows between crates, the `unsafe` list, the purity of the
-//! engine, the shape of files, and references of documents.
+//! The house style as far as a program can check it: dependencies between crates, the `unsafe` list, the purity of the
+//! engine, the structure of files, and references of documents.
 //!
 //! Each test's failure message says what to do. `CONTRIBUTING.md` has the reasons.
 
@@ -85,10 +85,10 @@ const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-examples", "grosso-rig"
 /// The crates that may contain `unsafe`.
 const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys", "grosso-vhost"];
 
-/// The crates that build without `std` and take no clock, no randomness and no IO except as arguments.
+/// The crates that build without `std` and use a clock, randomness and IO only through arguments.
 const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];
 
-/// Names that would bring a clock, randomness or IO into one of them.
+/// Names that would introduce a clock, randomness or IO into one of them.
 const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "std::time",
     "Instant",
@@ -110,10 +110,10 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
 const LINES_MAX: usize = 900;
 /// Greatest number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
-/// Words that open a clause and no sentence: a doc comment opens with a noun or a verb.
+/// Words that start a clause instead of a sentence: a doc comment starts with a noun or a verb.
 const OPENERS: &[&str] = &["What", "How", "Who", "Whose", "Where", "Why", "Which", "When"];
 
-/// Greatest size in bytes of a file that is no text, such as a capture.
+/// Greatest size in bytes of a file that is not text, such as a capture.
 const BINARY_BYTES_MAX: u64 = 300_000;
 
 #[test]
@@ -133,7 +133,7 @@ fn arrows_between_crates_go_downwards() {
                 .filter(|name| !allowed.contains(&name.as_str()))
                 .map(|name| format!("{} imports {name}: not an arrow downwards", package.name)),
         );
-        // By naming itself a crate gives its own tests features that others have to ask for.
+        // By depending on itself a crate enables features for its own tests that others have to request.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(tests.filter(|name| !own.contains(&name.as_str())).map(|name| {
@@ -233,7 +233,7 @@ fn every_file_of_tests_is_part_of_a_program() {
     assert_none(&wrong, "name it as a module in a [[test]] of a Cargo.toml, or it never runs");
 }
 
-/// proptest keeps them beside the sources, or in a folder beside that of a `main.rs` or `lib.rs` above them.
+/// proptest keeps them next to the sources, or in a directory next to that of a `main.rs` or `lib.rs` above them.
 #[test]
 fn regressions_are_where_the_next_run_reads_them() {
     let is_root =
@@ -307,7 +307,7 @@ fn lines_fit_a_screen() {
     let lines = lines_where(|path, line| {
         let is_table = line.trim_start_matches(['/', '!', ' ']).starts_with('|');
         let is_long_by_nature = is_document(path) && (line.contains("](") || line.starts_with('{'));
-        // Sentences in JSON cannot be wrapped; the schemas are made of the code, where they are.
+        // Sentences in JSON cannot be wrapped; the schemas are generated from the code, where they are wrapped.
         let is_long_by_nature =
             is_long_by_nature || path.starts_with(root().join("crates/grosso-cli/schemas"));
         line.chars().count() > COLUMNS_MAX && !is_table && !is_long_by_nature && !is_lock(path)
@@ -392,7 +392,7 @@ fn names(line: &str, path: &str) -> bool {
 fn what_is_no_text_is_small() {
     let wrong: Vec<String> = tree()
         .iter()
-        // Output of the user's own commands at the top level is the user's business.
+        // Output of the user's own commands at the top level is ignored.
         .filter(|path| path.parent() != Some(&root()))
         .filter(|path| fs::read_to_string(path).is_err())
         .filter(|path| fs::metadata(path).is_ok_and(|data| data.len() > BINARY_BYTES_MAX))
@@ -471,13 +471,13 @@ fn every_dependency_has_a_decision() {
 struct Package {
     name: String,
     manifest: PathBuf,
-    /// The first files of its library and its programs.
+    /// The root files of its library and its programs.
     roots: Vec<PathBuf>,
-    /// Programs of its tests, and the first file of each.
+    /// Programs of its tests, and the root file of each.
     tests: BTreeMap<String, PathBuf>,
     /// Dependencies of its library and programs.
     normal: Vec<String>,
-    /// Dependencies of its tests and examples alone.
+    /// Dependencies only of its tests and examples.
     development: Vec<String>,
 }
 

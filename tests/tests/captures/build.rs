@@ -1,4 +1,4 @@
-//! Capture files written out field by field, independently of the code under test.
+//! Capture files encoded field by field, independently of the tested code.
 
 use grosso_capture::ByteOrder;
 

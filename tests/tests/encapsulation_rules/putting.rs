@@ -69,7 +69,7 @@ pub(crate) fn try_take(endpoint: &Endpoint, frame: &Known) -> Result<Known, deca
     let rules = other.rules();
     let stack = dissect(&frame.bytes, LinkType::Raw, &rules.ports);
     let link = link_of(endpoint);
-    // The contents of an Ethernet tunnel are a frame, and need no link header in front.
+    // The contents of an Ethernet tunnel are a frame, and need no outer link header.
     let plan = Decapsulation::plan(&frame.bytes, &stack, &frame.meta, link, &rules)?;
     other
         .admit(&plan, &mut Expected::default())

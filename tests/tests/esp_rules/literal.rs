@@ -1,4 +1,4 @@
-//! ESP packets written by hand, right and wrong, in the format of RFC 4303 section 2.
+//! ESP packets encoded byte by byte, correct and wrong, in the format of RFC 4303 section 2.
 
 use aes_gcm::{Aes128Gcm, KeyInit, aead::AeadInOut};
 use grosso_testkit::Packet;

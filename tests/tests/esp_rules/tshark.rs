@@ -101,7 +101,7 @@ fn tshark_decrypts_what_is_encrypted() {
         assert_eq!(line[3], format!("{protocol:#04x}"), "{case}");
         assert_eq!(line[4].starts_with("4501,4500"), recipe.udp, "{case}");
         assert!(line[5..7].iter().any(|text| text.ends_with(&payload)), "{case}");
-        // 0 is bad, 1 is good, 2 is not verified, 3 is not there.
+        // 0 is bad, 1 is good, 2 is not verified, 3 is absent.
         let states = line[7..].join(",");
         assert!(!states.contains('0') && states.contains('1'), "{case}");
     }
@@ -126,7 +126,7 @@ const FIELDS: &[&str] = &[
 /// Returns frames, each with the protocol after the unencrypted headers, and the payload as tshark prints it.
 fn plaintexts() -> Vec<(Vec<u8>, u8, String)> {
     let mut plaintexts = Vec::new();
-    // Behind a routing header, a home address option is encrypted with the rest, so tshark cannot apply it.
+    // After a routing header, a home address option is encrypted with the rest, so tshark cannot apply it.
     for network in NETWORKS.iter().filter(|network| **network != Network::Ipv6Mobile) {
         let transports = [(Transport::Tcp, 6), (Transport::Udp, 17), (Transport::Icmp, 1)];
         for (transport, protocol) in transports {
@@ -149,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Proof that the test above can fail: tshark detects one wrong bit, and another key.
+/// Proof that the previous test can fail: tshark detects one wrong bit, and another key.
 #[test]
 fn tshark_tells_right_from_wrong() {
     let recipe = Recipe::new(EspMode::Transport);

@@ -1,5 +1,5 @@
-//! The shortcut for consecutive fragments of a datagram: a fragment gets the same verdict if the one before it was of
-//! another datagram, in which case its headers are parsed from the start and its datagram is looked up.
+//! The shortcut for consecutive fragments of a datagram: a fragment gets the same verdict if the previous one belonged
+//! to another datagram, in which case its headers are parsed from the start and its datagram is looked up.
 
 use grosso::{
     Meta,
@@ -33,7 +33,7 @@ fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
         let id = if odd && random.one_in(40) { 2 } else { 1 };
         frames.push(described(version.behind(link(Packet::new()), id, piece), random, odd));
         if odd && random.one_in(30) {
-            // The same fragment once more, or other bytes for its place.
+            // The same fragment repeated, or other bytes at its offset.
             let data = if random.one_in(2) { piece.data.clone() } else { random.bytes(8) };
             let again = Piece { data, ..pieces[random.below(at + 1)].clone() };
             frames.push(described(version.behind(link(Packet::new()), 1, &again), random, odd));

@@ -294,7 +294,7 @@ fn refusing() -> Vec<(NoMerge, [Pushed; 2])> {
     ]
 }
 
-/// Reasons without an example: tests cannot make two flows with the same hash.
+/// Reasons without an example: tests cannot create two flows with the same hash.
 const ONLY_WITH_A_HASH_COLLISION: [NoMerge; 1] = [NoMerge::OtherFlow];
 
 #[test]
@@ -345,7 +345,7 @@ fn header_stacks() -> Vec<Vec<u8>> {
     (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
 }
 
-/// The headers of the last packet are the first that are known afterwards, as those were whose flow was guessed.
+/// The headers of the last packet are the first known ones afterwards, like those whose flow was guessed.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();

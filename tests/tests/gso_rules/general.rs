@@ -1,4 +1,4 @@
-//! S3 to S23: the superframes that can be cut, and the fields of TCP and UDP that vary by packet.
+//! S3 to S23: the superframes that can be segmented, and the fields of TCP and UDP that vary by packet.
 
 use grosso::{
     checksum::Checksum,

@@ -74,7 +74,7 @@ fn s40_every_udp_tunnel_is_cut() {
     }
 }
 
-/// An outer checksum that is computed as zero is written as 0xffff, because zero would mean that there is none.
+/// An outer checksum that is computed as zero is written as 0xffff, because zero means no checksum.
 #[test]
 fn s40_outer_checksum_of_zero_says_ffff() {
     // Only the outer checksum covers the last two bytes of the inner source MAC.

@@ -17,10 +17,10 @@ use grosso_wire::LinkType;
 /// Payload bytes of a full packet.
 const MSS: usize = 1448;
 
-/// The longest hold of these tests.
+/// The longest hold time of these tests.
 const HOLD_NS: u64 = 20_000;
 
-/// The longest round-trip time of a short path: acknowledgment clocking does not bound trains there.
+/// The longest round-trip time of a short path, where acknowledgment clocking does not limit trains.
 const SHORT_PATH_NS: u64 = LONG_PATH_NS - 1;
 
 /// Both modes of holding.

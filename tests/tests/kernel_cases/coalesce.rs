@@ -101,7 +101,7 @@ fn k13_tcp_seq() {
 
 #[test]
 fn k14_tcp_ts() {
-    // The same ten bytes of timestamps behind two, one and no NOP.
+    // The same ten bytes of timestamps after two, one and no NOP.
     let options = |index: usize| {
         let timestamps = [&[8, 10][..], &[0, 0, 0, [0, 0, 100, 100, 100][index]], &[0; 4]].concat();
         match index {

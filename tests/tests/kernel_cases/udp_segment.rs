@@ -1,7 +1,7 @@
 //! K40 to K56: the segmentation cases of `udpgso.c` and `uso.py`.
 //!
 //! Errors of the socket (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) have no counterpart in the engine:
-//! it answers [`NoSegments::Whole`] for a send that is one plain datagram, and cuts everything else.
+//! it answers [`NoSegments::Whole`] for a send that is one plain datagram, and segments everything else.
 
 use grosso::segment::{NoSegments, Outgoing};
 use grosso_rig::superframe::{Superframe, lengths_behind};
@@ -17,7 +17,7 @@ const HEADERS_V4: usize = 14 + 20 + 8;
 const HEADERS_V6: usize = 14 + 40 + 8;
 /// The greatest payload of a datagram for an Ethernet MTU.
 const MSS_V4: usize = 1472;
-/// The same for IPv6.
+/// The greatest payload of a datagram for an Ethernet MTU over IPv6.
 const MSS_V6: usize = 1452;
 
 /// Returns the superframe of a UDP send of `len` bytes with segment size `size`.

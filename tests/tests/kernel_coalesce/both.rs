@@ -25,7 +25,7 @@ pub(crate) struct Offload {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item {
     pub(crate) bytes: Vec<u8>,
-    /// `None` for a packet that is unchanged.
+    /// `None` for an unchanged packet.
     pub(crate) offload: Option<Offload>,
 }
 
@@ -33,18 +33,18 @@ pub(crate) struct Item {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) items: Vec<Item>,
-    /// The packets that left alone, each with whether its checksums are marked as verified.
+    /// The packets that left unmerged, each with whether its checksums are marked as verified.
     pub(crate) verified: BTreeMap<Vec<u8>, bool>,
     /// Number of superframes whose GRE checksum is not zero.
     pub(crate) gre_words: usize,
 }
 
-/// Differences between the two.
+/// Differences between the kernel and the engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Difference {
     pub(crate) kernel: Vec<Item>,
     pub(crate) engine: Vec<Item>,
-    /// The flows whose frames are the same, but in another order.
+    /// The flows whose frames are equal but in another order.
     pub(crate) reordered: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Vectors made by hand: each known difference shows, and the limits are equal.
+//! Vectors for each known difference, which shows it, and for the limits, which are equal.
 
 use std::collections::BTreeSet;
 
@@ -175,7 +175,7 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
                 packet.tcp(|tcp| tcp.sequence(100 + index * 100)).payload_len(100).build()
             })
             .collect(),
-        // The packet with the other label is a ninth flow to Linux, which evicts a train for it; to the engine it
+        // Linux treats the packet with the other label as a ninth flow, for which it evicts a train; in the engine it
         // belongs to flow 0, the latest, and ends its train.
         Known::Eviction => {
             let first = (1..8).chain([0]).map(|flow| labelled(flow, 0, 0));

@@ -28,7 +28,7 @@ pub(crate) struct Counts {
     pub(crate) known: BTreeMap<Known, usize>,
     /// Superframes in which Linux leaves a GRE checksum other than zero.
     pub(crate) gre_words: usize,
-    /// Lone packets that only the kernel, or only the engine, marks as verified.
+    /// Unmerged packets that only the kernel, or only the engine, marks as verified.
     pub(crate) verified: [usize; 2],
 }
 
@@ -37,8 +37,8 @@ impl Comparison {
     ///
     /// # Panics
     ///
-    /// Panics if the two differ and no known difference explains it; the message has the seed and the smallest vector
-    /// that fails.
+    /// Panics if the two differ and no known difference explains it; the message contains the seed and the smallest
+    /// failing vector.
     pub(crate) fn compare(&mut self, frames: &[Vec<u8>], seed: u64) {
         let (kernel, engine) = (self.both.kernel(frames), self.both.engine(frames));
         self.counts.vectors += 1;
@@ -81,7 +81,7 @@ impl Comparison {
         if relevant.is_empty() {
             return Err(describe("nothing known explains this", &found));
         }
-        // Without the suspects, nothing may be left to explain, unless the rest has an explanation of its own.
+        // Without the suspects, no difference may remain, unless it has another explanation.
         let without = |name: Option<Known>| -> Vec<Vec<u8>> {
             let is_out = |index| {
                 relevant.iter().any(|suspect| suspect.index == index && Some(suspect.known) != name)
@@ -118,8 +118,8 @@ impl Comparison {
             }
         }
         for item in found.kernel.iter().filter(|item| item.offload.is_some()) {
-            // If the packets are unlike those sent, the kernel lost something in the superframe, or took tunnels for
-            // plain datagrams.
+            // If the packets differ from those sent, the kernel lost information in the superframe, or treated tunnels
+            // as plain datagrams.
             let packets = packets_of(item, frames);
             let same = |packets: &Vec<_>| self.both.engine(packets).items == [item.clone()];
             let is_same = packets.as_ref().is_some_and(same);

@@ -17,9 +17,9 @@ pub(crate) enum Known {
     ChecksumForm,
     /// A packet is delivered without comparison with the held ones of its flow.
     Overtaking,
-    /// The UDP header of a tunnel declares another length than the packet has.
+    /// The UDP header of a tunnel declares a different length from the packet's.
     TunnelLength,
-    /// A field makes a flow of its own in one of the two, and ends a train in the other.
+    /// A field identifies a flow in one of the two, and ends a train in the other.
     FlowIdentity,
     /// CWR is set.
     WindowReduced,
@@ -37,7 +37,7 @@ pub(crate) enum Known {
     Eviction,
 }
 
-/// The one of the two that may join packets that the other keeps apart.
+/// The one of the two that may merge packets that the other keeps separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
@@ -92,7 +92,7 @@ impl Known {
             Self::GreChecksumAndKey | Self::RemoteChecksum | Self::FinalAddress => Joins::Engine,
             Self::WindowReduced if release() < (6, 18) => Joins::Either,
             Self::WindowReduced => Joins::Engine,
-            // A kernel that takes the packet for a plain datagram joins it as one.
+            // A kernel that treats the packet as a plain datagram merges it as one.
             Self::NotLookedInto | Self::OlderIdentification | Self::Eviction => Joins::Either,
         }
     }
@@ -171,7 +171,7 @@ impl Reach {
             (_, "pppoe") => self.has("pppoe ipv4"),
             // The kernel has no handler for a service chain, on any link or tunnel.
             (_, "nsh") => false,
-            // No device was made for these.
+            // No device was created for these.
             ("udp", "geneve" | "gue" | "ipv4" | "ipv6") => false,
             ("udp", "vxlan" | "vxlan-gpe") => {
                 outer.number("destination_port") != u64::from(VXLAN_GPE_PORT)
@@ -292,8 +292,8 @@ fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
         && (last.number("checksum") == 0
             || parsed.payload(frame).is_empty()
             || last.declared_end != frame.len());
-    // Linux does not verify the outer checksum if an outer length is wrong or the reserved bit is set, and without that
-    // it does not parse the tunnel.
+    // Linux does not verify the outer checksum if an outer length is wrong or the reserved bit is set, and then it does
+    // not parse the tunnel.
     let lies =
         |layer: &Layer| layer.declared_end != frame.len() || layer.number("fragment") & 0x8000 != 0;
     let tunnel = parsed.layers.iter().position(|layer| layer.name == "udp");

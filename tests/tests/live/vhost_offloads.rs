@@ -1,5 +1,5 @@
-//! Two machines whose features differ in every combination, and a path between them: each gets what it takes, and all
-//! streams and datagrams are whole.
+//! Two VMs whose features differ in every combination, and a path between them: each gets only what it accepts, and all
+//! streams and datagrams are complete.
 
 #![cfg(target_os = "linux")]
 
@@ -16,17 +16,17 @@ use crate::{
     vhost_port::{FORMS, TwoMachines, kicked, plain},
 };
 
-/// Bits by which a guest takes something, and by which its device does (virtio 1.3 section 5.1.3).
+/// Feature bits of a guest and of its device (virtio 1.3 section 5.1.3).
 const CSUM: [u64; 2] = [1 << 1, 1];
 const TSO: [u64; 2] = [1 << 7 | 1 << 8 | 1 << 9, 1 << 11 | 1 << 12 | 1 << 13];
 const USO: [u64; 2] = [1 << 54 | 1 << 55, 1 << 56];
-/// All of which each combination is a machine.
+/// Feature groups; each combination of them is a VM.
 const WORDS: [u64; 4] = [CSUM[0] | CSUM[1], TSO[0] | TSO[1], USO[0] | USO[1], MERGEABLE];
-/// Bytes of the payload of a superframe, and of each of its packets.
+/// Payload length of a superframe, and of each of its packets.
 const PAYLOAD_BYTES: usize = 30_000;
 const SEGMENT_BYTES: usize = 1200;
 
-/// TCP or UDP, over a version of IP.
+/// TCP or UDP, over an IP version.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     is_tcp: bool,
@@ -37,7 +37,7 @@ struct Kind {
 fn machine(form: u64, number: u32) -> u64 {
     let without = (0..4).filter(|word| number & 1 << word == 0).map(|word| WORDS[word]);
     let chosen = form & !without.sum::<u64>();
-    // A driver may choose superframes with checksums to be filled in alone.
+    // A driver may choose superframes only together with partial checksums.
     let has_checksums = number & 1 != 0;
     if has_checksums { chosen } else { chosen & !(WORDS[1] | WORDS[2]) }
 }
@@ -163,7 +163,7 @@ impl Kind {
         let packets = expected.len();
         let counts = match (from.chosen & self.bits(1) != 0, to.chosen & self.bits(0) != 0) {
             (true, true) => 1..=1,
-            // Packets that come together are joined; those that do not are more.
+            // Packets that arrive together are merged; otherwise there are more.
             (false, true) => 1..=packets,
             (_, false) => packets..=packets,
         };

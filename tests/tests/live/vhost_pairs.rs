@@ -1,4 +1,4 @@
-//! The device of a virtual machine with several pairs of rings.
+//! The device of a VM with several pairs of rings.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,7 @@ use crate::vhost_port::{ALL, Bench, EVENTS, FORMS, arrived, frame, plain};
 /// The rings of the second pair.
 const TO_GUEST: usize = 2;
 const FROM_GUEST: usize = 3;
-/// Position of the source port, and of the payload behind it, in a frame behind its virtio header.
+/// Offset of the source port, and of the payload, in a frame after its virtio header.
 const SOURCE_PORT: usize = 12 + 34;
 const PAYLOAD: usize = 12 + 42;
 
@@ -169,7 +169,7 @@ fn a_ring_that_is_broken_costs_its_own_frames_and_a_machine_may_boot_again() {
         front.write(GUEST + rings(ring)[1] + 2, &400_u16.to_le_bytes());
     }
     assert!(arrived(&mut bench.port).is_empty());
-    // All that is known to be there is used before the ring is looked at again.
+    // All known entries are used before the ring is read again.
     let sends = [first].into_iter().chain([second; SLOTS as usize]).chain([first]);
     for port in sends {
         assert_eq!(bench.transmit(&datagram(port, 1), &Meta::default()), Transmitted::Taken);

@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments of trains on the data path: those that a host would have sent for
-//! the packets replace them.
+//! Expansion of acknowledgments of trains on the data path: the acknowledgments that a host would have sent for the
+//! packets replace them.
 
 use grosso::{
     Frame, Meta,
@@ -192,7 +192,7 @@ fn what_finds_no_room_waits_and_keeps_its_order() {
 
 #[test]
 fn copies_do_not_overtake_what_is_held_of_their_connection() {
-    // The wire takes superframes too, so the host's packets are held until its poll ends.
+    // The wire also accepts superframes, so the host's packets are held until its poll ends.
     let mut bench = Bench::new(Features::ALL, 1000, true);
     bench.stretch(8);
     bench.turn();

@@ -1,5 +1,4 @@
-//! An impaired wire in memory: damaged packets are never merged with sound ones, and never reported
-//! as verified.
+//! An impaired wire in memory: damaged packets are never merged with undamaged ones, and never reported as verified.
 
 use std::collections::HashSet;
 
@@ -45,8 +44,7 @@ fn packets(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(packet).collect()
 }
 
-/// Deliveries of a data path behind an impaired wire, and the number of packets with a wrong
-/// checksum that it received.
+/// Deliveries of a data path after an impaired wire, and the number of packets with a wrong checksum that it received.
 struct Outcome {
     frames: Vec<(Vec<u8>, Meta)>,
     damaged: usize,

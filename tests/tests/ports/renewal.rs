@@ -1,4 +1,4 @@
-//! Frames that wait while the one who takes them comes to take less: a guest that boots anew.
+//! Waiting frames whose receiver reduces its features: a guest that reboots.
 
 use grosso::{
     Meta,
@@ -14,7 +14,7 @@ use grosso_io::{
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, Ports};
 
-/// Whoever takes frames: it has these features, which flushes change, and room or none.
+/// A receiver of frames with these features, which flushes change, with or without room.
 struct Guest {
     features: Features,
     at_flush: Vec<Features>,
@@ -69,7 +69,7 @@ impl Guest {
     }
 }
 
-/// Features of a guest that takes packets alone.
+/// Features of a guest that accepts only packets.
 const LEAST: Features = Features::SCATTER_GATHER;
 const PACKET_LEN: usize = 1000;
 

@@ -1,5 +1,5 @@
-//! The profiles of other receive offloads: the packets they join, those they leave alone, and the information lost in
-//! their trains.
+//! The profiles of other receive offloads: the packets they merge, those they leave unmerged, and the information lost
+//! in their trains.
 
 mod any;
 mod freebsd;
@@ -93,8 +93,8 @@ fn twelve(kind: u8, value: u32) -> impl Fn(Tcp) -> Tcp {
     move |tcp| tcp.options(&[1, 1, kind, 10, a, b, c, d, 0, 0, 0, 9])
 }
 
-/// Found by random frames with the tiers off and on: where timestamps may vary, a SACK block as long as they are was
-/// taken for them, or they for one, as the first packet of that length had it.
+/// Found by random frames with the tiers off and on: if timestamps may vary, a SACK block of the same length was
+/// mistaken for them, or the reverse, depending on the first packet of that length.
 #[test]
 fn a_sack_block_as_long_as_timestamps_is_none() {
     const TIMESTAMPS: u8 = 8;
@@ -107,7 +107,7 @@ fn a_sack_block_as_long_as_timestamps_is_none() {
             };
             let train = [of(then, 1), of(then, 2), of(then, 3)];
             let (_, alone) = poll(profile.clone(), &train);
-            // A packet of the other kind, far behind in the stream, has left its headers to be known.
+            // A packet of the other kind, far behind in the stream, has left its headers as known.
             let before = packet(40 * MSS, MSS, twelve(first, 1));
             let all = [&[before][..], &train].concat();
             let (_, after) = poll(profile.clone(), &all);

@@ -1,4 +1,4 @@
-//! One bit of one header differs in the middle of a train, with every checksum corrected: the packet joins only if
+//! One bit of one header differs in the middle of a train, with every checksum corrected: the packet merges only if
 //! segmentation restores the bit.
 
 use grosso::{Meta, Profile};

@@ -1,5 +1,5 @@
 //! The two forms of zero in the sums of RFC 1071: a packet with the form that segmentation would not write is delivered
-//! unchanged, whatever the state of its checksums.
+//! unchanged, for any checksum state.
 
 use grosso::{Meta, Profile, checksum::Checksum};
 use grosso_rig::session::Session;
@@ -65,7 +65,7 @@ fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: u
                 frame[at..at + 2].copy_from_slice(&form);
                 let verdicts = verify(&frame, Link::Ethernet);
                 assert!(verdicts.iter().all(|verdict| verdict.state == State::Right));
-                // The sum of everything behind the link header.
+                // The sum of everything after the link header.
                 let complete = Checksum::Complete { sum: oracle::sum(&frame[14..]) };
                 let meta = Meta { checksum: state.unwrap_or(complete), ..Meta::default() };
                 session.push(&frame, meta);

@@ -1,6 +1,6 @@
 //! Invariants of the engine for any input: laws, order, conservation, bounds of memory and time.
 //!
-//! Every case is made from a seed that a failure prints; only the number of frames shrinks.
+//! Every case is generated from a seed that a failure prints; only the number of frames shrinks.
 
 mod bits;
 mod checksum_forms;

@@ -1,4 +1,5 @@
-//! Order within a flow: no packet overtakes another with the same addresses and ports, whatever the two are (rule G75).
+//! Order within a flow: no packet overtakes another with the same addresses and ports, for any two kinds of packets
+//! (rule G75).
 
 use grosso::{Meta, Profile};
 use grosso_rig::session::Session;
@@ -9,7 +10,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Headers in front of the innermost IP header.
+/// Headers before the innermost IP header.
 type Outer = fn(u16) -> Packet;
 
 /// The outer headers under which all tests run; the argument numbers the packets.
@@ -32,7 +33,7 @@ const OUTERS: &[(&str, Outer)] = &[
     ("geneve in ip6 in ip", |n| outer(n).ipv6(|ip| ip).udp(|u| u).geneve(|g| g).ethernet(|e| e)),
 ];
 
-/// The place of a packet in its flow.
+/// The position of a packet in its flow.
 #[derive(Clone, Copy)]
 struct Turn {
     number: u16,
@@ -40,7 +41,7 @@ struct Turn {
     v6: bool,
 }
 
-/// A packet that does not belong to the train, behind these outer headers.
+/// A packet that does not belong to the train, after these outer headers.
 type Odd = fn(Packet, Turn) -> Packet;
 
 /// Odd packets of TCP with both IP versions.
@@ -131,7 +132,7 @@ const IPV6_ODDS: &[(&str, Odd)] = &[
     }),
     ("unknown extension header", |p, t| {
         let inside = tcp(Packet::new(), t, |h| h).payload_len(LEN).build();
-        // Mobility (RFC 6275): next header TCP, no more than 8 bytes.
+        // Mobility (RFC 6275): next header TCP, 8 bytes in total.
         let header = [6, 0, 5, 0, 0, 0, 0, 0];
         ip_with(p, t, |ip| ip, |ip| ip.next_header(135)).payload(&[&header[..], &inside].concat())
     }),
@@ -261,7 +262,7 @@ fn no_odd_outer_header_overtakes_or_is_overtaken() {
     }
 }
 
-/// A frame of the flow, truncated at every place behind the addresses.
+/// A frame of the flow, truncated at every offset after the addresses.
 #[test]
 fn no_cut_frame_overtakes_or_is_overtaken() {
     for (name, outer_of) in OUTERS {
@@ -378,5 +379,5 @@ fn udp(packet: Packet, change: impl FnOnce(Udp) -> Udp) -> Packet {
 const LEN: usize = 100;
 /// Packets of a train.
 const TRAIN: u16 = 4;
-/// The first of [`OUTERS`] that has a tunnel header of its own.
+/// The first of [`OUTERS`] with its own tunnel header.
 const TUNNELS_FROM: usize = 6;

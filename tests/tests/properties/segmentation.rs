@@ -1,4 +1,4 @@
-//! Equality of the packets on the wire over every way to cut a superframe.
+//! Equality of the packets on the wire for every way to segment a superframe.
 
 use grosso::{
     Meta,
@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(super::cases(400))]
 
     /// Directly, as in the oracle; with partial checksums that are completed afterwards; with repeated headers that a
-    /// device cuts afterwards.
+    /// device segments afterwards.
     #[test]
     fn partial_work_and_the_rest_of_it_are_the_whole_work(
         seed in any::<u64>().no_shrink(),

@@ -1,4 +1,4 @@
-//! Trains with headers for which the engine has a configuration.
+//! Trains with headers for which the engine is configured.
 
 use grosso_testkit::{
     random::Random,

@@ -1,4 +1,4 @@
-//! One connection whose packets are numbered by their places in it.
+//! One connection whose packets are numbered by their positions.
 
 use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
 use grosso_rig::{frames::Path, frames::Segment, session::Session};

@@ -45,7 +45,7 @@ fn odd(port: u16, random: &mut Random) -> Vec<u8> {
 /// bound.
 fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
     coming.sort_by_key(|(at_ns, _)| *at_ns);
-    // The end of a wait is noticed a tick late, and so is the end of a train behind it.
+    // The end of a wait is noticed one tick late, and so is the end of a train after it.
     let most_ns = profile.reorder.total_ns().max(profile.limits.hold_ns) + 2 * TICK_NS;
     let mut session = Session::new(profile, LinkType::Ethernet, 3);
     let mut ticked_ns = 0;
@@ -178,7 +178,7 @@ fn within_a_poll_any_order_makes_the_same_trains() {
         let frames = segments(1, u32::MAX - 2500, 200);
         let outcomes = [false, true].map(|shuffles| {
             let mut session = Session::new(within_batch(), LinkType::Ethernet, 3);
-            // No more runs than the limit.
+            // There are no more runs than the limit.
             for poll in frames.chunks(30) {
                 let mut order: Vec<usize> = (0..poll.len()).collect();
                 if shuffles {

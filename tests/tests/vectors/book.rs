@@ -8,7 +8,7 @@ use grosso_capture::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Version of the form of the files; `docs/conformance.md` describes it.
+/// Format version of the files; `docs/conformance.md` describes it.
 const FORMAT: &str = "grosso.vectors/1";
 /// Link type of the captures: Ethernet.
 const ETHERNET: u32 = 1;
@@ -24,7 +24,7 @@ pub(crate) struct Book {
     vectors: Vec<Value>,
 }
 
-/// Frames that follow each other in the capture, by their numbers.
+/// Consecutive frames in the capture, by their numbers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Span {
     first: usize,
@@ -94,7 +94,7 @@ impl Book {
     }
 }
 
-/// A pair of files as a stranger reads it.
+/// A pair of files as an independent reader parses it.
 pub(crate) struct Pair {
     pub(crate) vectors: Vec<Value>,
     frames: Vec<Vec<u8>>,

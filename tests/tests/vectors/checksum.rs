@@ -1,5 +1,5 @@
-//! Vectors of checksums: bytes and their sums, frames and the verdicts on their checksums, and partial checksums that
-//! are to be completed.
+//! Vectors of checksums: bytes and their sums, frames and the verdicts on their checksums, and partial checksums to
+//! complete.
 
 use grosso::{Profile, Verdict, checksum::complete, coalesce::reason::Pass};
 use grosso_checksum::Sum;
@@ -30,11 +30,11 @@ struct Vector {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum What {
-    /// Bytes, and the Internet checksum of them.
+    /// Bytes, and their Internet checksum.
     Sum { bytes: String, checksum: String },
     /// A frame, and the verdict on each of its checksums, from the outside.
     Verify { frame: usize, checksums: Vec<Field> },
-    /// A frame whose innermost checksum field holds the sum of the pseudo-header, and the same complete.
+    /// A frame whose innermost checksum field holds the pseudo-header sum, and the completed frame.
     Complete { frame: usize, start: usize, offset: usize, out: usize },
 }
 
@@ -42,7 +42,7 @@ enum What {
 #[derive(Serialize)]
 struct Field {
     header: &'static str,
-    /// `right`, `wrong`, or `absent`, which a UDP checksum of zero is.
+    /// `right`, `wrong`, or `absent` for a UDP checksum of zero.
     verdict: &'static str,
     found: String,
     /// The value that a sender writes.

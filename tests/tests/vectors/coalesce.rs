@@ -1,4 +1,4 @@
-//! Vectors of coalescing: packets of one poll, and the superframes that they make.
+//! Vectors of coalescing: packets of one poll, and the resulting superframes.
 
 use grosso_rig::{
     engine::{Out, coalesce, segment},
@@ -35,7 +35,7 @@ struct Vector {
     rules: &'static [&'static str],
     shows: &'static str,
     r#in: Span,
-    /// Frames of each flow, if there are several: order is kept within each.
+    /// Frames of each flow, if there are several: the order within each must be kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     flows: Vec<Vec<usize>>,
     out: Vec<Train>,
@@ -45,7 +45,7 @@ struct Vector {
 #[derive(Serialize)]
 struct Train {
     packets: Vec<usize>,
-    /// The frame that leaves: the packet itself, or a superframe.
+    /// The delivered frame: the packet itself, or a superframe.
     frame: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     superframe: Option<Description>,

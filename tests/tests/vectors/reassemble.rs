@@ -1,4 +1,4 @@
-//! Vectors of reassembly: fragments in the order in which they arrive, and the datagrams that they make.
+//! Vectors of reassembly: fragments in order of arrival, and the resulting datagrams.
 
 use grosso::reassemble::{ReassemblyMode, ReassemblyRules, ReassemblyVerdict};
 use grosso_rig::fragments::{Piece, Rig, Version, cut};
@@ -16,7 +16,7 @@ struct Vector {
     r#in: Span,
     /// The fate of each fragment.
     fates: Vec<&'static str>,
-    /// The datagrams, in the order in which they are whole.
+    /// The datagrams, in order of completion.
     out: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Vectors of segmentation: a superframe, and the packets that it is cut into.
+//! Vectors of segmentation: a superframe, and the packets into which it is segmented.
 
 use grosso::{
     meta::{Cwr, IpLevels},

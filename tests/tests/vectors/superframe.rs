@@ -15,7 +15,7 @@ use grosso_wire::virtio::{
 use serde::Serialize;
 use serde_json::Value;
 
-/// All that must be known beside the bytes of a superframe to cut it.
+/// Everything needed besides the bytes of a superframe to segment it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Description {
     /// Payload bytes of every packet but the last.

@@ -1,4 +1,4 @@
-//! The checksums in the files as tshark sees them.
+//! The checksums in the files as tshark verifies them.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::book::{Pair, path};
 
-/// Headers with checksums, in the order in which tshark is asked.
+/// Headers with checksums, in the order in which tshark is queried.
 const HEADERS: [&str; 3] = ["ipv4", "tcp", "udp"];
 
 /// Returns tshark's words for the checksums of each frame of a pair: the states of each of [`HEADERS`], from the

@@ -215,9 +215,9 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
         let tunnels = Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
         tap.set_offloads(Offloads::CHECKSUM | tcp | tunnels)?;
     }
-    // The bridge would learn the source of frames, and forward none back to it.
+    // The bridge would learn the source of frames, and would not forward frames back to it.
     write_attribute(taps[0].name(), "brport/learning", "0")?;
-    // It would tell the groups that it listens to, to all ports.
+    // It would announce its multicast groups on all ports.
     write_attribute(&bridge, "bridge/multicast_snooping", "0")?;
     control.set_up(&bridge, true)?;
     Ok(Some(taps))
@@ -269,13 +269,13 @@ fn k117_superframes_in_a_tunnel_arrive_whole_and_stand_for_as_many_packets() {
             {
                 let case = vxlan(outer, inner, payload_len, size);
                 assert_eq!(cut(&case).len(), packets);
-                // To a reader that takes superframes: unchanged, and with the same meaning.
+                // To a reader that accepts superframes: unchanged, and with the same meaning.
                 from.write(&case.bytes())?;
                 let [there] = arrived(&to)?.try_into().unwrap();
                 assert_eq!(there.frame, case.frame);
                 assert_eq!(there.understood().unwrap(), case.understood().unwrap());
                 assert_eq!(there.header.tunnel, case.header.tunnel);
-                // To a reader that takes none: cut into the same packets as here.
+                // To a reader that accepts none: segmented into the same packets as here.
                 to.set_offloads(Offloads::NONE)?;
                 from.write(&case.bytes())?;
                 let there: Vec<_> = arrived(&to)?.into_iter().map(|case| case.frame).collect();

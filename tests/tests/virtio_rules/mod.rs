@@ -1,10 +1,9 @@
 //! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets.
 //!
-//! The running kernel gets headers that are built by hand, and its answers are compared with the results of
-//! `grosso::vnet` for the same bytes.
+//! The running kernel gets independently built headers, and its answers are compared with the results of `grosso::vnet`
+//! for the same bytes.
 //!
-//! The tests need root, or a user namespace of their own (`unshare -Urm`); without, they print `skipped:` and the
-//! reason.
+//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
 
@@ -36,7 +35,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     let work = || {
         let prepare = || {
             namespace::isolate_thread_network()?;
-            // A kernel without IPv6 is silent already.
+            // A kernel without IPv6 already sends nothing.
             let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             Control::new()
         };

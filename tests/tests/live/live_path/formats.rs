@@ -1,5 +1,4 @@
-//! Kernel TCP through tunnels of every format between two Grosso ends, over the wire between two
-//! kernels.
+//! Kernel TCP through tunnels of every format between two Grosso endpoints, over the wire between two kernels.
 
 use std::net::IpAddr;
 
@@ -65,7 +64,7 @@ impl Format {
             Self::new("gre in fou", gre(false, true, false), Carrier::Udp(udp(false))),
             Self::new("gre in gue", gre(false, true, false), Carrier::Gue(udp(false))),
             Self::new("numbered gretap in gue", gre(true, true, true), Carrier::Gue(udp(false))),
-            // A checksum of GRE would cover the inner checksum that is left to the receiver.
+            // A GRE checksum would cover the inner checksum that is left to the receiver.
             Self::new("gretap in gue, remcsum", gre(true, false, false), Carrier::Gue(udp(true))),
             Self::new("vxlan gbp", vxlan(Some(9), false), Carrier::Udp(udp(true))),
             Self::new("vxlan gpe", vxlan(None, true), Carrier::Udp(udp(false))),
@@ -189,7 +188,7 @@ fn streams_pass_as_superframes_in_every_format_directly_in_ip() {
                     false => assert!(packets > 2 * number("tunnel-out-frames"), "{name:?}"),
                 }
             }
-            // The kernel merges only at the wire's far end; at the other end Grosso does.
+            // The kernel merges only at the wire's far end; at the other end Grosso merges.
             let [reads, read] =
                 ["socket-rx-messages", "socket-rx-datagrams"].map(|name| count(&far, name));
             if kernel_joins {
@@ -226,7 +225,7 @@ fn tshark_dissects_every_format_directly_in_ip() {
             capture.wait().unwrap();
             let there = |filter: &str| tshark(&file, filter);
             let name = (format.name, a);
-            // A sum of zero is written as 0xffff (rule C3), of which tshark says that it should be zero.
+            // A sum of zero is written as 0xffff (rule C3); tshark expects zero.
             let wrong = "_ws.malformed || _ws.unreassembled || ip.checksum.status == Bad \
                          || (tcp.checksum.status == Bad && tcp.checksum != 0xffff) \
                          || gre.checksum.status == Bad";

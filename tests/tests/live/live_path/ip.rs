@@ -132,7 +132,7 @@ fn the_other_end_is_not_told_that_nobody_knows_the_protocol_while_a_port_is_open
         receive(&mut far, 1);
         assert_eq!(refusals(&world.engine, family), 0);
         drop(far);
-        // Its messages are rationed, so that one packet may have no answer.
+        // The kernel limits the rate of its messages, so one packet may get no answer.
         until(|| {
             send(&mut near, &frame, &Meta::default());
             refusals(&world.engine, family) > 0
@@ -163,7 +163,7 @@ fn what_may_be_fragmented_is_and_is_joined_behind_the_port() {
     let far = open(&world.engine, B[0], A[0], &[PROTOCOL_GRE]);
     let mut far = Fragmentation::new(far, &FragmentationOptions::new(1)).unwrap();
     let frame = outer(0).gre(|gre| gre).ipv4(|ip| ip).udp(|udp| udp).payload_len(4000).build();
-    // The first forbids fragments, and is longer than the link carries; it is not lost for that.
+    // The first packet forbids fragments and is longer than the link's MTU; it is not lost for that reason.
     let mut allowed = frame.clone();
     allowed[6] = 0;
     for (frame, forbidden) in [(&frame, 1), (&allowed, 1)] {

@@ -133,7 +133,7 @@ fn without_coalescing_and_without_headers_streams_pass_as_they_are() {
 #[test]
 fn partial_checksums_are_told_by_the_ring_where_there_is_no_virtio_header() {
     let Some(world) = World::new() else { return };
-    // Checksums are partial, but no superframes are made, because their size would be lost.
+    // Checksums are partial, but no superframes are built, because their size would be lost.
     world.set_offloads(true);
     world.set_offload("tx-tcp-segmentation", false);
     world.set_offload("tx-tcp6-segmentation", false);

@@ -1,4 +1,4 @@
-//! Grosso's ends of tunnels on the hosts: their sockets, and the devices that lead into them.
+//! Grosso's tunnel endpoints on the hosts: their sockets, and the devices that lead into them.
 
 use std::io;
 
@@ -20,9 +20,8 @@ use super::{
 impl World {
     /// Creates the world like `new`, with addresses at the engine's end of the wire, which is a separate IP host.
     ///
-    /// Checksums of packets sent over the wire are completed, as between hosts: this wire would
-    /// leave those inside a tunnel to the next device, which a socket cannot report. The engine's
-    /// kernel merges received packets.
+    /// Checksums of packets sent over the wire are completed, as between hosts: this wire would leave those inside a
+    /// tunnel to the next device, which a socket cannot report. The engine's kernel merges received packets.
     pub(crate) fn with_addresses() -> Option<Self> {
         let world = Self::new()?;
         let set = |wire: &str, feature: &str, on: bool| {

@@ -1,4 +1,4 @@
-//! Kernel TCP inside VXLAN with the kernel's own device at one end, and Grosso at the other.
+//! Kernel TCP inside VXLAN with the kernel's own device at one endpoint, and Grosso at the other.
 //!
 //! ```text
 //!  host a                      engine                  host b
@@ -30,7 +30,7 @@ struct Case {
     outer: usize,
     /// Whether the UDP header has a checksum.
     checksum: bool,
-    /// Whether inner checksums are left to the other end.
+    /// Whether inner checksums are left to the peer.
     offload: bool,
 }
 
@@ -77,8 +77,8 @@ impl Case {
 /// counters of Grosso's path.
 fn beside_the_kernel(world: &World, case: Case, bytes: usize) -> Option<Snapshot> {
     let endpoint = case.endpoint();
-    // A socket exists before anything is sent to it, because the kernel counts a packet for no
-    // socket without a checksum as damaged.
+    // A socket exists before anything is sent to it, because the kernel counts a packet without a checksum and without
+    // a socket as damaged.
     let right = over_udp(&world.engine, &endpoint);
     let there = (A[case.outer], B[case.outer]);
     if let Err(error) = add_vxlan(&world.a, there, INSIDE[0], &case.words()) {
@@ -142,11 +142,11 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
             let all = sent("vxlan && tcp");
             assert!(all > 500, "{case:?}: {all} segments from {address}");
             if case.checksum {
-                // Of the two of each packet tshark lists the outer first.
+                // For each packet, tshark lists the outer checksum first.
                 assert_eq!(sent("vxlan && tcp && udp.checksum.status == Good"), all, "{case:?}");
             }
-            // A checksum left to the other end is not complete; tshark does not know that the VXLAN
-            // header marks it, and thinks that 0xffff should be zero (rule C3).
+            // A checksum left to the peer is not complete; tshark does not know that the VXLAN header marks it, and
+            // expects zero instead of 0xffff (rule C3).
             let wrong = sent("vxlan && tcp.checksum.status == Bad && tcp.checksum != 0xffff");
             assert_eq!(wrong > 0, case.offload, "{case:?}: {wrong} of {all} from {address}");
         }

@@ -108,8 +108,7 @@ impl World {
 
     fn wire(&self, queues: u32) -> io::Result<()> {
         for namespace in [&self.a, &self.engine, &self.b] {
-            // Neighbour discovery and multicast of the kernel's own would add frames that no test
-            // sent.
+            // The kernel's own neighbour discovery and multicast would add frames that no test sent.
             namespace.run(|| {
                 std::fs::write("/proc/sys/net/ipv6/conf/default/router_solicitations", "0")
             })??;

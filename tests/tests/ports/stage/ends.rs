@@ -76,16 +76,16 @@ pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A port that runs out of room now and then, and counts its buffers held by others.
+/// A port that runs out of room occasionally, and counts its buffers held by others.
 #[derive(Debug)]
 pub(crate) struct Reluctant<P> {
     pub(crate) port: P,
     dice: fastrand::Rng,
-    /// Share of frames refused at first for want of room.
+    /// Share of frames that are refused at first for lack of room.
     refusing: f64,
-    /// Buffers handed out and not returned yet.
+    /// Buffers that were passed out and not returned yet.
     pub(crate) outside: usize,
-    /// Every frame taken.
+    /// Every accepted frame.
     pub(crate) sent: Vec<Vec<u8>>,
 }
 

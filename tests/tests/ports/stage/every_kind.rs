@@ -1,4 +1,4 @@
-//! Every packet kind of the kit comes back unchanged, even if ports run out of room now and then.
+//! Every packet kind of the kit is restored unchanged, even if ports run out of room occasionally.
 
 use grosso::{
     Meta,

@@ -1,4 +1,4 @@
-//! A tunnel of Ethernet frames with several other ends.
+//! A tunnel of Ethernet frames with several peers.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ use super::{
 };
 
 const LOCAL: [u8; 4] = [192, 0, 2, 1];
-/// The other ends: the endpoint's own, and two more, the last of which has its own next router.
+/// The peers: the endpoint's own, and two more, the last of which has its own next router.
 const REMOTES: [[u8; 4]; 3] = [[192, 0, 2, 2], [192, 0, 2, 3], [198, 51, 100, 4]];
 const NEXT: [u8; 6] = [6; 6];
 
@@ -139,7 +139,7 @@ fn who_is_none_of_the_ends_or_is_elsewhere_is_dropped_by_name() {
     }
     assert_eq!(send(&mut far, &arriving(REMOTES[1], &frame(address(1), 9))), Transmitted::Taken);
     assert_eq!(receive(&mut near, 1).len(), 1);
-    // No address was learned from any of them.
+    // No address was learned from any of these frames.
     assert_eq!(send(&mut near, &frame(address(8), 1)), Transmitted::Taken);
     assert_eq!(went(&mut far), all());
 }

@@ -1,4 +1,4 @@
-//! Tunnels and ESP whose own packets come back to be encapsulated again, whole and in fragments.
+//! Tunnels and ESP whose own packets return to be encapsulated again, unfragmented and in fragments.
 
 use std::{
     collections::VecDeque,

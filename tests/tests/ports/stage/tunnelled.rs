@@ -26,7 +26,7 @@ use super::{
     formats::{VXLAN, formats, other_end, udp},
 };
 
-/// The addresses of the ends, over IPv4 and IPv6.
+/// The addresses of the endpoints, over IPv4 and IPv6.
 const OUTSIDE: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
 
 fn outside(family: usize) -> [IpAddr; 2] {
@@ -248,8 +248,8 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
     assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
 }
 
-/// A kernel on the same machine leaves the sums of TCP and the cutting of its superframes to a device; a socket does
-/// not tell the size.
+/// A kernel on the same machine leaves TCP checksums and the segmentation of its superframes to a device; a socket does
+/// not report the size.
 #[test]
 fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     let arrive = |payload: usize, is_open: bool, family: usize| {
@@ -268,12 +268,12 @@ fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     };
     assert_eq!(arrive(3000, true, 0), (Gso::every(1410), vec![1468, 1468, 18 + 40 + 180]));
     assert_eq!(arrive(3000, true, 1), (Gso::every(1390), vec![1468, 1468, 18 + 60 + 220]));
-    // It fits, or is a packet of a longer link.
+    // It fits, or is a packet of a link with a larger MTU.
     assert_eq!(arrive(1410, true, 0), (None, vec![1468]));
     assert_eq!(arrive(3000, false, 0), (None, vec![3058]));
 }
 
-/// The same of UDP, whose size a socket does tell.
+/// For UDP, a socket does report the size.
 #[test]
 fn the_sum_of_a_superframe_that_no_device_made_is_made_for_each_packet() {
     let (mut near, mut far) = vxlan(|_| ());
@@ -354,7 +354,7 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     assert!(oracle::is_right(message, Link::Ethernet));
     assert_eq!((message[23], message[34], message[35]), (1, 3, 4), "fragmentation needed");
     assert_eq!(u16::from_be_bytes([message[40], message[41]]), 1400);
-    // A superframe is as long as its packets together.
+    // A superframe is as long as its packets in total.
     let meta = Meta { gso: Gso::every(1361), ..Meta::default() };
     assert_eq!(near.transmit(&[&long(9000)], &meta).unwrap(), Transmitted::Taken);
     assert_eq!(receive(&mut near, 1).len(), 1);
@@ -363,7 +363,7 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     }
     assert!(receive(&mut far, 1).is_empty());
     assert_eq!(receive(&mut near, 1).len(), ICMP_BURST as usize - 2);
-    // One more is allowed after a millisecond.
+    // One more message is allowed after a millisecond.
     assert!(receive(&mut near, 1_000_000).is_empty());
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);
