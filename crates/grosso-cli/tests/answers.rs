@@ -1,4 +1,4 @@
-//! Answers of reports about superframes, fragments, bad checksums and odd file names.
+//! Reports about superframes, fragments, bad checksums and unusual file names.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -48,7 +48,7 @@ fn a_known_frame_check_sequence_is_no_part_of_the_frame() {
         assert!(report["superframes"].as_u64().unwrap() > 0, "{name}: {report}");
         bench.ok("segment -r merged.pcapng -w back.pcapng");
         assert!(frames(&bench.get("back.pcapng")) == stream, "{name}");
-        // Copies do not claim a check sequence that they do not have.
+        // Copies do not claim a frame check sequence that they do not have.
         for copy in ["copy.pcap", "copy.pcapng"] {
             bench.ok(&format!("wire -r {name} -w {copy}"));
             let bytes = bench.get(copy);
@@ -133,6 +133,6 @@ fn a_file_of_unsupported_compression_does_not_refuse_its_directory() {
     assert!(run.stderr.contains("1 file skipped"), "{}", run.stderr);
     let warnings = bench.ok("inspect --json ring").json()["warnings"].to_string();
     assert!(warnings.contains("b.pcap.xz"), "{warnings}");
-    // A file that is named is refused.
+    // An explicitly named file is refused.
     assert_eq!(bench.run("inspect ring/b.pcap.xz").code, 3);
 }

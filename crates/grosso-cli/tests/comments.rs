@@ -1,4 +1,4 @@
-//! Comments on packets: they carry no information about merging, and a capture that is written keeps them.
+//! Packet comments: they carry no merge metadata, and a written capture keeps them.
 
 use grosso_capture::{
     ByteOrder, CaptureWriter, Format, Interface, PacketMeta, WriterOptions,
@@ -43,7 +43,7 @@ fn d16_a_comment_changes_nothing_where_nothing_is_written() {
         assert_eq!(decision("commented"), decision("plain"));
         assert_eq!(decision("commented")["verdict"], "joined");
     }
-    // A superframe could not give the comments back, so `coalesce` keeps these packets out.
+    // A superframe could not preserve the comments, so `coalesce` does not merge these packets.
     let report = bench.ok("coalesce --json -r commented -w gro.pcapng").json();
     assert_eq!(report["passed"]["capture-options"], 2);
     let kept = comments(&bench.get("gro.pcapng"));

@@ -1,4 +1,4 @@
-//! One grammar for every command that reads captures, and several captures read as one.
+//! The common syntax of all commands that read captures, and several captures read as one.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -294,14 +294,14 @@ fn findings(mut report: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(map) => {
-                // A table names the file of each row, so its length is another.
+                // A table contains each row's file name, so its length differs.
                 for key in ["input", "path", "elapsed_s", "command", "files"] {
                     map.remove(key);
                 }
                 map.values_mut().for_each(strip);
             }
             Value::Array(list) => {
-                // Several captures are read as pcapng, whatever they are.
+                // Several captures are read as pcapng, whatever their formats.
                 list.retain(|one| {
                     !one.as_str().is_some_and(|text| text.starts_with("writing pcapng"))
                 });
@@ -332,7 +332,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
             (findings(run.json()), written.unwrap_or_default())
         };
         let whole: Vec<_> = COMMANDS.iter().map(|command| ask(command, "whole")).collect();
-        // More parts than a replay has lanes, and names whose order is not that of the parts.
+        // More parts than a replay has lanes, and names in another order than the parts.
         for (round, count) in [3, 25].into_iter().enumerate() {
             let mut cuts: Vec<usize> = (0..count).map(|_| random.usize(1..packets)).collect();
             cuts.sort_unstable();
@@ -353,7 +353,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
 #[test]
 fn a_capture_that_begins_when_another_ends_comes_after_it() {
     let bench = Bench::new();
-    // One instant over five parts, in folders whose order of names is another.
+    // The same time in five parts, in directories whose names sort differently.
     let times: [&[u64]; 5] = [&[1, 4, 4], &[4], &[4, 4], &[4, 5], &[5, 6]];
     let names = ["a9", "a1", "a10", "b", "a2"];
     let mut want = Vec::new();

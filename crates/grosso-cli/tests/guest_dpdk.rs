@@ -1,5 +1,5 @@
-//! DPDK at both ends of `grosso bridge`, as the driver of a machine, and as the device of which Grosso is the driver.
-//! It polls, and needs no notifications.
+//! DPDK at both ends of `grosso bridge`: as the driver of a VM, and as the device with Grosso as the driver. DPDK
+//! polls, and needs no notifications.
 //!
 //! ```text
 //!  testpmd (virtio_user) ---- vhost-user:a  grosso  vhost-user:b ---- testpmd (virtio_user)
@@ -19,12 +19,12 @@ use rustix::process::Signal;
 
 use crate::network::{Running, STALLED, until};
 
-/// The last words of a port with two pairs of rings.
+/// The last arguments of a port with two queue pairs.
 const TWO_PAIRS: &str = ",queues=2";
-/// Words of a driver that takes packed rings, or does not.
+/// Driver arguments with and without packed rings.
 const FORMS: [&str; 2] = ["", ",packed_vq=1"];
 
-/// A program with one port, which obeys lines.
+/// A program with one port, controlled by command lines.
 struct Tester {
     child: Child,
     input: ChildStdin,
@@ -35,7 +35,7 @@ impl Tester {
     /// Starts the program with this port, whose socket is in `folder`; `what` is its forwarding mode.
     fn start(folder: &Path, port: &str, what: &str) -> Self {
         let mut command = Command::new("stdbuf");
-        // Both threads on one processor, and no huge pages, which few machines have.
+        // Both threads on one CPU, and no huge pages, which few hosts have.
         let machine = "-oL dpdk-testpmd --lcores 0@0,1@0 -n 1 --no-pci --no-huge --no-shconf -m 80 --no-telemetry";
         command.args(machine.split(' '));
         command.args(["--vdev", port, "--"]);
@@ -74,7 +74,7 @@ impl Tester {
         self.say(&format!("show port {of} 0"));
         loop {
             let line = self.lines.recv_timeout(STALLED).unwrap();
-            // Others stand behind it.
+            // Other arguments follow it.
             let rest = line.trim_start().strip_prefix(words);
             if let Some(word) = rest.and_then(|rest| rest.split_whitespace().next()) {
                 return word.to_owned();
@@ -163,7 +163,7 @@ fn dpdk_gets_frames_on_both_of_two_pairs() {
     }
 }
 
-/// Its back end listens at one end, and connects at the other, where it is killed and comes again.
+/// Its back end listens on one end, and connects on the other, where it is killed and restarted.
 #[test]
 fn dpdk_as_the_device_gets_and_gives_all_frames() {
     let folder = tempfile::tempdir().unwrap();

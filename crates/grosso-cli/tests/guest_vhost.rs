@@ -1,4 +1,4 @@
-//! A virtual machine of QEMU with another kernel in it, which shares its memory with `grosso bridge`.
+//! A QEMU virtual machine with another kernel, which shares its memory with `grosso bridge`.
 //!
 //! ```text
 //!  guest: Linux 6.1                                host
@@ -28,7 +28,7 @@ use crate::{
     network::{self, A, B, Running},
 };
 
-/// Words of the devices of a machine, of which each takes, or leaves to others, something else.
+/// Arguments of a VM's devices, each with another combination of features accepted or declined.
 const DEVICES: [&str; 10] = [
     "",
     ",mrg_rxbuf=off",
@@ -42,7 +42,7 @@ const DEVICES: [&str; 10] = [
     ",packed=on,mrg_rxbuf=off,indirect_desc=off,event_idx=off",
     ",packed=on,mq=on",
 ];
-/// A device with two pairs of rings, one for each processor.
+/// A device with two queue pairs, one per CPU.
 const MQ: &str = ",mq=on";
 /// A device with packed rings.
 const PACKED: &str = ",packed=on";
@@ -62,7 +62,7 @@ fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
         let mut work = || {
             place.set_up(number)?;
             place.exchange(&mut guest, number, words)?;
-            // The feature VIRTIO_F_RING_PACKED, as the guest's driver has agreed on it.
+            // The feature VIRTIO_F_RING_PACKED, as negotiated by the guest's driver.
             let packed =
                 guest.run(&format!("cut -c35 /sys/class/net/eth{number}/device/features"))?;
             assert_eq!(packed.trim() == "1", words.starts_with(PACKED), "{words}: {packed}");
@@ -85,7 +85,7 @@ fn a_machine_boots_again_and_a_killed_bridge_is_replaced() {
     if is_missing() {
         return;
     }
-    // QEMU connects again, or waits for who connects.
+    // QEMU reconnects, or waits for a connection.
     for (ours, theirs, words) in [
         ("vhost-user:vm0.sock", "server=off,reconnect=1", ""),
         ("vhost-user:vm0.sock,connect", "server=on", ""),
@@ -131,7 +131,7 @@ fn is_missing() -> bool {
     why.is_some()
 }
 
-/// A host, and what a machine on it boots.
+/// A host, and what a VM on it boots.
 struct Place {
     host: NetworkNamespace,
     folder: TempDir,
@@ -198,7 +198,7 @@ impl Place {
             let socket = format!("socket,id=c{n},path={},{theirs}", socket.display());
             let queues = 1 + usize::from(words.contains("mq=on"));
             let netdev = format!("vhost-user,id=n{n},chardev=c{n},queues={queues}");
-            // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user: it sets up an irqfd.
+            // Without KVM, QEMU 7.2 crashes with SIGSEGV when a guest uses MSI-X with vhost-user: it sets up an irqfd.
             let device = format!("virtio-net-pci,netdev=n{n},vectors=0{words}");
             machine.args(["-chardev", &socket, "-netdev", &netdev, "-device", &device]);
         }
@@ -241,5 +241,5 @@ impl Place {
     }
 }
 
-/// Programs in the guest beside the image's own.
+/// Programs in the guest in addition to those of the image.
 const PROGRAMS: &[&str] = &["ip", "socat", "cat"];

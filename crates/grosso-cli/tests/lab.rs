@@ -1,4 +1,4 @@
-//! `grosso lab` from outside: its output, its files and its refusals.
+//! `grosso lab` as a command: its output, its files and its errors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -180,7 +180,7 @@ fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
     Some(seen)
 }
 
-/// The CPUs on which threads may run, by their names.
+/// The CPUs on which threads may run, by thread name.
 type ThreadCpus = BTreeMap<String, BTreeSet<String>>;
 
 /// Runs a command, and looks on which CPUs its threads may run, until that is enough or the command ends. A thread that
@@ -204,7 +204,7 @@ fn threads_of(
             child.kill().unwrap();
             break;
         }
-        // Threads come and go while they are looked at.
+        // Threads start and exit during the inspection.
         for task in
             fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten()
         {
@@ -240,7 +240,7 @@ fn lab_vm_has_every_carrier_that_is_here_and_says_what_is_missing() {
         return;
     }
     assert!(report["notes"][0].as_str().unwrap().contains("nowhere/boot/vmlinuz"), "{report}");
-    // What an emulated machine takes to begin is a part of it.
+    // The startup of an emulated VM is a part of it.
     let options = format!("--runs 1 --time 1s --kernel {}", kernel.display());
     let run = bench.run(&format!("lab vm {options} --html page.html --json"));
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -318,7 +318,7 @@ fn nothing_outlives_a_lab_that_is_killed() {
     assert_eq!(line.unwrap(), "started");
     lab.kill().unwrap();
     lab.wait().unwrap();
-    // A process that is left would hold the pipe open, and print.
+    // A process that is left running would hold the pipe open, and print.
     assert_eq!(lines.next().map(Result::unwrap), None);
 }
 
@@ -338,7 +338,7 @@ fn is_allowed(run: &Run) -> bool {
 fn lab_run_has_tunnels_and_impaired_wires() {
     let bench = Bench::new();
     example(&bench, "far-tunnel.toml");
-    // As between virtual machines: what the tunnels send in one call crosses the path in one piece.
+    // As between virtual machines: what the tunnels send in one call crosses the path unsegmented.
     let far = String::from_utf8(bench.get("far-tunnel.toml")).unwrap();
     let near = far.replace("impair = \"delay 1ms seed 7\"\n", "");
     let near = near.replace("]\n\n[[wire]]", "]\noffloads = true\n\n[[wire]]");

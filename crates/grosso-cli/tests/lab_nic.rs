@@ -1,5 +1,5 @@
-//! `grosso lab nic` on a veth pair, with the sink behind its other end: the report, and that the device is as it was,
-//! whatever becomes of the lab. Amounts are measured by `experiments`.
+//! `grosso lab nic` on a veth pair, with the sink at its other end: the report, and the device's restored state,
+//! however the lab ends. `experiments` measures the quantities.
 
 #![cfg(target_os = "linux")]
 
@@ -27,7 +27,7 @@ fn children(parent: u32) -> Vec<Pid> {
 #[test]
 fn each_feature_is_turned_off_and_on_and_put_back() {
     let Some(net) = Net::new() else { return };
-    // Features that are requested and off, and one that is not as usual.
+    // Features that are requested and off, and one with an unusual setting.
     net.set(&[("tx-checksum-ip-generic", false), ("rx-gro", false)]);
     let before = net.features();
     let run = net.run("--runs 1 --time 20ms --html page.html --json");
@@ -44,7 +44,7 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
     };
     assert_eq!(states("rx-gro"), [(false, true), (true, false)]);
     assert_eq!(states("tx-checksum-ip-generic"), [(false, true), (true, false)]);
-    // It needs checksums, which are off.
+    // It depends on checksum offload, which is off.
     assert_eq!(states("tx-tcp-segmentation"), [(false, false)]);
     let notes = report["notes"].to_string();
     assert!(
@@ -91,7 +91,7 @@ fn ctrl_c_and_the_end_of_the_watchdog_leave_nothing_changed() {
     let Some(net) = Net::new() else { return };
     let before = net.features();
     let lab = net.changing(&before);
-    // As a terminal does it: to all processes of the group.
+    // As a terminal does: to all processes of the group.
     let group = Pid::from_child(&lab);
     kill_process_group(group, Signal::INT).unwrap();
     assert_eq!(ended(lab), (Some(130), String::new()));

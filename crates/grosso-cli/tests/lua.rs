@@ -1,4 +1,4 @@
-//! The dissector for Wireshark shows what the option of a capture says.
+//! The dissector for Wireshark shows what the option of a capture contains.
 
 use std::process::Command;
 
@@ -113,7 +113,7 @@ fn the_example_of_the_format_is_shown_field_by_field() {
         let none = vec![""; 8];
         let right = vec!["3", "34", "6", "1", "1200", "3", "2", "1000,2000"];
         assert_eq!(shown, [none.clone(), right, none], "{order:?}");
-        // Another version, another owner, and a body that is cut short are nobody's.
+        // Another version, another owner, and a truncated body are not recognized.
         for place in [11, 2] {
             let mut other = option.clone();
             other[place] ^= 1;

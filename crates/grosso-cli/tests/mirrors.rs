@@ -1,4 +1,4 @@
-//! Tunnels of mirrors, of mobile networks and of MPLS, reserved bits, and packets that the snap length cut, in `decap`.
+//! Mirroring, mobile-network and MPLS tunnels, reserved bits, and packets truncated by the snap length, in `decap`.
 
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,
@@ -142,7 +142,7 @@ fn mpls_in_udp() {
     }
 }
 
-/// Streams inside these tunnels merge or stay, and come back byte for byte.
+/// Streams inside these tunnels are merged or stay, and are restored byte for byte.
 #[test]
 fn streams_in_these_tunnels_come_back() {
     let stream = |index: u32| {
@@ -200,7 +200,7 @@ fn reserved_bits_of_vxlan_are_ignored_with_a_note() {
     let strict = bench.run("decap --strict --json -r in.pcap -w out.pcap");
     assert_eq!(strict.json()["refused"]["vxlan-flags"]["count"], 3, "{}", strict.stdout);
     assert_eq!(strict.code, 1);
-    // Without the flag for the network, there is no network.
+    // Without the network flag, there is no network identifier.
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[vxlan([0; 8])]));
     let run = bench.run("decap --json -r in.pcap -w out.pcap");
     assert_eq!(run.json()["refused"]["vxlan-flags"]["count"], 1, "{}", run.stdout);

@@ -1,4 +1,4 @@
-//! `grosso monitor` as text, and on a terminal made by `script`.
+//! `grosso monitor` as text, and on a terminal created by `script`.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ fn once_prints_the_rates_of_an_interval() {
     let file = std::fs::File::create(&rates).unwrap();
     let mut monitor = command.stdout(file).stdin(Stdio::null()).spawn().unwrap();
     let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
-    // How many it sees in an interval depends on what else runs here.
+    // The number of intervals seen depends on the load of the host.
     crate::network::until(|| {
         exchange(&ends, 1 << 20);
         let text = std::fs::read_to_string(&rates).unwrap();
@@ -74,7 +74,7 @@ fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (Stri
 /// the monitor.
 fn start_on_a_terminal(hosts: &Hosts) -> (Child, u32) {
     let log = hosts.path("typescript");
-    // The output of an earlier terminal must not be taken for that of this one.
+    // The output of an earlier terminal must not be mistaken for the output of this one.
     let _ = std::fs::remove_file(&log);
     let mut command = Command::new("script");
     let line = format!(
@@ -102,7 +102,7 @@ fn it_ends_with_its_terminal() {
     }
     let bridge = hosts.start("bridge e0 tap:b0");
     let (mut terminal, monitor) = start_on_a_terminal(&hosts);
-    // There is no signal when a terminal goes this way: its process group just has a new parent.
+    // A terminal that is killed sends no signal: its process group only gets a new parent.
     terminal.kill().unwrap();
     terminal.wait().unwrap();
     crate::network::until(|| !std::path::Path::new(&format!("/proc/{monitor}/stat")).exists());

@@ -1,4 +1,4 @@
-//! Damaged options of packets and blocks: the output harms no reader, and the report says what is missing.
+//! Damaged options of packets and blocks: the output does not confuse readers, and the report names what is missing.
 
 use std::process::Command;
 

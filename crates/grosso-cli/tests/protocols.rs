@@ -1,4 +1,4 @@
-//! Checksums of SCTP and UDP-Lite, UDP over IPv6 without a checksum, and packets of which nothing is verified.
+//! Checksums of SCTP and UDP-Lite, UDP over IPv6 without a checksum, and packets without any verified checksum.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -75,7 +75,7 @@ fn sctp_is_verified_by_its_crc() {
         "{report}"
     );
     assert_eq!((code, bad_packets(&report)), (1, vec![2]));
-    // The right value is that of the packet before.
+    // The correct value is that of the previous packet.
     let bench = Bench::new();
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[wrong, open.clone()]));
     bench.ok("csum fix --only all -r in.pcap -w out.pcap");
@@ -116,7 +116,7 @@ fn udp_lite_is_verified_over_its_coverage() {
         udp_lite(0),
         damaged_behind,
         damaged_inside,
-        // Coverage below the header, beyond the packet, and no checksum at all.
+        // Coverage shorter than the header, coverage beyond the packet, and no checksum at all.
         udp_lite(7),
         udp_lite(900),
         {
@@ -145,7 +145,7 @@ fn packets_of_which_nothing_is_verified_are_not_called_valid() {
     assert!(!text.contains("1 valid"), "{text}");
 }
 
-/// RFC 8200 section 8.1: only tunnels may leave out the checksum of UDP over IPv6 (RFC 6936).
+/// RFC 8200 section 8.1: only tunnels may omit the checksum of UDP over IPv6 (RFC 6936).
 #[test]
 fn udp_over_ipv6_needs_a_checksum_outside_of_tunnels() {
     let plain =

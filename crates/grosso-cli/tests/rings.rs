@@ -1,5 +1,5 @@
-//! `grosso capture` with the habits of tcpdump, which captures the same beside it: files that follow one another, all
-//! interfaces, and their list.
+//! `grosso capture` with tcpdump's options, compared with a concurrent tcpdump: rotating files, all interfaces, and
+//! their list.
 
 #![cfg(target_os = "linux")]
 
@@ -22,7 +22,7 @@ use crate::{
     tap::{BROADCAST, Tap, name, read, start},
 };
 
-/// Bytes of a long frame, 17 of which are more than a million.
+/// Bytes of a long frame; 17 of them exceed one million.
 const LONG_BYTES: usize = 60_000;
 
 /// Returns a unique frame of an unknown protocol.
@@ -234,7 +234,7 @@ fn the_list_says_of_each_interface_what_tcpdump_s_does() {
             assert_eq!(state(&ours, device), state(&theirs, device), "{ours}{theirs}");
         }
     }
-    // The number is a name too.
+    // The number works as a name too.
     let mut capture = tap.start(bench.command("capture -i 1 -c 1 --json -w x"), &bench.path("x"));
     write(&tap, &BROADCAST);
     assert_eq!(report(&mut capture)["interface"], "t0");

@@ -1,4 +1,4 @@
-//! Packets on their way: the final addresses are in source routes, routing headers and home address options, for every
+//! Packets in transit: the final addresses are in source routes, routing headers and home address options, for every
 //! command.
 
 use grosso_capture::Format;

@@ -134,7 +134,7 @@ fn trains_that_are_held_are_gauges_of_the_moment_and_no_change() {
     let lines = hosts.run("stats -i 0.05 -c 2 --jsonl --delta e0").stdout;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!((count(&last, "rx_gro_held"), &last["delta"]["rx_gro_held"]), (2, &Value::Null));
-    // Port unreachable is no packet of the flow; a datagram without payload is, and lets its train go.
+    // Port unreachable is not a packet of the flow; a datagram without payload is, and flushes its train.
     sender.send_to(&[], (B[0], 9)).unwrap();
     until(|| held() == (1, 3));
     bridge.stop(Signal::TERM);
@@ -166,7 +166,7 @@ fn every_form_says_the_same() {
         let [before, now] = pair else { unreachable!() };
         let change = count(now, "rx_packets") - count(before, "rx_packets");
         assert_eq!(count(&now["delta"], "rx_packets"), change);
-        // A reading that comes late is the next one too: what was read just now is not asked for again.
+        // A delayed reading also serves as the next one: values just read are not requested again.
         assert!(count(now, "ts_ns") >= count(before, "ts_ns"));
     }
 

@@ -1,4 +1,4 @@
-//! ESP in transport mode, with the kernel's own at the other end.
+//! ESP in transport mode, with the kernel's ESP as the peer.
 
 use std::{fs, io};
 
@@ -34,7 +34,7 @@ impl Wire {
     fn encrypted(&mut self, version: usize) -> io::Result<()> {
         let keys = ["5a", "c3"].map(|byte| format!("{byte}{version:02}").repeat(10));
         self.guest.run(&associations(version, &keys))?;
-        // The table and the keys are made of what the other kernel's tool prints.
+        // The table and the keys are derived from the output of the other kernel's tool.
         fs::write(self.folder.path().join("xfrm"), self.guest.run("ip xfrm state")?)?;
         let line = format!("config esp xfrm --here {} --key-file keys{version}", B[version]);
         let table = self.grosso(&line)?;

@@ -1,4 +1,4 @@
-//! Running the built binary, and captures for it to read.
+//! Helpers that run the built binary, and captures for it to read.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 #[allow(unused_imports, reason = "every test program uses its own part")]
 pub(crate) use self::reports::{assert_obeys, obeys, report, schema};
 
-/// A folder that is removed after the test, and the program to run in it.
+/// A directory that is removed after the test, and the program to run in it.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
 }
@@ -68,7 +68,7 @@ impl Bench {
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
         let writer = std::thread::spawn(move || {
-            // The program may end before it has read everything.
+            // The program may exit before it has read all input.
             let _ = stdin.write_all(&input);
         });
         let run = finished(child.wait_with_output().unwrap());

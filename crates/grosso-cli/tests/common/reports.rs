@@ -1,4 +1,4 @@
-//! Reports in JSON, held against their schemas.
+//! JSON reports, validated against their schemas.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::OnceLock};
 
@@ -12,7 +12,7 @@ use super::Bench;
 pub(crate) fn report(text: &str) -> Value {
     let report: Value =
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    // The lists of `dev` are ethtool's: each device names the form.
+    // `dev` prints lists, as ethtool does, whose elements name the schema.
     let first = report.get(0).unwrap_or(&report);
     let name = first["schema"].as_str().unwrap_or_else(|| panic!("no form is named: {text}"));
     let form = forms().get(name).unwrap_or_else(|| panic!("{name} is not in schemas"));
@@ -93,7 +93,7 @@ fn close(schema: &mut Value) {
                 object.contains_key("properties") && !object.contains_key("additionalProperties");
             for (key, value) in object.iter_mut() {
                 match value {
-                    // Parts of this very object, of which each names some of its fields.
+                    // Alternatives for this same object, each with some of its fields.
                     Value::Array(parts)
                         if is_open && matches!(&**key, "oneOf" | "anyOf" | "allOf") =>
                     {

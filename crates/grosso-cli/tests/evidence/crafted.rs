@@ -1,4 +1,4 @@
-//! Superframes in forms that no device in these tests makes: GSO_PARTIAL, and the large sends of Windows.
+//! Superframes in forms that no device in these tests creates: GSO_PARTIAL, and the large sends of Windows.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -57,9 +57,10 @@ fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
         let (source, destination) = (network.bytes("source"), network.bytes("destination"));
         let place = layer.offset + 6;
         frame[place..place + 2].fill(0);
-        // From the start of the inner sum on, a completed packet adds up to the complement of its pseudo-header sum.
+        // From the start of the inner checksum coverage, a completed packet sums to the complement of its pseudo-header
+        // sum.
         let seed = u16::from_be_bytes([frame[tcp + offset], frame[tcp + offset + 1]]);
-        // Both pseudo-headers are those of the whole, so that their lengths do not differ.
+        // Both pseudo-headers are those of the whole packet, so that their lengths are equal.
         let mut bytes = pseudo_header(source, destination, 17, whole.len() - layer.offset);
         bytes.extend_from_slice(&frame[layer.offset..tcp]);
         bytes.extend_from_slice(&(!seed).to_be_bytes());
@@ -138,14 +139,14 @@ fn large_sends_of_windows_are_split_and_place_the_capture_on_the_sender() {
             0,
             "{case}"
         );
-        // Without other evidence the MTU decides, and 1448 bytes behind IPv6 and timestamps do not fit into 1500.
+        // Without other evidence the MTU decides, and 1448 bytes after IPv6 and timestamps exceed 1500.
         let by_mtu = case.starts_with("IPv4").then_some("");
         for given in by_mtu.into_iter().chain(["--mss 1448 --strict"]) {
             let run = bench.run(&format!("wire --json -r host.pcap -w out.pcap {given}"));
             assert_eq!(run.code, 0, "{case}: {}", run.stdout);
             assert!(frames(&bench.get("out.pcap")) == segments, "{case}: {}", run.stdout);
         }
-        // Nothing is lost by merging: such a frame is left as it is.
+        // Merging loses nothing: such a frame is left unchanged.
         bench.ok("coalesce -q -r host.pcap -w gro.pcapng");
         bench.ok("segment -q -r gro.pcapng -w back.pcap");
         assert!(frames(&bench.get("back.pcap")) == [frame], "{case}");

@@ -1,4 +1,4 @@
-//! Frames that fraglist GRO merged: the kernel's own, captured before and after.
+//! Frames merged by the kernel's fraglist GRO, captured before and after the merge.
 
 use super::{FAMILIES, PLAIN, assert_is_the_wire, bench, bytes, inspect, longest, sizes};
 use crate::common::{Timed, frames};

@@ -1,5 +1,5 @@
-//! The judgment on captures of the kernel's own traffic, case by case: section A of the known errors, and tunnels that
-//! `wire` and other commands did not recognize.
+//! Decisions on captures of real kernel traffic, case by case: section A of the known errors, and tunnels that `wire`
+//! and other commands did not recognize.
 
 #![cfg(target_os = "linux")]
 
@@ -131,7 +131,7 @@ fn a1_path_mtu_below_the_mss() {
         if run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &output, &wire);
         }
-        // The size of segments that left while the message was on its way may be a guess, but nothing else.
+        // The size of segments sent while the message was in flight may be a guess, but nothing else.
         let carried = bytes(&wire);
         let right = output.iter().filter(|frame| carried.contains(frame)).count();
         assert!(right * 20 > carried.len() * 19, "{right} of {}: {}", carried.len(), run.stdout);
@@ -183,7 +183,7 @@ fn a1_what_the_user_says_wins_over_the_syn() {
                 assert_is_the_wire(&line, &frames(&bench.get("out.pcap")), &wire);
             }
         }
-        // Without the user's size the identifications decide; IPv6 has none, and may only admit a guess.
+        // Without a size from the user the identifications decide; IPv6 has none, and allows only a guess.
         let run = bench.run("wire --json -r host.pcap -w out.pcap");
         if family == IPV4 || run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &frames(&bench.get("out.pcap")), &wire);
@@ -242,23 +242,23 @@ fn a3_long_datagrams_are_the_wire() {
 fn a4_big_tcp_without_syn() {
     let Some(chain) = Chain::new(PLAIN) else { return };
     ip(&chain.sender, "link set s0 gso_max_size 180000");
-    // Buffers with room for two of them in flight.
+    // Buffers for two of them in flight.
     for (host, limits) in [(&chain.sender, "tcp_wmem"), (&chain.receiver, "tcp_rmem")] {
         let file = format!("/proc/sys/net/ipv4/{limits}");
         host.run(|| std::fs::write(file, "4096 4000000 8000000")).unwrap().unwrap();
     }
-    // The kernel sends what it would pace in a millisecond as one packet. With the highest ratio it does so although a
-    // busy machine acknowledges late.
+    // The kernel sends as one packet what it would pace in a millisecond. The highest ratio makes it do so although a
+    // busy host acknowledges late.
     for phase in ["ss", "ca"] {
         let file = format!("/proc/sys/net/ipv4/tcp_pacing_{phase}_ratio");
         chain.sender.run(|| std::fs::write(file, "1000")).unwrap().unwrap();
     }
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let talk = || chain.stream(chain.ends(IPV6), 8 * BYTES);
-    // A busy machine may still need several streams.
+    // A busy host may still need several streams.
     let long_enough = (0..20).find_map(|_| {
         let [host, wire] = chain.record(&devices, IPV6, talk).try_into().unwrap();
-        // As with a filter that keeps nothing else, no plain segment shows the size.
+        // As with a filter that excludes all others, no plain segment shows the size.
         let longer = host.into_iter().filter(|(_, f)| f.len() > JUMBOGRAM);
         Some((longer.collect::<Vec<Timed>>(), wire)).filter(|(longer, _)| longer.len() > 3)
     });
@@ -278,7 +278,7 @@ const JUMBOGRAM: usize = 14 + 40 + (1 << 16);
 #[test]
 fn a5_a_receiver_that_merges_is_the_receiver() {
     let Some(chain) = Chain::new(PLAIN) else { return };
-    // Its acknowledgments leave with partial checksums, as on every host.
+    // Its acknowledgments are sent with partial checksums, as on every host.
     set(&chain.receiver, "d0", "tx-checksum-ip-generic", true);
     set(&chain.receiver, "d0", "rx-gro", true);
     for family in FAMILIES {
@@ -305,7 +305,7 @@ fn a5_a_sender_of_datagram_superframes_is_the_sender() {
         let (code, report) = inspect(&bench(&[("s.pcap", &seen)]), "s.pcap");
         let verdict = &report["verdict"];
         assert_eq!((code, &verdict["vantage"]), (1, &"sender-host".into()), "{report}");
-        // Alone, as with a filter, a receiver could have merged them: but that is no evidence that one did.
+        // Alone, as after a filter, a receiver could have merged them: but that is no evidence that one did.
         let alone: Vec<Timed> = seen.into_iter().filter(|(_, f)| f.len() > 1514).collect();
         let (code, report) = inspect(&bench(&[("s.pcap", &alone)]), "s.pcap");
         let verdict = &report["verdict"];

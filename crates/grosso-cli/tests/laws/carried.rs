@@ -1,4 +1,4 @@
-//! The payload of packets and the state of their checksums, only by the oracle of the testkit.
+//! The payload of packets and the state of their checksums, computed only by the testkit's oracle.
 
 use core::ops::{AddAssign, Range};
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use super::captures::Captured;
 pub(crate) struct Carried {
     /// The number of bytes.
     pub(crate) bytes: u64,
-    /// The sum of the payloads of TCP and UDP, byte by byte: a cut does not change it, but a changed byte does.
+    /// The sum of the TCP and UDP payload bytes: segmentation does not change it, but a changed byte does.
     pub(crate) sum: u64,
 }
 
@@ -55,7 +55,8 @@ pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     let Some(link) = link_of(packet.link_type) else {
         return Carried { bytes: packet.data.len() as u64, sum: 0 };
     };
-    // In a longer packet the length may be zero, which only all of its bytes show: those that were cut off are zeros.
+    // In a longer packet the length may be zero, which is visible only in the whole packet: the truncated bytes are
+    // zeros.
     let mut data = Cow::Borrowed(&packet.data);
     if packet.original_len > usize::from(u16::MAX) {
         data.to_mut().resize(packet.original_len.max(packet.data.len()), 0);
@@ -122,7 +123,8 @@ pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
     for as_is in verify(frame, link).into_iter().rev().filter(|v| v.state != State::Absent) {
         let once_completed = verify(&completed, link);
         let now = once_completed.iter().find(|verdict| verdict.layer == as_is.layer)?;
-        // With nested tunnels, one may leave a checksum to the receiver, and the oracle takes it for the innermost.
+        // With nested tunnels, one level may leave a checksum to the receiver, and the oracle treats it as the
+        // innermost.
         let is_right = now.found == now.expected;
         if is_right || as_is.state != State::Wrong || now.state != State::Wrong {
             continue;

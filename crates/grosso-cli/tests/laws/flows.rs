@@ -1,4 +1,4 @@
-//! Flows over any header stack: as the wire carries them, and as they look on the sending host.
+//! Flows over any header stack: as on the wire, and as captured on the sending host.
 
 use grosso_testkit::{
     Packet,
@@ -48,7 +48,7 @@ pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     if random.one_in(12) && medium.link == Link::Ethernet {
         return neighbours(&mut random, left_to_device);
     }
-    // A command recognizes FOU only by a given port, and here only `decap` gets one.
+    // A command recognizes FOU only by an explicit port, and here only `decap` gets one.
     let is_fou = |stack: &Stack| stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::Fou);
     let stack = loop {
         let stack = any_stack(&mut random, medium.link);
@@ -148,7 +148,7 @@ fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     let mut sender = Sender::new(stack, number, medium.mtu, random);
     sender.segment = sender.full;
     let mut frames = sender.handshake(random, Packet::build);
-    // Packets in flight at the time of the report pass here as well.
+    // Packets in flight at the time of the report are included here as well.
     let in_flight = (0..random.within(1, 4)).map(|_| sender.send(sender.full).build());
     let in_flight: Vec<Vec<u8>> = in_flight.collect();
     let refused = &in_flight[0];
@@ -179,8 +179,8 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     let is_transport = |layer: &Layer| matches!(layer.name, "tcp" | "udp");
     match parsed.layers.iter().rposition(is_transport) {
         None => frame,
-        // With one checksum inside another, the outer one is that of the completed packet (rule C40); one around
-        // something else is partial itself.
+        // With nested checksums, the outer one is that of the completed packet (rule C40); a checksum around other
+        // protocols is itself partial.
         Some(_) => packet.build_partial().0,
     }
 }
@@ -217,7 +217,7 @@ fn is_remote_alone(stack: &Stack) -> bool {
 struct Sender {
     stack: Stack,
     place: Place,
-    /// Most payload bytes that the link allows.
+    /// Maximum payload bytes that the link allows.
     full: usize,
     /// Payload bytes of a segment of this flow.
     segment: usize,
@@ -257,8 +257,8 @@ impl Sender {
 
     /// Returns the SYNs: at most one in each direction, if the flow is TCP.
     ///
-    /// The peer's announcement bounds the segments, options included (RFC 6691 section 2). The sender's own announces
-    /// only the segments that it accepts.
+    /// The peer's MSS option bounds the segments, options included (RFC 6691 section 2). The sender's own option bounds
+    /// only the segments that it receives.
     fn handshake(
         &mut self,
         random: &mut Random,
@@ -295,7 +295,7 @@ impl Sender {
             let len = if is_short { random.within(0, self.segment) } else { self.segment };
             let packet = self.send(len);
             let packet = if is_short { packet.edit_tcp(Tcp::psh) } else { packet };
-            // The shortest frame of Ethernet; no header counts the padding.
+            // The shortest Ethernet frame; no header counts the padding.
             let is_padded = self.stack.link() == Link::Ethernet && random.percent(50);
             frames.push(if is_padded { packet.pad_to(60).build() } else { packet.build() });
             if random.one_in(20) {
@@ -339,7 +339,7 @@ impl Sender {
 
 /// A rough limit on the payload bytes of one flow, to keep the tests short.
 const FLOW_BYTES_MAX: usize = 60_000;
-/// Most payload bytes of a superframe, with room for all headers below 64 KB.
+/// Maximum payload bytes of a superframe, so that all headers fit below 64 KB.
 const SUPERFRAME_BYTES_MAX: usize = 50_000;
-/// Below this, no sender makes superframes.
+/// Below this size, no sender creates superframes.
 const SEGMENT_BYTES_MIN: usize = 64;

@@ -1,7 +1,7 @@
-//! Laws of the commands that read and write captures, tried on every header stack of the testkit.
+//! Laws of the commands that read and write captures, tested on every header stack of the testkit.
 //!
-//! Each case is a capture of several flows, each made from a seed of its own: the seeds that a failure prints make the
-//! same capture again, with as few flows as still fail.
+//! Each case is a capture of several flows, each generated from its own seed: the seeds that a failure prints reproduce
+//! the capture, reduced to the fewest flows that still fail.
 
 mod captures;
 mod carried;

@@ -1,4 +1,4 @@
-//! A host with an interface that Grosso takes over, another host at the other end of its wire, and the program between.
+//! A host with an interface that Grosso attaches to, another host connected to it, and the program between them.
 //!
 //! ```text
 //!  host a                      host b
@@ -38,10 +38,10 @@ const fn addresses(host: u8) -> [IpAddr; 2] {
     ]
 }
 
-/// The time without a byte after which none will come: the test fails instead of hanging.
+/// The time without received data after which the test fails instead of hanging.
 pub(crate) const STALLED: Duration = Duration::from_secs(60);
 
-/// Two hosts, and a folder for the program's files.
+/// Two hosts, and a directory for the program's files.
 pub(crate) struct Hosts {
     pub(crate) a: NetworkNamespace,
     pub(crate) b: NetworkNamespace,
@@ -109,7 +109,7 @@ impl Hosts {
     /// Lays a wire from the first host to an interface of the second.
     pub(crate) fn add_wire(&self, near: &str, far: &str) {
         let lay = || -> io::Result<()> {
-            // The stack of the host must not answer for its device at the interface that Grosso takes over.
+            // The host's IP stack must not answer for its device at the interface that Grosso attaches to.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
             let host = LinkChange::new().namespace(self.a.as_fd());
@@ -183,7 +183,7 @@ pub(crate) struct Running {
     stdout: Option<JoinHandle<String>>,
 }
 
-/// The end of the program.
+/// The result of the program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -283,7 +283,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A failed test must leave no process behind.
+        // A failed test must not leave a process running.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -344,5 +344,5 @@ impl Content {
     }
 }
 
-/// Bytes that are made and compared at a time.
+/// Bytes that are generated and compared at a time.
 pub(crate) const CHUNK: usize = 1 << 14;

@@ -1,5 +1,5 @@
-//! The unit of `packaging/`, started by a real systemd as the first process of namespaces of its own: a tunnel in UDP
-//! with the kernel's at its other end, ESP with another program of Grosso there, and AF_XDP.
+//! The unit of `packaging/`, started by a real systemd as the first process in separate namespaces: a UDP tunnel with
+//! the kernel as the peer, ESP with another Grosso process as the peer, and AF_XDP.
 
 #![cfg(target_os = "linux")]
 
@@ -170,7 +170,7 @@ key-file = "/run/credentials/grosso@esp.service/esp.key"
 sequence-file = "/var/lib/grosso/esp.sequence"
 "#;
 
-/// The other end of the same, which is not a service.
+/// The peer, which is not a service.
 const PEER: &str = r#"
 [[path]]
 name = "peer"

@@ -27,7 +27,7 @@ impl Tap {
     pub(crate) fn new() -> Option<Self> {
         let [network] = namespaces()?;
         let open = || {
-            // A kernel without IPv6 has no neighbour discovery to silence.
+            // Without IPv6, the kernel has no neighbour discovery to silence.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let device = TunBuilder::tap(name("t0")).virtio_header(true).open()?;
             Control::new()?.set_up(&name("t0"), true)?;
@@ -122,7 +122,7 @@ pub(crate) fn superframe() -> ([u8; 10], Vec<u8>) {
     (header, frame)
 }
 
-/// A broadcast of a protocol for experiments (RFC 5342).
+/// A broadcast of an experimental protocol (RFC 5342).
 pub(crate) const BROADCAST: [u8; 60] = {
     let mut frame = [0; 60];
     let mut i = 0;

@@ -1,5 +1,5 @@
-//! The law of the twins: the output of `wire` for a host's capture is the wire, byte for byte, or the report admits a
-//! guess.
+//! The law of the twins: the output of `wire` for a host's capture equals the wire, byte for byte, or the report admits
+//! a guess.
 
 use std::collections::BTreeMap;
 
@@ -21,21 +21,21 @@ pub(crate) struct Twins {
     pub(crate) measure: Measure,
 }
 
-/// The header whose payload stays the same when a superframe is cut.
+/// The header whose payload stays the same when a superframe is segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// The innermost transport header: the kernel repeats the headers around it.
+    /// The innermost transport header: the kernel repeats the outer headers.
     Innermost,
-    /// The outermost one: a socket was given many datagrams at once.
+    /// The outermost one: the socket got many datagrams in one call.
     Outermost,
 }
 
-/// The expected knowledge of a command.
+/// The knowledge expected of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Must {
-    /// The file or the user gives all facts: nothing is guessed.
+    /// The file or the user provides all facts: nothing is guessed.
     Know,
-    /// Guesses and packets that are left are reported.
+    /// Guesses and packets left unchanged are reported.
     Say,
 }
 

@@ -1,5 +1,5 @@
-//! Hosts whose frames carry a VLAN tag on their way, also if the kernel has no VLAN devices: the test itself inserts
-//! the tag and removes it, between TAPs.
+//! Hosts whose frames carry a VLAN tag in transit, even if the kernel has no VLAN devices: the test itself inserts and
+//! removes the tag, between TAPs.
 //!
 //! ```text
 //!  sender           bridge                     receiver
@@ -105,5 +105,5 @@ fn shift(frame: &mut [u8], bytes: i16) {
     }
 }
 
-/// The length of a virtio header, whose words are in the byte order of the machine.
+/// The length of a virtio header, whose fields are in the host's byte order.
 const VIRTIO_BYTES: usize = 10;

@@ -1,4 +1,4 @@
-//! A veth pair for `grosso lab nic`, with the sink behind its other end.
+//! A veth pair for `grosso lab nic`, with the sink at its other end.
 
 #![allow(dead_code, reason = "each program of tests uses its own part")]
 
@@ -18,7 +18,7 @@ use grosso_sys::{
 
 use crate::common::{Bench, Run, finished};
 
-/// A network with one end of a veth pair, and a sink behind the other end.
+/// A network with one end of a veth pair, and a sink at the other end.
 pub(crate) struct Net {
     pub(crate) bench: Bench,
     pub(crate) network: NetworkNamespace,
