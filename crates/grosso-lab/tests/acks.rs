@@ -50,7 +50,7 @@ fn news() -> impl Strategy<Value = News> {
     ]
 }
 
-/// Packets of a receiver to a sender with this way of counting.
+/// Returns the packets that a receiver sends to a sender with this way of counting.
 fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) -> Vec<Sent> {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut last = Acknowledgment { number: FIRST, window: 500, ..Acknowledgment::default() };
@@ -77,7 +77,7 @@ fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) 
     sent
 }
 
-/// The frame of the packet, whose identification is its place in the order.
+/// Returns the frame of the packet; its identification is its position in the order.
 fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     let Acknowledgment { number, window, echo, congestion_echo, has_payload, .. } =
         sent.acknowledgment;
@@ -136,7 +136,8 @@ impl Sink<Vec<u8>> for Behind<'_> {
     }
 }
 
-/// State of a sender with this way of counting after the packets have passed a coalescer with this profile.
+/// Returns the state of a sender with this way of counting after a coalescer with this profile has processed the
+/// packets.
 fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
     let sender = Sender::new(counting, SEGMENT, FIRST);
     let mut behind = Behind { sender, sent, collected: 0, places: Vec::new(), merged: Vec::new() };
@@ -165,7 +166,7 @@ fn vector() -> Profile {
     profile
 }
 
-/// FreeBSD's rules for packets one by one: the rules for batches would assume that they arrived together.
+/// Returns FreeBSD's rules for single packets: the rules for batches would assume that the packets arrived together.
 fn freebsd() -> Profile {
     let mut profile = Profile::freebsd();
     profile.batch = Batch::AsItCame;
@@ -176,7 +177,7 @@ fn counting() -> impl Strategy<Value = Counting> {
     prop_oneof![Just(Counting::Packets), (1..3_u32).prop_map(|limit| Counting::Bytes { limit }),]
 }
 
-/// True on average for one packet in `one_in`.
+/// Returns a strategy that is true for one packet in `one_in` on average.
 fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
     (0..one_in).prop_map(|chance| chance == 0)
 }
@@ -254,8 +255,8 @@ enum Receiver {
     Expanded,
 }
 
-/// Round trips until a sender with this way of counting has 860 segments in flight, as 10 Gb/s has at a round-trip time
-/// of one millisecond, and the most acknowledgments that it got in one of them.
+/// Returns the round trips until a sender with this way of counting has 860 segments in flight, as 10 Gb/s requires at
+/// a round-trip time of one millisecond, and the maximum number of acknowledgments in one of them.
 fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);

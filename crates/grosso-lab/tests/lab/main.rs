@@ -141,8 +141,8 @@ mod linux {
         names.iter().any(|name| trial.ends_with(&format!("::{name}")))
     }
 
-    /// Ways to the rights that a trial needs, and as which user. Somebody who is not root has the rights of a user
-    /// namespace in any way.
+    /// Returns the ways to get the privileges that a trial needs, each with its user. An ordinary user always gets the
+    /// privileges of a user namespace.
     fn ways() -> Vec<(&'static str, Option<u32>)> {
         let mut ways = vec![("as_it_is", None), (OWN_USER_NAMESPACE, None)];
         if rustix::process::geteuid().is_root() {
@@ -151,8 +151,8 @@ mod linux {
         ways
     }
 
-    /// Whether a trial is one of a way. Root's own user namespace has the rights of the others' by another call: that
-    /// they are enough is seen by the first trial and by the one that asks who root is.
+    /// Returns whether this way runs the trial. For root, a user namespace gets the same privileges by another call:
+    /// the first trial and the one that checks the identity of root show that they are sufficient.
     fn is_tried(way: &str, trial: &str) -> bool {
         let few: [OnDevice; _] =
             named![coalescing_makes_trains_and_changes_no_byte, superframes_of_the_sender_are_cut,];
@@ -400,7 +400,8 @@ mod linux {
         assert!(text.contains("connect: no congestion control carrier-pigeon: "), "{text}");
     }
 
-    /// A socket that began with BBR, as where that is the system's default, paces with whatever it is given then.
+    /// Checks that no connection starts with pacing: a socket created with BBR, as where that is the system default,
+    /// paces with any congestion control that is set later.
     fn no_connection_begins_with_pacing() {
         let hosts = Hosts::joined(&Layout::default(), false).unwrap();
         for host in hosts.networks() {

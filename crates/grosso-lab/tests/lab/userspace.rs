@@ -18,7 +18,7 @@ const RUNS: usize = 3;
 const COUNTINGS: [Counting; 3] =
     [Counting::Bytes { limit: u32::MAX }, Counting::Bytes { limit: 2 }, Counting::Packets];
 
-/// A transfer to a host, whose NIC the path is, or for [`Traffic::TcpMaerts`] from behind the path.
+/// Returns a transfer to a host whose NIC is the path, or for [`Traffic::TcpMaerts`] from a host behind the path.
 fn setting(
     device: Device,
     traffic: Traffic,
@@ -61,8 +61,8 @@ fn carried_at_once<const N: usize>(settings: &[Setting; N]) -> [Measured; N] {
     })
 }
 
-/// Round trips of senders that count in three ways; the fewest of some runs, since other work on the machine lets a
-/// reader fall behind, whose kernel acknowledges less often then.
+/// Returns the round trips of senders that count in three ways: the fewest of several runs, since other load on the
+/// host delays a reader, whose kernel then acknowledges less often.
 fn round_trips(device: Device, traffic: Traffic, profile: Option<Profile>) -> [f64; 3] {
     let settings = COUNTINGS.map(|counting| setting(device, traffic, profile.clone(), counting));
     let mut fewest = [u64::MAX; 3];
