@@ -1,4 +1,4 @@
-//! Nanoseconds a packet of coalescing, parsing included, in polls of 64.
+//! Nanoseconds per packet of coalescing, including parsing, in polls of 64.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grosso_benches::{Bench, COALESCED, Cache, Receiver, SEED, Trust, configuration, group};

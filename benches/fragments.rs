@@ -1,4 +1,4 @@
-//! Nanoseconds a fragment of joining, parsing included, and of making fragments.
+//! Nanoseconds per fragment of reassembly, including parsing, and of fragmentation.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grosso_benches::{Bench, CUT, Cache, Cutter, JOINED, Join, Joiner, SEED, configuration, group};

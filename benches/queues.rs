@@ -1,7 +1,7 @@
-//! Nanoseconds a packet of coalescing on several processors at once, a queue each, and of choosing the queue.
+//! Nanoseconds per packet of coalescing on several CPUs at once, with one queue each, and of choosing the queue.
 //!
-//! A thousand connections are spread by their flow hash, and every thread coalesces those of its queue. Half the time
-//! on two processors means that they share nothing.
+//! A thousand connections are distributed by their flow hash, and every thread coalesces those of its queue. Half the
+//! time on two CPUs means that they share nothing.
 
 use std::{
     hint::black_box,
@@ -52,7 +52,7 @@ fn steer(criterion: &mut Criterion) {
     }
 }
 
-/// The packets of each queue.
+/// Returns the packets of each queue.
 fn spread(queues: usize) -> Vec<Workload> {
     let steering = Steering::new(queues);
     let mut shares: Vec<_> =
@@ -65,7 +65,7 @@ fn spread(queues: usize) -> Vec<Workload> {
     shares
 }
 
-/// Time in which all queues together coalesce that many packets.
+/// Returns the time in which all queues together coalesce this many packets.
 fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     let all: usize = shares.iter().map(|share| share.frames.len()).sum();
     let start = Barrier::new(shares.len());

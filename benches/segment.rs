@@ -1,4 +1,4 @@
-//! Nanoseconds a packet of cutting superframes: headers written, payload copied, checksums computed.
+//! Nanoseconds per packet of segmenting superframes: headers written, payload copied, checksums computed.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grosso_benches::{Bench, Cache, SEED, SEGMENTED, Sender, configuration, group};

@@ -1,8 +1,7 @@
-//! A capture tool: a device on which whatever is routed arrives, written as a capture file with the packets of
-//! superframes cut as the wire would have them.
+//! A capture tool: a device that receives all traffic routed to it and writes it to a capture file, with superframes
+//! split into the packets of the wire.
 //!
-//! `capture DEVICE FILE.pcap [PACKETS]`; then, for instance, `ip link set DEVICE up` and `ip route add ... dev
-//! DEVICE`.
+//! `capture DEVICE FILE.pcap [PACKETS]`; then, for example, `ip link set DEVICE up` and `ip route add ... dev DEVICE`.
 use std::{
     env,
     error::Error,
@@ -13,7 +12,7 @@ use std::{
 
 use grosso_tun::{Tun, TunOptions};
 
-/// The header of a pcap file with nanoseconds, of the machine's byte order.
+/// Returns the header of a pcap file with nanoseconds, in the machine's byte order.
 fn header() -> Vec<u8> {
     let mut header = 0xa1b2_3c4d_u32.to_ne_bytes().to_vec();
     header.extend([2_u16, 4].into_iter().flat_map(u16::to_ne_bytes));
@@ -48,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             written = file.write_all(&record).and_then(|()| file.write_all(packet));
         })?;
         written?;
-        // Whoever looks at the file sees whole packets.
+        // Readers of the file see complete packets.
         file.flush()?;
     }
     println!("{packets} packets");

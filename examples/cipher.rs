@@ -1,8 +1,8 @@
-//! AES-GCM for the examples that are VPNs: a packet is sealed behind a counter, and has a tag behind it.
+//! AES-GCM for the VPN examples: an encrypted packet follows a counter and ends with a tag.
 //!
-//! Of the 16 bytes of a key file both ends have a copy; one end is `a` and the other `b`. A counter that starts anew
-//! with the program is the nonce, so a key is for one run of both: real programs agree on keys first, such as by Noise
-//! (see `wireguard.rs`), and keep a window of numbers seen.
+//! Both ends have a copy of the 16 bytes of a key file; one end is `a` and the other `b`. The nonce is a counter that
+//! restarts with the program, so a key is valid for one run of both: real programs agree on keys first, for example
+//! with Noise (see `wireguard.rs`), and keep a window of received numbers.
 #![cfg(target_os = "linux")]
 
 use std::{error::Error, fs};
@@ -12,12 +12,12 @@ use aes_gcm::{
     aead::{AeadInOut, consts::U12, inout::InOutBuf},
 };
 
-/// Bytes in front of the sealed packet: the counter.
+/// Bytes before the encrypted packet: the counter.
 const COUNTER: usize = 8;
-/// Bytes behind it: the tag.
+/// Bytes after the encrypted packet: the tag.
 const TAG: usize = 16;
 
-/// One end's half of a cipher: it seals its packets and opens those of the other end.
+/// One end's half of a cipher: it encrypts its packets and decrypts those of the other end.
 pub struct Cipher {
     cipher: Aes128Gcm,
     /// First byte of the nonces of this end; the other end's has the lowest bit inverted.
@@ -29,7 +29,7 @@ impl Cipher {
     /// Reads the key that both ends have.
     ///
     /// # Errors
-    /// The file cannot be read, or has not 16 bytes.
+    /// Fails if the file cannot be read, or does not have 16 bytes.
     pub fn read(key_file: &str, role: &str) -> Result<Self, Box<dyn Error>> {
         let key: [u8; 16] = fs::read(key_file)?.try_into().map_err(|_| "a key has 16 bytes")?;
         Ok(Self { cipher: Aes128Gcm::new(&key.into()), role: u8::from(role == "b"), sent: 0 })

@@ -1,8 +1,8 @@
-//! A TCP stack in userspace (smoltcp) behind a TUN device, with superframes both ways: a service that sends back what
-//! it gets.
+//! A TCP stack in userspace (smoltcp) on a TUN device, with superframes in both directions: a service that echoes what
+//! it receives.
 //!
-//! `stack DEVICE ADDRESS PORT`: the host routes to the address through the device. The first connection is served, and
-//! then the program says how many frames it took.
+//! `stack DEVICE ADDRESS PORT`: the host routes to the address through the device. The program serves the first
+//! connection, then prints the number of frames that it received.
 use std::{env, error::Error, net::Ipv4Addr, os::fd::AsFd, time::Instant as Clock};
 
 use grosso_tun::{Interest, Layer, StackDevice, wait_for};
@@ -13,7 +13,7 @@ use smoltcp::{
     wire::{HardwareAddress, IpAddress, IpCidr},
 };
 
-/// Room of the socket in bytes, each way: several superframes.
+/// Size of the socket's buffer in bytes, per direction: several superframes.
 const BUFFER_BYTES: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,6 @@
 //! One end of a VPN: a TUN device, a UDP socket, AES-GCM between them, and one peer.
 //!
-//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`; of keys, `cipher.rs` says more.
+//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`; `cipher.rs` describes the keys.
 use std::{env, error::Error, io, net::SocketAddr, os::fd::AsFd};
 
 use grosso_examples::Cipher;
@@ -17,7 +17,7 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    /// Packets of the host, sealed, to the peer. The congestion marks of packets stay inside.
+    /// Encrypts packets of the host and sends them to the peer. The congestion marks of packets stay inside.
     fn outwards(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, cipher, sealed, spare, .. } = self;
         tun.try_recv(|packet, _| {
@@ -31,7 +31,7 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Datagrams of the peer, opened, to the host: a batch as a few superframes.
+    /// Decrypts datagrams of the peer and sends them to the host: a batch as a few superframes.
     fn inwards(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, cipher, packets, spare, .. } = self;
         udp.try_recv(|datagram| {
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [local, peer, device, key, role] = &words[..] else {
         return Err("vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b".into());
     };
-    // The cipher vouches for what the peer sent, and this program trusts its peer.
+    // The cipher authenticates the peer's packets, and this program trusts its peer.
     let options = TunOptions::default().trusted(true);
     let mut tunnel = Tunnel {
         tun: Tun::open(device, &options)?,

@@ -1,4 +1,4 @@
-//! The VPN of `vpn.rs` on tokio, and able to speak to it.
+//! The VPN of `vpn.rs` on tokio, compatible with it.
 //!
 //! `vpn_tokio LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`
 use std::{env, error::Error, io, net::SocketAddr};

@@ -17,11 +17,11 @@ use boringtun::{
 };
 use grosso_tun::{Datagram, Interest, Tun, TunOptions, Udp, wait_for};
 
-/// Bytes that a sealed packet has more, and room for every message of a handshake.
+/// Number of bytes that encryption adds, with room for every message of a handshake.
 const OVERHEAD: usize = 148;
 /// Room for a packet that waited for the handshake.
 const QUEUED_MAX: usize = 2048;
-/// Time between two looks at the timers of the protocol.
+/// Interval between checks of the protocol's timers.
 const TICK: Duration = Duration::from_millis(250);
 
 struct Tunnel {
@@ -35,7 +35,8 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    /// Packets of the host, sealed, to the peer; or the first message of a handshake, for which they wait.
+    /// Encrypts packets of the host and sends them to the peer, or the first message of a handshake while they wait for
+    /// it.
     fn outwards(&mut self) -> io::Result<()> {
         let Self { tun, noise, messages, spare, .. } = self;
         tun.try_recv(|packet, _| {
@@ -47,8 +48,8 @@ impl Tunnel {
         self.send_messages()
     }
 
-    /// Datagrams of the peer, opened, to the host: a batch as a few superframes. Answers to a handshake, and the
-    /// packets that waited for it, to the peer.
+    /// Decrypts datagrams of the peer and sends them to the host: a batch as a few superframes. Sends handshake
+    /// replies, and the packets that waited for the handshake, to the peer.
     fn inwards(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, noise, messages, packets, spare } = self;
         udp.try_recv(|datagram| {
@@ -74,7 +75,7 @@ impl Tunnel {
         self.send_messages()
     }
 
-    /// Work that time brings: keepalives, new keys, a handshake again.
+    /// Does timed work: keepalives, new keys, repeated handshakes.
     fn tick(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; OVERHEAD];
         let message = self.noise.update_timers(&mut buffer);
@@ -91,7 +92,7 @@ impl Tunnel {
     }
 }
 
-/// Bytes that the protocol wrote into the buffer.
+/// Returns the number of bytes that the protocol wrote into the buffer.
 fn len(result: &TunnResult<'_>) -> usize {
     match result {
         TunnResult::WriteToNetwork(bytes)
@@ -114,7 +115,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let keys: [u8; 64] = fs::read(keys)?.try_into().map_err(|_| "two keys have 64 bytes")?;
     let (own, other): ([u8; 32], [u8; 32]) = (keys[..32].try_into()?, keys[32..].try_into()?);
-    // The cipher vouches for what the peer sent, and this program trusts its peer.
+    // The cipher authenticates the peer's packets, and this program trusts its peer.
     let tun = Tun::open(device, &TunOptions::default().trusted(true))?;
     println!("{} is there", tun.name());
     let mut tunnel = Tunnel {

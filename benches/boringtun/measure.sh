@@ -84,7 +84,7 @@ column() {
         awk -v f="$3" '{ v[NR] = $1 } END { printf f " (" f "-" f ")", v[int((NR + 1) / 2)], v[1], v[NR] }'
 }
 
-printf '\n%-10s %-20s %-22s %s\n' '' 'Gb/s' 'CPU s a GB, both ends' 'sent again'
+printf '\n%-10s %-20s %-22s %s\n' '' 'Gb/s' 'CPU s/GB, both ends' 'retransmits'
 for name in "${contenders[@]}"; do
     printf '%-10s %-20s %-22s %s\n' "$name" "$(column "$name" 2 %.2f)" "$(column "$name" 3 %.2f)" \
         "$(column "$name" 4 %d)"

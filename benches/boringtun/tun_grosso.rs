@@ -1,7 +1,7 @@
-//! boringtun's TUN device on `grosso-tun`: superframes in, a batch of packets out as superframes.
+//! boringtun's TUN device on `grosso-tun`: receives superframes, and sends a batch of packets as superframes.
 //!
-//! It has the interface of the device that it replaces, one packet a call, so that nothing else changes: what a
-//! superframe held waits here for the next calls, and what is written waits until `flush`.
+//! It has the interface of the device that it replaces, one packet per call, so nothing else changes: the packets of a
+//! superframe wait here for the next calls, and written packets wait until `flush`.
 
 use super::Error;
 use grosso_tun::{Tun, TunOptions};
@@ -19,7 +19,7 @@ pub struct TunSocket {
 
 struct Reader {
     tun: Tun,
-    /// Packets that were cut from superframes, one behind the other, and where each ends.
+    /// Packets split from superframes, one after the other, and the end of each.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     next: usize,
@@ -39,15 +39,15 @@ impl AsRawFd for TunSocket {
 
 impl TunSocket {
     pub fn new(name: &str) -> Result<Self, Error> {
-        // What comes out of the tunnel was authenticated by the peer.
+        // The peer has authenticated the packets that leave the tunnel.
         let options = TunOptions::default().multi_queue(true).trusted(true);
         let tun = match name.parse::<i32>() {
-            // Safety: whoever names a descriptor gives it away.
+            // SAFETY: a caller that passes a descriptor by number gives up its ownership.
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };
         let reader = tun.map_err(Error::Socket)?;
-        // One queue, once for each direction, so that neither waits for the other's lock.
+        // One queue is opened twice, once per direction, so that neither waits for the other's lock.
         let twin = reader.as_fd().try_clone_to_owned();
         let writer = twin.and_then(|fd| Tun::adopt(fd, &options));
         Ok(Self {
@@ -67,7 +67,7 @@ impl TunSocket {
         })
     }
 
-    /// It never blocks.
+    /// Does nothing: the device never blocks.
     pub fn set_non_blocking(self) -> Result<Self, Error> {
         Ok(self)
     }
@@ -102,7 +102,7 @@ impl TunSocket {
         writer.spare.append(&mut writer.batch);
     }
 
-    /// Whether packets wait here, of which the descriptor does not know.
+    /// Returns whether packets are buffered here that the descriptor does not report.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
         reader.next < reader.ends.len()

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Lets `grosso conform` judge the coalescers of DPDK, wireguard-go, Tailscale's fork of it and gVisor, with jq, and for
-# each a C compiler and libdpdk, or Go:
+# Tests the coalescers of DPDK, wireguard-go, Tailscale's fork of it and gVisor with `grosso conform`. Needs jq, and a C
+# compiler with libdpdk, or Go:
 #
 #   benches/peers/conform.sh GROSSO
 #
-# prints a row of docs/conformance.md for each, and fails if a fault that they are known for is not found. GROSSO is the
-# program. Who cannot be built is left out, which is said.
+# prints a row of docs/conformance.md for each, and fails if one of their known faults is not found. GROSSO is the
+# program. Programs that cannot be built are left out, with a note.
 set -eu
 grosso=$(realpath "$1")
 cd "$(dirname "$0")"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# row NAME RULE PROGRAM...: the row of a program that is known to break a rule.
+# row NAME RULE PROGRAM...: print the row of a program that is known to break a rule.
 row() {
     name=$1 rule=$2
     shift 2

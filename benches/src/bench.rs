@@ -1,4 +1,4 @@
-//! Timing of a step of work by Criterion: nanoseconds a packet, hot or cold.
+//! Timing of a step of work by Criterion: nanoseconds per packet, hot or cold.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ impl Bench for BenchmarkGroup<'_, WallTime> {
     }
 }
 
-/// Criterion as every benchmark here uses it: 30 rounds of equal length.
+/// Configures criterion as every benchmark here uses it: 30 rounds of equal length.
 #[must_use]
 pub fn configuration() -> Criterion {
     Criterion::default()
@@ -42,7 +42,7 @@ pub fn configuration() -> Criterion {
         .without_plots()
 }
 
-/// A group whose rounds all have the same length.
+/// Creates a group whose rounds all have the same length.
 #[must_use]
 pub fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
     let mut group = criterion.benchmark_group(name);

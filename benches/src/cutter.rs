@@ -1,4 +1,4 @@
-//! Making fragments of the datagrams of a workload.
+//! Fragmentation of the datagrams of a workload.
 
 use grosso::{
     Frame, Meta,
@@ -10,7 +10,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{SEED, step::Step};
 
-/// Makes the fragments of whole datagrams, over and over: headers written, data copied.
+/// Fragments whole datagrams repeatedly: headers written, data copied.
 #[derive(Debug)]
 pub struct Cutter {
     datagrams: Vec<Vec<u8>>,
@@ -19,7 +19,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A cutter of the datagrams whose fragments the workload contains.
+    /// Creates a cutter of the datagrams whose fragments the workload contains.
     ///
     /// # Panics
     /// Panics if the workload has no fragments.
@@ -75,5 +75,5 @@ fn joined(workload: &Workload) -> Vec<Vec<u8>> {
     datagrams
 }
 
-/// MTU for which the workloads' fragments are made.
+/// MTU of the workloads' fragments.
 const MTU: u16 = 1500;

@@ -1,4 +1,4 @@
-//! Joining the fragments of a workload.
+//! Reassembly of the fragments of a workload.
 
 use grosso::{
     Frame,
@@ -14,17 +14,17 @@ use crate::{SEED, step::Step};
 pub enum Join {
     /// Copied together: the delivery consists of pages.
     Coalesce,
-    /// The same, and the transport checksum of the whole is verified by means of the sums of the copies.
+    /// Copied together, with the transport checksum of the datagram verified from the sums of the copies.
     Verify,
-    /// In its buffers: the delivery is a view of them.
+    /// In its buffers: the delivery refers to them.
     KeepGeometry,
 }
 
 impl Join {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Self; 3] = [Self::Coalesce, Self::Verify, Self::KeepGeometry];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Join {
     }
 }
 
-/// Joins the fragments of a workload in polls, over and over, with buffers that are slices of the trace.
+/// Reassembles the fragments of a workload in polls, repeatedly, with buffers that are slices of the trace.
 #[derive(Debug)]
 pub struct Joiner<'a> {
     frames: &'a [Vec<u8>],
@@ -56,10 +56,10 @@ pub struct Joiner<'a> {
 }
 
 impl<'a> Joiner<'a> {
-    /// A joiner with the default rules, at the first poll of the workload.
+    /// Creates a joiner with the default rules, at the first poll of the workload.
     ///
     /// # Panics
-    /// Never: the rules do not contradict each other.
+    /// Never panics: the rules do not contradict each other.
     #[must_use]
     pub fn new(workload: &'a Workload, join: Join) -> Self {
         let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
@@ -73,7 +73,7 @@ impl<'a> Joiner<'a> {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }
 
-    /// Reassembled datagrams so far.
+    /// Returns the number of datagrams reassembled so far.
     #[must_use]
     pub fn datagrams(&self) -> u64 {
         self.reassembler.stats().datagrams

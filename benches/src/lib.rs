@@ -10,7 +10,7 @@
 //! | [`Cutter`] | makes fragments of the datagrams of a workload |
 //! | `Bench` | times any of them by Criterion: nanoseconds a packet, hot or cold |
 //!
-//! Each of the first six is a [`Step`], which `peers` times beside the work of others.
+//! Each of the first six is a [`Step`], which `peers` times next to the work of others.
 //!
 //! `docs/performance.md` has the figures and the commands.
 
@@ -39,7 +39,7 @@ pub use sender::{Scatterer, Sender};
 pub use step::{Cache, Step, touch};
 pub use terminator::{Ends, Terminator};
 
-/// The workloads that are coalesced. Those of fragments are not among them: fragments pass the coalescer untouched.
+/// The coalesced workloads. Fragments are not among them: they pass the coalescer unchanged.
 pub const COALESCED: &[&str] = &[
     "tcp4_1",
     "tcp4_jumbo",
@@ -56,13 +56,13 @@ pub const COALESCED: &[&str] = &[
     "gue_rco_tcp4",
 ];
 
-/// The workloads that are coalesced with checksums that the sender left to a device as well.
+/// The workloads that are also coalesced with checksums that the sender left to a device.
 pub const LEFT: &[&str] = &["tcp4_1", "tcp4_64burst", "vxlan_tcp4"];
 
-/// The workloads that are coalesced by every profile but the default.
+/// The workloads that are coalesced with every profile other than the default.
 pub const PROFILED: &[&str] = &["tcp4_1", "tcp4_64burst", "tcp4_acks"];
 
-/// The profiles other than the default: those that are built in, and the default with one stage more.
+/// Returns the profiles other than the default: the built-in ones, and the default with one more stage each.
 #[must_use]
 pub fn profiles() -> Vec<Profile> {
     let with = |name: &'static str, edit: fn(&mut Profile)| {
@@ -74,7 +74,7 @@ pub fn profiles() -> Vec<Profile> {
     let staged = [
         with("batch", |profile| profile.batch = Batch::ByFlow { packets: 64 }),
         with("bypass", |profile| profile.bypass = Some(Bypass::default())),
-        // As on a path with acknowledgments, which tell it the round trip.
+        // Acknowledgments show the round trip, as on a path.
         with("hold", |profile| {
             profile.hold = Hold::Controlled;
             profile.limits.hold_ns = 100_000;
@@ -91,17 +91,17 @@ pub fn profiles() -> Vec<Profile> {
     Profile::all().into_iter().skip(1).chain(staged).collect()
 }
 
-/// The workloads that are cut.
+/// The segmented workloads.
 pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"];
 
-/// The workloads that are decapsulated.
+/// The decapsulated workloads.
 pub const TERMINATED: &[&str] = &["vxlan_tcp4"];
 
-/// The workloads of fragments that are joined: in order, then each datagram's shuffled.
+/// The workloads of fragments to reassemble: in order, then each datagram's shuffled.
 pub const JOINED: &[&str] =
     &["frag4_8k", "frag4_64k", "frag6_64k", "frag4_8k_shuffled", "frag_shuffled", "frag6_shuffled"];
 
-/// The workloads of fragments that are made of whole datagrams.
+/// The workloads of whole datagrams to fragment.
 pub const CUT: &[&str] = &["frag4_8k", "frag4_64k", "frag6_64k"];
 
 /// The seed of every workload.

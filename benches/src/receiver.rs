@@ -1,4 +1,4 @@
-//! Coalescing a workload.
+//! Coalescing of a workload.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile,
@@ -12,20 +12,20 @@ use crate::{
     step::{Cache, Step},
 };
 
-/// Verifier of the checksums.
+/// The party that verifies the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The device, at every level.
     Trusted,
-    /// The engine, which reads the payload for that: nobody verified them before.
+    /// The engine, which reads the payload for that: nothing verified them before.
     Verified,
 }
 
 impl Trust {
-    /// Both, the cheaper first.
+    /// Both variants, the cheaper first.
     pub const ALL: [Self; 2] = [Self::Trusted, Self::Verified];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Trust {
         }
     }
 
-    /// The corresponding state of the checksums.
+    /// Returns the corresponding state of the checksums.
     #[must_use]
     pub const fn checksum(self) -> Checksum {
         match self {
@@ -56,26 +56,26 @@ pub fn leave_checksums(workload: &mut Workload) -> Checksum {
     left
 }
 
-/// Coalesces the frames of a workload in polls, over and over, with buffers that are slices of the trace.
+/// Coalesces the frames of a workload in polls, repeatedly, with buffers that are slices of the trace.
 #[derive(Debug)]
 pub struct Receiver<'a> {
     frames: &'a [Vec<u8>],
     coalescer: Coalescer<&'a [u8]>,
     meta: Meta,
     next: usize,
-    /// Distance, in packets, at which packets are prefetched from memory; zero for no prefetching.
+    /// Prefetching distance in packets; zero disables prefetching.
     ahead: usize,
     delivered_bytes: u64,
 }
 
 impl<'a> Receiver<'a> {
-    /// A receiver with the profile `linux`, at the first poll of the workload.
+    /// Creates a receiver with the profile `linux`, at the first poll of the workload.
     #[must_use]
     pub fn new(workload: &'a Workload, trust: Trust) -> Self {
         Self::with_profile(workload, Profile::linux(), trust)
     }
 
-    /// The same with another profile.
+    /// Creates a receiver with the given profile.
     #[must_use]
     pub fn with_profile(workload: &'a Workload, profile: Profile, trust: Trust) -> Self {
         let meta = Meta { checksum: trust.checksum(), ..Meta::default() };
@@ -85,14 +85,14 @@ impl<'a> Receiver<'a> {
         Self { frames: &workload.frames, coalescer, meta, next: 0, ahead: 0, delivered_bytes: 0 }
     }
 
-    /// The same for a workload whose innermost checksums [are left to a device](leave_checksums).
+    /// Returns the receiver for a workload whose innermost checksums [are left to a device](leave_checksums).
     #[must_use]
     pub fn completing(self, checksum: Checksum) -> Self {
         Self { meta: Meta { checksum, ..self.meta }, ..self }
     }
 
-    /// The same with prefetching: packets that are not in a cache are fetched from memory while earlier ones are
-    /// coalesced.
+    /// Returns the receiver with prefetching: packets that are not in a cache are fetched from memory while earlier
+    /// ones are coalesced.
     #[must_use]
     pub fn fetching(self, cache: Cache) -> Self {
         Self { ahead: if cache == Cache::Cold { AHEAD } else { 0 }, ..self }
@@ -103,7 +103,7 @@ impl<'a> Receiver<'a> {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }
 
-    /// Packets pushed for each frame that came out.
+    /// Returns the packets pushed per delivered frame.
     #[must_use]
     pub fn packets_a_frame(&self) -> f64 {
         let stats = self.coalescer.stats();
@@ -145,5 +145,5 @@ impl<'a> Step for Receiver<'a> {
     }
 }
 
-/// Distance of prefetching, in packets. One is too short if coalescing a packet takes less time than fetching one.
+/// Prefetching distance in packets. One is too short if coalescing a packet takes less time than fetching one.
 const AHEAD: usize = 2;

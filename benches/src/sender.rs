@@ -1,4 +1,4 @@
-//! Cutting the superframes of a workload.
+//! Segmentation of the superframes of a workload.
 
 use core::hint::black_box;
 
@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::step::Step;
 
-/// Cuts superframes into complete packets, over and over: payload copied, checksums computed.
+/// Segments superframes into complete packets, repeatedly: payload copied, checksums computed.
 #[derive(Debug)]
 pub struct Sender<'a> {
     superframes: Superframes<'a>,
@@ -21,7 +21,7 @@ pub struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    /// A sender at the first superframe of the workload.
+    /// Creates a sender at the first superframe of the workload.
     ///
     /// # Panics
     /// Panics if the workload has no superframes.
@@ -35,7 +35,7 @@ impl<'a> Sender<'a> {
         (0..self.superframes.frames.len()).map(|_| self.step()).sum()
     }
 
-    /// The packets of every superframe of the workload.
+    /// Returns the packets of every superframe of the workload.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let mut packet = vec![0; 1 << 16];
@@ -66,7 +66,7 @@ impl Step for Sender<'_> {
     }
 }
 
-/// Cuts superframes, over and over: headers written, checksums computed, payload left in place.
+/// Segments superframes repeatedly: headers written, checksums computed, payload left in place.
 #[derive(Debug)]
 pub struct Scatterer<'a> {
     superframes: Superframes<'a>,
@@ -75,7 +75,7 @@ pub struct Scatterer<'a> {
 }
 
 impl<'a> Scatterer<'a> {
-    /// A scatterer at the first superframe of the workload.
+    /// Creates a scatterer at the first superframe of the workload.
     ///
     /// # Panics
     /// Panics if the workload has no superframes.
@@ -90,7 +90,7 @@ impl<'a> Scatterer<'a> {
         (0..self.superframes.frames.len()).map(|_| self.step()).sum()
     }
 
-    /// The packets of every superframe of the workload, assembled.
+    /// Returns the packets of every superframe of the workload, assembled.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let mut header = vec![0; HEADER_BYTES];
@@ -130,7 +130,7 @@ impl Step for Scatterer<'_> {
     }
 }
 
-/// The superframes of a workload, over and over, with the metadata that describes them.
+/// The superframes of a workload, repeated, with the metadata that describes them.
 #[derive(Debug)]
 struct Superframes<'a> {
     frames: &'a [Vec<u8>],

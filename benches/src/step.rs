@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 /// Work that is done step by step, without end.
 pub trait Step {
-    /// The frames that the next step reads.
+    /// Returns the frames that the next step reads.
     fn upcoming(&self) -> impl Iterator<Item = &[u8]>;
 
     /// Does one step. Returns the number of packets that it processed.
@@ -31,7 +31,7 @@ pub enum Cache {
 }
 
 impl Cache {
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -12,17 +12,17 @@ use crate::{SEED, step::Step};
 /// The order of decapsulation and coalescing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// Decapsulate each packet, then join the inner packets.
+    /// Decapsulate each packet, then merge the inner packets.
     Packets,
-    /// Join the packets with their tunnel headers, then decapsulate the superframes.
+    /// Merge the packets with their tunnel headers, then decapsulate the superframes.
     Superframes,
 }
 
 impl Ends {
-    /// Both.
+    /// Both orders.
     pub const ALL: [Self; 2] = [Self::Packets, Self::Superframes];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,8 +32,7 @@ impl Ends {
     }
 }
 
-/// Takes the packets of a workload out of a tunnel and coalesces them, in polls, over and over. No checksum was
-/// verified before.
+/// Decapsulates the packets of a workload and coalesces them, in polls, repeatedly. No checksum was verified before.
 #[derive(Debug)]
 pub struct Terminator<'a> {
     frames: &'a [Vec<u8>],
@@ -43,14 +42,14 @@ pub struct Terminator<'a> {
     coalescer: Coalescer<&'a [u8]>,
     whole: Vec<u8>,
     next: usize,
-    /// Bytes that came out.
+    /// Delivered bytes.
     pub delivered_bytes: u64,
-    /// Frames that came out.
+    /// Delivered frames.
     pub delivered: u64,
 }
 
 impl<'a> Terminator<'a> {
-    /// A terminator at the first poll of the workload.
+    /// Creates a terminator at the first poll of the workload.
     #[must_use]
     pub fn new(workload: &'a Workload, ends: Ends) -> Self {
         let mut rules = DecapsulationRules::default();

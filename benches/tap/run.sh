@@ -4,12 +4,12 @@
 #
 #   benches/tap/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
 #
-# The prototype runs with io_uring as well, without registered buffers and with them, where liburing is installed.
+# If liburing is installed, the prototype also runs with io_uring, with and without registered buffers.
 #
-# ROUNDS in the environment is the number of runs of each, 5 unless told; SENDER, PATH_CPU and RECEIVER are the
-# processors of the parts, all 0 unless told; REFERENCE is another program of Grosso, which runs in turn with both.
-# A line a run: Gb/s, Gb/s for a second of a processor, processor seconds a GB of the path and of all three parts, and
-# packets that were sent again. The medians follow.
+# Environment: ROUNDS is the number of runs of each program (default 5); SENDER, PATH_CPU and RECEIVER are the CPUs of
+# the parts (default 0); REFERENCE is another build of Grosso, which is measured in turn with both.
+# It prints one line per run: Gb/s, Gb/s per CPU, CPU-seconds/GB of the path and of all three parts, and retransmitted
+# packets. The medians follow.
 set -eu
 grosso=$1
 shift
@@ -72,7 +72,7 @@ one() {
     wait "$near" "$far" || true
     echo "$name $*" | awk -v tick="$ticks" '{
         gb = ($9 - $3) / 1e9; path = ($10 - $4) / tick; all = path + ($11 - $5 + $12 - $6) / tick
-        printf "%-10s %.2f Gb/s  %.2f Gb/s a CPU  %.3f s/GB path  %.3f s/GB all  %d sent again\n",
+        printf "%-10s %.2f Gb/s  %.2f Gb/s a CPU  %.3f s/GB path  %.3f s/GB all  %d retransmitted\n",
             $1, 8 * gb / ($8 - $2), 8 * gb / all, path / gb, all / gb, $13 - $7
     }'
 }

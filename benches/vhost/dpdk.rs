@@ -1,4 +1,4 @@
-//! DPDK's `testpmd` as an end: one port, whose thread that works polls on a processor of its own.
+//! DPDK's `testpmd` as an end: one port, whose worker thread polls on its own CPU.
 
 use std::{
     io::{BufRead, BufReader, Lines, Write},
@@ -10,7 +10,7 @@ use std::{
 
 use crate::ends::Arrived;
 
-/// A program with one port, which obeys lines.
+/// A program with one port, which reads commands line by line.
 pub(super) struct Tester {
     child: Child,
     input: ChildStdin,
@@ -18,15 +18,16 @@ pub(super) struct Tester {
 }
 
 impl Tester {
-    /// Whether DPDK is installed.
+    /// Returns whether DPDK is installed.
     pub(super) fn is_there() -> bool {
         Command::new("dpdk-testpmd").arg("--version").output().is_ok()
     }
 
-    /// The program with this port, whose socket is in a folder; it gives frames of that many bytes, or takes some.
+    /// Starts the program with this port, whose socket is in `folder`. If `gives` is set it sends frames of that many
+    /// bytes, otherwise it receives frames.
     pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
         let mut command = Command::new("stdbuf");
-        // No huge pages, which few machines have. The thread that obeys sleeps.
+        // It uses no huge pages, which few machines have configured. The thread that reads commands sleeps.
         let processor = usize::from(gives.is_none());
         let lcores = format!("0@{},1@{processor}", 1 - processor);
         command.args(["-oL", "dpdk-testpmd", "--lcores", &lcores, "-n", "1", "--no-pci"]);
@@ -48,7 +49,7 @@ impl Tester {
         Self { child, input, lines: BufReader::new(output).lines() }
     }
 
-    /// Frames that arrive in that time, once there are any.
+    /// Returns the frames that arrive in this time, counted from the first one.
     pub(super) fn takes(&mut self, lasts: Duration, bytes: usize) -> Arrived {
         while self.packets() == 0 {
             thread::sleep(Duration::from_millis(50));
@@ -61,7 +62,7 @@ impl Tester {
         Arrived { frames, bytes: frames * bytes as f64, seconds }
     }
 
-    /// Packets that it has received.
+    /// Returns the number of packets received.
     fn packets(&mut self) -> u64 {
         writeln!(self.input, "show port stats 0").expect("testpmd");
         loop {

@@ -1,4 +1,4 @@
-//! One end of two, in a process of its own, on a processor of its own.
+//! One of two ends, in its own process on its own CPU.
 
 use std::{
     path::PathBuf,
@@ -18,10 +18,10 @@ use grosso_io::{
 use grosso_sys::{scheduling::pin, tun::Layer, wait::monotonic};
 use grosso_testkit::Packet;
 
-/// The first word of an end.
+/// The first argument of an end.
 pub(super) const WORD: &str = "end";
 
-/// Frames and bytes that arrived, and seconds in which they did.
+/// Frames and bytes that arrived, and the seconds in which they did.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub(super) frames: f64,
@@ -29,7 +29,7 @@ pub(super) struct Arrived {
     pub(super) seconds: f64,
 }
 
-/// Kind of a port, and its place.
+/// Kind of a port, and its location.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Device(PathBuf),
@@ -47,12 +47,12 @@ impl Place {
     }
 }
 
-/// The command of an end that takes frames at this place, and says what has arrived.
+/// Returns the command of an end that receives frames at `place` and reports them.
 pub(super) fn taking(place: &Place, lasts: Duration) -> Command {
     command("take", place, lasts.as_secs_f64().to_string())
 }
 
-/// The command of an end that gives frames with that many bytes of payload, until it is killed.
+/// Returns the command of an end that sends frames with this many bytes of payload, until it is killed.
 pub(super) fn giving(place: &Place, payload: usize) -> Command {
     command("give", place, payload.to_string())
 }
@@ -64,18 +64,18 @@ fn command(what: &str, place: &Place, last: String) -> Command {
     command
 }
 
-/// The answer of an end that takes frames.
+/// Parses the report of an end that receives frames.
 pub(super) fn heard(words: &str) -> Arrived {
     let mut numbers = words.split_whitespace().map(|word| word.parse().expect("a number"));
     let mut next = || numbers.next().expect("three numbers");
     Arrived { frames: next(), bytes: next(), seconds: next() }
 }
 
-/// Is an end, as these words say.
+/// Runs one end, as these arguments specify.
 pub(super) fn run(words: &[String]) {
     let [what, kind, place, last] = words else { panic!("four words: {words:?}") };
     let gives = what == "give";
-    // The one that gives is on the first processor.
+    // The sending end is on the first CPU.
     let _ = pin(None, usize::from(!gives));
     match kind.as_str() {
         "tap" => {
@@ -151,7 +151,7 @@ fn look(port: &mut impl Port, buffers: &mut Vec<PortBuffer>) -> (u64, u64) {
     (frames, bytes)
 }
 
-/// A packet, or a superframe of packets of 1448 bytes if it is longer.
+/// Returns a packet, or a superframe of packets of 1448 bytes if the payload is longer.
 fn frame(payload: usize) -> (Vec<u8>, Meta) {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(payload);
     if payload <= 1460 {
@@ -163,7 +163,7 @@ fn frame(payload: usize) -> (Vec<u8>, Meta) {
     (bytes, Meta { checksum, gso: Some(Gso { size, ..Gso::UNKNOWN }), ..Meta::default() })
 }
 
-/// Frames of a batch: those of a path's poll.
+/// Frames per batch: as many as a path's poll.
 const BATCH: usize = 64;
 /// Time after the first frame that does not count.
 const WARM_UP: Duration = Duration::from_millis(200);

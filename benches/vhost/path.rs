@@ -1,6 +1,6 @@
-//! Two machines without processors, joined by a path: superframes and short packets a second.
+//! Two VMs without CPUs, connected by a path: superframes and short packets per second.
 //!
-//! The slower of two threads decides the figure: the path, or the drivers. The copies are those out of one guest's
+//! The slower of two threads determines the figure: the path, or the drivers. Frames are copied out of one guest's
 //! memory and into the other's.
 
 use std::{
@@ -39,7 +39,7 @@ pub(super) fn run(lasts: Duration) {
     }
 }
 
-/// Frames and bytes that arrived, and seconds.
+/// Measures the frames and bytes that arrived, and the seconds.
 fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     let folder = std::env::temp_dir().join(format!("grosso-vhost-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -72,12 +72,12 @@ fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     assert!(frames > 0, "no frame came through the path");
     handle.stop();
     runs.join().expect("a path").result.expect("a path that ends well");
-    // A folder that stays is of no harm.
+    // A remaining directory does no harm.
     let _ = std::fs::remove_dir_all(folder);
     (frames as f64, bytes as f64, seconds)
 }
 
-/// A frame behind its virtio header.
+/// Returns a frame after its virtio header.
 fn frame(len: usize) -> Vec<u8> {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     if len <= 1460 {
@@ -91,7 +91,7 @@ fn frame(len: usize) -> Vec<u8> {
     [header, bytes].concat()
 }
 
-/// A driver that has its machine's memory mapped, and frames laid out in advance.
+/// A driver that has its VM's memory mapped, and frames prepared in advance.
 struct Driver {
     front: FrontEnd,
     memory: Arc<Memory>,
@@ -148,7 +148,7 @@ impl Driver {
         }
     }
 
-    /// Frames and bytes that have arrived.
+    /// Returns the number of frames and bytes that have arrived.
     fn collect(&mut self, ring: usize) -> (u64, u64) {
         let [_, _, used] = rings(ring).map(|at| GUEST + at);
         let (now, mut bytes) = (self.number(used + 2), 0);

@@ -15,14 +15,14 @@ use crate::{
     path,
 };
 
-/// Lengths of payloads, of which a frame has 54 bytes more.
+/// Payload lengths; a frame has 54 bytes more.
 const FRAMES: [(&str, usize); 3] = [
     ("superframes of 60000 bytes", 60_000),
     ("packets of 1514 bytes", 1460),
     ("packets of 64 bytes", 10),
 ];
 
-/// Two ends: who gives, and who takes.
+/// Two ends: the sender, and the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pair {
     Grosso,
@@ -40,7 +40,7 @@ const PAIRS: [(Pair, &str); 5] = [
     (Pair::Tap, "TAP, the kernel's bridge, TAP"),
 ];
 
-/// Measures all rows, as often as is said, and shows of each the best and the median.
+/// Measures all rows as often as requested, and prints the best and the median of each.
 pub(super) fn run(words: &[String]) {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok());
     let lasts = Duration::from_secs_f64(number(0).unwrap_or(3.0));
@@ -81,7 +81,7 @@ fn show(name: &str, results: &mut [Arrived]) {
     );
 }
 
-/// Million frames a second.
+/// Returns million frames per second.
 fn rate(arrived: &Arrived) -> f64 {
     arrived.frames / arrived.seconds / 1e6
 }
@@ -133,7 +133,7 @@ fn wait_for(path: &Path) {
     }
 }
 
-/// A process that ends at the latest with this.
+/// A process that ends at the latest when this is dropped.
 struct Running(Child);
 
 impl Running {
@@ -141,7 +141,7 @@ impl Running {
         Self(command.spawn().expect("a process"))
     }
 
-    /// The answer at its end.
+    /// Waits for the end of the process, and returns its report.
     fn arrived(mut self) -> Arrived {
         let output = self.0.stdout.take().expect("its output");
         heard(&std::io::read_to_string(output).expect("words"))
@@ -155,11 +155,11 @@ impl Drop for Running {
     }
 }
 
-/// A network of its own with two TAP devices on a bridge.
+/// A separate network with two TAP devices on a bridge.
 struct Bridge(NetworkNamespace);
 
 impl Bridge {
-    /// `None` for who may not make it, or without `ip(8)`.
+    /// Creates the bridge; `None` if the user may not create it, or without `ip(8)`.
     fn new() -> Option<Self> {
         let bridge = Self(NetworkNamespace::new().ok()?);
         let commands = [
@@ -185,6 +185,6 @@ impl Bridge {
     }
 }
 
-/// Ports of DPDK, as the driver and as the device, which makes the socket.
+/// Ports of DPDK, as the driver and as the device, which creates the socket.
 const DPDK_DRIVER: &str = "net_virtio_user0,path=s,queue_size=256";
 const DPDK_DEVICE: &str = "net_vhost0,iface=s,queues=1";

@@ -1,4 +1,4 @@
-//! The examples, run as a reader would, between network namespaces; what arrives is compared byte by byte.
+//! The examples, run as a reader would run them, between network namespaces; received data is compared byte by byte.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -33,7 +33,7 @@ impl Drop for Running {
     }
 }
 
-/// Network namespaces; `None`, with a printed reason, where they cannot be created.
+/// Creates network namespaces; `None`, with a printed reason, if they cannot be created.
 fn hosts<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let hosts: Result<Vec<_>, _> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     let hosts = hosts.map_err(|error| error.to_string());
@@ -48,7 +48,7 @@ fn hosts<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     }
 }
 
-/// The path of an example, which `cargo test` builds beside the tests.
+/// Returns the path of an example, which `cargo test` builds next to the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)
@@ -78,8 +78,8 @@ fn set_up(device: &str, address: Ipv4Addr) {
     Control::new().unwrap().set_up(&name, true).unwrap();
 }
 
-/// Two hosts with a wire between them and a device of an example each; the stream that one sends to the other through
-/// the devices arrives as it was. `ends` gives an example and its last words for each host.
+/// Connects two hosts with a wire, each with the device of an example, and checks that a stream between them arrives
+/// unchanged. `ends` has an example and its last arguments for each host.
 fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     let Some([a, b]) = hosts() else { return };
     let name = |name| InterfaceName::new(name).unwrap();
@@ -108,7 +108,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
         })
         .collect();
     for (host, address) in [(&a, inner[0]), (&b, inner[1])] {
-        // Room for what the tunnel adds.
+        // Room for the tunnel's headers.
         host.run(|| {
             Control::new().unwrap().set_mtu(&name("vpn0"), 1400).unwrap();
             set_up("vpn0", address);
@@ -120,7 +120,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     send_stream(&a, &listener, address);
 }
 
-/// A stream from a host to a socket of another arrives as it was.
+/// Sends a stream from a host to a socket of another, and checks that it arrives unchanged.
 fn send_stream(from: &NetworkNamespace, to: &TcpListener, address: SocketAddr) {
     let bytes = stream();
     thread::scope(|scope| {
@@ -138,7 +138,7 @@ fn stream() -> Vec<u8> {
     (0..STREAM_BYTES).map(|i| (i * 11 / 7) as u8).collect()
 }
 
-/// A file of this content, which a test removes.
+/// Creates a file with this content, which the test removes.
 fn file(name: &str, content: &[u8]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
     fs::write(&path, content).unwrap();
@@ -196,11 +196,11 @@ fn a_stack_in_userspace_returns_a_stream_in_superframes() {
     let numbers: Vec<usize> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [sent, frames] = numbers[..] else { panic!("{said}") };
     assert_eq!(sent, STREAM_BYTES);
-    // Packets of 1460 bytes would be more than 2800, and acknowledgments come on top.
+    // There would be more than 2800 packets of 1460 bytes, plus acknowledgments.
     assert!(frames < STREAM_BYTES / 1460, "{said}");
 }
 
-/// A C program against the installed library, found by pkg-config; nothing without a compiler.
+/// Compiles a C program against the installed library, found by pkg-config; returns `None` without a compiler.
 fn compiled(source: &str, prefix: &Path) -> Option<PathBuf> {
     for tool in ["cc", "pkg-config"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -227,7 +227,7 @@ fn compiled(source: &str, prefix: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// A folder of this test.
+/// Creates a directory for this test.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();
@@ -236,7 +236,7 @@ fn folder(name: &str) -> PathBuf {
 
 #[test]
 fn a_stream_passes_the_bridge_in_c_as_superframes() {
-    // The library is built because this test names it.
+    // The library is built because this test refers to it.
     assert_eq!(grosso_capi::types::grosso_version(), 0x00_01_00);
     let prefix = folder("c-bridge");
     let Some(program) = compiled("bridge.c", &prefix) else { return };
@@ -266,7 +266,7 @@ fn a_stream_passes_the_bridge_in_c_as_superframes() {
     assert!(bridge.0.wait().unwrap().success());
     let numbers: Vec<usize> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
     let [taken, made] = numbers[..] else { panic!("{line}") };
-    // The device hands out packets of 1460 bytes at most, because nobody asked it for more.
+    // The device sends packets of at most 1460 bytes, because no program requested more.
     assert!(taken > STREAM_BYTES / 1460 && made < taken, "{line}");
     fs::remove_dir_all(&prefix).unwrap();
 }

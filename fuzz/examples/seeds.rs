@@ -1,5 +1,5 @@
-//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. Packets and captures are made by the test kit;
-//! texts are those of the documents, and their words the dictionary of the target, `DIRECTORY/TARGET.dict`.
+//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. The test kit generates packets and captures;
+//! texts are those of the documents, and their words form the dictionary of the target, `DIRECTORY/TARGET.dict`.
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
@@ -13,7 +13,7 @@ use grosso_testkit::{
     stack::{Place, Stack},
 };
 
-/// Inputs for each target.
+/// Number of inputs for each target.
 const SEEDS: u64 = 200;
 
 fn main() -> io::Result<()> {
@@ -61,7 +61,7 @@ fn texts(directory: &Path, target: &str, texts: &[String]) -> io::Result<()> {
     fs::write(directory.join(format!("{target}.dict")), entries.collect::<String>())
 }
 
-/// The blocks of TOML in a document.
+/// Returns the blocks of TOML in a document.
 fn blocks(document: &str) -> Vec<String> {
     let parts = document.split("```toml\n").skip(1);
     parts.filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
@@ -73,7 +73,7 @@ fn write(directory: &Path, target: &str, seed: u64, bytes: &[u8]) -> io::Result<
     fs::write(directory.join(format!("seed-{seed}")), bytes)
 }
 
-/// The link type, the ports, and a frame of a random stack.
+/// Returns the link type, the ports, and a frame of a random stack.
 fn dissect(seed: u64, random: &mut Random) -> Vec<u8> {
     let stacks = Stack::all();
     let stack = &stacks[seed as usize * 7 % stacks.len()];
@@ -83,7 +83,7 @@ fn dissect(seed: u64, random: &mut Random) -> Vec<u8> {
     [&[raw, 0][..], &frame].concat()
 }
 
-/// A small capture of either format, with superframes.
+/// Returns a small capture of either format, with superframes.
 fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
@@ -99,7 +99,7 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     writer.finish().expect("memory takes everything")
 }
 
-/// A capture of packets and superframes, for a judge who may be told sizes.
+/// Returns a capture of packets and superframes, for a classifier that may be given sizes.
 fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
@@ -110,7 +110,7 @@ fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     let frames: Vec<_> = Traffic::new(seed).take(random.within(4, 16)).collect();
     for train in trains(&frames, Link::Ethernet, Rules::default()) {
         let packets: Vec<_> = train.packets.iter().map(|number| frames[*number].clone()).collect();
-        // Whether a frame is as on the wire is for the judge to find out.
+        // The classifier has to find out whether a frame is a wire packet.
         let frame = match packets.len() {
             1 => packets[0].clone(),
             _ => join(&packets, Link::Ethernet).0,
@@ -130,8 +130,8 @@ fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// A path whose longest packets have 1500 bytes, on which long packets are lost with a chance of its own; it is looked
-/// at every second, or as often as can be while messages say that it is narrow.
+/// Returns a path whose longest packets have 1500 bytes, with a separate loss rate for long packets; it is polled every
+/// second, or as often as possible while messages say that it is narrow.
 fn probes(random: &mut Random) -> Vec<u8> {
     let [hear, lose, answer, poll, long_packets] = [0, 3, 4, 6, 1];
     let step = if random.percent(50) { 64 } else { 1 };
@@ -144,7 +144,7 @@ fn probes(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Paths with as few keys as can be.
+/// Paths with as few keys as possible.
 const PATHS: [&str; 6] = [
     "left = \"a\"\nright = \"tap:b\"",
     "left = \"a\"\nright = { port = \"tun:b\", mtu = 68, terminates = true }\ngro = false",
@@ -154,7 +154,7 @@ const PATHS: [&str; 6] = [
     "left = \"a\"\nright = \"b\"\nprofile = \"vector\"\nadaptive-rx = true",
 ];
 
-/// Pairs of security associations, as they are printed and as they are given.
+/// Pairs of security associations, as printed and as accepted.
 const ASSOCIATIONS: [&str; 2] = [
     "src 10.0.0.1 dst 10.0.0.2\n\tproto esp spi 0x00001001 reqid 1 mode tunnel\n\treplay-window 0 seq 0x00000000 \
      flag esn\n\taead rfc4106(gcm(aes)) 0x000102030405060708090a0b0c0d0e0fdeadbeef 96\n\tanti-replay esn context:\n\t \
@@ -168,7 +168,7 @@ const ASSOCIATIONS: [&str; 2] = [
      0xf00102030405060708090a0b0c0d0e0fdeadbeef 128\n",
 ];
 
-/// Tunnels in the words of `ip link`.
+/// Tunnels with the arguments of `ip link`.
 const TUNNELS: [&str; 10] = [
     "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 dstport 4789 srcport 49152 65535 udpcsum df inherit ttl 64",
     "vxlan id 7 local 2001:db8::1 remote 2001:db8::2 udp6zerocsumtx udp6zerocsumrx gbp flowlabel 7 mtu-min 1280",
@@ -182,7 +182,7 @@ const TUNNELS: [&str; 10] = [
     "ip6gre local 2001:db8::1 remote 2001:db8::2 encaplimit 4 key 1.2.3.4 encap gue encap-csum6",
 ];
 
-/// Requests for counters, each behind the number of its protocol: 0 is a line, 1 is HTTP.
+/// Requests for counters, each after the number of its protocol: 0 is a line, 1 is HTTP.
 const REQUESTS: [&str; 6] = [
     "\u{0}{\"ask\":\"counters\"}\n",
     "\u{0}{\"ask\":\"counters\",\"per_queue\":true}\n",
@@ -192,7 +192,7 @@ const REQUESTS: [&str; 6] = [
     "\u{1}OPTIONS * HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
 ];
 
-/// A poll of a program that is judged: a packet, and a superframe of two.
+/// Returns a poll of a tested program: a packet, and a superframe of two packets.
 fn records() -> Vec<u8> {
     let packets: Vec<_> = Traffic::new(1).take(1).collect();
     let mut bytes = vec![2];
@@ -205,7 +205,7 @@ fn records() -> Vec<u8> {
     bytes
 }
 
-/// Files with keys and with sequence numbers and an answer with counters, each behind the number of its kind.
+/// Files with keys and with sequence numbers and an answer with counters, each after the number of its kind.
 const FILES: [&str; 5] = [
     "\u{0}in 000102030405060708090a0b0c0d0e0fdeadbeef\nout 0xf00102030405060708090a0b0c0d0e0fdeadbeef\n",
     "\u{0}# 256 bits\nin 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0fdeadbeef\nout f0\n",
@@ -216,7 +216,7 @@ const FILES: [&str; 5] = [
     "\u{1}{\"schema\":\"grosso.counters/1\",\"pid\":7,\"ts_ns\":1,\"devices\":[],\"confinement\":{}}\n",
 ];
 
-/// Bad wires.
+/// Impaired links.
 const WIRES: [&str; 4] = [
     "delay 5ms jitter 1ms loss 10% reorder 20% seed 7",
     "rate 10G duplicate 20% corrupt 20% limit 9",
@@ -224,7 +224,7 @@ const WIRES: [&str; 4] = [
     "delay 1000s jitter 2000s loss 0.1% corrupt 100% seed 18446744073709551615",
 ];
 
-/// Wide limits and a list of actions, most of which continue a train.
+/// Returns wide limits and a list of actions, most of which continue a train.
 fn coalesce(random: &mut Random) -> Vec<u8> {
     let mut bytes = random.bytes(7);
     bytes[1] |= 1;

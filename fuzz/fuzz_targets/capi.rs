@@ -1,5 +1,5 @@
-//! Hostile frames, virtio headers and options over the functions of C, under the sanitizer of addresses: every buffer
-//! comes back once, nothing unwinds, and no byte outside of a buffer is touched.
+//! Hostile frames, virtio headers and options for the C functions, under the address sanitizer: every buffer is
+//! returned once, nothing unwinds, and no byte outside a buffer is accessed.
 use std::ffi::c_void;
 
 use grosso_capi::{
@@ -10,7 +10,7 @@ use grosso_capi::{
     types::*,
 };
 
-/// Buffers that the library holds, by their numbers: each in a box of its own, so that the sanitizer sees its ends.
+/// Buffers that the library holds, by number: each in a separate box, so that the sanitizer detects its ends.
 type Held = Vec<Option<Box<[u8]>>>;
 
 unsafe extern "C" fn take(

@@ -1,4 +1,4 @@
-//! The capture reader: no panic, bounded memory, and a copy of what was read reproduces it.
+//! The capture reader: no panic, bounded memory, and a copy of the read packets reproduces them.
 
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, RECORD_BYTES_MAX, WriterOptions,
@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
         }
         read.push(Record::of(&entry));
         writer.copy(&entry).expect("a capture can be copied into its own format");
-        // Everything in a classic pcap can be expressed in pcapng; a foreign section may not be.
+        // pcapng can express everything in a classic pcap, but not every foreign section.
         let _ = converted.copy(&entry);
     }
     assert!(reader.buffer_bytes() <= RECORD_BYTES_MAX);
@@ -64,7 +64,7 @@ impl Record {
             Entry::Block(block) if block.is_section_header() => {
                 Self { is_packet: false, time_and_length: None, data: block.raw[..4].to_vec() }
             }
-            // Options behind damaged ones are left out.
+            // Options after damaged ones are omitted.
             Entry::Block(block) => {
                 let options = block.options();
                 let end = block.raw.len() - 4 - options.as_bytes().len();

@@ -1,5 +1,5 @@
 //! The coalescer: mutated trains through random limits, polls and holds. Nothing is lost, nothing overtakes within its
-//! flow, and segmentation gives back exactly the packets that were pushed.
+//! flow, and segmentation restores exactly the pushed packets.
 
 use crate::{Decisions, stack};
 use grosso::{Meta, Profile};
@@ -11,7 +11,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Greatest number of frames: more cost time and find nothing new.
+/// Greatest number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 32;
 /// Number of flows at once.
 const FLOWS: usize = 3;
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     session.assert_reversible();
 }
 
-/// Wide limits most of the time, so that trains grow.
+/// Returns wide limits most of the time, so that trains grow.
 fn profile(decisions: &mut Decisions<'_>) -> Profile {
     let choice = decisions.byte();
     if choice.is_multiple_of(2) {
@@ -55,7 +55,7 @@ fn profile(decisions: &mut Decisions<'_>) -> Profile {
     profile
 }
 
-/// One action: most of them send a frame.
+/// Does one action: most actions send a frame.
 fn step(session: &mut Session, senders: &mut [Sender], decisions: &mut Decisions<'_>, kit: Link) {
     let action = decisions.byte();
     session.now_ns += u64::from(action & 3);
@@ -89,9 +89,9 @@ impl Sender {
         Self { stack: stack.clone(), place }
     }
 
-    /// The next packet of the sequence.
+    /// Returns the next packet of the sequence.
     fn segment(&mut self, len: usize) -> Vec<u8> {
-        // No length field may overflow, whatever the headers.
+        // No length field may overflow, for any headers.
         let len = len % 1500;
         let frame = self.stack.packet(&self.place).payload_len(len).build();
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
@@ -102,7 +102,7 @@ impl Sender {
         frame
     }
 
-    /// The next packet with some bytes changed; `follow` makes its checksums right again.
+    /// Returns the next packet with some bytes changed; `follow` corrects its checksums.
     fn changed(&mut self, decisions: &mut Decisions<'_>, kit: Link, follow: bool) -> Vec<u8> {
         let mut frame = self.segment(SEGMENT);
         for _ in 0..=decisions.byte() % 3 {
@@ -115,7 +115,7 @@ impl Sender {
         frame
     }
 
-    /// The next packet, truncated or with bytes appended.
+    /// Returns the next packet, truncated or with bytes appended.
     fn cut(&mut self, decisions: &mut Decisions<'_>) -> Vec<u8> {
         let mut frame = self.segment(SEGMENT);
         let len = usize::from(decisions.byte());

@@ -1,4 +1,4 @@
-//! Configuration files of `grosso run`: an accepted file can run, and an error has its place.
+//! Configuration files of `grosso run`: an accepted file can run, and an error has a position.
 
 use grosso_cli::fuzzing;
 

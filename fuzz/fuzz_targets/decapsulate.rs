@@ -1,4 +1,4 @@
-//! Decapsulation: any stack with bytes changed, any metadata, any link. Nothing panics, nothing outside the packet is
+//! Decapsulation: any stack with changed bytes, any metadata, any link. Nothing panics, nothing outside the packet is
 //! written, and the packet gets shorter each time.
 
 use crate::{Decisions, stack};
@@ -57,7 +57,7 @@ fn meta(decisions: &mut Decisions<'_>) -> Meta {
     Meta { checksum, gso, ..Meta::default() }
 }
 
-/// A frame of the kit with some of its bytes changed.
+/// Returns a frame of the kit with some of its bytes changed.
 fn changed(decisions: &mut Decisions<'_>, link: LinkType) -> Vec<u8> {
     let kit = if link == LinkType::Ethernet { Link::Ethernet } else { Link::Ip };
     let payload = usize::from(decisions.byte());

@@ -1,4 +1,4 @@
-//! The dissector: layers lie inside the frame, one behind the other, and the extent reported for the lengths is true.
+//! The dissector: layers are inside the frame, one after the other, and the extent reported for the lengths is true.
 
 use crate::Decisions;
 use grosso_rig::engine::PORTS;
@@ -60,7 +60,7 @@ fn assert_as_the_oracle(frame: &[u8], link: LinkType, stack: &Stack) {
     }
 }
 
-/// Whether the oracle has this name for a kind of header.
+/// Returns whether the oracle has this name for a kind of header.
 fn is_called(kind: Kind, slow: &str) -> bool {
     match kind.name() {
         "eth" => slow == "ethernet",

@@ -1,5 +1,5 @@
-//! Encapsulation: any tunnel, any frame in any slices, any metadata. Nothing panics, no bound is broken, superframes
-//! can be cut or are refused, and decapsulation gives back the frame.
+//! Encapsulation: any tunnel, any frame in any slices, any metadata. Nothing panics, no bound is exceeded, superframes
+//! can be segmented or are refused, and decapsulation restores the frame.
 
 use crate::{Decisions, endpoint, stack};
 use grosso::{
@@ -53,7 +53,7 @@ fn meta(decisions: &mut Decisions<'_>) -> Meta {
     Meta { checksum, gso, vlan, ..Meta::default() }
 }
 
-/// A frame of the kit with some of its bytes changed.
+/// Returns a frame of the kit with some of its bytes changed.
 fn changed(decisions: &mut Decisions<'_>, link: LinkType) -> Vec<u8> {
     let kit = if link == LinkType::Ethernet { Link::Ethernet } else { Link::Ip };
     let payload = usize::from(decisions.byte());
@@ -87,7 +87,7 @@ fn put_in(
     }
     let before = completed(&frame[..end], &meta.checksum).split_off(put_in.replaced);
     let on_the_wire = completed(&sent, &put_in.meta.checksum);
-    // First as it is, for its receiver may be on this host, then as it is on a wire.
+    // First unchanged, because its receiver may be on this host, then as it is on a wire.
     for (sent, known) in [(sent, put_in.meta), (on_the_wire, Meta::default())] {
         if let Some(taken) = taken(&sent, &known, &endpoint)
             && meta.vlan.is_none()
@@ -97,7 +97,7 @@ fn put_in(
     }
 }
 
-/// The packet that comes out at the other end; `None` if the frame that went in was no packet.
+/// Returns the packet that the peer decapsulates; `None` if the sent frame was not a packet.
 fn taken(sent: &[u8], meta: &Meta, endpoint: &Endpoint) -> Option<Vec<u8>> {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);

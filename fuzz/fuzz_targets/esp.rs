@@ -1,5 +1,5 @@
-//! ESP: frames of any kind are encrypted, damaged and repeated on the way, and mixed with packets of a peer that knows
-//! the key and obeys no other rule. Exactly the frames that were encrypted are delivered, each once.
+//! ESP: frames of any kind are encrypted, damaged and repeated in transit, and mixed with packets of a peer that knows
+//! the key and obeys no other rule. Exactly the encrypted frames are delivered, each once.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
@@ -76,7 +76,7 @@ pub fn run(data: &[u8]) {
         }
         let Some((sequence, delivered)) = deliver(&mut decryptor, wire, link) else { continue };
         assert!(accepted.insert(sequence), "{sequence} twice");
-        // The headers before the encrypted text are not authenticated: they come back only if they are undamaged.
+        // The headers before the encrypted text are not authenticated: they are restored only if they are undamaged.
         if let Some(number) = number {
             assert!(sent[number].0.starts_with(&delivered), "padding is left off");
         }
@@ -91,8 +91,8 @@ fn deliver(decryptor: &mut Decryptor, mut wire: Vec<u8>, link: LinkType) -> Opti
     Some((decrypted.sequence, wire[decrypted.frame].to_vec()))
 }
 
-/// A packet with a right ICV around any plaintext, trailer included. Its sequence number is one of the last that the
-/// encryptor used.
+/// Returns a packet with a correct ICV around any plaintext, trailer included. Its sequence number is one of the last
+/// that the encryptor used.
 fn anything_authentic(decisions: &mut Decisions<'_>, kit: Link) -> Vec<u8> {
     let sequence = u32::MAX - 1000 + u32::from(decisions.byte());
     let len = usize::from(decisions.byte());

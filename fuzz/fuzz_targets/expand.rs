@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments: trains delivered and acknowledgments changed in any way. Copies are as many as there
-//! are numbers, in order up to this acknowledgment, as long as it, and right where it was right.
+//! Expansion of acknowledgments: trains delivered and acknowledgments changed in any way. There are as many copies as
+//! numbers, in order up to this acknowledgment, of its length, and correct if it was correct.
 
 use crate::Decisions;
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Ports, expand::Expander};
@@ -12,7 +12,7 @@ use grosso_testkit::{
 const LEN: usize = 1000;
 const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
-/// Most actions: more cost time and find nothing new.
+/// Greatest number of actions: more take longer and find nothing new.
 const ACTIONS_MAX: usize = 48;
 
 /// Runs the target on one input.
@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::ASSIGNED, 1);
     let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1));
-    // Near the wrap.
+    // The numbers start close to wrapping around.
     let mut next = u32::MAX - 20_000;
     for _ in 0..ACTIONS_MAX {
         if decisions.is_over() {
@@ -61,7 +61,7 @@ fn deliver(
     coalescer.poll_end(0, &mut sink);
 }
 
-/// The host's acknowledgment of what was delivered, or of something near its end.
+/// Returns the host's acknowledgment of the delivered data, or of a position near its end.
 fn acknowledgment(next: u32, decisions: &mut Decisions<'_>) -> Vec<u8> {
     let behind = u32::from(decisions.word() % 4096);
     let window = decisions.choose(&[1000, 1000, 1000, 900, 1100]);

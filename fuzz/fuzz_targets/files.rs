@@ -1,6 +1,6 @@
-//! Files and answers of the program itself, which others may have changed: keys, sequence numbers, counters; and what a
-//! program that is judged writes. A file of sequence numbers that was cut anywhere is none, so that no number counts as
-//! unused that was used.
+//! Files and answers of the program itself, which others may have changed: keys, sequence numbers, counters; and the
+//! output of a tested program. A file of sequence numbers that is truncated anywhere is rejected, so that no used
+//! number counts as unused.
 
 use std::{env, fs, path::PathBuf, process};
 
@@ -35,7 +35,7 @@ fn sequence_numbers(text: &[u8]) {
     }
 }
 
-/// A file that goes with this.
+/// A file that is removed when this is dropped.
 struct File(PathBuf);
 
 impl Drop for File {

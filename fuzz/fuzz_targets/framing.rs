@@ -1,4 +1,4 @@
-//! A stream of frames behind their lengths: however it arrives, the same frames are found, or the same end.
+//! A stream of frames after their lengths: the same frames, or the same end, are found however the bytes arrive.
 
 use crate::Decisions;
 use grosso_io::framing::{Deframer, TooLong};
@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(frames(stream, &sizes), frames(stream, &[usize::MAX]));
 }
 
-/// The frames of a stream that arrives in pieces of these sizes, in turn.
+/// Returns the frames of a stream that arrives in pieces of these sizes, in turn.
 fn frames(mut stream: &[u8], sizes: &[usize]) -> (Vec<Vec<u8>>, Option<TooLong>) {
     let (mut deframer, mut frames) = (Deframer::new(FRAME_BYTES_MAX), Vec::new());
     for size in sizes.iter().cycle() {

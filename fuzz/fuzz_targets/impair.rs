@@ -1,4 +1,5 @@
-//! A bad wire in any words, and frames through it: each comes out, twice if it was doubled, or is counted as lost.
+//! An impaired link with any arguments, and frames through it: each is delivered, twice if it was duplicated, or is
+//! counted as lost.
 
 use crate::Decisions;
 use grosso::{
@@ -11,7 +12,7 @@ use grosso_io::{
     memory::wire,
 };
 
-/// Most frames: more cost time and find nothing new.
+/// Greatest number of frames: more take longer and find nothing new.
 const FRAMES_MAX: u64 = 64;
 
 /// Runs the target on one input.
@@ -31,7 +32,7 @@ pub fn run(data: &[u8]) {
         now_ns = now_ns.saturating_add(u64::from(decisions.byte()) << (decisions.byte() % 57));
         near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();
     }
-    // Frames arrive whose time has come, and none is due for ever.
+    // Frames arrive when their time has come, and none is due for ever.
     while let Some(at_ns) = near.deadline() {
         now_ns = now_ns.max(at_ns);
         near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();

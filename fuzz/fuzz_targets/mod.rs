@@ -1,4 +1,4 @@
-//! The fuzz targets: one module each, and one program of its name in `src/bin`. As modules of one library they are
+//! The fuzz targets: one module each, and one program with its name in `src/bin`. As modules of one library they are
 //! compiled once, with one copy of the generic code that they share.
 
 pub mod capi;

@@ -1,5 +1,5 @@
-//! The data path: packets, fragments and rubbish through a path that joins, a stage that fragments and one that joins
-//! fragments, and a path that cuts. Every frame that fits its link comes out, byte for byte.
+//! The data path: packets, fragments and random bytes through a path that merges, a stage that fragments and one that
+//! reassembles, and a path that segments. Every frame that fits its link is delivered, byte for byte.
 
 use crate::{Decisions, stack};
 use grosso::{
@@ -14,9 +14,9 @@ use grosso_io::{
 };
 use grosso_testkit::{oracle::Link, stack::Place};
 
-/// Most frames: more cost time and find nothing new.
+/// Greatest number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 32;
-/// Room of a wire: more than the fragments of all frames.
+/// Capacity of a wire: more than the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.
@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
     fragmented(&frames, link, decisions.word());
 }
 
-/// Packets of a few flows, some of them changed, and rubbish.
+/// Returns packets of several flows, some of them changed, and random bytes.
 fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     let stacks = [stack(decisions, kit), stack(decisions, kit)];
     let mut sequence = [u32::MAX - 3000, 7];
@@ -71,7 +71,7 @@ fn through(
     through_described(described, link, from, to)
 }
 
-/// Frames that come out of a path between ports of these features.
+/// Returns the frames that leave a path between ports with these features.
 fn through_described(
     frames: Vec<(Vec<u8>, Meta)>,
     link: LinkType,
@@ -103,7 +103,7 @@ fn receive(port: &mut impl Port, received: &mut Vec<(Vec<u8>, Meta)>) {
     port.receive(0, usize::MAX, &mut take).unwrap();
 }
 
-/// Fragments to an MTU and joins again: nothing is held for ever, and what needed no fragments is as it was.
+/// Fragments to an MTU and reassembles: nothing is held for ever, and packets that needed no fragments are unchanged.
 fn fragmented(frames: &[Vec<u8>], link: LinkType, mtu: u16) {
     let (near, far) = wire(link, Device::new(Features::NONE), ROOM);
     let mut options = FragmentationOptions::new(7);

@@ -1,5 +1,5 @@
 //! Packets that do not fit into a tunnel: any frame, any length. Those that fit are accepted; a message is short and
-//! right, goes back to the sender, and its reader finds the packet in it. Anything else is read as no message or as
+//! correct, goes back to the sender, and its reader finds the packet in it. Anything else is read as no message or as
 //! garbage.
 
 use crate::{Decisions, stack};
@@ -46,7 +46,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A message is whole, has right checksums, and goes where the packet came from.
+/// Checks that a message is complete, has correct checksums, and goes to the source of the packet.
 fn told(frame: &[u8], message: &[u8], link: LinkType, kit: Link) {
     let [packet, answer] = [frame, message].map(|bytes| dissect(bytes, link, &Ports::NONE));
     let is_ip = |kind: Kind| matches!(kind, Kind::Ipv4 | Kind::Ipv6);

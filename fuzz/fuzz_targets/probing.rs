@@ -1,5 +1,5 @@
-//! Probing of a path with any messages, answers and losses: what is known stays between the base and the longest
-//! packet, a path is narrow only after losses, and no events make it send more than a few packets a second.
+//! Probing of a path with any messages, answers and losses: the known MTU stays between the base and the longest
+//! packet, a path is narrow only after losses, and no events make it send more than a few packets per second.
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,8 @@ use grosso::tunnel::probing::{Measured, Prober};
 const BASE: usize = 1280;
 const TOPS: [usize; 4] = [0, BASE, 1500, 65_535];
 const SECOND: u64 = 1_000_000_000;
-/// Packets that are sent in less than a second, at most. Each round is two, and a search whose probes
-/// are answered at once halves 64 KiB eleven times until 32 bytes are left, after the round that found
-/// what it starts from.
+/// Maximum number of packets sent in less than a second. Each round is two packets, and a search whose probes are
+/// answered at once halves 64 KiB eleven times until 32 bytes are left, after the round that found its start.
 const BURST_MAX: usize = 2 * (1 + 11);
 
 /// Runs the target on one input.

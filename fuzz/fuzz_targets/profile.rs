@@ -1,4 +1,4 @@
-//! Profiles: what is read, written and read again is the same.
+//! Profiles: a profile that is read, written and read again is unchanged.
 
 use grosso_cli::fuzzing;
 

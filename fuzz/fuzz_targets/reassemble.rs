@@ -1,5 +1,5 @@
-//! The reassembler: fragments of a few keys at any place, of any length, damaged or not, with any mode, policy, limits
-//! and time. Nothing is lost, limits hold, and if only places and bytes vary, a byte map predicts the result of each
+//! The reassembler: fragments of a few keys at any offset, of any length, damaged or not, with any mode, policy, limits
+//! and time. Nothing is lost, limits hold, and if only offsets and bytes vary, a byte map predicts the result of each
 //! fragment.
 
 use crate::Decisions;
@@ -10,7 +10,7 @@ use grosso::{
 };
 use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 
-/// Greatest number of fragments: more cost time and find nothing new.
+/// Greatest number of fragments: more take longer and find nothing new.
 const FRAGMENTS_MAX: usize = 64;
 /// Number of keys at once.
 const KEYS: usize = 3;
@@ -30,7 +30,7 @@ fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
     let policies = [Overlap::Drop, Overlap::Linux, Overlap::First, Overlap::Last];
     let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
     rules.overlap = decisions.choose(&policies);
-    // The byte map does not know this rule.
+    // The byte map does not model this rule.
     rules.limits.distance = 0;
     let keeps = matches!(rules.overlap, Overlap::Drop | Overlap::Linux);
     if keeps && decisions.byte() > 127 {
@@ -44,7 +44,7 @@ fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
         }
         let key = usize::from(decisions.byte()) % KEYS;
         let piece = piece(decisions);
-        // A whole packet is no fragment, and a first fragment must contain its headers.
+        // A whole packet is not a fragment, and a first fragment must contain its headers.
         if piece.offset == 0 && (!piece.more || (1..8).contains(&piece.data.len())) {
             continue;
         }
@@ -123,13 +123,13 @@ fn anything(decisions: &mut Decisions<'_>) {
     rig.finish();
 }
 
-/// A piece that is likely to have neighbours: near the start, and a few units long.
+/// Returns a piece that is likely to have neighbours: near the start, and a few units long.
 fn piece(decisions: &mut Decisions<'_>) -> Piece {
     let (place, shape) = (decisions.byte(), decisions.byte());
     let offset = if place > 250 { decisions.word() & 0xfff8 } else { u16::from(place & 15) * 8 };
     let units = usize::from(shape & 7);
     let len = if shape & 0xc0 == 0xc0 { units * 8 + usize::from(place >> 4) } else { units * 8 };
-    // Mostly equal bytes at equal places.
+    // Equal bytes at equal offsets, mostly.
     let salt = if shape & 0x38 == 0x38 { place } else { 0 };
     let data = (0..len).map(|at| (usize::from(offset) + at) as u8 ^ salt).collect();
     Piece { offset: offset.into(), more: place & 16 == 0, data }

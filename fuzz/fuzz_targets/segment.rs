@@ -1,4 +1,4 @@
-//! The segmenter: any frame and any metadata. Its packets have right checksums and lengths, and all of the payload.
+//! The segmenter: any frame and any metadata. Its packets have correct checksums and lengths, and all of the payload.
 
 use std::num::NonZeroU16;
 
@@ -52,7 +52,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A packet as it reaches the wire; `None` if a device has yet to cut it.
+/// Returns a packet as it reaches the wire; `None` if a device has yet to segment it.
 fn completed(mut packet: Vec<u8>, meta: &Meta) -> Option<Vec<u8>> {
     if meta.gso.is_some() {
         return None;
@@ -68,7 +68,7 @@ const PAYLOAD_MAX: u16 = 1000;
 
 fn description(decisions: &mut Decisions<'_>) -> Gso {
     let size = NonZeroU16::new(decisions.word()).unwrap_or(NonZeroU16::MIN);
-    // Mostly a few dozen segments: more cost time and find nothing new.
+    // Mostly several dozen segments: more take longer and find nothing new.
     let size = if decisions.byte() < 250 {
         NonZeroU16::MIN.saturating_add(PAYLOAD_MAX / 24 + size.get() % PAYLOAD_MAX)
     } else {
@@ -93,7 +93,7 @@ fn description(decisions: &mut Decisions<'_>) -> Gso {
     }
 }
 
-/// A superframe with some bytes changed, or any bytes.
+/// Returns a superframe with some bytes changed, or any bytes.
 fn frame(decisions: &mut Decisions<'_>, kit: Link) -> (Vec<u8>, Meta) {
     let kind = decisions.byte();
     if kind.is_multiple_of(4) {
@@ -122,7 +122,7 @@ fn frame(decisions: &mut Decisions<'_>, kit: Link) -> (Vec<u8>, Meta) {
     (frame, Meta { checksum, ..Meta::default() })
 }
 
-/// The frame in slices, of which the first contains the headers.
+/// Returns the frame in slices; the first contains the headers.
 fn slices<'a>(frame: &'a [u8], header_len: usize, boundaries: &[usize]) -> Vec<&'a [u8]> {
     let payload = frame.len() - header_len;
     let mut ends: Vec<usize> =

@@ -1,5 +1,5 @@
-//! Stages between two hosts: ESP over fragments, and tunnels of every kind. What a good wire carries comes out as it
-//! went in; over one that loses, repeats and damages frames, ESP delivers nothing that was not sent, and nothing twice.
+//! Stages between two hosts: ESP over fragments, and tunnels of every kind. A good wire delivers everything unchanged;
+//! over one that loses, repeats and damages frames, ESP delivers nothing that was not sent, and nothing twice.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -20,9 +20,9 @@ use grosso_io::{
 use grosso_testkit::{oracle::Link, stack::Place};
 use grosso_wire::{Kind, LinkType, Ports, dissect};
 
-/// Most frames: more cost time and find nothing new.
+/// Greatest number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 16;
-/// Room of a wire: more than the fragments of all frames.
+/// Capacity of a wire: more than the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Two hosts with ESP, whose packets are fragmented and reassembled.
+/// Connects two hosts with ESP, whose packets are fragmented and reassembled.
 fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bool) {
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(decisions.choose(&[1280, 1500, 9000]));
@@ -79,7 +79,7 @@ fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bo
     }
 }
 
-/// Two ends of a tunnel of any kind.
+/// Connects two endpoints of a tunnel of any kind.
 fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     let there = endpoint(decisions);
     let mut back = there.clone();
@@ -102,7 +102,7 @@ fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     }
 }
 
-/// A wire with a place in its middle, where frames are lost, repeated and damaged.
+/// A wire with a point in its middle where frames are lost, repeated and damaged.
 struct Road {
     ends: [Option<MemoryPort>; 2],
     middle: [MemoryPort; 2],
@@ -143,7 +143,7 @@ impl Road {
     }
 }
 
-/// Packets of any stacks.
+/// Returns packets of random stacks.
 fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     let count = 1 + usize::from(decisions.byte()) % FRAMES_MAX;
     let frame = |number: usize| {
@@ -154,7 +154,7 @@ fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     (0..count).map(frame).collect()
 }
 
-/// A frame from the IP header on, as far as there is one, without the fields that fragmenting an IPv4 packet with DF
+/// Returns a frame from its IP header on, if it has one, without the fields that fragmenting an IPv4 packet with DF
 /// changes: DF, identification, header checksum.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();
@@ -174,7 +174,7 @@ fn insist(port: &mut impl Port, frame: &[u8]) {
     while port.flush().unwrap() == Transmitted::NoRoom {}
 }
 
-/// All frames that a port has.
+/// Receives all frames that a port has.
 fn receive<P: Port>(port: &mut P) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! The words of tunnels: what is read, written as words or as a file, and read again is the same. And those of security
-//! associations: what a table is made of is read as one.
+//! The arguments of tunnels: arguments that are read, written as arguments or as a file, and read again are unchanged.
+//! And those of security associations: the rows of a table are read as such.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,7 +7,7 @@ use grosso_cli::fuzzing;
 
 use crate::text;
 
-/// The end of the associations that the examples have.
+/// The local endpoint of the associations in the examples.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 /// Runs the target on one input.

@@ -1,5 +1,5 @@
-//! The other end of vhost-user says and writes anything: a front end and a guest to a back end with rings in memory of
-//! any contents, and a back end to a front end whose memory it has.
+//! The peer of vhost-user sends and writes anything: a front end and a guest to a back end with rings in memory of any
+//! contents, and a back end to a front end whose memory it shares.
 
 use std::{cell::RefCell, fs::File, io::IoSlice, os::unix::fs::FileExt};
 
@@ -15,11 +15,11 @@ use grosso_vhost::{
 
 const OFFERED: u64 = features::OF_RINGS | features::OF_MOVES | features::GUEST_CSUM;
 const PACKED: u64 = features::RING_PACKED;
-/// Bytes of the memory, at the same addresses in the guest and in the front end.
+/// Size of the memory, at the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;
-/// Bytes of a page of the log, which has one of 8 bits.
+/// Size of a page of the log, which has one of 8 bits.
 const PAGE_BYTES: usize = MEMORY_BYTES / 8;
-/// Places of the tables, available and used entries of the rings of two pairs.
+/// Offsets of the tables, available and used entries of the rings of two pairs.
 const RINGS: [[u64; 3]; 4] =
     [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00], [0x1000, 0x1400, 0x1600], [0x1800, 0x1c00, 0x1e00]];
 const SIZE: u32 = 32;
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
 }
 
 thread_local! {
-    /// One for all runs, because its descriptors are dear to make and to close.
+    /// One back end for all runs, because its descriptors are expensive to create and to close.
     static BACK: RefCell<BackEnd> = RefCell::new(BackEnd::new(OFFERED).expect("a back end"));
     static FRONT: RefCell<FrontEnd> = RefCell::new(FrontEnd::new(OFFERED).expect("a front end"));
 }
@@ -50,7 +50,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
         match below(&mut decisions, 8) {
             0 => {
                 say(back, &memory, &mut decisions);
-                // It may have set another log, or none.
+                // The message may have set another log, or none.
                 is_logged = false;
             }
             1 => {
@@ -67,7 +67,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
             }
         }
     }
-    // Whatever there was, a ring that is set anew works, of either form.
+    // Whatever happened before, a newly set ring works, in either form.
     for (chosen, words) in
         [(OFFERED, [9, 0, 0, 0, 0, 0, 0x80, 0]), (OFFERED & !PACKED, [9, 0, 0, 0, 0, 0, 0, 0])]
     {
@@ -84,7 +84,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
     }
 }
 
-/// A number below a bound.
+/// Returns a number below a bound.
 fn below(decisions: &mut Decisions<'_>, bound: usize) -> usize {
     usize::from(decisions.word()) % bound
 }
@@ -96,7 +96,7 @@ fn memory() -> File {
     assert!(number >= 0);
     // SAFETY: the kernel has just made it.
     let memory: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(number) };
-    // Behind the guest's memory is the log of its pages.
+    // The log of pages follows the guest's memory.
     memory.set_len(MEMORY_BYTES as u64 + 1).expect("memory");
     memory
 }
@@ -129,7 +129,7 @@ fn set_up(back: &mut BackEnd, memory: &File, chosen: u64) {
     }
 }
 
-/// Any message, with or without a file.
+/// Sends any message, with or without a file.
 fn say(back: &mut BackEnd, memory: &File, decisions: &mut Decisions<'_>) {
     let number = below(decisions, 24) as u32;
     let words = (0..below(decisions, 9)).map(|_| {
@@ -151,7 +151,7 @@ fn write(memory: &File, decisions: &mut Decisions<'_>) {
     memory.write_all_at(&written, at).expect("memory");
 }
 
-/// Descriptors of a packed ring one behind the other, some of which could be right.
+/// Writes consecutive descriptors of a packed ring, some of which may be valid.
 fn describe(memory: &File, decisions: &mut Decisions<'_>) {
     let [table, ..] = decisions.choose(&RINGS);
     let (first, count) = (below(decisions, SIZE as usize), below(decisions, SIZE as usize));
@@ -160,7 +160,7 @@ fn describe(memory: &File, decisions: &mut Decisions<'_>) {
         let address = decisions.choose(&[0x4000, 0x7ff0, 0x8000, u64::MAX - 7]);
         let length = decisions.choose(&[0_u32, 12, 16, 1600, u32::MAX]);
         let flags = decisions.choose(&[0, 0, 1, 4, 5]) | direction;
-        // In the next lap the flags are the other ones.
+        // In the next lap the flags are inverted.
         let is_behind = slot >= SIZE as usize;
         let laps =
             decisions.choose(&[laps, laps, laps, 0x8080]) ^ if is_behind { 0x8080 } else { 0 };
@@ -218,10 +218,10 @@ fn give(back: &mut BackEnd, pair: usize, len: usize) {
     back.publish(Way::ToGuest);
 }
 
-/// A front end, and the memory that it has shared.
+/// Runs a front end and the memory that it has shared.
 fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
     let mut memory = meet(front, OFFERED);
-    // Fewer steps than those of a back end: what is shared is dear to make.
+    // Fewer steps than for a back end, because shared memory is expensive to create.
     for _ in 0..24 {
         match below(&mut decisions, 8) {
             0 => {
@@ -245,17 +245,17 @@ fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
             }
         }
     }
-    // Whatever there was, rings that are made anew work.
+    // Whatever happened before, newly created rings work.
     let memory = meet(front, OFFERED);
     memory.write_all_at(&[0, 0, 1, 0, 3, 0, 0, 0, 9, 0, 0, 0], USED).expect("memory");
     let ring = front.ring(Way::ToGuest).expect("a ring");
     assert_eq!(ring.receive(&mut [0; 64]), Ok(Some(9)));
 }
 
-/// Position of the used entries in a ring of a front end.
+/// Offset of the used entries in a ring of a front end.
 const USED: u64 = addresses(0).used;
 
-/// Answers as a back end does that has these features, and returns the memory that it is passed.
+/// Answers like a back end with these features, and returns the memory that it receives.
 fn meet(front: &mut FrontEnd, offered: u64) -> File {
     let _ = front.greet();
     let mut letters = front.hear(&answer(request::GET_FEATURES, offered)).expect("an answer");
@@ -274,7 +274,7 @@ fn answer(request: u32, number: u64) -> Message {
     Message { request, wants_reply: false, payload: bytes(&[number]), files: vec![] }
 }
 
-/// Used entries and their number, some of which could be right.
+/// Writes used entries and their number, some of which may be valid.
 fn write_used(memory: &File, decisions: &mut Decisions<'_>) {
     let ring = below(decisions, 2) as u64 * RING_BYTES;
     let (first, count) = (below(decisions, 300) as u64, below(decisions, 300));

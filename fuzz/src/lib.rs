@@ -9,7 +9,7 @@ use grosso::tunnel::{
 };
 use grosso_testkit::{oracle::Link, random::Random, stack::Stack};
 
-/// Decisions taken from the fuzzer's bytes, one after the other; zero once the bytes are used up.
+/// Decisions taken from the fuzzer's bytes, in order; zero once the bytes are used up.
 #[derive(Debug)]
 pub struct Decisions<'a> {
     bytes: &'a [u8],
@@ -21,50 +21,50 @@ impl<'a> Decisions<'a> {
         Self { bytes }
     }
 
-    /// Whether all bytes are used up.
+    /// Returns whether all bytes are used up.
     pub fn is_over(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.bytes.split_first() else { return 0 };
         self.bytes = rest;
         *first
     }
 
-    /// The next two bytes.
+    /// Returns the next two bytes.
     pub fn word(&mut self) -> u16 {
         u16::from_be_bytes([self.byte(), self.byte()])
     }
 
-    /// One of `choices`, which are not empty.
+    /// Returns one of `choices`, which must not be empty.
     pub fn choose<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// A random generator whose seed is the next two bytes: few enough values that the fuzzer can explore them.
+    /// Returns a random generator whose seed is the next two bytes: few enough values that the fuzzer can explore them.
     pub fn random(&mut self) -> Random {
         Random::new(self.word().into())
     }
 
-    /// The remaining bytes.
+    /// Returns the remaining bytes.
     pub fn rest(self) -> &'a [u8] {
         self.bytes
     }
 }
 
-/// The input as text, up to the first byte that is not UTF-8.
+/// Returns the input as text, up to the first byte that is not UTF-8.
 fn text(data: &[u8]) -> &str {
     data.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// A stack of at most two tunnels over this link.
+/// Returns a stack with at most two tunnels over this link.
 pub fn stack(decisions: &mut Decisions<'_>, link: Link) -> Stack {
     Stack::random(&mut decisions.random(), link)
 }
 
-/// A tunnel of any kind; its parts may contradict each other.
+/// Returns an endpoint of any kind of tunnel; its parts may contradict each other.
 pub fn endpoint(decisions: &mut Decisions<'_>) -> Endpoint {
     let [local, remote] = match decisions.byte() & 1 {
         0 => [[192, 0, 2, 1], [192, 0, 2, 2]].map(Into::into),

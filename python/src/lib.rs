@@ -1,4 +1,4 @@
-//! The part of the Python package that is Rust: reports as JSON, and tables as streams of Arrow.
+//! The Rust part of the Python package: reports as JSON, and tables as Arrow streams.
 //!
 //! | module | job |
 //! |---|---|
@@ -67,14 +67,14 @@ fn wait<T: Send>(
 ///
 /// # Errors
 ///
-/// Ctrl-C does not wait a second time.
+/// A second Ctrl-C does not wait.
 fn outlast<T: Send>(py: Python<'_>, told: Receiver<T>) -> PyResult<()> {
     let mut told = told;
     loop {
         let (message, same) = py.detach(move || (told.recv_timeout(LOOK), told));
         told = same;
         match message {
-            // The thread drops what tells as the last of all.
+            // The thread drops the sender last.
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
@@ -82,7 +82,7 @@ fn outlast<T: Send>(py: Python<'_>, told: Receiver<T>) -> PyResult<()> {
     }
 }
 
-/// The exception for a failure.
+/// Returns the exception for a failure.
 fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let made = || {
         let class = py.import("grosso._error")?.getattr("Error")?;
@@ -91,5 +91,5 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
     made().map_or_else(|raised| raised, PyErr::from_value)
 }
 
-/// The time between two looks for Ctrl-C.
+/// Interval between checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);

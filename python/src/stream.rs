@@ -1,4 +1,4 @@
-//! A reading in a thread of its own, as a stream of record batches.
+//! A reading on its own thread, as a stream of record batches.
 
 use std::{
     sync::{
@@ -18,17 +18,17 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyCapsule};
 
 use crate::{exception, wait};
 
-/// A table that is read anew each time that somebody asks for its rows.
+/// A table that is read anew each time its rows are requested.
 #[pyclass(frozen, module = "grosso")]
 pub(crate) struct Rows {
     table: Table,
     words: Vec<String>,
-    /// The capture, whose temporary file is there until this is gone.
+    /// The capture, whose temporary file exists as long as this object.
     #[pyo3(get)]
     capture: Py<PyAny>,
 }
 
-/// The tables that there are.
+/// The available tables.
 #[derive(Clone, Copy)]
 enum Table {
     Packets(PacketTable),
@@ -37,20 +37,20 @@ enum Table {
 
 #[pymethods]
 impl Rows {
-    /// The packets that the words of `grosso inspect` name, with their bytes or without.
+    /// Reads the packets that the arguments of `grosso inspect` select, with or without their bytes.
     #[staticmethod]
     fn packets(words: Vec<String>, data: bool, capture: Py<PyAny>) -> Self {
         let table = if data { PacketTable::FramesWithData } else { PacketTable::Frames };
         Self { table: Table::Packets(table), words, capture }
     }
 
-    /// The trains that the words of `grosso coalesce` make.
+    /// Reads the trains that the arguments of `grosso coalesce` produce.
     #[staticmethod]
     fn trains(words: Vec<String>, capture: Py<PyAny>) -> Self {
         Self { table: Table::Trains, words, capture }
     }
 
-    /// The rows as an Arrow C stream. A schema that is asked for is not obeyed, which the protocol allows.
+    /// Returns the rows as an Arrow C stream. A requested schema is ignored, which the protocol allows.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -63,7 +63,7 @@ impl Rows {
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
-    /// The columns as an Arrow C schema.
+    /// Returns the columns as an Arrow C schema.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(&*self.table.schema());
         let schema = schema.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
@@ -96,22 +96,22 @@ impl Table {
     }
 }
 
-/// The news of a reading.
+/// The messages of a reading.
 enum News {
-    /// The captures are open, and the words are right.
+    /// The captures are open, and the arguments are valid.
     Open,
     /// Rows.
     Batch(RecordBatch),
     /// The reading ended with a failure.
     Failed(Error),
-    /// The rows could not be made into a batch.
+    /// The rows could not be converted to a batch.
     Broken(ArrowError),
 }
 
-/// Taker of a batch, or of the error in its place; says whether it wants more.
+/// Receives a batch, or an error instead; returns whether it accepts more.
 type Hand = Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>;
 
-/// Tells the news of a reading, which ends when nobody hears them any more.
+/// Sends the messages of a reading, which ends when nobody receives them any more.
 struct Teller<C> {
     batches: Batches<C, Hand>,
     to: SyncSender<News>,
@@ -129,7 +129,7 @@ impl<C: Columns> Teller<C> {
     /// Sends the rows that are left, and the failure that the reading ended with.
     fn finish(mut self, ended: Result<(), Error>) {
         if let (true, Err(error)) = (self.batches.finish(), ended) {
-            // Whoever does not listen does not want to know.
+            // A receiver that has ended does not need the failure.
             let _ = self.to.send(News::Failed(error));
         }
     }
@@ -145,10 +145,10 @@ impl<Row, C: Columns + Take<Row>> Visit<Row> for Teller<C> {
     }
 }
 
-/// Batches that wait to be taken.
+/// Greatest number of batches that wait for the consumer.
 const BATCHES_WAITING_MAX: usize = 2;
 
-/// A reading under way. Its thread ends when this is dropped.
+/// A reading in progress. Its thread ends when this is dropped.
 struct Reading {
     schema: SchemaRef,
     news: Receiver<News>,
@@ -160,7 +160,7 @@ impl Reading {
     ///
     /// # Errors
     ///
-    /// If that fails, the failure.
+    /// Fails with the error of the reading.
     fn begin(py: Python<'_>, table: Table, words: Vec<String>) -> PyResult<Self> {
         let interrupted = Arc::<AtomicBool>::default();
         let (to, news) = mpsc::sync_channel(BATCHES_WAITING_MAX);

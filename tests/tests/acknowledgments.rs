@@ -31,7 +31,7 @@ fn acknowledgment(number: u32) -> Vec<u8> {
     frame(|tcp| tcp.ack(number), 0)
 }
 
-/// An acknowledgment with these SACK blocks.
+/// Returns an acknowledgment with these SACK blocks.
 fn selective(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
     let mut options = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
     for (left, right) in blocks {
@@ -41,7 +41,7 @@ fn selective(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
     frame(|tcp| tcp.ack(number).options(&options), 0)
 }
 
-/// The deliveries of one poll, checked for completeness.
+/// Returns the deliveries of one poll, checked for completeness.
 fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut engine = Engine::new(profile);
     for frame in frames {
@@ -51,7 +51,7 @@ fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     engine.checked(frames).into_iter().map(|out| out.bytes).collect()
 }
 
-/// A sink that takes records of acknowledgments, and buffers.
+/// A sink that receives records of acknowledgments, and buffers.
 #[derive(Default)]
 struct Kinds {
     vectors: Vec<Vec<Record>>,
@@ -93,7 +93,11 @@ fn vector_is_one_delivery_and_its_packets_are_whole() {
     let (kinds, _) = kinds(vector(), &frames);
     let [records] = &kinds.vectors[..] else { panic!("{:?}", kinds.vectors) };
     assert!(records.iter().map(|record| record.acknowledgment).eq(1..=20));
-    assert_eq!(poll(vector(), &frames), frames, "who has no use for records gets the packets");
+    assert_eq!(
+        poll(vector(), &frames),
+        frames,
+        "a consumer without support for records gets the packets"
+    );
 }
 
 #[test]
@@ -166,7 +170,7 @@ fn damaged_acknowledgments_are_in_no_vector() {
     assert_eq!(coalescer.stats().passed[Pass::Checksum.index()], 1);
 }
 
-/// The numbers delivered in one poll, and the counts of reasons why acknowledgments were kept.
+/// Returns the numbers delivered in one poll, and the counts of reasons why acknowledgments were kept.
 fn filtered(filtering: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; Kept::COUNT]) {
     let mut engine = Engine::new(profile(filtering));
     for frame in frames {
@@ -186,8 +190,8 @@ fn filtered(filtering: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64
     (places, kept)
 }
 
-/// Result of aggressive filtering for the first of two acknowledgments: `None` if it is dropped, or else the reason why
-/// it is kept.
+/// Returns the result of aggressive filtering for the first of two acknowledgments: `None` if it is dropped, else the
+/// reason why it is kept.
 fn first_goes(first: Vec<u8>, second: Vec<u8>) -> Option<Kept> {
     let (places, kept) = filtered(Acknowledgments::FilterAggressive, &[first, second]);
     match places[..] {

@@ -1,4 +1,4 @@
-//! The packets of a poll taken flow by flow: `receive-profiles` section 2.1.
+//! The packets of a poll processed flow by flow: `receive-profiles` section 2.1.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use grosso_testkit::{Packet, Traffic, headers::Tcp, random::Random};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-/// The default profile with a table of `flows`, and batches of `packets`.
+/// Returns the default profile with a table of `flows`, and batches of `packets`.
 fn by_flow(flows: usize, packets: u16) -> Profile {
     let mut profile = Profile::linux();
     profile.limits.flows = flows;
@@ -16,7 +16,7 @@ fn by_flow(flows: usize, packets: u16) -> Profile {
     profile
 }
 
-/// Packet number `index` of a flow, with 100 bytes of payload.
+/// Returns packet number `index` of a flow, with 100 bytes of payload.
 fn packet(flow: u16, index: u16) -> Vec<u8> {
     edited(flow, index, |tcp| tcp)
 }
@@ -27,7 +27,7 @@ fn edited(flow: u16, index: u16, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(|tcp| edit(tcp.source_port(1000 + flow).sequence(sequence))).payload_len(100).build()
 }
 
-/// Flows that take turns, with that many packets each.
+/// Returns packets of flows in turn, `packets` for each flow.
 fn in_turns(flows: u16, packets: u16) -> Vec<Vec<u8>> {
     (0..packets).flat_map(|index| (0..flows).map(move |flow| packet(flow, index))).collect()
 }
@@ -57,7 +57,7 @@ fn p20_flows_of_a_batch_leave_in_the_order_of_their_first_packets() {
     let delivered = coalesce_with(by_flow(1, 1024), &frames);
     let port = |out: &Out| u16::from_be_bytes([out.bytes[34], out.bytes[35]]) - 1000;
     assert_eq!(delivered.iter().map(port).collect::<Vec<_>>(), flows);
-    // Some of these flows share a slot of the table, but no chain.
+    // Some of these flows share a slot of the table, but not a chain.
     assert!(trains(&delivered).iter().all(|&packets| packets == 2));
 }
 
@@ -67,11 +67,11 @@ fn a_full_batch_is_joined_at_once() {
     for (flows, expected) in [(1, &[2; 8][..]), (4, &[4; 4])] {
         let mut engine = Engine::new(by_flow(flows, 8));
         for (index, frame) in frames.iter().enumerate() {
-            // Packets of the flow that came first go on at once.
+            // Packets of the first flow continue at once.
             let leads = index % 4 == 0;
             assert_eq!(engine.push(frame) == Verdict::Waits, !leads);
         }
-        // Trains are held until the poll's end, however many batches it has.
+        // Trains are held until the end of the poll, regardless of its number of batches.
         assert_eq!(engine.delivered.len(), if flows == 1 { 7 } else { 0 });
         engine.poll_end(0);
         assert_eq!(trains(&engine.checked(&frames)), expected);

@@ -1,4 +1,4 @@
-//! Checksums as states, rule by rule: `linux-offloads` section 4.
+//! Checksum states, rule by rule: `linux-offloads` section 4.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -18,7 +18,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// The verdict on one packet with this state of its checksum, and the state when it leaves.
+/// Returns the verdict on one packet with this checksum state, and the state when it leaves.
 fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     let mut engine = Engine::new(Profile::linux());
     let meta = Meta { checksum, ..Meta::default() };
@@ -28,17 +28,17 @@ fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     (verdict, engine.delivered[0].meta.checksum)
 }
 
-/// The verdict alone.
+/// Returns the verdict on one packet with this checksum state.
 fn verdict(frame: &[u8], checksum: Checksum) -> Verdict {
     received(frame, checksum).0
 }
 
-/// One TCP segment whose checksum has these bits flipped.
+/// Returns one TCP segment whose checksum has these bits flipped.
 fn tcp(bits: u16) -> Vec<u8> {
     Path::Ipv4.train(&[100], move |_, s| s.tcp(move |tcp| tcp.checksum_xor(bits))).remove(0)
 }
 
-/// VXLAN around a TCP segment: bits flipped in the outer and in the inner checksum.
+/// Returns a TCP segment in VXLAN, with bits flipped in the outer and in the inner checksum.
 fn vxlan(outer: u16, inner: u16) -> Vec<u8> {
     vxlan_with(|udp| udp.checksum_xor(outer), inner)
 }
@@ -71,14 +71,14 @@ fn c01_levels_count_from_the_outside() {
     assert_eq!(verdict(&vxlan(1, 1), level(1)), Verdict::Held);
 }
 
-/// A segment in IPv6 with these extension headers, which contain the addresses that count (RFC 8200 section 8.1, RFC
-/// 6275 section 6.3).
+/// Returns a segment in IPv6 with these extension headers, which contain the addresses of the pseudo-header (RFC 8200
+/// section 8.1, RFC 6275 section 6.3).
 fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u8> {
     let packet = extensions(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
     packet.tcp(|t| t.sequence(index * 100).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// Headers of one layout that differ only in the fields that determine which addresses count.
+/// Headers of one layout that differ only in the fields that determine the pseudo-header addresses.
 #[test]
 fn c20_the_addresses_that_count_are_found_in_each_packet() {
     let segments =
@@ -104,7 +104,7 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
         &later,
         &|p| home(segments(2, 1)(p)),
     ];
-    // Twice through one engine, so that every layout is known the second time.
+    // Each packet passes through one engine twice, so that every layout is known the second time.
     let mut engine = Engine::new(Profile::linux());
     for (index, header) in headers.iter().chain(&headers).enumerate() {
         let verdict = engine.push(&routed(header, index as u32, 0));
@@ -126,7 +126,7 @@ fn c20_packets_under_way_join_and_are_cut_again() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// One packet in 65536 has a complete checksum that equals the sum of its pseudo-header.
+/// One packet in 65536 has a complete checksum that equals its pseudo-header sum.
 #[test]
 fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     let packet = |index: u16| {
@@ -146,7 +146,7 @@ fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// An absent checksum is not among those that a device verified (rule C20).
+/// An absent checksum does not count among those that a device verified (rule C20).
 // Rules: C20
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {
@@ -155,7 +155,7 @@ fn c01_absent_outer_checksum_counts_for_no_level() {
     assert_eq!(verdict(&absent(1), Checksum::None), WRONG);
 }
 
-/// The sum that a device computes over everything from the network header on.
+/// Returns the sum that a device computes from the network header on.
 fn complete_sum(frame: &[u8], network: usize) -> Checksum {
     Checksum::Complete { sum: sum(&frame[network..]) }
 }
@@ -176,7 +176,7 @@ fn c21_carried_sum_decides() {
     assert_eq!(verdict(&frame, complete_sum(&frame, 14)), WRONG);
 }
 
-/// The bytes in front of a checksum are subtracted from the device's sum.
+/// The bytes before a checksum are subtracted from the device's sum.
 // Rules: B64
 #[test]
 fn c22_carried_sum_serves_every_level() {
@@ -218,7 +218,7 @@ fn c20_partial_checksum_is_taken_as_right() {
     assert_eq!(verdict(&frame, Checksum::None), WRONG);
 }
 
-/// A segment with a partial checksum.
+/// Returns a segment with a partial checksum.
 fn partial(sequence: u32) -> (Vec<u8>, u16, u16) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     let packet = packet.tcp(|tcp| tcp.sequence(sequence)).payload_len(100);
@@ -239,7 +239,7 @@ fn c20_partial_packets_merge_and_are_partial_again() {
     assert_eq!(segment(&engine.delivered[0]), frames.map(|(frame, ..)| frame));
 }
 
-/// The field must hold the pseudo-header sum, since segmentation writes nothing else.
+/// The field must hold the pseudo-header sum, because segmentation writes nothing else.
 #[test]
 fn c20_partial_checksum_without_its_seed_passes() {
     let (mut frame, start, offset) = partial(100);
@@ -308,12 +308,11 @@ fn c30_verified_levels_are_told() {
     let told = |frame: &[u8]| received(frame, Checksum::None).1;
     assert_eq!(told(&vxlan(0, 0)), Checksum::Unnecessary { levels: 1 });
     assert_eq!(told(&tcp(0)), Checksum::Unnecessary { levels: 0 });
-    // 0x8000 in both checksums: each is wrong by itself though they cancel out.
+    // 0x8000 in both checksums: each is wrong by itself although they cancel out.
     assert_eq!(verdict(&vxlan(0x8000, 0x8000), Checksum::None), WRONG);
 }
 
-/// Local checksum offload: the outer checksum is right once the device has completed the inner one,
-/// at every depth.
+/// Local checksum offload: the outer checksum is correct once the device has completed the inner one, at every depth.
 #[test]
 fn c40_outer_checksums_are_complete_around_a_partial_one() {
     let tunnel = |packet: Packet| packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e);
@@ -332,7 +331,7 @@ fn c40_outer_checksums_are_complete_around_a_partial_one() {
     }
 }
 
-/// VXLAN with remote checksum offload around a train of two TCP segments or UDP datagrams.
+/// Returns VXLAN packets with remote checksum offload that contain a train of two TCP segments or UDP datagrams.
 fn remote(udp: impl Fn(Udp) -> Udp, vxlan: impl Fn(Vxlan) -> Vxlan, is_tcp: bool) -> Vec<Vec<u8>> {
     let frame = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(&udp).vxlan(&vxlan);
@@ -357,7 +356,7 @@ fn c50_bits_of_remote_checksum_offload_in_vxlan() {
     assert_eq!(payload_lengths(&coalesce(&frames)), [200]);
 }
 
-/// GUE with remote checksum offload around a train of two TCP segments.
+/// Returns GUE packets with remote checksum offload that contain a train of two TCP segments.
 fn remote_gue(gue: impl Fn(Gue) -> Gue) -> Vec<Vec<u8>> {
     let frame = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).gue(&gue).ipv4(|ip| ip);
@@ -366,7 +365,7 @@ fn remote_gue(gue: impl Fn(Gue) -> Gue) -> Vec<Vec<u8>> {
     (0..2).map(frame).collect()
 }
 
-/// Private flags and remote checksum offload from `start`, into `at`.
+/// Returns a GUE change that adds private flags and remote checksum offload with this start and offset.
 fn option(start: u16, at: u16) -> impl Fn(Gue) -> Gue {
     let option = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
     move |gue| gue.flags(1).options(&option)
@@ -375,7 +374,7 @@ fn option(start: u16, at: u16) -> impl Fn(Gue) -> Gue {
 #[test]
 fn c51_remote_checksum_offload_in_gue() {
     let frames = remote_gue(Gue::remote_checksum);
-    // Flag P, private flag REMCSUM, start 20 and offset 36 from the byte behind the GUE header.
+    // Flag P, private flag REMCSUM, start 20 and offset 36 from the byte after the GUE header.
     assert_eq!(frames[0][42..54], [2, 4, 0, 1, 0x80, 0, 0, 0, 0, 20, 0, 36]);
     assert_eq!(frames, remote_gue(option(20, 36)));
     assert_eq!(payload_lengths(&coalesce(&frames)), [200]);
@@ -413,7 +412,8 @@ fn c55_remote_checksum_offload_beyond_its_header_passes() {
     assert_eq!(verdict(&frames[0], Checksum::None), Verdict::Passed(Pass::Malformed));
 }
 
-/// The inner field must hold the pseudo-header sum that the receiver completes, or segmentation would not restore it.
+/// The inner field must hold the pseudo-header sum that the receiver completes; otherwise segmentation would not
+/// restore it.
 #[test]
 fn c53_remote_checksum_offload_without_a_seed_passes() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);

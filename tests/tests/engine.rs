@@ -1,4 +1,4 @@
-//! Laws and rules by number: what needs no more than this process.
+//! Laws and rules by number: tests that need only this process.
 
 mod acknowledgments;
 mod batches;
@@ -26,6 +26,6 @@ mod vectors;
 
 use grosso_rig::allocator::Counting;
 
-/// It counts for each thread, and so for each test.
+/// It counts per thread, and therefore per test.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments by the packets that were delivered: never more than these packets, and never across a
-//! gap in what is known, for any input.
+//! Expansion of acknowledgments by the delivered packets: never more than these packets, and never across a gap, for
+//! any input.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink,
@@ -18,10 +18,10 @@ const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
 /// Payload bytes of most packets.
 const LEN: u32 = 1000;
-/// The first sequence number, near the wrap.
+/// The first sequence number, close to wrapping around.
 const FIRST: u32 = 0xffff_c000;
 
-/// A host behind a coalescer, with a connection on these ports.
+/// A host after a coalescer, with a connection on these ports.
 struct Host {
     expander: Expander,
     profile: Profile,
@@ -69,7 +69,7 @@ impl Host {
         packet.tcp(tcp).payload_len(len).build()
     }
 
-    /// Expansion of the host's acknowledgment of this number.
+    /// Expands the host's acknowledgment of this number.
     fn acknowledge(&mut self, number: u32) -> Option<Result<Vec<u32>, Unexpanded>> {
         let frame = self.says(|t| t.ack(number), 0);
         self.expand(frame)
@@ -102,7 +102,7 @@ fn trains_of_any_profile_are_expanded_at_the_ends_of_their_packets() {
         assert_eq!(host.acknowledge(at(6)), Some(Ok(vec![at(2), at(4), at(6)])));
         assert_eq!(host.acknowledge(at(8)), Some(Err(Unexpanded::Short)), "two wait for it");
         assert_eq!(host.acknowledge(at(12)), Some(Ok(vec![at(10), at(12)])));
-        // Consecutive trains count as one, and so do packets outside of trains.
+        // Consecutive trains count as one, and so do packets outside trains.
         let next = host.train(at(12), &[LEN; 3]);
         let next = host.train(next, &[LEN]);
         assert_eq!(host.acknowledge(next), Some(Ok(vec![at(14), at(16)])));
@@ -114,12 +114,12 @@ fn a_hole_that_is_filled_is_acknowledged_once() {
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 4]);
     host.acknowledge(at(4));
-    // One packet is missing: the sender would take acknowledgments in between for partial ones (RFC 6582).
+    // One packet is missing: the sender would treat acknowledgments before it as partial ones (RFC 6582).
     host.train(at(5), &[LEN; 10]);
     assert_eq!(host.acknowledge(at(4)), Some(Err(Unexpanded::Unknown)));
     host.train(at(4), &[LEN]);
     assert!(host.acknowledge(at(15)).unwrap().is_err());
-    // Behind the gap, expansion works as before.
+    // After the gap, expansion works as before.
     host.train(at(15), &[LEN; 6]);
     assert!(host.acknowledge(at(15)).unwrap().is_err());
     assert_eq!(host.acknowledge(at(21)), Some(Ok(vec![at(17), at(19), at(21)])));
@@ -133,7 +133,7 @@ fn p12_a_duplicate_stays_one_and_news_in_between_counts() {
     for _ in 0..3 {
         assert_eq!(host.acknowledge(at(2)), Some(Err(Unexpanded::Duplicate)));
     }
-    // An older acknowledgment that comes late is a duplicate: later ones are expanded from the newest on.
+    // An older acknowledgment that arrives late is a duplicate: later ones are expanded from the newest on.
     assert_eq!(host.acknowledge(at(0)), Some(Err(Unexpanded::Duplicate)));
     let data = host.says(|t| t.ack(at(8)), 10);
     assert_eq!(host.expand(data), Some(Err(Unexpanded::Payload)));
@@ -166,7 +166,7 @@ fn other_connections_and_those_without_trains_are_let_alone() {
     assert_eq!(host.acknowledge(at(8)), None);
     host.train(FIRST, &[LEN]);
     assert_eq!(host.acknowledge(at(1)), None, "one packet is no train");
-    // Trains to the host say nothing about the direction from it.
+    // Trains to the host provide no information about the opposite direction.
     host.port = 5000;
     let own = host.packet(&mut FIRST.clone(), 0);
     assert_eq!(host.expand(own), None);
@@ -213,7 +213,7 @@ fn what_travels_in_a_tunnel_or_in_fragments_stays_one() {
         assert_eq!(host.expand(piece), None, "{fragment:#x}");
         assert_eq!(host.acknowledge(at(8)).unwrap().unwrap().len(), 4, "it said nothing");
     }
-    // Padding makes no difference to the packet; its copies have none.
+    // Padding does not change the result; the copies have none.
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 8]);
     host.acknowledge(FIRST);
@@ -235,9 +235,9 @@ fn what_is_cut_short_is_nothing() {
 /// Event at a host.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Packets of these lengths arrive, at this distance from the ones before.
+    /// Packets of these lengths arrive, at this distance from the previous ones.
     Train(i32, Vec<u32>),
-    /// The host acknowledges this many of the bytes that arrived, or more.
+    /// The host acknowledges this many of the received bytes, or more.
     Acknowledge(u32),
 }
 
@@ -254,9 +254,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Compared with a list of the delivered packets: whatever arrives in whatever order, an acknowledgment is expanded
-    /// only if everything behind the one before it was delivered in order, and then to at most one for two packets,
-    /// each at the end of a packet, of which the last is unchanged.
+    /// Compared with a list of the delivered packets: whatever arrives in any order, an acknowledgment is expanded only
+    /// if everything after the previous one was delivered in order, and then to at most one per two packets, each at
+    /// the end of a packet, of which the last is unchanged.
     #[test]
     fn never_more_acknowledgments_than_half_the_packets(steps in vec(step(), 1..40)) {
         let mut host = Host::new(Profile::linux());
@@ -298,7 +298,7 @@ proptest! {
                     let is_behind = |earlier: u32| number.wrapping_sub(earlier) as i32 >= 0;
                     before = match before {
                         _ if expansion.is_none() => None,
-                        // An acknowledgment of more than was delivered is not used.
+                        // An acknowledgment of more bytes than were delivered is ignored.
                         _ if number.wrapping_sub(next) as i32 > 1 => None,
                         Some(before) if !is_behind(before) => Some(before),
                         _ => Some(number),

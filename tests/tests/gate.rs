@@ -10,7 +10,7 @@ fn text(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The words between two markers of a script.
+/// Returns the words between two markers of a script.
 fn words<'a>(text: &'a str, from: &str, to: &str) -> Vec<&'a str> {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no {from}"));
     let (words, _) = rest.split_once(to).unwrap_or_else(|| panic!("no {to} behind {from}"));
@@ -69,7 +69,7 @@ fn the_gate_compares_every_tracked_lock_file() {
         return println!("skipped: git is not installed");
     };
     let tracked = String::from_utf8(git.stdout).expect("paths");
-    // A packaged tree has no history.
+    // A packaged source tree has no history.
     let mut tracked: Vec<String> =
         tracked.lines().map(|file| file.replace(".lock", ".toml")).collect();
     let script = text(".ci/run");

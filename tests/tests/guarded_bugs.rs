@@ -1,5 +1,5 @@
-//! Bugs of other implementations that Grosso must not have: `linux-offloads` section 10. `docs/rules.md` names those
-//! that a rule's test covers already.
+//! Bugs of other implementations that Grosso must not have: `linux-offloads` section 10. `docs/rules.md` lists those
+//! that a rule's test already covers.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -24,7 +24,7 @@ use grosso_wire::{LinkType, Ports};
 /// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 14 + 20 + 20;
 
-/// A TCP superframe of `len` bytes in segments of `size`.
+/// Returns a TCP superframe of `len` bytes in segments of `size`.
 fn tcp4(len: usize, size: u16) -> Superframe {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     Superframe::new(&packet, size)
@@ -68,7 +68,7 @@ fn b10_a_hundred_stacked_headers_are_one_bounded_walk() {
     }
 }
 
-/// Every protocol number in GUE and FOU: no panic, and only inner TCP or UDP is joined.
+/// Every protocol number in GUE and FOU: no panic, and only inner TCP or UDP is merged.
 #[test]
 fn b12_every_protocol_in_gue_and_fou() {
     for protocol in 0..=255 {
@@ -83,7 +83,7 @@ fn b12_every_protocol_in_gue_and_fou() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).fou(|u| u).ipv4(|ip| ip);
         let frame = packet.tcp(|tcp| tcp).payload_len(100).build();
         let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, ports, 1);
-        // At the port of one version of IP, the other version is recognized too.
+        // On the port of one IP version, the other version is recognized too.
         let is_ip = [4, 41].contains(&protocol);
         assert_eq!(engine.push(&frame) == Verdict::Held, is_ip, "{protocol}");
     }
@@ -95,7 +95,7 @@ fn b12_tunnel_on_a_port_without_configuration_is_plain_udp() {
     let frame = packet.tcp(|tcp| tcp).payload_len(100).build();
     let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
     assert_eq!(engine.push(&frame), Verdict::Held);
-    // The next datagram of the outer flow joins, whatever it contains.
+    // The next datagram of the outer flow merges, whatever it contains.
     assert_eq!(engine.push(&frame), Verdict::Joined);
 }
 
@@ -152,7 +152,7 @@ fn b18_every_segment_size_by_every_kind_of_length() {
     }
 }
 
-/// Rewrites the source address and port of a superframe and leaves every checksum alone.
+/// Rewrites the source address and port of a superframe and leaves every checksum unchanged.
 // Rules: K67
 #[test]
 fn b20_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
@@ -166,7 +166,7 @@ fn b20_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     assert_eq!(segment(&out), expected);
 }
 
-/// The same in a tunnel, whose outer checksum is a different one (B30).
+/// The rewritten superframe is in a tunnel, whose outer checksum is a different one (B30).
 #[test]
 fn b30_outer_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);

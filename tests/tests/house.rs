@@ -1,4 +1,4 @@
-//! The house style, as far as programs can check it, and documents that are made of sources.
+//! The house style, as far as programs can check it, and generated documents.
 
 mod gate;
 mod kinds;

@@ -1,4 +1,4 @@
-//! The engine beside the running kernel.
+//! The engine compared with the running kernel.
 
 mod kernel_coalesce;
 mod kernel_delivery;

@@ -18,8 +18,8 @@ const RELEASE_MIN: (u32, u32) = (6, 18);
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// The tunnels that the kernel parses without a device of its own, and VXLAN. GRE with checksum *and* key is left out:
-/// Linux compares the word behind the base header, which is then the checksum and not the key, so that IPv4 packets of
+/// The tunnels that the kernel parses without a tunnel device, and VXLAN. GRE with checksum *and* key is omitted: Linux
+/// compares the word after the base header, which is then the checksum instead of the key, so that IPv4 packets of
 /// different lengths do not merge in it. In its trains Linux also leaves the checksum of the first packet, where the
 /// slow oracle has zero.
 const TUNNELS: &[Tunnel] = &[
@@ -31,11 +31,11 @@ const TUNNELS: &[Tunnel] = &[
     Tunnel::VxlanPolicy,
 ];
 
-/// Reasons for which the slow oracle keeps packets apart that the kernel may join. The urgent pointer and a checksum in
-/// its other form are the oracle's choices; a packet that can be in no train, or no longer, ends the train of its flow
-/// in the oracle, but overtakes it in the kernel (rule G75, B55); the kernel does not compare the outer UDP length of a
-/// tunnel with the packet; and another MAC address, flow label or extension header makes a flow of its own in the
-/// kernel (rules G4, G20).
+/// Reasons for which the slow oracle keeps packets separate that the kernel may merge. The urgent pointer and a
+/// checksum in its other form are the oracle's choices; a packet that can be in no train, or no longer, ends the train
+/// of its flow in the oracle, but overtakes it in the kernel (rule G75, B55); the kernel does not compare the outer UDP
+/// length of a tunnel with the packet; and a different MAC address, flow label or extension header identifies another
+/// flow in the kernel (rules G4, G20).
 const STRICTER: &[&str] = &[
     "urgent_pointer",
     "a checksum",
@@ -76,7 +76,7 @@ fn the_kernel_couples_deviating_tcp_as_the_slow_oracle_does_or_for_a_named_reaso
     assert!(agreed > VECTORS * 9 / 10, "only {agreed} of {VECTORS} vectors agree");
 }
 
-/// Packets that only one of the two has.
+/// Packets that only the kernel or only the oracle has.
 struct Difference {
     /// The slow oracle's packets that the kernel did not deliver, each with the reason why it ended.
     expected: Vec<(Vec<u8>, &'static str)>,
@@ -84,7 +84,7 @@ struct Difference {
     delivered: Vec<Vec<u8>>,
 }
 
-/// The kernel's oracle with all features; `None`, after a line with the reason, if it cannot run.
+/// Starts the kernel's oracle with all features; `None`, after printing the reason, if it cannot run.
 fn start() -> Option<GroOracle> {
     if release() < RELEASE_MIN {
         println!("skipped: Linux {:?} has other rules for identifications", release());
@@ -116,7 +116,7 @@ fn differ(oracle: &mut GroOracle, frames: &[Vec<u8>], seed: u64) -> Difference {
     Difference { expected, delivered }
 }
 
-/// Up to one poll of frames of one to six flows, half of them in a tunnel.
+/// Returns up to one poll of frames of one to six flows, half of them in a tunnel.
 fn vector(seed: u64, transports: &[Transport], deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))

@@ -80,11 +80,11 @@ fn s62_fragments_are_those_of_a_linux_host() {
     }
 }
 
-/// A packet with options or without, which may already be a fragment.
+/// Returns a packet with or without options, which may already be a fragment.
 fn packet(random: &mut Random) -> Vec<u8> {
     const OPTIONS: [&[u8]; 5] = [
         &[1],
-        // Unknown options: one for the first fragment only, one for all.
+        // Unknown options: one only for the first fragment, one for all.
         &[0x1e, 6, 1, 2, 3, 4],
         &[0x9e, 4, 5, 6],
         // Router alert, for all fragments.
@@ -113,7 +113,7 @@ fn route(ip: grosso_testkit::headers::Ipv4) -> grosso_testkit::headers::Ipv4 {
     ip.source(Router::SOURCE).destination(Router::DESTINATION).ttl(9)
 }
 
-/// The packet one hop later.
+/// Returns the packet one hop later.
 fn hop(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[8] -= 1;

@@ -254,7 +254,7 @@ fn s10_three_tcp_segments_with_ascending_identifications() {
 #[test]
 fn s20_three_datagrams_with_ascending_identifications() {
     let Some(mut oracle) = gso() else { return };
-    // The datagrams carry parts of the superframe's payload, which are not streams of their own.
+    // The datagrams contain parts of the superframe's payload, which are not separate streams.
     let (superframe, start, offset) = datagram(0, 260).build_superframe();
     let expected: Vec<Vec<u8>> = superframe[UDP_HEADERS..]
         .chunks(100)
@@ -318,22 +318,22 @@ fn more_segments_than_the_output_holds_are_never_lost_in_silence() {
     }
 }
 
-/// An oracle; `None`, after a line with the reason, if it cannot run.
+/// Starts an oracle; `None`, after printing the reason, if it cannot run.
 fn gro(options: &GroOptions) -> Option<GroOracle> {
     GroOracle::with(options).map_err(|why| skip(&why)).ok()
 }
 
-/// An oracle; `None`, after a line with the reason, if it cannot run.
+/// Starts an oracle; `None`, after printing the reason, if it cannot run.
 fn gso() -> Option<GsoOracle> {
     GsoOracle::new().map_err(|why| skip(&why)).ok()
 }
 
-/// Consecutive TCP segments of these payload lengths.
+/// Returns consecutive TCP segments of these payload lengths.
 fn train(lengths: &[usize]) -> Vec<Vec<u8>> {
     frames(lengths, |_, tcp| tcp)
 }
 
-/// Consecutive TCP segments of these payload lengths, each TCP header changed by its index.
+/// Returns consecutive TCP segments of these payload lengths, each TCP header changed by its index.
 fn frames(lengths: &[usize], edit: impl Fn(usize, Tcp) -> Tcp) -> Vec<Vec<u8>> {
     let mut sequence = FIRST_SEQUENCE;
     let mut frames = Vec::new();
@@ -348,7 +348,7 @@ fn frames(lengths: &[usize], edit: impl Fn(usize, Tcp) -> Tcp) -> Vec<Vec<u8>> {
 /// The first sequence number of a train.
 const FIRST_SEQUENCE: u32 = 100;
 
-/// One TCP segment whose IPv4 identification is its index.
+/// Returns one TCP segment whose IPv4 identification is its index.
 fn segment(index: usize, length: usize, edit: impl Fn(Tcp) -> Tcp) -> Packet {
     Packet::new()
         .ethernet(|ethernet| ethernet)
@@ -357,7 +357,7 @@ fn segment(index: usize, length: usize, edit: impl Fn(Tcp) -> Tcp) -> Packet {
         .payload_len(length)
 }
 
-/// Up to 60 TCP segments of nine flows, some of them flagged or broken.
+/// Returns up to 60 TCP segments of nine flows, some of them flagged or broken.
 fn random_vector(random: &mut Random) -> Vec<Vec<u8>> {
     let mut sequences = [FIRST_SEQUENCE; 9];
     (0..random.within(1, 60))
@@ -381,7 +381,7 @@ fn random_vector(random: &mut Random) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The TCP segment of an index, all of 100 bytes, inside VXLAN.
+/// Returns TCP segment number `index` inside VXLAN.
 fn tunnelled(index: u16, length: usize, checksum: bool) -> Packet {
     Packet::new()
         .ethernet(|ethernet| ethernet)
@@ -398,7 +398,7 @@ fn datagrams(lengths: &[usize]) -> Vec<Vec<u8>> {
     lengths.iter().enumerate().map(|(index, &length)| datagram(index, length).build()).collect()
 }
 
-/// One UDP datagram whose IPv4 identification is its index.
+/// Returns one UDP datagram whose IPv4 identification is its index.
 fn datagram(index: usize, length: usize) -> Packet {
     Packet::new()
         .ethernet(|ethernet| ethernet)

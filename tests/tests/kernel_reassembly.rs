@@ -33,8 +33,7 @@ fn a_socket_reads_what_the_engine_joins() {
         let len = random.within(17, longest);
         let data = datagram(version, &random.bytes(len - 8), random.one_in(2));
         let pieces = random_pieces(&mut random, version, &data);
-        // A first IPv6 fragment without data has no headers according to the kernel, and no data according to the
-        // engine.
+        // According to the kernel, a first IPv6 fragment without data has no headers; according to the engine, no data.
         let pieces: Vec<_> =
             pieces.into_iter().filter(|piece| piece.offset > 0 || !piece.data.is_empty()).collect();
         let (kernel, engine) = both(&mut host, version, seed as u32 + 1, &pieces);
@@ -42,8 +41,8 @@ fn a_socket_reads_what_the_engine_joins() {
         if kernel == engine {
             continue;
         }
-        // Rules F10 and F13: up to 6.x, the kernel drops a malformed fragment alone; later releases drop its datagram
-        // too.
+        // Rules F10 and F13: up to 6.x, the kernel drops only a malformed fragment; later releases also drop its
+        // datagram.
         let without: Vec<_> =
             pieces.iter().filter(|piece| !is_malformed(version, piece)).cloned().collect();
         assert_ne!(without, pieces, "seed {seed} {version:?}: {pieces:?}");
@@ -100,7 +99,7 @@ fn the_kernel_reports_the_same_errors() {
     }
 }
 
-/// The kernel joins a SYN in fragments of eight bytes and answers it, here with a reset: nothing listens.
+/// The kernel reassembles a SYN in fragments of eight bytes and answers it, here with a reset: nothing listens.
 // Rules: P29
 #[test]
 fn the_kernel_answers_a_synchronization_in_tiny_fragments() {
@@ -138,7 +137,7 @@ fn the_kernel_answers_a_synchronization_in_tiny_fragments() {
     }
 }
 
-/// Type, code, pointer and quote of an ICMPv6 error.
+/// Encodes type, code, pointer and quote of an ICMPv6 error.
 fn message(error: IcmpError, quote: &[u8]) -> Vec<u8> {
     let (kind, code) = error.type_and_code(true);
     let pointer = match error {
@@ -148,7 +147,7 @@ fn message(error: IcmpError, quote: &[u8]) -> Vec<u8> {
     [&[kind, code][..], &pointer.to_be_bytes(), quote].concat()
 }
 
-/// Datagrams that a socket of the kernel reads, and those that it would read from the engine's output.
+/// Returns the datagrams that a socket of the kernel reads, and those that it would read from the engine's output.
 fn both(
     host: &mut Host,
     version: Version,
@@ -179,7 +178,7 @@ fn address(version: Version) -> IpAddr {
     }
 }
 
-/// A UDP datagram to the host's socket, behind its IP header.
+/// Returns a UDP datagram to the host's socket, after its IP header.
 fn datagram(version: Version, payload: &[u8], without_checksum: bool) -> Vec<u8> {
     let without_checksum = without_checksum && version == Version::V4;
     let packet = match version {
@@ -210,8 +209,8 @@ fn to_host(version: Version, id: u32, piece: &Piece) -> Vec<u8> {
     packet.payload(data).build()
 }
 
-/// Payload that a socket reads from a packet, computed plainly: the UDP length may be less than the packet's, and the
-/// checksum must be right.
+/// Returns the payload that a socket reads from a packet, computed literally: the UDP length may be less than the
+/// packet's, and the checksum must be correct.
 fn payload(version: Version, packet: &[u8]) -> Option<Vec<u8>> {
     let (header, source, destination) = match version {
         Version::V4 => (20, 12..16, 16..20),

@@ -1,7 +1,7 @@
-//! The engine compared with the running kernel: the packets that both cut from the same superframe.
+//! The engine compared with the running kernel: the packets into which both segment the same superframe.
 //!
-//! The packets must be the same, byte for byte, or differ for a reason that has a name ([`Known`]).
-//! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` tests other superframes.
+//! The packets must be equal, byte for byte, or differ for a named reason ([`Known`]). `docs/kernel-differences.md` has
+//! the table. `GROSSO_SEED=7` tests other superframes.
 
 #![cfg(target_os = "linux")]
 
@@ -22,23 +22,23 @@ use grosso_testkit::random::Random;
 const SUPERFRAMES: u64 = 1500;
 /// Greatest number of packets in a superframe, below the length of the oracle's read queue without real root.
 const PACKETS_MAX: usize = 400;
-/// Bytes of the greatest IP packet.
+/// Size of the greatest IP packet.
 const BYTES_MAX: usize = 65_535;
 
-/// Reason why the kernel and the engine make different packets of one superframe.
+/// Reason why the kernel and the engine segment a superframe into different packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Known {
-    /// The payload of a tunnelled superframe fits in one packet. The kernel leaves the tunnel type in place, and a
+    /// The payload of a tunnelled superframe fits into one packet. The kernel leaves the tunnel type in place, and a
     /// reader without support for tunnels gets `EINVAL` and no packet (rule V9, B54).
     TunnelWhole,
-    /// The payload fits in one packet, but not together with the TCP options, which the kernel counts as payload when
+    /// The payload fits into one packet, but not together with the TCP options, which the kernel counts as payload when
     /// it reads the virtio header. Segmentation notices, and drops the packet (rules S3, V6).
     WholeButForOptions,
     /// A segment size below 8 is raised to 8 for TCP, from 7.2 on (rule V6, B35).
     TinySize,
 }
 
-/// Headers in front of the transport header.
+/// Headers before the transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Path {
     Ipv4,
@@ -46,7 +46,7 @@ enum Path {
     Ipv6Extensions,
     /// In transit: a routing header of this type has segments left.
     Ipv6Routed(u8),
-    /// Between mobile nodes: the pseudo-header's source differs, too.
+    /// Between mobile nodes: the pseudo-header's source also differs.
     Ipv6Mobile,
     Vlan,
     DoubleVlan,
@@ -62,12 +62,12 @@ enum Path {
     },
 }
 
-/// One superframe for both.
+/// One superframe for both implementations.
 struct Case {
     path: Path,
     is_udp: bool,
     packet: Packet,
-    /// Bytes of TCP options.
+    /// Length of the TCP options.
     options: usize,
     payload_bytes: usize,
     size: u16,
@@ -82,7 +82,7 @@ impl Case {
         let size = *random.choose(&[1, 2, 7, 8, 9, 100, 536, 1000, 1398, 1448, 8948, 30_000]);
         let room = BYTES_MAX - (packet.header_len() - 14);
         let count_max = (room / size).min(if is_udp { 128 } else { PACKETS_MAX });
-        // Exact multiples, one byte beside them, and anything in between.
+        // Exact multiples, one byte more or less, and anything in between.
         let count = random.within(1, count_max);
         let any = random.below(size);
         let beside = *random.choose(&[0, 0, 1, size - 1, any]);
@@ -134,7 +134,7 @@ impl Case {
         }
     }
 
-    /// The difference that this case may show, if the kernel's answer is as that difference predicts.
+    /// Returns the difference that this case may show, if the kernel's answer matches that difference.
     fn known(&self, cut: &io::Result<Vec<Vec<u8>>>) -> Option<Known> {
         let size = usize::from(self.size);
         let is_tunnel = matches!(self.path, Path::Vxlan { .. } | Path::Geneve { .. });
@@ -190,7 +190,7 @@ impl Case {
         }
     }
 
-    /// The engine's packets; a superframe that it need not cut is sent whole, with a complete checksum.
+    /// Returns the engine's packets; a superframe that needs no segmentation is sent whole, with a complete checksum.
     fn engine(&self) -> Vec<Vec<u8>> {
         let superframe = Superframe::new(&self.packet, self.size);
         match superframe.cut(Outgoing::default()) {
@@ -230,7 +230,7 @@ fn random_superframes_are_cut_alike() {
     println!("{SUPERFRAMES} superframes {by_path:?}, differences {counts:?}");
 }
 
-/// Sizes from the kernel's own UDP segmentation test (K36 and on) and sizes near those of BIG TCP, by hand.
+/// Sizes from the kernel's own UDP segmentation test (K36 and on) and sizes near those of BIG TCP, listed explicitly.
 #[test]
 fn multiples_and_their_neighbours_are_cut_alike() {
     let mut kernel = match GsoOracle::new() {
@@ -259,7 +259,7 @@ fn multiples_and_their_neighbours_are_cut_alike() {
     println!("{asked} superframes");
 }
 
-/// The paths that the running kernel supports.
+/// Returns the paths that the running kernel supports.
 fn paths() -> Vec<Path> {
     let mut paths =
         vec![Path::Ipv4, Path::Ipv6, Path::Ipv6Extensions, Path::Vlan, Path::DoubleVlan];
@@ -310,7 +310,7 @@ fn packet(path: Path, is_udp: bool, random: &mut Random) -> Packet {
     if is_udp { packet.udp(|udp| udp.source_port(port)) } else { packet.tcp(|t| tcp(t, random)) }
 }
 
-/// Bytes of TCP options: those behind the fixed part of the innermost header.
+/// Returns the length of TCP options: the bytes after the fixed part of the innermost header.
 fn options_bytes(packet: &Packet, is_udp: bool) -> usize {
     let (_, start, _) = packet.build_superframe();
     packet.header_len() - start - if is_udp { 8 } else { 20 }
@@ -322,13 +322,13 @@ fn network(packet: Packet, is_ipv6: bool, random: &mut Random) -> Packet {
         let label = id as u32 & 0xf_ffff;
         return packet.ipv6(|ip| ip.traffic_class(tos).hop_limit(ttl).flow_label(label));
     }
-    // One identification in four wraps.
+    // One identification out of four wraps.
     let id = if random.one_in(4) { 0xfffe } else { id as u16 };
     let df = random.percent(50);
     packet.ipv4(|ip| ip.tos(tos).ttl(ttl).id(id).df(df))
 }
 
-/// Any flags (all packets repeat them, rule S11), options, and sequence numbers that wrap.
+/// Sets any flags (all packets repeat them, rule S11), options, and sequence numbers that wrap.
 fn tcp(tcp: Tcp, random: &mut Random) -> Tcp {
     let sequence = if random.one_in(4) { u32::MAX - 1000 } else { random.bits() as u32 };
     let tcp = tcp.source_port(random.bits() as u16).sequence(sequence).window(random.bits() as u16);

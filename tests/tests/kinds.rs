@@ -1,8 +1,8 @@
-//! Places that name kinds of headers, outside the registry.
+//! Files that name kinds of headers outside the registry.
 //!
-//! A header's specification (`HeaderSpec`) says all that depends on its kind, so that a new header is a file and a
-//! line. The places below ask for more than a specification says, each for the reason that stands with it. The
-//! two versions of IP, TCP and UDP are apart: everything here is about them.
+//! A header's specification (`HeaderSpec`) contains everything that depends on its kind, so a new header is a file and
+//! a line. The files below need more than a specification contains, each for the reason given. The two IP versions, TCP
+//! and UDP are excluded: everything here is about them.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
 
 use grosso_wire::Kind;
 
-/// Source files, the kinds that each names, and why.
+/// Source files, the kinds that each names, and the reason.
 const PLACES: &[(&str, &[&str], &str)] = &[
     (
         "grosso/src/expand/expander.rs",
@@ -155,11 +155,11 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ("grosso-wire/src/stack.rs", &["Ethernet"], "what fills the free places of a stack"),
 ];
 
-/// Kinds that everything tells apart.
+/// Kinds that every file distinguishes.
 const COMMON: &[Kind] = &[Kind::Ipv4, Kind::Ipv6, Kind::Tcp, Kind::Udp];
 
-/// Folders that do not name kinds of headers: the registry, the oracles, and the words of `ip link`, which has kinds
-/// of its own.
+/// Directories that do not name kinds of headers: the registry, the oracles, and the arguments of `ip link`, which has
+/// its own kinds.
 const APART: &[&str] = &[
     "grosso-wire/src/header/",
     "grosso-wire/src/registry.rs",
@@ -185,7 +185,7 @@ fn only_the_listed_places_name_kinds_of_headers() {
     }
 }
 
-/// The registry is a macro, behind which `cargo fmt` does not see the files of the headers.
+/// The registry is a macro, so `cargo fmt` does not find the files of the headers.
 #[test]
 fn the_files_of_the_headers_are_formatted() {
     let files = sources(&root().join("crates/grosso-wire/src/header"));
@@ -200,7 +200,7 @@ fn the_files_of_the_headers_are_formatted() {
     assert!(rustfmt.status.success(), "rustfmt crates/grosso-wire/src/header/*.rs\n{difference}");
 }
 
-/// The kinds that each source file names outside of its tests, but for the common ones.
+/// Returns the kinds that each source file names outside its tests, except for the common ones.
 fn places() -> BTreeMap<String, Vec<String>> {
     let crates = root().join("crates");
     let mut places = BTreeMap::new();
@@ -241,7 +241,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// The Rust files of a folder and of those in it.
+/// Returns the Rust files of a directory and its subdirectories.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {

@@ -1,5 +1,4 @@
-//! Memory layout: data of queues that run side by side shares no cache line, nor a pair that a processor fetches
-//! together.
+//! Memory layout: data of queues that run in parallel shares no cache line, nor a pair that a CPU fetches together.
 
 use grosso::{Coalescer, reassemble::Reassembler};
 use grosso_io::path::Direction;

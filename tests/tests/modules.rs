@@ -1,7 +1,7 @@
-//! The shape of each crate: imports between modules form no circle, and a name means one type.
+//! The structure of each crate: imports between modules form no cycle, and a name means one type.
 //!
-//! A folder is a level: of its modules, files and folders alike, each may import what lies below it, and what imports
-//! it must not be among that. What a module and its own folder say to each other is no business of this test.
+//! A directory is a level: each of its modules, files and directories alike, may import modules below it, but none that
+//! imports it. This test ignores references between a module and its own directory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +17,10 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The levels that still have circles: crate, and folder from `src` on. A row leaves when its last circle is gone.
+/// The levels that still have cycles: crate, and directory from `src` on. A row is removed with its last cycle.
 const CIRCLES: &[(&str, &str)] = &[];
 
-/// The crates that still have names that mean several types, and how many such names.
+/// The crates in which a name still means several types, and the number of such names.
 const AMBIGUOUS: &[(&str, usize)] = &[];
 
 #[test]
@@ -106,17 +106,17 @@ fn a_circle_is_found_through_paths_and_what_is_exported_again() {
 
 /// A module: a file, or a part of one.
 struct Module {
-    /// Its names from the root of its crate on.
+    /// Its path from the root of its crate.
     path: Vec<String>,
-    /// Every path in it, as it stands there.
+    /// Every path in it, as written.
     paths: BTreeSet<Vec<String>>,
-    /// The last names of what it exports again, and their paths.
+    /// The last names of its re-exports, and their paths.
     exported: BTreeMap<String, Vec<String>>,
     /// The types and traits that it defines.
     types: Vec<String>,
 }
 
-/// The modules of every crate of the product, and of the folders `beside` them.
+/// Returns the modules of every product crate, and of the directories in `beside`.
 fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let crates = fs::read_dir(workspace.join("crates")).expect("the crates");
@@ -125,7 +125,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     for path in crates.chain(beside.iter().map(|folder| workspace.join(folder))) {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let mut modules = Vec::new();
-        // A program beside a library is one call of it.
+        // A program next to a library is one call of it.
         let roots = ["lib.rs", "main.rs"].map(|root| path.join("src").join(root));
         if let Some(root) = roots.iter().find(|root| root.is_file()) {
             read(root, &path.join("src"), Vec::new(), &mut modules);
@@ -169,7 +169,7 @@ fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>
     add(path, parsed, modules);
 }
 
-/// The files of modules in a folder, by the names of their modules.
+/// Returns the files of modules in a directory, by module name.
 fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let files = entries.map(|entry| entry.expect("an entry").path());
@@ -199,8 +199,8 @@ fn add(path: Vec<String>, file: File, modules: &mut Vec<Module>) {
     modules.push(module);
 }
 
-/// Whether an item is compiled for tests only: no `cfg` attribute holds without `test` or `doctest`. An item under
-/// `cfg(any(test, feature = "..."))` is product code.
+/// Returns whether an item is compiled only for tests: no `cfg` attribute holds without `test` or `doctest`. An item
+/// under `cfg(any(test, feature = "..."))` is product code.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -208,7 +208,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether a `cfg` predicate cannot hold without `test` or `doctest`.
+/// Returns whether a `cfg` predicate cannot hold without `test` or `doctest`.
 fn needs_tests(predicate: &Meta) -> bool {
     let inner = |list: &MetaList| {
         list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default()
@@ -222,7 +222,7 @@ fn needs_tests(predicate: &Meta) -> bool {
     }
 }
 
-/// The guards check product code under a `cfg` that tests enable too, and skip code for tests alone.
+/// The guards check product code under a `cfg` that tests also enable, and skip code that is only for tests.
 #[test]
 fn code_for_tests_is_told_from_code_that_tests_enable_too() {
     let is_skipped = |attribute: &str| {
@@ -293,7 +293,7 @@ impl<'ast> Visit<'ast> for Module {
     }
 }
 
-/// The names that a `use` brings, each with its path.
+/// Returns the names that a `use` imports, each with its path.
 fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     let alone = |ident: &Ident| vec![ident.to_string()];
     match tree {
@@ -311,7 +311,7 @@ fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
 /// The modules of one level that import each other, each pair with one module that does.
 type Imports = BTreeMap<(String, String), String>;
 
-/// The imports between neighbours, by the folder that they share.
+/// Returns the imports between neighbours, by their common directory.
 fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
     let known: BTreeMap<_, _> =
         modules.iter().map(|module| (module.path.clone(), module)).collect();
@@ -334,7 +334,7 @@ fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
     levels
 }
 
-/// A path from the root of the crate on; nothing if it leads out of the crate or to a local name.
+/// Returns a path relative to the root of the crate; `None` if it leads out of the crate or to a local name.
 fn absolute(
     path: &[String],
     from: &[String],
@@ -352,7 +352,7 @@ fn absolute(
     }
 }
 
-/// The module that defines what a path leads to, through whatever exports it again.
+/// Returns the module that defines the target of a path, followed through re-exports.
 fn defining(mut path: Vec<String>, known: &BTreeMap<Vec<String>, &Module>) -> Option<Vec<String>> {
     for _ in 0..EXPORTS_MAX {
         let len = (0..=path.len()).take_while(|&len| known.contains_key(&path[..len])).last()?;
@@ -366,7 +366,7 @@ fn defining(mut path: Vec<String>, known: &BTreeMap<Vec<String>, &Module>) -> Op
     None
 }
 
-/// The largest sets of modules each of which imports every other, at last.
+/// Returns the largest sets of modules in which each module imports every other, directly or indirectly.
 fn circles(imports: &Imports) -> Vec<BTreeSet<String>> {
     let reached = |from: &String| {
         let mut found = BTreeSet::new();
@@ -398,5 +398,5 @@ fn join<T: AsRef<str>>(rows: &[T]) -> String {
     rows.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("\n  ")
 }
 
-/// Times that one name may be exported again.
+/// Greatest number of re-exports of one name.
 const EXPORTS_MAX: usize = 8;

@@ -15,7 +15,7 @@ use grosso_testkit::{
     random::Random,
 };
 
-/// The first segments of that many connections.
+/// Returns the first segments of `count` connections.
 fn connections(count: u32) -> Vec<Vec<u8>> {
     let first = |index: u32| {
         let [_, high, middle, low] = index.to_be_bytes();
@@ -232,7 +232,7 @@ fn p20_flows_leave_in_the_order_of_their_first_packets() {
     assert_eq!(bytes, frames);
 }
 
-/// Every flow in one bucket, as if all hashes agreed in the bits that select it.
+/// Every flow is in one bucket, as if all hashes agreed in the bits that select it.
 #[test]
 fn p21_flows_of_one_bucket_are_never_merged() {
     let mut profile = Profile::linux();
@@ -294,7 +294,7 @@ fn p34_tiny_segments_do_not_overflow_the_count() {
     }
 }
 
-/// Identifications increment or stay fixed, whatever DF is, as in Linux, so that segmentation restores them.
+/// Identifications increment or stay fixed, regardless of DF, as in Linux, so that segmentation restores them.
 #[test]
 fn p36_random_identifications_stay_apart_also_with_df() {
     for df in [true, false] {

@@ -35,7 +35,7 @@ fn link() -> Packet {
 }
 
 fn ip4(packet: Packet, number: u16) -> Packet {
-    // No single bit turns the identification of the second packet into that of the first.
+    // No single bit converts the identification of the second packet to that of the first.
     packet.ipv4(|ip| ip.id(number.wrapping_add(FIRST_ID)))
 }
 
@@ -44,7 +44,7 @@ fn tcp(packet: Packet, number: u16) -> Vec<u8> {
     packet.tcp(|tcp| tcp.sequence(sequence)).payload_len(PAYLOAD).build()
 }
 
-/// The verdict on a packet behind `before` packets of its train, and the deliveries that it causes.
+/// Returns the verdict on a packet after `before` packets of its train, and the deliveries that it causes.
 fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict, Vec<Close>) {
     let mut engine = Engine::new(Profile::linux());
     for number in 0..before {
@@ -55,14 +55,14 @@ fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict,
     (verdict, engine.delivered.iter().map(|out| out.closed).collect())
 }
 
-/// An outcome without the parts that depend on a packet's numbers.
+/// Returns an outcome without the parts that depend on a packet's numbers.
 fn comparable(outcome: (Verdict, Vec<Close>)) -> (Verdict, Vec<Close>) {
     match outcome {
-        // Ahead or behind makes no difference.
+        // Ahead and behind are equivalent here.
         (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
             (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
         }
-        // A frame that lost a header gets the reason of what follows, which has numbers too.
+        // A frame that lost a header gets the reason of the following header, which also has numbers.
         (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
         outcome => outcome,
     }
@@ -104,7 +104,7 @@ fn every_bit_of_a_header_counts_as_much_predicted_as_compared() {
     }
 }
 
-/// The first packet of a train, whose flow had another one before, is compared with what is remembered of that.
+/// The first packet of a train whose flow had an earlier train is compared with the remembered headers of that.
 #[test]
 fn every_bit_counts_as_much_behind_a_train_that_left() {
     for (name, stack) in STACKS {
@@ -128,7 +128,7 @@ fn every_bit_counts_as_much_behind_a_train_that_left() {
     }
 }
 
-/// Third packets of a train are predicted, fifth ones start a train that resembles the one before, seventh ones are
+/// Third packets of a train are predicted, fifth packets start a train similar to the previous one, seventh packets are
 /// predicted in it.
 #[test]
 fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
@@ -156,7 +156,7 @@ fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     }
 }
 
-/// The verdicts on packets, after the fourth of which a poll ends, and the frames that leave.
+/// Returns the verdicts on packets, with the end of a poll after the fourth, and the frames that leave.
 fn left(
     mut coalescer: Coalescer<Vec<u8>>,
     packets: &[Vec<u8>],
@@ -179,7 +179,8 @@ fn left(
     (verdicts, frames)
 }
 
-/// Sets two bytes at every offset, among them those of checksums, to values that no single bit makes of a right packet.
+/// Sets two bytes at every offset, including those of checksums, to values that no single bit flip produces from a
+/// correct packet.
 #[test]
 fn every_word_of_zeros_or_ones_counts_as_much() {
     for (name, stack) in STACKS {
@@ -197,14 +198,14 @@ fn every_word_of_zeros_or_ones_counts_as_much() {
     }
 }
 
-/// A right checksum, in the form that no sender writes.
+/// A correct checksum, in the form that no sender writes.
 #[test]
 fn minus_zero_as_a_checksum_counts_as_much() {
     let judged = |before| {
         let mut packet = (STACKS[0].1)(before);
         let at = 34 + 16;
         let old = [packet[at], packet[at + 1]];
-        // The checksum is placed where its value makes no difference: at the end of the payload.
+        // The checksum is at an offset where its value has no effect: at the end of the payload.
         let end = packet.len() - 2;
         let moved = checksum(&[&packet[end..], &old[..]].concat());
         packet[end..].copy_from_slice(&(!moved).to_be_bytes());
@@ -277,7 +278,7 @@ fn a_checksum_in_place_of_a_seed_counts_as_much() {
     }
 }
 
-/// A packet with a partial checksum at this offset from the start of its transport header.
+/// Returns a packet with a partial checksum at this offset from the start of its transport header.
 fn seeded(mut packet: Vec<u8>, offset: u16) -> Frame<Vec<u8>> {
     let meta = Meta { checksum: Checksum::Partial { start: 34, offset }, ..TRUSTED };
     let at = usize::from(34 + offset);
@@ -286,7 +287,7 @@ fn seeded(mut packet: Vec<u8>, offset: u16) -> Frame<Vec<u8>> {
     Frame { buffer: packet, meta }
 }
 
-/// The addresses, protocol and length of the pseudo-header of IPv4 behind Ethernet.
+/// Returns the addresses, protocol and length of the pseudo-header of IPv4 after Ethernet.
 fn pseudo_header(packet: &[u8]) -> Vec<u8> {
     let len = u16::try_from(packet.len() - 34).unwrap().to_be_bytes();
     [&packet[26..34], &[0, packet[23]], &len].concat()
@@ -318,7 +319,7 @@ fn every_bit_counts_of_a_packet_that_passes_as_those_before_it_did() {
         ("vxlan", pushed(ip4(vxlan, 1))),
     ];
     for (name, packet) in packets {
-        // The second packet passes by the headers of the first; those behind the third by its form.
+        // The second packet passes because of the headers of the first; those after the third because of its form.
         let outcome = |before: usize, changed: &[u8], meta: Meta| {
             let mut engine = Engine::new(Profile::linux());
             for _ in 0..before {
@@ -402,7 +403,7 @@ fn numbers_that_a_train_expected_are_forgotten_with_it() {
         let mut engine = Engine::new(Profile::linux());
         (0..4).for_each(|number| _ = engine.push(&stack(number)));
         engine.poll_end(0);
-        // Another train of the flow begins behind a gap; the packet that the first train expected lies before it.
+        // Another train of the flow starts after a gap; the packet that the first train expected is before it.
         assert_eq!(engine.push(&stack(9)), Verdict::Held, "{name}");
         assert!(
             matches!(engine.push(&stack(4)), Verdict::Refused(_)) || name == "ip4 udp",

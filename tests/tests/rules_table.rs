@@ -1,6 +1,6 @@
-//! `docs/rules.md` is generated from the text of the rules, which is in `docs/rules/`, and from the tests that hold the
-//! engine to them: the name of a test starts with the number of its rule, and a comment directly above it names further
-//! ones. `CONTRIBUTING.md` has the forms.
+//! `docs/rules.md` is generated from the text of the rules in `docs/rules/` and from the tests of the engine: the name
+//! of a test starts with the number of its rule, and a comment directly above it lists further ones. `CONTRIBUTING.md`
+//! describes the formats.
 
 use std::{
     collections::BTreeSet,
@@ -10,21 +10,21 @@ use std::{
 
 /// The generated page.
 const PAGE: &str = "docs/rules.md";
-/// The text of the rules: its files, in the order of their names, make the page.
+/// The text of the rules: its files, sorted by name, make the page.
 const TEXT: &str = "docs/rules";
 
-/// The folders that have tests, in the order in which a row names them.
+/// The directories with tests, in the order in which a row lists them.
 const TESTED: &[&str] = &["tests/tests", "crates"];
-/// The crates whose tests have numbers of other lists in their names: only comments of these tests count.
+/// The crates whose test names contain numbers of other lists: only comments of these tests count.
 const NUMBERED_OTHERWISE: &[&str] = &["crates/grosso-analysis", "crates/grosso-cli"];
 /// Tests that hold something other than the engine to a rule, and its name in the rows.
 const OTHERS: &[(&str, &str)] =
     &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
 
-/// The start of the comment that names further rules; `G32, K4` follows.
+/// The start of the comment that lists further rules; `G32, K4` follows.
 const COMMENT: &str = "// Rules: ";
 
-/// The advice when the page is not what it should be.
+/// The advice if the page is outdated.
 const ANEW: &str =
     "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test house rules_table::";
 /// The first lines of the page.
@@ -107,15 +107,15 @@ fn no_text_names_a_test() {
 
 /// A piece of the page.
 enum Part {
-    /// A line that stays as it is.
+    /// An unchanged line.
     Line(String),
-    /// Rules that follow each other: a table.
+    /// Consecutive rules: a table.
     Rows(Vec<Row>),
 }
 
-/// The text of a rule, or of several that the engine does not tell apart.
+/// The text of a rule, or of several that the engine does not distinguish.
 struct Row {
-    /// The rules as they are written, `K134-K135`.
+    /// The rules as written, `K134-K135`.
     label: String,
     rules: Vec<String>,
     says: String,
@@ -124,7 +124,7 @@ struct Row {
 }
 
 impl Row {
-    /// The row that a line of `docs/rules/` starts.
+    /// Parses the row that a line of `docs/rules/` starts.
     fn starting(line: &str) -> Option<Self> {
         let (label, says) = line.strip_prefix("* **")?.split_once("** ")?;
         let rules = expand(label)?;
@@ -141,13 +141,13 @@ impl Row {
         }
     }
 
-    /// The line of the page.
+    /// Returns the line of the page.
     fn line(&self, tests: &[Test]) -> String {
         let engine = (None, String::new());
         let others = OTHERS.iter().map(|&(_, other)| (Some(other), format!("*{other}:* ")));
         let groups = [engine].into_iter().chain(others).filter_map(|(other, word)| {
             let shown = tests.iter().filter(|test| test.other == other && test.shows(self));
-            // Tests of several files may have one name.
+            // Tests of several files may have the same name.
             let mut found = BTreeSet::new();
             let names = shown.map(|test| format!("`{}`", test.name));
             let names: Vec<_> = names.filter(|name| found.insert(name.clone())).collect();
@@ -163,7 +163,7 @@ impl Row {
 struct Test {
     name: String,
     rules: BTreeSet<String>,
-    /// Name of the thing that it holds to them, where that is not the engine.
+    /// Name of the tested implementation, if it is not the engine.
     other: Option<&'static str>,
 }
 
@@ -181,11 +181,11 @@ fn page(parts: &[Part], tests: &[Test]) -> String {
             format!("{TABLE}{lines}")
         }
     });
-    // The page is one folder further up than its text.
+    // The page is one directory above its text.
     format!("{GENERATED}{}", parts.collect::<String>().replace("](../", "]("))
 }
 
-/// The text in `docs/rules/`, in pieces.
+/// Parses the text in `docs/rules/` into parts.
 fn parts() -> Vec<Part> {
     let mut parts = Vec::new();
     for file in files(TEXT) {
@@ -217,12 +217,12 @@ fn rows() -> Vec<Row> {
     rows.flatten().collect()
 }
 
-/// All rules that are written.
+/// Returns all rules in the text.
 fn rules() -> BTreeSet<String> {
     rows().into_iter().flat_map(|row| row.rules).collect()
 }
 
-/// All tests that show rules, in the order of their folders, files and names.
+/// Returns all tests that show rules, in the order of their folders, files and names.
 fn tests() -> Vec<Test> {
     let files = TESTED.iter().flat_map(|folder| files(folder));
     let sources = files.filter(|file| file.ends_with(".rs"));
@@ -234,7 +234,8 @@ fn tests() -> Vec<Test> {
     tests.flatten().collect()
 }
 
-/// The tests of a file that show rules. A function that a macro makes a test of has no `#[test]`: its comment counts.
+/// Returns the tests of a file that show rules. A function that a macro turns into a test has no `#[test]`: its comment
+/// counts.
 fn tests_of(file: &str, text: &str) -> Vec<Test> {
     let other = OTHERS.iter().find(|(place, _)| file.starts_with(place)).map(|(_, other)| *other);
     let mut tests = Vec::new();
@@ -264,7 +265,7 @@ fn tests_of(file: &str, text: &str) -> Vec<Test> {
     tests
 }
 
-/// The rules that the name of a test starts with: `g05a_b07_...` and `k01_to_k04_...`.
+/// Returns the rules that the name of a test starts with: `g05a_b07_...` and `k01_to_k04_...`.
 fn named(test: &str) -> Vec<String> {
     let mut rules: Vec<String> = Vec::new();
     let mut words = test.split('_');
@@ -281,7 +282,7 @@ fn named(test: &str) -> Vec<String> {
     rules
 }
 
-/// `g05a` as `G5a`. Two digits at least, because `v4` and `v6` are versions of IP.
+/// Converts `g05a` to `G5a`. Requires at least two digits, because `v4` and `v6` are IP versions.
 fn numbered(word: &str) -> Option<String> {
     let digits = word.get(1..)?.trim_end_matches(['a', 'b']);
     let number: u32 = digits.parse().ok().filter(|_| digits.len() >= 2)?;
@@ -289,7 +290,7 @@ fn numbered(word: &str) -> Option<String> {
     is_rule(&rule).then_some(rule)
 }
 
-/// `L4, K80-K85` as its seven rules; `None` for what is no rule.
+/// Expands `L4, K80-K85` to its seven rules; `None` if it is not a list of rules.
 fn expand(label: &str) -> Option<Vec<String>> {
     let mut rules = Vec::new();
     for range in label.split(", ") {
@@ -307,14 +308,14 @@ fn expand(label: &str) -> Option<Vec<String>> {
     rules.iter().all(|rule| is_rule(rule)).then_some(rules)
 }
 
-/// Whether a word is a capital letter, a number, and perhaps one of the letters that part a rule in two.
+/// Returns whether a word is a capital letter, a number, and optionally a letter that divides a rule in two.
 fn is_rule(word: &str) -> bool {
     let number = word.strip_prefix(|letter: char| letter.is_ascii_uppercase()).unwrap_or_default();
     let digits = number.strip_suffix(['a', 'b']).unwrap_or(number);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The files in a folder of the repository, at any depth, in the order of their names.
+/// Returns the files in a directory of the repository, at any depth, sorted by name.
 fn files(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -330,7 +331,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

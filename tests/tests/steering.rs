@@ -9,7 +9,8 @@ use grosso_testkit::{Packet, Traffic};
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 
-/// The Toeplitz hash by its definition: the exclusive or, over every set bit of the input, of the key from that bit on.
+/// Computes the Toeplitz hash by its definition: the exclusive or, over every set bit of the input, of the key from
+/// that bit on.
 fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let bit = |bytes: &[u8], at: usize| bytes[at / 8 % bytes.len()] >> (7 - at % 8) & 1;
     let window =

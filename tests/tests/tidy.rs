@@ -1,5 +1,5 @@
-//! The house style as far as a program can check it: arrows between crates, the `unsafe` list, the purity of the
-//! engine, the shape of files, and references of documents.
+//! The house style as far as a program can check it: dependencies between crates, the `unsafe` list, the purity of the
+//! engine, the structure of files, and references of documents.
 //!
 //! Each test's failure message says what to do. `CONTRIBUTING.md` has the reasons.
 
@@ -85,10 +85,10 @@ const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-examples", "grosso-rig"
 /// The crates that may contain `unsafe`.
 const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys", "grosso-vhost"];
 
-/// The crates that build without `std` and take no clock, no randomness and no IO except as arguments.
+/// The crates that build without `std` and use a clock, randomness and IO only through arguments.
 const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];
 
-/// Names that would bring a clock, randomness or IO into one of them.
+/// Names that would introduce a clock, randomness or IO into one of them.
 const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "std::time",
     "Instant",
@@ -110,10 +110,10 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
 const LINES_MAX: usize = 900;
 /// Greatest number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
-/// Words that open a clause and no sentence: a doc comment opens with a noun or a verb.
+/// Words that start a clause instead of a sentence: a doc comment starts with a noun or a verb.
 const OPENERS: &[&str] = &["What", "How", "Who", "Whose", "Where", "Why", "Which", "When"];
 
-/// Greatest size in bytes of a file that is no text, such as a capture.
+/// Greatest size in bytes of a file that is not text, such as a capture.
 const BINARY_BYTES_MAX: u64 = 300_000;
 
 #[test]
@@ -133,7 +133,7 @@ fn arrows_between_crates_go_downwards() {
                 .filter(|name| !allowed.contains(&name.as_str()))
                 .map(|name| format!("{} imports {name}: not an arrow downwards", package.name)),
         );
-        // By naming itself a crate gives its own tests features that others have to ask for.
+        // By depending on itself a crate enables features for its own tests that others have to request.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(tests.filter(|name| !own.contains(&name.as_str())).map(|name| {
@@ -173,7 +173,7 @@ fn the_engine_builds_without_std_and_takes_no_clock_randomness_or_io() {
     assert_none(&wrong, "take it as an argument: the caller has the clock, the seed and the port");
 }
 
-/// The lines of a source before its unit tests that contain a forbidden name.
+/// Returns the lines of a source before its unit tests that contain a forbidden name.
 fn impure(path: &Path) -> Vec<String> {
     let text = read(path);
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -233,7 +233,7 @@ fn every_file_of_tests_is_part_of_a_program() {
     assert_none(&wrong, "name it as a module in a [[test]] of a Cargo.toml, or it never runs");
 }
 
-/// proptest keeps them beside the sources, or in a folder beside that of a `main.rs` or `lib.rs` above them.
+/// proptest keeps them next to the sources, or in a directory next to that of a `main.rs` or `lib.rs` above them.
 #[test]
 fn regressions_are_where_the_next_run_reads_them() {
     let is_root =
@@ -287,7 +287,7 @@ fn test_programs_that_texts_name_are_there() {
     assert_none(&lines, "name a program of tests, and a module in it: `--test engine tiers::`");
 }
 
-/// Whether a text says what was so when it was written.
+/// Returns whether a text describes a past state.
 fn is_history(path: &Path) -> bool {
     path.ends_with("CHANGELOG.md")
 }
@@ -307,7 +307,7 @@ fn lines_fit_a_screen() {
     let lines = lines_where(|path, line| {
         let is_table = line.trim_start_matches(['/', '!', ' ']).starts_with('|');
         let is_long_by_nature = is_document(path) && (line.contains("](") || line.starts_with('{'));
-        // Sentences in JSON cannot be wrapped; the schemas are made of the code, where they are.
+        // Sentences in JSON cannot be wrapped; the schemas are generated from the code, where they are wrapped.
         let is_long_by_nature =
             is_long_by_nature || path.starts_with(root().join("crates/grosso-cli/schemas"));
         line.chars().count() > COLUMNS_MAX && !is_table && !is_long_by_nature && !is_lock(path)
@@ -340,7 +340,7 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
     );
 }
 
-/// Whether a line is of a doc comment and begins with one of [`OPENERS`], as the first or as a further sentence.
+/// Returns whether a line belongs to a doc comment and starts a sentence with one of [`OPENERS`].
 fn opens_a_clause(line: &str) -> bool {
     let line = line.trim_start();
     let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
@@ -380,7 +380,7 @@ fn nothing_names_a_machine_or_a_registry() {
     assert_none(&lines, "write a path relative to the tree");
 }
 
-/// Whether a line contains a path by itself, and not as the end of a longer one.
+/// Returns whether a line contains a path by itself, not as the end of a longer one.
 fn names(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -392,7 +392,7 @@ fn names(line: &str, path: &str) -> bool {
 fn what_is_no_text_is_small() {
     let wrong: Vec<String> = tree()
         .iter()
-        // Output of the user's own commands at the top level is the user's business.
+        // Output of the user's own commands at the top level is ignored.
         .filter(|path| path.parent() != Some(&root()))
         .filter(|path| fs::read_to_string(path).is_err())
         .filter(|path| fs::metadata(path).is_ok_and(|data| data.len() > BINARY_BYTES_MAX))
@@ -418,7 +418,7 @@ fn every_link_in_the_documents_leads_somewhere() {
     assert_none(&wrong, "correct the link, or write what it should lead to");
 }
 
-/// The targets of `[text](target)` outside code.
+/// Returns the targets of `[text](target)` outside code.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     let lines = text.lines().filter(move |line| {
@@ -429,7 +429,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     lines.flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next())
 }
 
-/// The anchors that a document's headings make, as GitHub does.
+/// Returns the anchors of a document's headings, as GitHub generates them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
     headings
@@ -471,17 +471,17 @@ fn every_dependency_has_a_decision() {
 struct Package {
     name: String,
     manifest: PathBuf,
-    /// The first files of its library and its programs.
+    /// The root files of its library and its programs.
     roots: Vec<PathBuf>,
-    /// Programs of its tests, and the first file of each.
+    /// Programs of its tests, and the root file of each.
     tests: BTreeMap<String, PathBuf>,
     /// Dependencies of its library and programs.
     normal: Vec<String>,
-    /// Dependencies of its tests and examples alone.
+    /// Dependencies only of its tests and examples.
     development: Vec<String>,
 }
 
-/// The packages of the workspace, as Cargo sees them.
+/// Returns the packages of the workspace, as Cargo sees them.
 fn packages() -> Vec<Package> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -522,7 +522,7 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// Every file of the repository except those that programs generate.
+/// Returns every file of the repository except those that programs generate.
 fn tree() -> Vec<PathBuf> {
     files(&root())
 }
@@ -545,7 +545,7 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The text files that people write, with their text.
+/// Returns the text files that people write, with their text.
 pub(super) fn texts() -> Vec<(PathBuf, String)> {
     let texts = tree().into_iter().filter_map(|path| {
         let text = fs::read_to_string(&path).ok()?;
@@ -567,12 +567,12 @@ pub(super) fn is_rust(path: &Path) -> bool {
     path.extension() == Some("rs".as_ref())
 }
 
-/// Whether tools write the file: the versions of dependencies, and their checksums.
+/// Returns whether tools write the file: versions of dependencies, and their checksums.
 fn is_lock(path: &Path) -> bool {
     path.extension() == Some("lock".as_ref()) || path.file_name() == Some("go.sum".as_ref())
 }
 
-/// Whether proptest writes the file.
+/// Returns whether proptest writes the file.
 fn is_regression(path: &Path) -> bool {
     shown(path).contains("proptest-regressions")
 }

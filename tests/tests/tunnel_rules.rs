@@ -43,7 +43,7 @@ const SAME: Tunnelled = Tunnelled {
 };
 
 impl Tunnelled {
-    /// The packets of a connection, 100 bytes each.
+    /// Returns the packets of a connection, 100 bytes each.
     fn frames(self, count: usize) -> Vec<Vec<u8>> {
         let frame = |index: usize| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| (self.outer)(index, ip));
@@ -55,25 +55,25 @@ impl Tunnelled {
         (0..count).map(frame).collect()
     }
 
-    /// The verdict on the second of two packets.
+    /// Returns the verdict on the second of two packets.
     fn second(self) -> Verdict {
         second(&self.frames(2))
     }
 
-    /// Payload lengths of the deliveries for `count` packets.
+    /// Returns the payload lengths of the deliveries for `count` packets.
     fn leaves(self, count: usize) -> Vec<usize> {
         payload_lengths(&coalesce(&self.frames(count)))
     }
 }
 
-/// A TCP segment of 100 bytes behind these headers; `checksum_bits` are flipped in the second one's checksum.
+/// Returns a TCP segment of 100 bytes after these headers; `checksum_bits` are flipped in the second one's checksum.
 fn inner_tcp(packet: Packet, index: usize, checksum_bits: u16) -> Vec<u8> {
     let bits = if index == 1 { checksum_bits } else { 0 };
     let sequence = 100 + 100 * index as u32;
     packet.tcp(|tcp| tcp.sequence(sequence).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// TCP segments of 100 bytes behind the headers that `headers` adds to each.
+/// Returns TCP segments of 100 bytes after the headers that `headers` adds to each.
 fn through(count: usize, headers: impl Fn(usize, Packet) -> Packet) -> Vec<Vec<u8>> {
     let frame = |index| inner_tcp(headers(index, Packet::new().ethernet(|e| e)), index, 0);
     (0..count).map(frame).collect()
@@ -126,7 +126,7 @@ fn t02_outer_checksum_is_there_on_all_packets_or_on_none() {
         Tunnelled { udp: |index, udp| if index == 1 { udp.checksum_zero() } else { udp }, ..SAME };
     assert_eq!(mixed.second(), Verdict::Refused(NoMerge::ChecksumPresence));
     assert_eq!(mixed.leaves(3), [100, 100, 100]);
-    // It is farther out than the other difference, and so determines the reason.
+    // It is an outer header compared with the other difference, and so determines the reason.
     let inner = Tunnelled { inner: |index, ip| ip.ttl(9 + index as u8), ..mixed };
     assert_eq!(inner.second(), Verdict::Refused(NoMerge::ChecksumPresence));
 }
@@ -233,7 +233,7 @@ fn t05_vxlan_gpe_of_another_version_or_for_control_passes() {
     }
 }
 
-/// Packets inside Geneve, with changes.
+/// Returns packets inside Geneve, with changes.
 fn geneve(change: impl Fn(usize, Geneve) -> Geneve) -> Vec<Vec<u8>> {
     through(2, |index, packet| {
         let packet = packet.ipv4(|ip| ip).udp(|udp| udp).geneve(|g| change(index, g));
@@ -279,7 +279,7 @@ fn t06_geneve_with_ip_inside_merges() {
     assert_merges(&through(3, |_, p| outer(p).ipv6(|ip| ip)));
 }
 
-/// Packets inside GUE, with changes.
+/// Returns packets inside GUE, with changes.
 fn gue(change: impl Fn(usize, Gue) -> Gue) -> Vec<Vec<u8>> {
     through(2, |index, packet| {
         packet.ipv4(|ip| ip).udp(|udp| udp).gue(|g| change(index, g)).ipv4(|ip| ip)
@@ -428,7 +428,7 @@ fn t20_ip_in_ip_in_ip_passes() {
     assert_eq!(second(&frames), Verdict::Passed(Pass::TunnelLevels));
 }
 
-/// Packets inside GRE, with changes.
+/// Returns packets inside GRE, with changes.
 fn gre(change: impl Fn(usize, Gre) -> Gre) -> Vec<Vec<u8>> {
     through(2, |index, p| p.ipv4(|ip| ip).gre(|g| change(index, g)).ipv4(|ip| ip))
 }
@@ -484,7 +484,7 @@ fn t21_gre_key_makes_the_flow() {
     assert_eq!(payload_lengths(&coalesce(&interleaved)), [200, 200]);
 }
 
-/// Linux passes these; here the checksum is verified and written anew like any other.
+/// Linux passes these; here the checksum is verified and recomputed like any other.
 #[test]
 fn t21_gre_with_checksum_inside_gue_or_fou_merges() {
     let frames =
@@ -497,7 +497,7 @@ fn t21_gre_that_carries_ethernet_merges() {
     assert_merges(&through(3, |_, p| p.ipv4(|ip| ip).gre(|g| g).ethernet(|e| e).ipv4(|ip| ip)));
 }
 
-/// Packets inside an L2TPv3 session, with changes.
+/// Returns packets inside an L2TPv3 session, with changes.
 fn l2tp(change: impl Fn(usize, L2tp) -> L2tp) -> Vec<Vec<u8>> {
     let session = |index, p: Packet| p.ipv4(|ip| ip).l2tp(|l| change(index, l)).ethernet(|e| e);
     through(2, |index, p| session(index, p).ipv4(|ip| ip))
@@ -521,13 +521,13 @@ fn t23_l2tp_cookies_are_compared() {
 fn t23_l2tp_with_sequence_numbers_and_control_messages_pass() {
     for frames in [l2tp(|i, l| l.sequence(i as u32)), l2tp(|_, l| l.session(0))] {
         assert_eq!(second(&frames), Verdict::Passed(Pass::Protocol));
-        // Behind a session whose headers are known, too.
+        // Also after a session whose headers are known.
         let mixed = [&l2tp(|_, l| l.session(1))[0], &frames[1]].map(Clone::clone);
         assert_eq!(second(&mixed), Verdict::Passed(Pass::Protocol));
     }
 }
 
-/// A random session identifier is no header stack of its own, of which a bounded number is remembered.
+/// A random session identifier does not create a separate header stack, of which a limited number is remembered.
 #[test]
 fn t23_l2tp_sessions_share_their_headers() {
     let sessions = (1..=200_u32).map(|number| number.wrapping_mul(0x9e37_79b9));

@@ -8,8 +8,8 @@ use crate::contender::Peer;
 
 /// Compare Grosso with its alternatives: the same packets, one core, rounds in turn.
 ///
-/// A row is a kind of work on a workload. All peers that are installed take part; for each of the others the report
-/// says how to get it.
+/// A row is a kind of work on a workload. All installed peers take part; for each of the others the report says how to
+/// get it.
 #[derive(Debug, Parser)]
 #[command(name = "grosso-peers", max_term_width = 80, after_help = HELP)]
 pub(crate) struct Arguments {
@@ -34,12 +34,12 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether a peer is wanted.
+    /// Returns whether a peer is requested.
     pub(crate) fn wants(&self, peer: Peer) -> bool {
         self.without.iter().all(|without| without != peer.name())
     }
 
-    /// Whether the JSON takes the place of the tables.
+    /// Returns whether the JSON replaces the tables.
     pub(crate) fn json_is_output(&self) -> bool {
         self.json.as_ref().is_some_and(|path| path.as_os_str() == "-")
     }

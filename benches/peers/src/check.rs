@@ -54,7 +54,7 @@ fn conserved(sent: &Streams, came: &Streams) -> Vec<String> {
     }
 }
 
-/// Count of each byte value, whatever the order.
+/// Counts each byte value, in any order.
 fn how_often(bytes: Option<&Vec<u8>>) -> [usize; 256] {
     let mut counts = [0; 256];
     bytes.into_iter().flatten().for_each(|byte| counts[usize::from(*byte)] += 1);
@@ -86,7 +86,7 @@ fn segmented(workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-/// The fields in which two frames of the same headers differ.
+/// Returns the fields in which two frames of the same headers differ.
 fn differences(expected: &[u8], found: &[u8]) -> BTreeSet<String> {
     let (one, two) = (parsed(expected), parsed(found));
     let names = |parsed: &Parsed| parsed.layers.iter().map(|layer| layer.name).collect::<Vec<_>>();
@@ -104,9 +104,9 @@ fn differences(expected: &[u8], found: &[u8]) -> BTreeSet<String> {
     fields
 }
 
-/// Whether a field of a header has the expected value, or another that is also right.
+/// Returns whether a field of a header has the expected value, or another correct one.
 ///
-/// Atomic datagrams may have any identification (RFC 6864 section 4.1), and the header checksum that goes with it.
+/// Atomic datagrams may have any identification (RFC 6864 section 4.1), and a matching header checksum.
 fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {
     match (layer.name, field) {
         ("ipv4", "id") if is_atomic(expected) && is_atomic(layer) => true,
@@ -115,12 +115,12 @@ fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {
     }
 }
 
-/// Whether an IPv4 datagram is no fragment and must never be fragmented: an atomic one (RFC 6864 section 4).
+/// Returns whether an IPv4 datagram is atomic (RFC 6864 section 4): not a fragment, and never to be fragmented.
 fn is_atomic(layer: &Layer) -> bool {
     layer.number("fragment") & 0x7fff == 0x4000
 }
 
-/// The IPv4 datagrams of fragments, reassembled in the simplest way, in the order of their first fragments.
+/// Returns the IPv4 datagrams of fragments, reassembled in the simplest way, in the order of their first fragments.
 fn datagrams(fragments: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut pieces: BTreeMap<Vec<u8>, BTreeMap<u16, &[u8]>> = BTreeMap::new();
@@ -137,7 +137,7 @@ fn datagrams(fragments: &[Vec<u8>]) -> Vec<Vec<u8>> {
     keys.iter().map(|key| whole(pieces[key].values().copied())).collect()
 }
 
-/// The frame of one datagram, made of its fragments in order.
+/// Assembles the frame of one datagram from its fragments in order.
 fn whole<'a>(mut fragments: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut frame = fragments.next().expect("a fragment").to_vec();
     frame.extend(fragments.flat_map(|fragment| &fragment[ETHERNET_BYTES + IPV4_BYTES..]));

@@ -1,10 +1,10 @@
-//! Peers in another language: a child process that does rounds on request.
+//! Peers in another language: a child process that runs rounds on request.
 //!
 //! `peer WORK FILE PACKETS SIZE START OFFSET` reads the frames of a workload from a file, prints `ready`, and then
 //! answers each line of its input with one line: `round` with nanoseconds and packets, and `output FILE` with `written`
-//! once the frames that come out are in that file. Any answer may be `error REASON` instead. A file of frames has, for
+//! once the output frames are in that file. Any answer may be `error REASON` instead. A file of frames contains, for
 //! each frame, its length as four bytes, little-endian, and its bytes. PACKETS is the number of packets in a round;
-//! SIZE, START and OFFSET are the segment size of a superframe and the place of its checksum, or zeros.
+//! SIZE, START and OFFSET are the segment size of a superframe and the position of its checksum, or zeros.
 
 use std::{
     fs,
@@ -21,12 +21,12 @@ use crate::contender::{About, Boxed, Contender, Round};
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
-    /// Folder in which the frames are written.
+    /// Directory in which the frames are written.
     pub(crate) folder: PathBuf,
 }
 
 impl Program {
-    /// A contender of this program. One that cannot be started fails at its first round.
+    /// Creates a contender of this program. If it cannot be started, it fails in its first round.
     pub(crate) fn contender<'a>(&self, about: About, work: &str, workload: &Workload) -> Boxed<'a> {
         let child = self.start(work, workload);
         let output = self.folder.join("output");
@@ -99,7 +99,7 @@ impl Child {
         self.answer()
     }
 
-    /// The next answer; lines that libraries print in between are skipped.
+    /// Returns the next answer; skips lines that libraries print in between.
     fn answer(&mut self) -> Result<String, String> {
         loop {
             let mut line = String::new();
@@ -121,7 +121,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.questions = None;
-        // It has nothing left to do: its exit status makes no difference.
+        // The child has nothing left to do, so its exit status does not matter.
         let _ = self.process.wait();
     }
 }

@@ -16,7 +16,7 @@ pub(crate) enum Peer {
     Smoltcp,
     Etherparse,
     InternetChecksum,
-    /// No peer but the machine: the cost of reading the bytes alone.
+    /// Not a peer but the machine: the cost of only reading the bytes.
     Machine,
 }
 
@@ -49,15 +49,15 @@ impl Peer {
     }
 }
 
-/// Description of a contender beside its figures.
+/// Description of a contender for its figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
-    /// Tells two contenders of one peer apart; may be empty.
+    /// Distinguishes two contenders of one peer; may be empty.
     pub(crate) variant: &'static str,
-    /// Work inside the timing: parse, verify, copy, sums.
+    /// Work inside the timed part: parse, verify, copy, sums.
     pub(crate) inside: &'static str,
-    /// Whether it omits checksums that the row is about, so that its time is no standard for the others.
+    /// Whether it omits checksums that the row measures, so that the others are not compared with it.
     pub(crate) does_less: bool,
 }
 
@@ -66,7 +66,7 @@ impl About {
         Self { peer, variant, inside, does_less: false }
     }
 
-    /// The same contender, marked as one that omits checksums that the row is about.
+    /// Marks the contender as one that omits checksums that the row measures.
     pub(crate) const fn doing_less(self) -> Self {
         Self { does_less: true, ..self }
     }
@@ -101,7 +101,7 @@ pub(crate) trait Contender {
     /// Does the whole workload once. After an error the contender does no more rounds.
     fn round(&mut self) -> Result<Round, String>;
 
-    /// The Ethernet frames that come out, for the checks; for a checksum, its two bytes.
+    /// Returns the output as Ethernet frames, for the checks; for a checksum, its two bytes.
     fn output(&mut self) -> Result<Vec<Vec<u8>>, String>;
 }
 
@@ -117,7 +117,7 @@ pub(crate) trait Turns {
     fn turn(&mut self) -> usize;
 }
 
-/// A step of the benches, whose frames are touched beforehand if that is wanted.
+/// A step of the benches, whose frames are read beforehand if requested.
 pub(crate) struct Stepped<S> {
     pub(crate) step: S,
     pub(crate) cache: Cache,
@@ -145,7 +145,7 @@ pub(crate) struct Local<'a> {
 }
 
 impl<'a> Local<'a> {
-    /// A contender that does `packets` in a pass.
+    /// Creates a contender that processes `packets` in a pass.
     pub(crate) fn boxed(
         about: About,
         turns: impl Turns + 'a,

@@ -28,13 +28,13 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     compiler
         .args(["-O3", "-D_GNU_SOURCE", "-Wall", "-Werror", "-Wno-deprecated-declarations"])
         .arg(source);
-    // The package's flags ask for its baseline processor; ours come later and override that.
+    // The package's flags select its baseline CPU; ours come later and override that.
     compiler.args(flags.split_whitespace()).args(["-march=native", "-o"]).arg(&program);
     run(&mut compiler).map_err(|why| Missing { why, hint })?;
     Ok(program)
 }
 
-/// DPDK's contenders for a workload, if it does that kind.
+/// Returns DPDK's contenders for a workload, if it does that kind.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,
@@ -67,7 +67,7 @@ pub(crate) fn contenders<'a>(
             contender("chain + sums", "parse, headers, sums", "segment-chain-sums"),
             doing_less("chain", "parse, headers; no sums", "segment-chain"),
         ],
-        // The packaged build takes at most 8 fragments of a datagram.
+        // The packaged build accepts at most 8 fragments per datagram.
         Work::Reassemble if workload.name == "frag4_8k" => vec![
             contender("+ checks", "parse, chain, verify", "reassemble-checks"),
             doing_less("", "parse, chain; no checks", "reassemble"),
@@ -77,7 +77,7 @@ pub(crate) fn contenders<'a>(
     }
 }
 
-/// The names of the headers of the first frame; for a checksum's bytes, the result has no meaning.
+/// Returns the names of the headers of the first frame; for a checksum's bytes, the result has no meaning.
 fn stack(workload: &Workload) -> Vec<String> {
     let parsed = parse(&workload.frames[0], Link::Ethernet, Lengths::Whole);
     parsed.layers.iter().map(|layer| layer.name.to_owned()).collect()

@@ -23,7 +23,7 @@ pub(crate) struct Field<'a> {
     go: Option<Program>,
     /// Peers that do not take part.
     pub(crate) absent: Vec<Absent>,
-    /// Folder for the frames of child processes, which lives as long as the run.
+    /// Directory for the frames of child processes, which exists as long as the run.
     folder: TempDir,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Field<'a> {
     /// Builds the peers that need to be built.
     ///
     /// # Errors
-    /// Fails if no folder for temporary files can be made.
+    /// Fails if no temporary directory can be created.
     pub(crate) fn assemble(arguments: &'a Arguments) -> Result<Self, String> {
         let folder =
             tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
@@ -65,7 +65,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The contenders of a row: everybody who does its workload, or Grosso alone with each of several workloads.
+    /// Returns the contenders of a row: everyone for its workload, or only Grosso with each of several workloads.
     pub(crate) fn row<'w>(&self, row: &Row, workloads: &'w [Workload]) -> Vec<Boxed<'w>> {
         match workloads {
             [workload] => self.contenders(row.work, row.cache, workload),
@@ -76,7 +76,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Everybody who does this work on this workload, Grosso first.
+    /// Returns every contender that does this work on this workload, Grosso first.
     pub(crate) fn contenders<'w>(
         &self,
         work: Work,
@@ -84,7 +84,7 @@ impl<'a> Field<'a> {
         workload: &'w Workload,
     ) -> Vec<Boxed<'w>> {
         let mut contenders = ours::contenders(work, cache, workload);
-        // Peers work in buffers of their own: filling these brings the bytes into the cache.
+        // Peers use their own buffers: filling these brings the bytes into the cache.
         if cache == Cache::Hot {
             if let Some(program) = &self.dpdk {
                 contenders.extend(dpdk::contenders(program, work, workload));

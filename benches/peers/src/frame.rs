@@ -5,7 +5,7 @@ use grosso_testkit::oracle::{Lengths, Link, parse};
 /// An Ethernet header.
 pub(crate) const ETHERNET_BYTES: usize = 14;
 
-/// The transport of a frame that is Ethernet, IP, TCP or UDP and nothing else.
+/// Returns the transport of a frame that consists only of Ethernet, IP, and TCP or UDP.
 pub(crate) fn plain_transport(frame: &[u8]) -> Option<&'static str> {
     let parsed = parse(frame, Link::Ethernet, Lengths::Whole);
     let names: Vec<&str> = parsed.layers.iter().map(|layer| layer.name).collect();

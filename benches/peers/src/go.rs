@@ -27,7 +27,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     Ok(program)
 }
 
-/// The contenders of all of them for a workload, if they do that kind of work.
+/// Returns the contenders of all Go programs for a workload, if they do that kind of work.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,

@@ -17,7 +17,7 @@ pub(crate) enum Aim {
 }
 
 impl Aim {
-    /// Direction in which the number bounds the measured one.
+    /// Returns the direction in which the goal bounds the measured value.
     pub(crate) const fn bound(self) -> &'static str {
         match self {
             Self::AsFast => ">=",
@@ -38,7 +38,7 @@ pub(crate) struct Verdict {
     pub(crate) met: bool,
 }
 
-/// Verdicts on all goals but those whose row was not measured or had no peer.
+/// Returns verdicts on all goals, except those whose row was not measured or had no peer.
 pub(crate) fn verdicts(rows: &[RowReport]) -> Vec<Verdict> {
     GOALS.iter().filter_map(|goal| verdict(goal, rows)).collect()
 }
@@ -97,7 +97,7 @@ const GOALS: &[Goal] = &[
     ("coalesce-verified/cold/tcp4_1", Aim::Reading, 1.3),
 ];
 
-/// The workloads whose headers are meant to cost little more than those of TCP over IPv4.
+/// The workloads whose headers should cost little more than those of TCP over IPv4.
 const HEADERS: &[&str] = &["tcp6_16burst", "udp4_quic", "vxlan_tcp4", "gre_tcp4", "gue_rco_tcp4"];
 
 #[cfg(test)]

@@ -121,14 +121,14 @@ fn measured(field: &Field<'_>, row: &Row, rounds: usize) -> RowReport {
     let workloads = row.generate();
     let mut contenders = field.row(row, &workloads);
     let figures = measure::alternate(&mut contenders, rounds);
-    // A row of one workload shares it among all contenders; in a row of several, each contender has one of them.
+    // In a row with one workload all contenders share it; in a row with several, each contender has one of them.
     let whose = workloads.iter().cycle();
     let lines =
         contenders.iter_mut().zip(figures).zip(whose).map(|((contender, figures), whose)| {
             let about = contender.about();
             let (frames, wrong) = match contender.output() {
                 Ok(output) => (output.len(), check::complaints(row.work, whose, &output)),
-                // A contender that gives no output has failed at its rounds too.
+                // A contender without output has also failed in its rounds.
                 Err(_) => (0, Vec::new()),
             };
             Line::new(row, &about, figures, frames, wrong)
@@ -206,7 +206,7 @@ const INTERNAL: u8 = 5;
 mod tests {
     use super::*;
 
-    /// One round of every row.
+    /// Runs one round of every row.
     fn one_round(without: &[&str]) -> Report {
         let mut words = vec!["grosso-peers", "--rounds", "1"];
         without.iter().for_each(|peer| words.extend(["--without", *peer]));

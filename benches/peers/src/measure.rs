@@ -5,11 +5,11 @@ use crate::contender::{Boxed, Round};
 /// Statistics of a contender's rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// Nanoseconds a packet of each round, in order.
+    /// Nanoseconds per packet of each round, in order.
     pub(crate) rounds: Vec<f64>,
-    /// Their median.
+    /// Median of the rounds.
     pub(crate) median: f64,
-    /// The median distance from it.
+    /// Median distance from the median.
     pub(crate) spread: f64,
     /// Ratio to the first contender's time: the median over the rounds, each divided by the first's round of the same
     /// turn.
@@ -49,7 +49,7 @@ fn figures(rounds: Vec<f64>, first: &[f64]) -> Figures {
     Figures { median: median_time, spread: median(&distances), ratio: median(&ratios), rounds }
 }
 
-/// The middle value, or the mean of the two in the middle; zero for an empty slice.
+/// Returns the middle value, or the mean of the two in the middle; zero for an empty slice.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::contender::{About, Contender, Peer};
 
-    /// Takes the nanoseconds that it is told to take, and records its turns.
+    /// A contender that reports given nanoseconds and records its turns.
     struct Told {
         name: char,
         ns: Vec<u64>,
@@ -103,7 +103,7 @@ mod tests {
         let told = |name, ns: &[u64]| -> Boxed<'static> {
             Box::new(Told { name, ns: ns.to_vec(), turns: Rc::clone(&turns) })
         };
-        // Taken from the end: the last one is the turn that is not counted.
+        // The turns are taken from the end: the last one is the uncounted turn.
         let mut contenders =
             [told('a', &[100, 200, 300, 9000]), told('b', &[300, 200, 600, 9000]), told('c', &[5])];
         let figures = alternate(&mut contenders, 3);

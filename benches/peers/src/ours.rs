@@ -1,4 +1,4 @@
-//! Grosso itself, as the benches run it, and the cost of reading its bytes alone.
+//! Grosso itself, as the benches run it, and the cost of only reading its bytes.
 
 use std::hint::black_box;
 
@@ -18,7 +18,7 @@ use crate::{
     work::Work,
 };
 
-/// Grosso's contenders for a kind of work; the first is the one against which the others are measured.
+/// Returns Grosso's contenders for a kind of work; the others are measured against the first one.
 pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -> Vec<Boxed<'a>> {
     let about = |variant, inside| About::new(Peer::Grosso, variant, inside);
     let packets = workload.packets;
@@ -62,7 +62,7 @@ pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -
     }
 }
 
-/// Grosso's coalescing of a workload; `variant` tells it apart from another workload's in the same row.
+/// Returns Grosso's coalescer for a workload; `variant` distinguishes several workloads in a row.
 pub(crate) fn coalescer<'a>(
     work: Work,
     cache: Cache,
@@ -82,25 +82,25 @@ pub(crate) fn coalescer<'a>(
     Local::boxed(about, Stepped { step, cache }, workload.packets, output)
 }
 
-/// Whether a poll fills most of a second-level cache.
+/// Returns whether a poll fills most of a second-level cache.
 fn has_long_polls(workload: &Workload) -> bool {
     let poll = &workload.frames[..workload.frames.len().min(POLL)];
     poll.iter().map(Vec::len).sum::<usize>() > LONG_POLL_BYTES
 }
 
-/// Coalescing of packets in the same buffers for every poll, filled outside the timing, as those of the peers are.
+/// Coalescing of packets in the same buffers for every poll, filled outside the timed part like those of the peers.
 ///
-/// The same work as the peers' where payload is read and a poll is long, which slices of a long trace are not: buffers
-/// that were filled again and again stay in the second-level cache, a trace that was just read is half out of it.
-/// Grosso took 145 to 260 ns a packet of 9000 bytes from the trace, and 92 to 130 from buffers. That buffers are handed
-/// over and come back costs 4 ns.
+/// This is equal to the peers' work if payload is read and a poll is long, unlike slices of a long trace: refilled
+/// buffers stay in the second-level cache, whereas half of a trace that was just read is evicted. Grosso took 145 to
+/// 260 ns per packet of 9000 bytes from the trace, and 92 to 130 ns from buffers. Passing buffers in and returning them
+/// costs 4 ns.
 struct Refilled<'a> {
     polls: Polls<'a>,
     coalescer: Coalescer<Vec<u8>>,
     meta: Meta,
     /// The packets of the next poll.
     filled: Vec<Vec<u8>>,
-    /// Buffers of the poll before.
+    /// Buffers of the previous poll.
     spare: Vec<Vec<u8>>,
     delivered_bytes: usize,
 }
@@ -224,6 +224,6 @@ fn reassembled(workload: &Workload, join: Join) -> Vec<Vec<u8>> {
 /// The first cache line of a frame, which holds all or most of its headers.
 const HEADER_LINE_BYTES: usize = 64;
 
-/// Bytes of a poll from which on it is long. A poll of full Ethernet frames has 96 KB, one of jumbo frames 577 KB;
+/// Number of bytes from which a poll is long. A poll of full Ethernet frames has 96 KB, one of jumbo frames 577 KB;
 /// second-level caches have 512 KB to 2 MB.
 const LONG_POLL_BYTES: usize = 256 << 10;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{report::Report, row_report::RowReport, text::heading};
 
-/// The whole page.
+/// Formats the whole page.
 pub(crate) fn page(report: &Report) -> String {
     let mut out = String::from(HEAD);
     let machine = &report.machine;

@@ -2,7 +2,7 @@
 
 use grosso_testkit::workloads::{POLL, Workload};
 
-/// The polls of a trace, over and over.
+/// The polls of a trace, repeated.
 #[derive(Debug)]
 pub(crate) struct Polls<'a> {
     frames: &'a [Vec<u8>],

@@ -1,10 +1,10 @@
-//! A progress bar for the person who waits.
+//! A progress bar for interactive use.
 
 use std::{io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A progress bar over a number of rows, hidden if standard error is no terminal.
+/// Returns a progress bar over a number of rows, hidden if standard error is not a terminal.
 pub(crate) fn bar(rows: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

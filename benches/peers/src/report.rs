@@ -1,4 +1,4 @@
-//! The findings of a run. Text, JSON and the page are made from this value.
+//! The findings of a run, from which text, JSON and the page are generated.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// The core to which everything was pinned; `None` if pinning was refused.
     pub(crate) core: Option<usize>,
-    /// Processor features for which the Rust contenders were compiled, beyond those that each detects at run time.
+    /// CPU features for which the Rust contenders were compiled, beyond those that each detects at run time.
     pub(crate) compiled_for: &'static str,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Machine {
 pub(crate) struct Absent {
     pub(crate) peer: &'static str,
     pub(crate) why: String,
-    /// Advice on how to get it; empty if it was left out on purpose.
+    /// Advice on how to get it; empty if it was left out deliberately.
     pub(crate) hint: &'static str,
 }
 
@@ -59,7 +59,7 @@ impl Absent {
 }
 
 impl Report {
-    /// Identifier of the form of the JSON.
+    /// Schema identifier of the JSON.
     pub(crate) const SCHEMA: &'static str = "grosso.peers/1";
 
     /// Faults of Grosso's own output, which must be empty.
@@ -87,7 +87,7 @@ pub(crate) mod tests {
         Finding { contender: "dpdk, burst".to_owned(), work: Work::CoalesceTrusted, case, wrong }
     }
 
-    /// A report of one row.
+    /// Returns a report of one row.
     pub(crate) fn report() -> Report {
         Report {
             schema: Report::SCHEMA,

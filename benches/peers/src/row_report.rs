@@ -23,32 +23,32 @@ pub(crate) struct RowReport {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Work inside the timing.
+    /// Work inside the timed part.
     pub(crate) inside: &'static str,
     /// Whether the contender omits checksums that the row measures.
     pub(crate) does_less: bool,
-    /// Median nanoseconds a packet.
+    /// Median nanoseconds per packet.
     pub(crate) ns: f64,
-    /// The median distance from it.
+    /// Median distance from the median.
     pub(crate) spread_ns: f64,
     /// Ratio of its time to Grosso's.
     pub(crate) ratio: f64,
-    /// Gigabytes a second, of checksums.
+    /// Gigabytes per second, of checksums.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gigabytes_a_second: Option<f64>,
-    /// Frames that came out in one pass.
+    /// Frames delivered in one pass.
     pub(crate) frames: usize,
     /// Faults of these frames.
     pub(crate) wrong: Vec<String>,
-    /// Nanoseconds a packet of each round.
+    /// Nanoseconds per packet of each round.
     pub(crate) rounds_ns: Vec<f64>,
-    /// The error, if it has no figures.
+    /// The error, if there are no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
 }
 
 impl Line {
-    /// A line for a contender that was measured, or that failed with an error.
+    /// Creates a line for a contender that was measured, or that failed with an error.
     pub(crate) fn new(
         row: &Row,
         about: &About,
@@ -76,13 +76,13 @@ impl Line {
         }
     }
 
-    /// Whether it is Grosso's.
+    /// Returns whether the contender is Grosso's.
     pub(crate) fn is_grosso(&self) -> bool {
         is_grosso(&self.name)
     }
 }
 
-/// Whether a contender of this name is Grosso's.
+/// Returns whether a contender of this name is Grosso's.
 pub(crate) fn is_grosso(contender: &str) -> bool {
     contender.split(", ").next() == Some(Peer::Grosso.name())
 }
@@ -94,7 +94,7 @@ pub(crate) mod tests {
     pub(crate) fn line(name: &str, ns: f64, ratio: f64) -> Line {
         Line {
             name: name.to_owned(),
-            inside: "parse & join; and so many words that they need a second line",
+            inside: "parse & join; and a description too long for the first line",
             ns,
             spread_ns: 0.5,
             ratio,

@@ -1,5 +1,4 @@
-//! Correctness cases: packets that must not be joined, reordered or cut carelessly, and what each contender makes of
-//! them.
+//! Correctness cases: packets that must not be merged, reordered or split carelessly, and each contender's result.
 
 use grosso_benches::Cache;
 use grosso_testkit::{
@@ -18,11 +17,11 @@ pub(crate) struct Finding {
     pub(crate) contender: String,
     pub(crate) work: Work,
     pub(crate) case: &'static str,
-    /// Its fault; `None` if it was right.
+    /// The fault; `None` if the result was correct.
     pub(crate) wrong: Option<&'static str>,
 }
 
-/// A few packets, and the judge of the frames made from them.
+/// Several packets, and the check of the frames made from them.
 struct Case {
     name: &'static str,
     workload: Workload,
@@ -40,7 +39,7 @@ pub(crate) fn examine(
     let mut findings = Vec::new();
     for case in &cases(work) {
         for mut contender in contenders(work, Cache::Hot, &case.workload) {
-            // A contender that gives no output has reported that in the row.
+            // A contender without output has reported that in the row.
             let Ok(output) = contender.output() else { continue };
             let wrong = (case.judge)(&case.workload.frames, &output);
             let contender = contender.about().name();
@@ -69,7 +68,7 @@ fn cases(work: Work) -> Vec<Case> {
     }
 }
 
-/// Packets of one flow, to be coalesced.
+/// Returns cases of packets of one flow to be coalesced.
 fn joined() -> Vec<Case> {
     let (ect, ce) = (DATA.ip(|ip| ip.tos(2)), DATA.ip(|ip| ip.tos(3)));
     vec![
@@ -105,7 +104,7 @@ fn joined() -> Vec<Case> {
     ]
 }
 
-/// Superframes, to be cut.
+/// Returns cases of superframes to be segmented.
 fn cut() -> Vec<Case> {
     let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp.cwr().psh());
     let udp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp);
@@ -151,7 +150,7 @@ impl Segment {
 /// An ordinary packet with data.
 const DATA: Segment = Segment { len: SEGMENT_BYTES, ip: |ip| ip, tcp: |tcp| tcp };
 
-/// A case of packets in sequence. Every payload byte of the first packet is 1, of the second 2, and so on.
+/// Creates a case of packets in sequence. Every payload byte of the first packet is 1, of the second 2, and so on.
 fn case(name: &'static str, segments: &[Segment], judge: Judge) -> Case {
     let mut sequence = 1;
     let numbered = segments.iter().zip(1_u8..);
@@ -167,7 +166,7 @@ fn case(name: &'static str, segments: &[Segment], judge: Judge) -> Case {
     Case { name, workload, judge }
 }
 
-/// A case of one superframe.
+/// Creates a case of one superframe.
 fn superframe(name: &'static str, packet: &Packet, judge: Judge) -> Case {
     let (frame, checksum_start, checksum_offset) = packet.build_superframe();
     let description = Description { gso_size: SEGMENT_BYTES, ..Description::default() };
@@ -180,7 +179,7 @@ fn superframe(name: &'static str, packet: &Packet, judge: Judge) -> Case {
     }
 }
 
-/// The payload of three segments, of which the first has a checksum of 0.
+/// Returns the payload of three segments; the first segment has a checksum of 0.
 fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     let mut data = vec![7; 3 * SEGMENT_BYTES];
     let word = SEGMENT_BYTES - 2..SEGMENT_BYTES;
@@ -190,7 +189,7 @@ fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     data
 }
 
-/// The numbers of the packets whose payload a frame contains.
+/// Returns the numbers of the packets whose payload a frame contains.
 fn members(frame: &[u8]) -> Vec<u8> {
     let parsed = parse(frame, Link::Ethernet, Lengths::Declared);
     let mut members = parsed.payload(frame).to_vec();
@@ -198,7 +197,7 @@ fn members(frame: &[u8]) -> Vec<u8> {
     members
 }
 
-/// Whether the output changes a field of some packet's IP header.
+/// Returns whether the output changes a field of some packet's IP header.
 fn changes(input: &[Vec<u8>], output: &[Vec<u8>], field: &str) -> bool {
     output.iter().any(|frame| {
         let now = network(frame).number(field);
@@ -208,7 +207,7 @@ fn changes(input: &[Vec<u8>], output: &[Vec<u8>], field: &str) -> bool {
     })
 }
 
-/// Whether the packets of a frame had equal sizes, except for a shorter last one.
+/// Returns whether the packets of a frame had equal sizes, except for a shorter last one.
 fn can_be_cut_again(input: &[Vec<u8>], frame: &[u8]) -> bool {
     let sizes: Vec<usize> =
         members(frame).iter().map(|number| input[usize::from(*number) - 1].len()).collect();
@@ -216,7 +215,7 @@ fn can_be_cut_again(input: &[Vec<u8>], frame: &[u8]) -> bool {
     others.iter().all(|size| *size == sizes[0]) && *last <= sizes[0]
 }
 
-/// The numbers of the packets in the order in which they leave; 0 stands for one without payload.
+/// Returns the numbers of the packets in the order in which they leave; 0 stands for a packet without payload.
 fn order(output: &[Vec<u8>]) -> Vec<u8> {
     let numbers = |frame: &Vec<u8>| match members(frame) {
         none if none.is_empty() => vec![0],
@@ -245,7 +244,7 @@ mod tests {
         cases(work).into_iter().find(|case| case.name == name).expect("a case")
     }
 
-    /// Verdict of the case on a coalescer that joins everything into one frame.
+    /// Returns the verdict of the case on a coalescer that merges everything into one frame.
     fn all_joined(name: &str) -> Option<&'static str> {
         let case = named(Work::CoalesceVerified, name);
         let (frame, _) = join(&case.workload.frames, Link::Ethernet);

@@ -1,4 +1,4 @@
-//! Checksums of one buffer, over and over.
+//! Checksums of one buffer, repeated.
 
 use std::hint::black_box;
 
@@ -7,14 +7,14 @@ use grosso_testkit::workloads::Workload;
 
 use crate::contender::{About, Boxed, Local, Turns};
 
-/// Sums a buffer repeatedly; no sum depends on the one before.
+/// Sums a buffer repeatedly; no sum depends on the previous one.
 pub(crate) struct Sums<'a, F> {
     bytes: &'a [u8],
     sum: F,
 }
 
 impl<'a, F: Fn(&[u8]) -> u16 + Copy + 'a> Sums<'a, F> {
-    /// A contender; `sum` returns the folded sum, not its complement.
+    /// Creates a contender; `sum` returns the folded sum, not its complement.
     pub(crate) fn boxed(about: About, workload: &'a Workload, sum: F) -> Boxed<'a> {
         let bytes = workload.frames[0].as_slice();
         let output = move || vec![sum(bytes).to_be_bytes().to_vec()];

@@ -1,4 +1,4 @@
-//! The report as coloured text of 80 columns; the caller strips the colours if they are not wanted.
+//! The report as coloured text of 80 columns; the caller strips unwanted colours.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::{
     work::Work,
 };
 
-/// The whole report.
+/// Formats the whole report.
 pub(crate) fn text(report: &Report) -> String {
     let mut out = String::new();
     let machine = &report.machine;
@@ -23,7 +23,7 @@ pub(crate) fn text(report: &Report) -> String {
         machine.compiled_for, report.rounds
     );
     out.push_str(
-        "median distance from them; ratio: how many times as long as the first of a row\n",
+        "median distance from them; ratio: time relative to the first of a row\n",
     );
     for row in &report.rows {
         out.push('\n');
@@ -48,7 +48,7 @@ pub(crate) fn text(report: &Report) -> String {
     out
 }
 
-/// The subject of a row, in words.
+/// Returns the subject of a row, in words.
 pub(crate) fn heading(row: &RowReport) -> String {
     let what = match row.work {
         Work::CoalesceTrusted => "coalesce, sums trusted",
@@ -104,7 +104,7 @@ fn complaints(out: &mut String, lines: &[Line]) {
     }
 }
 
-/// One goal, the figure measured for it, and the contender that decides.
+/// Writes one goal, the figure measured for it, and the contender that decides.
 fn goal(out: &mut String, verdict: &Verdict) {
     let (paint, met) = if verdict.met { (GOOD, "met") } else { (BAD, "missed") };
     let _ = writeln!(
@@ -118,7 +118,7 @@ fn goal(out: &mut String, verdict: &Verdict) {
     );
 }
 
-/// Each contender once, with its faults.
+/// Writes each contender once, with its faults.
 fn wrongs(out: &mut String, report: &Report) {
     let mut names: Vec<&str> = Vec::new();
     for finding in &report.semantics {
@@ -134,7 +134,7 @@ fn wrongs(out: &mut String, report: &Report) {
     }
 }
 
-/// The words of a text in lines of at most `columns`, if no word is longer.
+/// Wraps a text into lines of at most `columns`, if no word is longer.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -155,7 +155,7 @@ const STRONG: Style = Style::new().bold();
 const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
 const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red)));
 
-/// Widths of the columns for a contender's name and for the work inside its timing.
+/// Widths of the columns for a contender's name and for the timed work.
 const NAME: usize = 25;
 const INSIDE: usize = 27;
 

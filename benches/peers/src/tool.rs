@@ -1,4 +1,4 @@
-//! Compilers of peers in other languages, and their complaints.
+//! Compilers of peers in other languages, and their error messages.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ pub(crate) struct Missing {
 /// Runs a command and returns its standard output.
 ///
 /// # Errors
-/// Fails if the command cannot be started or fails; the error has the first line of its complaint.
+/// Fails if the command cannot be started or fails; the error has the first line of its message.
 pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{program}: {error}"))?;

@@ -11,15 +11,15 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
-    /// Join packets whose checksums a device has verified.
+    /// Merge packets whose checksums a device has verified.
     CoalesceTrusted,
-    /// Join packets whose checksums nobody has verified.
+    /// Merge packets whose checksums have not been verified.
     CoalesceVerified,
-    /// Cut superframes into complete packets, with a copy of the payload.
+    /// Segment superframes into complete packets, with a copy of the payload.
     SegmentCopy,
-    /// Cut superframes and leave the payload in place.
+    /// Segment superframes and leave the payload in place.
     SegmentScatter,
-    /// Join fragments.
+    /// Reassemble fragments.
     Reassemble,
     /// Sum bytes.
     Checksum,
@@ -37,7 +37,7 @@ impl Work {
         }
     }
 
-    /// The unit of work, as the report names it.
+    /// Returns the unit of work as named in the report.
     pub(crate) const fn unit(self) -> &'static str {
         match self {
             Self::CoalesceTrusted | Self::CoalesceVerified => "packet",
@@ -52,18 +52,18 @@ impl Work {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) work: Work,
-    /// One workload, or several that only Grosso does, side by side.
+    /// One workload, or several that only Grosso runs, next to each other.
     pub(crate) workloads: &'static [&'static str],
     pub(crate) cache: Cache,
 }
 
 impl Row {
-    /// The name that `--only` is matched against.
+    /// Returns the name that `--only` is matched against.
     pub(crate) fn name(&self) -> String {
         format!("{}/{}/{}", self.work.name(), self.cache.name(), self.traffic())
     }
 
-    /// The name of its workload, or a word that there are several.
+    /// Returns the name of the row's workload, or "each" if there are several.
     pub(crate) const fn traffic(&self) -> &'static str {
         match self.workloads {
             [one] => one,
@@ -71,7 +71,7 @@ impl Row {
         }
     }
 
-    /// The frames of each of its workloads.
+    /// Generates the frames of each of the row's workloads.
     pub(crate) fn generate(&self) -> Vec<Workload> {
         let frames = match self.work {
             Work::Checksum => buffer,
@@ -81,7 +81,7 @@ impl Row {
     }
 }
 
-/// Every row, in the order of the report.
+/// Returns every row, in the order of the report.
 pub(crate) fn rows() -> Vec<Row> {
     let of = |work, cache, workloads: &'static [&'static str]| -> Vec<Row> {
         workloads.chunks(1).map(|workloads| Row { work, workloads, cache }).collect()
@@ -102,7 +102,7 @@ pub(crate) fn rows() -> Vec<Row> {
     .concat()
 }
 
-/// The workload of a checksum: one buffer of random bytes.
+/// Returns the workload of a checksum: one buffer of random bytes.
 fn buffer(name: &'static str) -> Workload {
     let len = name.parse().expect("a number of bytes");
     let frames = vec![Random::new(SEED).bytes(len)];
@@ -110,7 +110,7 @@ fn buffer(name: &'static str) -> Workload {
     Workload { name, frames, packets, payload_bytes: len, gso: None }
 }
 
-/// Workloads that Grosso does beside `tcp4_1`: more flows, other headers, tunnels.
+/// Workloads that Grosso runs in addition to `tcp4_1`: more flows, other headers, tunnels.
 const EACH: &[&str] = &[
     "tcp4_1",
     "tcp4_8rr",

@@ -21,9 +21,9 @@ type Row = (u64, String);
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     median_ns: f64,
-    /// The median distance from it.
+    /// The median distance from the median.
     spread_ns: f64,
-    /// Bytes that are processed in that time, if the benchmark is about bytes.
+    /// Bytes that are processed in that time, if the benchmark measures bytes.
     bytes: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ fn default_target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
-/// Criterion keeps the last run of every benchmark in a folder `new`.
+/// Collects the last run of every benchmark, which criterion keeps in a directory `new`.
 fn collect(folder: &Path, groups: &mut Groups) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
@@ -64,7 +64,7 @@ fn figure(folder: &Path) -> Option<(String, Row, Figure)> {
     let read =
         |name| -> Option<Value> { serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok() };
     let (benchmark, estimates) = (read("benchmark.json")?, read("estimates.json")?);
-    // Only this package nests groups: benchmarks of other packages are in the same folder.
+    // Only this package nests groups: benchmarks of other packages are in the same directory.
     let group = benchmark["group_id"].as_str().filter(|group| group.contains('/'))?.to_owned();
     let name = ["function_id", "value_str"].iter().find_map(|key| benchmark[*key].as_str())?;
     let estimate = |of: &str| estimates[of]["point_estimate"].as_f64();

@@ -1,8 +1,8 @@
-//! Instructions a packet, counted by callgrind and compared with `benches/instructions.toml`.
+//! Instructions per packet, counted by callgrind and compared with `benches/instructions.toml`.
 //!
 //! The counts do not depend on the load of the machine, and little on the machine: valgrind offers AVX2 to the program
-//! if the processor has it, and never AVX-512. The program starts itself under valgrind for each count, which covers
-//! the calls of [`measured`] alone. With `--record` it writes the recorded file instead of comparing.
+//! if the CPU has it, and never AVX-512. The program starts itself under valgrind for each count, which covers only the
+//! calls of [`measured`]. With `--record` it writes the recorded file instead of comparing.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ use grosso_benches::{
 };
 use grosso_testkit::workloads::workload;
 
-/// Instructions a packet by the name of the work.
+/// Instructions per packet by the name of the work.
 type Counts = BTreeMap<String, f64>;
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn finish(result: Result<(), String>) -> ExitCode {
     }
 }
 
-/// The names of everything that is counted.
+/// Returns the names of all counted workloads.
 fn names() -> impl Iterator<Item = String> {
     let coalesce = COALESCED
         .iter()
@@ -75,7 +75,7 @@ fn names() -> impl Iterator<Item = String> {
         .chain(ends)
 }
 
-/// Under valgrind: does the work of that name twice, the second time measured, and prints the number of packets.
+/// Runs under valgrind: does the named work twice, measures the second time, and prints the number of packets.
 fn run(name: &str) -> Result<(), String> {
     let (kind, name) = name.rsplit_once('/').ok_or("no name")?;
     let mut workload = workload(name, SEED);
@@ -132,10 +132,10 @@ fn run(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The function that callgrind counts. Returns the packets that `work` processed.
+/// Runs `work`, and returns the number of packets that it processed; callgrind counts this function.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut() -> usize) -> usize {
-    // Kept from being a tail call, so that callgrind sees a call with a return.
+    // This prevents a tail call, so that callgrind sees a call with a return.
     black_box(work())
 }
 
@@ -219,7 +219,7 @@ fn parse(line: &str) -> Option<(String, f64)> {
 const INSIDE: &str = "--inside-valgrind";
 const RECORD: &str = "--record";
 
-/// Greatest growth of a count that passes.
+/// Greatest accepted growth of a count.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.toml");

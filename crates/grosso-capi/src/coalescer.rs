@@ -1,4 +1,4 @@
-//! Packets to superframes.
+//! Merges packets into superframes.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! IP fragments to datagrams.
+//! Reassembles IP fragments into datagrams.
 
 use core::ffi::{c_int, c_void};
 

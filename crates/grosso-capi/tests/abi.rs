@@ -1,4 +1,4 @@
-//! The binary interface is the recorded one: exported symbols, and the layouts of what both sides share.
+//! The binary interface matches the recorded one: exported symbols, and the layouts of shared types.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -29,7 +29,7 @@ fn layouts() -> String {
     out
 }
 
-/// The names that a program can link to, as the header declares them.
+/// Returns the names that a program can link to, as the header declares them.
 fn declared(header: &str) -> String {
     let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let mut rest = header;
@@ -88,7 +88,7 @@ fn the_library_exports_these_symbols_and_no_others() {
     assert_eq!(exported, recorded);
 }
 
-/// The compiler of C sees the header's structures as they are recorded.
+/// The C compiler lays out the header's structures as recorded.
 #[test]
 fn c_lays_out_the_structures_alike() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

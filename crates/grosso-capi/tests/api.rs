@@ -12,7 +12,7 @@ use grosso_testkit::{
     oracle::{Link, is_right},
 };
 
-/// Record of what the callbacks saw.
+/// Record of the callbacks' arguments.
 #[derive(Default)]
 struct Seen {
     frames: Vec<(Vec<u8>, Vnet, usize)>,
@@ -167,7 +167,7 @@ fn a_verified_checksum_of_a_superframe_leaves_as_the_partial_one_that_its_header
     assert!(*frame == partial);
 }
 
-/// A virtio header has no word for it, so its packets come.
+/// A virtio header cannot describe it, so its packets are delivered.
 #[test]
 fn a_superframe_whose_checksum_nobody_vouches_for_is_cut() {
     let mut seen = Seen::default();
@@ -299,7 +299,7 @@ fn wrong_options_make_no_handle_and_have_a_text() {
     }
 }
 
-/// Options of a later version: what this one does not know must be zero.
+/// Options of a later version: fields unknown to this version must be zero.
 #[test]
 fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
     #[repr(C)]
@@ -323,7 +323,7 @@ fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
 fn fragments_become_a_datagram() {
     let mut whole =
         Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(1200).build();
-    // Without DF, and the header's checksum follows.
+    // The frame has no DF, and the header's checksum is adjusted.
     whole[20] &= !0x40;
     set_header_checksum(&mut whole);
     let fragment = |from: usize, to: usize, more: bool| {
@@ -355,7 +355,7 @@ fn fragments_become_a_datagram() {
     assert_eq!((frame, vnet.gso_type), (&whole, 0));
 }
 
-/// The checksum of the IPv4 header behind an Ethernet header, by the library.
+/// Sets the checksum of the IPv4 header after an Ethernet header, as computed by the library.
 fn set_header_checksum(frame: &mut [u8]) {
     frame[24..26].fill(0);
     // SAFETY: the header is there.

@@ -1,4 +1,4 @@
-//! The interface for C: what it promises, and what it does.
+//! The C interface: its contract and its behaviour.
 
 mod abi;
 mod api;

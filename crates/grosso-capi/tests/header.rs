@@ -1,10 +1,10 @@
-//! The header of C is what the sources say.
+//! The C header matches the sources.
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
 use std::{fs, path::Path};
 
-/// Sources with something for the header, in its order.
+/// Sources with declarations for the header, in its order.
 const SOURCES: &[&str] = &["error", "types", "coalescer", "reassembler", "packet"];
 
 #[test]

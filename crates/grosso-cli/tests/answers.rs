@@ -1,4 +1,4 @@
-//! Answers of reports about superframes, fragments, bad checksums and odd file names.
+//! Reports about superframes, fragments, bad checksums and unusual file names.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -7,7 +7,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, frames};
 
-/// A pcapng section with one interface of Ethernet whose frames end with a check sequence of four bytes.
+/// Returns a pcapng section with one Ethernet interface whose frames end with a check sequence of four bytes.
 fn with_fcs(frames: &[Vec<u8>]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let len = (12 + body.len() as u32).to_le_bytes();
@@ -48,7 +48,7 @@ fn a_known_frame_check_sequence_is_no_part_of_the_frame() {
         assert!(report["superframes"].as_u64().unwrap() > 0, "{name}: {report}");
         bench.ok("segment -r merged.pcapng -w back.pcapng");
         assert!(frames(&bench.get("back.pcapng")) == stream, "{name}");
-        // Copies do not claim a check sequence that they do not have.
+        // Copies do not claim a frame check sequence that they do not have.
         for copy in ["copy.pcap", "copy.pcapng"] {
             bench.ok(&format!("wire -r {name} -w {copy}"));
             let bytes = bench.get(copy);
@@ -59,7 +59,7 @@ fn a_known_frame_check_sequence_is_no_part_of_the_frame() {
     }
 }
 
-/// A superframe of TCP as the kernel of its sender shows it.
+/// Returns a TCP superframe as the sender's kernel shows it.
 fn superframe() -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).tcp(|t| t.timestamps(1, 1));
     packet.payload_len(4 * 1448).build_superframe().0
@@ -133,6 +133,6 @@ fn a_file_of_unsupported_compression_does_not_refuse_its_directory() {
     assert!(run.stderr.contains("1 file skipped"), "{}", run.stderr);
     let warnings = bench.ok("inspect --json ring").json()["warnings"].to_string();
     assert!(warnings.contains("b.pcap.xz"), "{warnings}");
-    // A file that is named is refused.
+    // An explicitly named file is refused.
     assert_eq!(bench.run("inspect ring/b.pcap.xz").code, 3);
 }

@@ -1,4 +1,4 @@
-//! `grosso bridge` from outside, with the kernel's own TCP on both sides.
+//! `grosso bridge` as a command, with the kernel's TCP on both sides.
 
 #![cfg(target_os = "linux")]
 
@@ -43,7 +43,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     assert!(refused.stderr.contains("pass --terminates"), "{refused:?}");
     let refused = hosts.run("bridge e0 lo --profile freebsd --terminates");
     assert_eq!(refused.code, Some(2), "no endpoint is a host: {refused:?}");
-    // The sender hands out single packets, so that there is something to merge.
+    // The sender transmits single packets, so that there is something to merge.
     let mut single = Command::new(env!("CARGO_BIN_EXE_grosso"));
     single.args(["dev", "-K", "a0", "tso", "off", "gso", "off"]);
     assert!(hosts.a.host(&mut single).unwrap().output().unwrap().status.success());
@@ -114,7 +114,7 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
     }
 }
 
-/// Times that the thread of the first queue gave its processor away, as the kernel counts them.
+/// Returns how often the thread of the first queue gave up its CPU, as the kernel counts it.
 fn sleeps(running: &Running) -> u64 {
     let (_, number) = running.threads().into_iter().next().unwrap();
     let file = format!("/proc/{}/task/{number}/status", running.id());
@@ -144,7 +144,7 @@ fn a_poll_takes_as_many_frames_as_it_is_told() {
         bridge.stop(Signal::TERM);
         line["rx_gro_packets"].as_u64()
     };
-    // With the default profile, trains outlive a poll that used its whole budget.
+    // With the default profile, trains stay open after a poll that used its whole budget.
     let own = format!("--poll-budget 1 --profile {}", profile.display());
     let counts = [own.as_str(), "--poll-budget 1", ""].map(superframes);
     let [Some(alone), Some(going_on), Some(usual)] = counts else { return };
@@ -185,7 +185,7 @@ fn a_connection_outlives_the_death_and_return_of_the_data_path() {
     assert_eq!(ended.code, None, "it was killed: {ended:?}");
     thread::scope(|scope| {
         let [near, far] = &ends;
-        // Data sent now is lost until the path is there again.
+        // Data sent now is lost until the path is restored.
         scope.spawn(|| send(near, 3, 64 * CHUNK));
         let bridge = hosts.start("bridge e0 tap:b0 --persist");
         receive(far, 3, 64 * CHUNK);
@@ -204,7 +204,7 @@ fn what_is_held_is_delivered_when_it_is_told_to_end() {
     for i in 0..3 {
         sender.send_to(&[i; 100], held.local_addr().unwrap()).unwrap();
     }
-    // An empty datagram can be in no train, and arrives after the others.
+    // An empty datagram cannot be part of a train, and arrives after the others.
     sender.send_to(&[], passed.local_addr().unwrap()).unwrap();
     passed.set_read_timeout(Some(crate::network::STALLED)).unwrap();
     let mut buffer = [0; 200];
@@ -320,7 +320,7 @@ fn a_wrong_command_line_is_refused_before_any_device_is_touched() {
 #[test]
 fn missing_privileges_are_named_with_the_command_that_gives_them() {
     let Some(hosts) = Hosts::new() else { return };
-    // What a program's file is given replaces what it had.
+    // `setcap` replaces the previous capabilities of the file.
     let both = "setcap cap_net_admin,cap_net_raw+ep";
     let admin = "opening b0 needs CAP_NET_ADMIN";
     for (left, line, needs, hint) in [
@@ -390,5 +390,5 @@ fn a_device_that_is_down_is_noted() {
     assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
 }
 
-/// Questions and answers of a byte, one after the other.
+/// Requests and responses of one byte, one after the other.
 const ROUNDS: u64 = 500;

@@ -1,4 +1,4 @@
-//! `grosso capture` on real interfaces, with the kernel's own segmentation as the judge.
+//! `grosso capture` on real interfaces, compared with the kernel's own segmentation.
 
 #![cfg(target_os = "linux")]
 
@@ -34,8 +34,8 @@ use crate::{
     tap::{BROADCAST, Tap, end, name, namespaces, read, signal, start, superframe, until},
 };
 
-/// A host, a bridge whose port to the other host has no offloads, and that host: the bridge's
-/// kernel cuts and completes what the first host hands out.
+/// A host, a bridge whose port to the other host has no offloads, and that host: the bridge's kernel segments the first
+/// host's packets and completes their checksums.
 ///
 /// ```text
 ///  sender        bridge         receiver
@@ -56,11 +56,11 @@ const FAR: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2)),
 ];
 const NEAR_ADDRESS: [u8; 6] = [2, 0, 0, 0, 9, 1];
-/// The contents of the last datagram, which no other has.
+/// The payload of the last datagram, which no other datagram has.
 const MARK: &[u8] = b"that was all of it";
 
 impl Hosts {
-    /// The hosts; `None` if the caller may not make them.
+    /// Creates the hosts; `None` if the caller may not create them.
     fn new() -> Option<Self> {
         let [sender, bridge, receiver] = namespaces()?;
         let hosts = Self { sender, bridge, receiver };
@@ -88,7 +88,7 @@ impl Hosts {
         self.receiver.run(|| set_up("w1", FAR))?
     }
 
-    /// A stream and superframes of datagrams, over IPv4 and IPv6; then the mark.
+    /// Sends a stream and superframes of datagrams, over IPv4 and IPv6, then the mark.
     fn talk(&self) -> io::Result<()> {
         for (near, far) in NEAR.into_iter().zip(FAR) {
             let listener = self.receiver.run(|| TcpListener::bind((far, 0)))??;
@@ -125,8 +125,8 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
     if !["tcpdump", "tshark"].iter().all(|tool| has(tool)) {
         return;
     }
-    // On two processors a socket and an acknowledgment may send at once, and the frame that is recorded first need not
-    // leave first.
+    // On two CPUs a socket and an acknowledgment may send at the same time, and the frame that is recorded first is not
+    // necessarily sent first.
     let processors = allowed_processors().unwrap();
     pin(None, processors[0]).unwrap();
     let Some(hosts) = Hosts::new() else { return };
@@ -169,7 +169,7 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
         assert_conserved(&theirs, &ours);
         assert_order_within_flows(&theirs, &ours, Link::Ethernet);
     }
-    // tshark 4 takes a partial checksum for a wrong one, so only the structure is checked here.
+    // tshark 4 reports a partial checksum as wrong, so only the structure is checked here.
     assert_eq!(tshark(&sent, "_ws.malformed"), Vec::<String>::new());
     let times: Vec<u64> = packets(&read(&sent)).into_iter().map(|(time, _)| time).collect();
     assert!(times.is_sorted() && times.iter().any(|time| time % 1000 != 0), "nanoseconds");
@@ -212,7 +212,7 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
         let gso = offload.meta.gso.unwrap();
         assert_eq!((gso.size(), gso.segments), (Some(100), 2));
         assert_eq!(offload.transport, SegmentTransport::Tcp);
-        // To another host, since the TAP has another address; not ready; to be segmented.
+        // For another host, since the TAP has another address; checksum not ready; to be segmented.
         assert_eq!(meta.flags, Some(0b1010_0001_0001), "{meta:?}");
     }
     assert_eq!(found[2].0.flags, Some(0b01101), "inbound by broadcast");
@@ -239,7 +239,7 @@ fn facts(bytes: &[u8]) {
     assert_eq!((name, description), (Some("t0"), Some("tun")));
     let comment = interface.3.as_ref().unwrap();
     assert!(comment.contains("tx-generic-segmentation") && comment.contains("gso_max_size"));
-    // Counters are eight bytes in the byte order of the machine.
+    // Counters are eight bytes in the host's byte order.
     let counter = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
     assert_eq!(counter(&statistics.4), Some(3_u64.to_ne_bytes().to_vec()), "received");
     assert_eq!(counter(&statistics.5), Some(vec![0; 8]), "dropped");
@@ -250,7 +250,7 @@ fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let (header, frame) = superframe();
-    // Within the headers, behind them, and in what seems to be the second segment; all of it.
+    // Inside the headers, after them, and in what seems to be the second segment; then the whole frame.
     for len in [30, 60, 100, 150, frame.len()] {
         let command = bench.command(&format!("capture -i t0 -c 1 -s {len} --json -w x.pcapng"));
         let mut capture = tap.start(command, &bench.path("x.pcapng"));

@@ -1,4 +1,4 @@
-//! The command on captures, and its documents: what needs no network.
+//! The commands on captures, and their documentation: everything that needs no network.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 

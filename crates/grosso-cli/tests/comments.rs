@@ -1,4 +1,4 @@
-//! Comments on packets: they carry no information about merging, and a capture that is written keeps them.
+//! Packet comments: they carry no merge metadata, and a written capture keeps them.
 
 use grosso_capture::{
     ByteOrder, CaptureWriter, Format, Interface, PacketMeta, WriterOptions,
@@ -8,7 +8,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, START_NS, each};
 
-/// Ten segments of one stream; those with the numbers in `commented` have a comment.
+/// Returns ten segments of one stream; those with the numbers in `commented` have a comment.
 fn stream(commented: &[u32]) -> Vec<u8> {
     let order = ByteOrder::NATIVE;
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
@@ -43,14 +43,14 @@ fn d16_a_comment_changes_nothing_where_nothing_is_written() {
         assert_eq!(decision("commented"), decision("plain"));
         assert_eq!(decision("commented")["verdict"], "joined");
     }
-    // A superframe could not give the comments back, so `coalesce` keeps these packets out.
+    // A superframe could not preserve the comments, so `coalesce` does not merge these packets.
     let report = bench.ok("coalesce --json -r commented -w gro.pcapng").json();
     assert_eq!(report["passed"]["capture_options"], 2);
     let kept = comments(&bench.get("gro.pcapng"));
     assert_eq!(kept.iter().filter(|&&is_there| is_there).count(), 2);
 }
 
-/// The comments of the packets of a capture, in their order.
+/// Returns for each packet of a capture whether it has a comment, in order.
 fn comments(bytes: &[u8]) -> Vec<bool> {
     let mut found = Vec::new();
     each(bytes, |packet| found.push(packet.options().find(code::COMMENT).is_some()));

@@ -1,4 +1,4 @@
-//! The confinement of `grosso capture`, `grosso extcap` and `grosso bridge`, as the kernel shows it.
+//! The confinement of `grosso capture`, `grosso extcap` and `grosso bridge`, as reported by the kernel.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,7 @@ use crate::{
     tap::{BROADCAST, Tap, end, name, until},
 };
 
-/// Bytes of a long frame, 17 of which are more than a million.
+/// Bytes of a long frame; 17 of them exceed one million.
 const LONG_BYTES: usize = 60_000;
 
 fn send(tap: &Tap, count: usize) {
@@ -26,7 +26,7 @@ fn send(tap: &Tap, count: usize) {
     (0..count).for_each(|_| tap.write(&[&[0; 10][..], &frame].concat()));
 }
 
-/// A thread of a program, as the kernel shows it.
+/// A thread of a program, as reported by the kernel.
 #[derive(Debug)]
 struct Confined {
     name: String,
@@ -36,7 +36,7 @@ struct Confined {
     uid: u32,
 }
 
-/// The threads of a program, by their names.
+/// Returns the threads of a program, by name.
 fn threads(id: u32) -> Vec<Confined> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
     let of = |task: std::io::Result<fs::DirEntry>| {
@@ -72,7 +72,7 @@ fn check(id: u32, expected: &[(&str, u64)]) {
     }
 }
 
-/// The capability to write into directories of other users.
+/// The capability to write to directories of other users.
 const DAC_OVERRIDE: u64 = 1 << 1;
 
 #[test]
@@ -133,7 +133,7 @@ fn the_next_file_can_be_made_where_only_another_user_writes() {
     for (stem, first, second) in
         [("theirs/x", "theirs/x", "theirs/x1"), ("theirs/%%d/../y", "theirs/y", "theirs/y1")]
     {
-        // A name with conversions of a time, which no time changes, is opened beneath its fixed part.
+        // A file name with time conversions, which expand to the same text at any time, is opened below its fixed part.
         let _ = fs::create_dir(bench.path("theirs/%d"));
         let options = if stem.contains('%') { "-C 1 -G 3600" } else { "-C 1" };
         let line = format!("capture -i t0 -F pcap -w {stem} {options}");
@@ -149,7 +149,7 @@ fn the_next_file_can_be_made_where_only_another_user_writes() {
 
 #[test]
 fn a_bridge_is_confined_like_the_paths_of_a_file() {
-    /// Low ports, devices, packet sockets, memory of AF_XDP and its program.
+    /// Low ports, devices, packet sockets, AF_XDP memory and the XDP program.
     const OPENER: u64 = 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39;
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! `grosso conform`: a right coalescer is judged right, each planted fault is found by its rule, and a program that
-//! breaks down is named and bounded.
+//! `grosso conform`: a correct coalescer passes, each injected fault is detected by its rule, and a program that fails
+//! is named and stopped.
 #![cfg(unix)]
 
 use std::{
@@ -35,7 +35,7 @@ fn compiled(bench: &Bench, source: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The report on a program with these arguments.
+/// Returns the report on a program with these arguments.
 fn judged(bench: &Bench, options: &str, program: &Path, fault: &str) -> (Run, Value) {
     let line = format!("conform --json {options} -- {} {fault}", program.display());
     let run = bench.run(&line);
@@ -44,14 +44,14 @@ fn judged(bench: &Bench, options: &str, program: &Path, fault: &str) -> (Run, Va
     (run, json)
 }
 
-/// The rules that a report calls broken.
+/// Returns the rules that a report lists as broken.
 fn broken(report: &Value) -> Vec<String> {
     let rows = report["rules"].as_array().unwrap().iter();
     let wrong = rows.filter(|row| row["wrong"] != 0);
     wrong.map(|row| row["rule"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The laws that were broken, each once.
+/// Returns the broken laws, each once.
 fn laws(report: &Value) -> Vec<String> {
     let faults = report["faults"].as_array().unwrap().iter();
     let mut laws: Vec<_> = faults.map(|fault| fault["law"].as_str().unwrap().to_owned()).collect();
@@ -69,7 +69,7 @@ fn who_joins_nothing_breaks_nothing() {
     assert_eq!(report["vectors"]["wrong"], 0);
     assert_eq!(report["joins"]["made"], 0);
     assert!(report["joins"]["possible"].as_u64().unwrap() > 100);
-    // That joining is possible is no law, unless the user makes it one.
+    // Merging everything that may be merged is not a law, unless the user requires it.
     assert_eq!(bench.run("conform --strict -- cat").code, 1);
 }
 
@@ -122,7 +122,7 @@ fn each_planted_fault_is_found_by_its_rule() {
         assert!(broken(&report).iter().any(|broken| broken == rule), "{fault}");
         assert!(!bench.run(&format!("conform -- {} {fault}", program.display())).stdout.is_empty());
     }
-    // And by no other.
+    // And by no other rule.
     for (fault, rule) in [("ttl", "G13"), ("lose", "G54"), ("reorder", "G75"), ("vouch", "C1")] {
         assert_eq!(broken(&judged(&bench, "", &program, fault).1), [rule], "{fault}");
     }
@@ -141,7 +141,7 @@ fn a_program_that_breaks_down_is_named_and_not_tried_for_ever() {
         ("silent", "it did not end the poll"),
         ("hang", "it did not end the poll"),
     ] {
-        // The time is one that a busy machine does not need to start the others.
+        // The timeout is one that a busy host does not exceed in the other cases.
         let options = if words == "it did not end the poll" { "--timeout 300ms" } else { "" };
         let (run, report) = judged(&bench, options, &program, fault);
         assert_eq!((run.code, laws(&report)), (1, vec!["program".to_owned()]), "{fault}");
@@ -165,8 +165,7 @@ fn the_end_of_a_program_is_judged() {
     }
 }
 
-/// Neither side waits for the other: the one reads nothing and writes without end, the other writes nothing and never
-/// reads.
+/// Neither side waits for the other: one writes without end and reads nothing, the other neither reads nor writes.
 #[test]
 fn no_pipe_blocks_the_judge() {
     let bench = Bench::new();

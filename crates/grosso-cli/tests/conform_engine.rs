@@ -1,4 +1,5 @@
-//! Grosso's own engine as a program that `grosso conform` judges: it breaks no law, and joins all that may be joined.
+//! Grosso's own engine as a program that `grosso conform` tests: it violates no law, and merges all packets that may be
+//! merged.
 //!
 //! With an argument, this test is that program.
 
@@ -19,7 +20,7 @@ use grosso_wire::{
 };
 
 fn main() {
-    // libtest's options may be given to any test.
+    // Any test may get libtest's options.
     if std::env::args().any(|word| word == PROGRAM) {
         coalesce().expect("standard input and output");
         return;

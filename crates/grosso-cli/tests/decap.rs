@@ -1,4 +1,4 @@
-//! `decap` takes packets out of tunnels, and with `--recursive` out of all of them, fragments joined on the way.
+//! `decap` removes tunnel headers, with `--recursive` at all levels, and reassembles fragments between them.
 
 use std::process::Command;
 
@@ -23,7 +23,7 @@ const TUNNELS: [Tunnel; 5] =
 /// The port of the innermost datagrams.
 const PORT: u16 = 7777;
 
-/// A datagram of one flow.
+/// Returns a datagram of one flow.
 fn datagram(flow: u16, len: usize) -> Vec<u8> {
     let mut random = Random::new(u64::from(flow) << 32 | len as u64);
     let packet = Packet::new()
@@ -73,7 +73,7 @@ fn cut(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     pieces.collect()
 }
 
-/// A datagram as fragments in a tunnel, which is itself in fragments in another one.
+/// Returns a datagram as fragments in a tunnel whose packets are fragments in another tunnel.
 fn nested(inside: Tunnel, outside: Tunnel, flow: u16) -> Vec<Vec<u8>> {
     let mut id = flow * 64;
     let mut next_id = || {
@@ -87,7 +87,7 @@ fn nested(inside: Tunnel, outside: Tunnel, flow: u16) -> Vec<Vec<u8>> {
     outer.flat_map(|frame| cut(&frame, 576)).collect()
 }
 
-/// The innermost datagrams as tshark sees them: addresses, ports and data.
+/// Returns the innermost datagrams as tshark sees them: addresses, ports and data.
 fn innermost(bench: &Bench, name: &str) -> Vec<String> {
     let output = Command::new("tshark")
         .args(["-o", "ip.defragment:TRUE", "-Y"])
@@ -113,7 +113,7 @@ fn nested_tunnels_with_fragments_at_every_level_are_what_tshark_sees_in_them() {
     let mut sent = Vec::new();
     let mut whole = Vec::new();
     let mut flow = 0;
-    // tshark does not know GUE.
+    // tshark does not support GUE.
     let known = &TUNNELS[..4];
     for &inside in known {
         for &outside in known {
@@ -163,7 +163,7 @@ fn fragments_in_any_order_come_out_as_well() {
     }
 }
 
-/// Two networks with the same addresses have nothing in common.
+/// Two networks with the same addresses are independent.
 #[test]
 fn fragments_of_different_tunnels_are_not_joined() {
     for tunnel in [Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gre] {
@@ -171,7 +171,7 @@ fn fragments_of_different_tunnels_are_not_joined() {
         let of = |vni: u32| {
             let mut frame = datagram(1, 3000);
             frame[2000..].fill(vni as u8);
-            // The checksum is left out, because it does not matter here.
+            // The checksum is left out, because it is irrelevant here.
             frame[40..42].fill(0);
             frame
         };
@@ -272,7 +272,7 @@ fn other_ports_are_said_on_the_command_line() {
     assert!(run.stderr.contains("vxlan=PORT"), "{}", run.stderr);
 }
 
-/// A checksum around one that a sender's device was to complete is not complete either, and nothing in pcap records
+/// A checksum over a partial one that a sender's device was to complete is not complete either, and pcap cannot record
 /// that.
 #[test]
 fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
@@ -292,13 +292,13 @@ fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     assert_eq!(report["refused"]["udp_checksum"]["packets"], serde_json::json!([3]));
     let inner = |frame: &[u8]| frame[14 + 20 + 8 + 8..].to_vec();
     assert_eq!(frames(&bench.get("b.pcap")), [inner(&partial), inner(&superframe), damaged]);
-    // From here on pcapng records it.
+    // From here on, pcapng records it.
     bench.ok("decap -q -r a.pcap -w b.pcapng -F pcapng");
     bench.ok("csum fix -q -r b.pcapng -w c.pcapng");
     assert_eq!(frames(&bench.get("c.pcapng"))[0], packet.out_of_tunnel().unwrap().build());
 }
 
-/// Superframes of tunnelled packets: cut before or after the tunnel is removed, they give the same packets.
+/// Superframes of tunnelled packets: segmented before or after decapsulation, they give the same packets.
 #[test]
 fn superframes_keep_how_they_are_cut() {
     let bench = Bench::new();
@@ -330,7 +330,7 @@ fn a_pipe_is_enough_and_times_bound_the_wait() {
     assert!(frames(&bench.get("b.pcap")) == fragments);
 }
 
-/// A capture has one link type, which may have no place for the addresses and tags of a frame inside a tunnel.
+/// A capture has one link type, which may not support the addresses and tags of an inner frame.
 #[test]
 fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_for_them() {
     let bench = Bench::new();
@@ -342,7 +342,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
     let inside = [datagram(1, 40), tagged.clone(), datagram(2, 40)];
     let outside: Vec<_> = inside.iter().map(|frame| put_in(Tunnel::Vxlan, frame, 1, 1)).collect();
     let ip: Vec<_> = outside.iter().map(|frame| frame[14..].to_vec()).collect();
-    // What a packet of Linux has in front of it in a cooked capture: its direction, device, address and type.
+    // The header of an incoming Linux packet in a cooked capture: its direction, device, address and type.
     let cooked_header = [0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0];
     let cooked: Vec<_> = ip.iter().map(|packet| [&cooked_header, &packet[..]].concat()).collect();
     let note = |what: &str| {
@@ -369,7 +369,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
             assert_eq!(run.stderr, format!("grosso: note: {}\n", note(said)));
         }
     }
-    // Nothing is left out where frames stay frames, nor of a tunnel of IP packets.
+    // Nothing is left out when frames stay frames, nor from a tunnel that carries IP packets.
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &outside));
     let report = bench.ok("decap --json -r a.pcap -w b.pcap").json();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Packets that the running kernel puts into its tunnels come out of `decap` as its own tunnel devices show them.
+//! Packets that the running kernel encapsulates look after `decap` as its own tunnel devices show them.
 
 #![cfg(target_os = "linux")]
 
@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{Bench, frames, has};
 use crate::network::{A, B, Hosts, skip, until};
 
-/// The contents of the last datagram, which no other has.
+/// The payload of the last datagram, which no other datagram has.
 const MARK: &[u8] = b"that was all of it";
 
-/// The devices in the words of `ip link`; `LOCAL` and `REMOTE` are the hosts.
+/// The devices as `ip link` arguments; `LOCAL` and `REMOTE` are the hosts.
 const DEVICES: [&str; 5] = [
     "vxlan id 42 local LOCAL remote REMOTE dstport 4789 udpcsum",
     "geneve id 42 remote REMOTE",
@@ -33,7 +33,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
     for device in DEVICES {
         let Some(hosts) = Hosts::new() else { return };
-        // The far end is a host of its own here, with the addresses of the device that is missing.
+        // The far endpoint is a separate host here, with the addresses of the missing device.
         let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
         hosts.b.run(wake).unwrap().unwrap();
         hosts.address("e0");
@@ -54,7 +54,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
         }
         let run = bench.run("decap -r outside.pcap -w decap.pcap --strict");
         assert_eq!(run.code, 0, "{device}: {}", run.stdout);
-        // A device without a link layer of its own shows IP; so the outer link layer is left out of the comparison.
+        // A device without a link layer shows IP; so the comparison excludes the outer link layer.
         let ip = |name: &str, has_link: bool| -> Vec<Vec<u8>> {
             let skip = if has_link { 14 } else { 0 };
             frames(&bench.get(name)).iter().map(|frame| without_padding(&frame[skip..])).collect()
@@ -66,7 +66,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
 }
 
-/// Every kernel that can make namespaces has VXLAN; other kinds may be missing.
+/// Skips the test of a device. Every kernel with namespaces has VXLAN; other kinds may be missing.
 fn skip_device(device: &str) {
     if device.starts_with("vxlan") {
         skip("this machine has no VXLAN devices");
@@ -75,7 +75,7 @@ fn skip_device(device: &str) {
     }
 }
 
-/// An IP packet without the bytes beyond its declared length.
+/// Returns an IP packet without the bytes beyond its declared length.
 fn without_padding(packet: &[u8]) -> Vec<u8> {
     let len = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
     packet[..len.min(packet.len())].to_vec()

@@ -1,4 +1,4 @@
-//! `grosso dev` compared with the installed ethtool, on the devices of a network namespace of its own.
+//! `grosso dev` compared with the installed ethtool, on the devices of a separate network namespace.
 
 #![cfg(target_os = "linux")]
 
@@ -22,7 +22,7 @@ struct Net {
 }
 
 impl Net {
-    /// The network; `None` if the caller may not make it, or ethtool is missing.
+    /// Creates the network; `None` if the caller may not create it, or ethtool is missing.
     fn new() -> Option<Self> {
         if !has("ethtool") {
             return None;
@@ -188,7 +188,7 @@ fn what_cannot_be_is_refused_with_what_may_have_been_meant() {
         (4, r#"grosso: dev: no interface "lo0"; did you mean lo?"#.into())
     );
     assert_eq!(said("dev -S lo"), (4, "grosso: dev -S: the driver of lo has no counters".into()));
-    // Scripts may turn off an offload that no kernel has any more.
+    // Scripts may turn off an offload that current kernels no longer have.
     assert_eq!(said("dev -K v0 ufo off"), (0, String::new()));
     let (code, stdout, _) = net.grosso("dev -K v0 ufo on");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `grosso doctor` compared with other programs' view of this machine, and on machines that lack something.
+//! `grosso doctor` compared with what other programs report about this host, and on hosts that lack something.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, has, report};
 
-/// The findings by name, from a run with `--json`.
+/// Returns the findings by name, from a run with `--json`.
 fn checks(output: &Output) -> impl Fn(&str) -> Value + use<> {
     let stdout = String::from_utf8(output.stdout.clone()).unwrap();
     let report = report(&stdout);
@@ -33,7 +33,7 @@ fn inside(unshare: &[&str], script: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Whether this process may do what the tests do; prints a message if not.
+/// Returns whether this process may do what the tests do; prints a message if it may not.
 fn may(unshare: &[&str], script: &str) -> bool {
     let output = inside(unshare, script);
     if !output.status.success() {
@@ -108,7 +108,7 @@ fn a_machine_without_tun_devices_is_told_how_to_get_them() {
         (&"fail".into(), &"/dev/net/tun: no such device".into())
     );
     assert_eq!(check("packet sockets")["state"], "ok", "which need none");
-    // Captures take no device.
+    // Captures need no device.
     for uses in ["", "capture"] {
         let check = checks(&asked(uses));
         let tun = check("tun");
@@ -162,14 +162,14 @@ fn a_process_without_capabilities_probes_in_a_user_namespace() {
     assert_eq!(last, format!("{fails} fail, {warns} warn"));
 }
 
-/// A program with capabilities of its file, which the one before it did not have, has files in `/proc` that are root's.
-/// The shell between has none.
+/// A program with file capabilities that its predecessor did not have has files in `/proc` that belong to root. The
+/// shell between them has none.
 #[test]
 fn capabilities_of_the_file_leave_user_namespaces_as_they_are() {
     if !has("setcap") || !may(&["-n"], "setpriv --reuid 65534 --clear-groups true") {
         return;
     }
-    // The names of a folder of tests are not for everybody to read.
+    // The file names in a test directory are not public.
     let folder = tempfile::Builder::new().prefix("grosso-").tempdir_in("/var/tmp").unwrap();
     let script = |capabilities: &str| {
         format!(
@@ -189,7 +189,7 @@ fn capabilities_of_the_file_leave_user_namespaces_as_they_are() {
         (&with("packet sockets"), &with("tun")),
         (&without("packet sockets"), &without("tun"))
     );
-    // Who follows one fix loses nothing that another gave.
+    // Applying one fix keeps what another fix enabled.
     assert_eq!(with("capture")["state"], "ok");
     let fix = |finding: Value| finding["fix"].as_str().unwrap().to_owned();
     for named in ["cap_net_admin", "cap_net_raw"] {
@@ -222,7 +222,7 @@ fn blocked_user_namespaces_are_named_by_their_switch() {
     assert_eq!(check("udp gso/gro")["state"], "ok", "on the loopback that is there");
 }
 
-/// A machine may boot from what was a container's file system, and keep its mark.
+/// A host may boot from a former container's file system, and keep its marker file.
 #[test]
 fn a_container_is_one_by_its_namespaces_too() {
     let mark = "mount -t tmpfs none /run && : > /run/.containerenv";

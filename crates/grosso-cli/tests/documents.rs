@@ -1,5 +1,5 @@
-//! The sessions in README.md and the guide are true: each `$ grosso` command is run on the captures of the repository,
-//! and its standard output is the text below it.
+//! The sessions in README.md and the guide are correct: each `$ grosso` command is run on the captures of the
+//! repository, and must print the text below it to standard output.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::common::copy_captures;
 
-/// The line that stands for the rest of an output.
+/// The line that stands for omitted output.
 const AND_SO_ON: &str = "...";
 
 #[test]
@@ -36,7 +36,7 @@ const BESIDE_PEERS: [(&str, &str); 8] = [
     ("checksum/hot/1500", "checksum of 1500 bytes"),
 ];
 
-/// The table is what `benches/peers --json` wrote, without the times of each round.
+/// The table contains what `benches/peers --json` wrote, without the times of each round.
 #[test]
 fn the_readme_stands_beside_its_peers_as_the_bench_says() {
     let text = fs::read_to_string(root().join("docs/peers.json")).expect("the report is there");
@@ -65,7 +65,7 @@ fn the_readme_stands_beside_its_peers_as_the_bench_says() {
     assert!(readme.contains(&table), "README.md should have:\n{table}");
 }
 
-/// The name of a peer and its variant as README.md prints them: `dpdk, context` is `DPDK (context)`.
+/// Returns the name of a peer and its variant as README.md prints them: `dpdk, context` is `DPDK (context)`.
 fn displayed(contender: &str) -> String {
     let (peer, variant) = match contender.split_once(", ") {
         Some((peer, variant)) => (peer, format!(" ({})", variant.trim_start_matches("+ "))),
@@ -79,7 +79,7 @@ fn displayed(contender: &str) -> String {
     format!("{peer}{variant}")
 }
 
-/// The rows of the table that have an answer in the output are run in its order, as some read what others wrote.
+/// The table rows that have an answer in the output are run in order, as some read the output of others.
 #[test]
 fn every_job_of_the_guide_has_the_answer_of_its_row() {
     let text = fs::read_to_string(root().join("docs/guide.md")).expect("the document is there");
@@ -108,7 +108,7 @@ fn every_job_of_the_guide_has_the_answer_of_its_row() {
     assert!(run >= 14, "{run} jobs were run");
 }
 
-/// The cells of a line of the table of jobs.
+/// Returns the cells of a row of the table of jobs.
 fn job(line: &str) -> Option<Vec<&str>> {
     let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
     cells.get(1)?.starts_with("`grosso ").then_some(cells)
@@ -125,7 +125,7 @@ fn every_fuzz_target_is_in_the_table_of_security_and_no_other() {
     let mut documented: Vec<String> = rows.flat_map(named).collect();
     let stem = |path: PathBuf| path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
     documented.sort();
-    // The targets are modules of a library, and each has a program of its name.
+    // The targets are modules of a library, and each has a program with its name.
     for directory in ["fuzz/fuzz_targets", "fuzz/src/bin"] {
         let files = fs::read_dir(root().join(directory)).expect("the targets are there");
         let names = files.filter_map(|entry| stem(entry.expect("an entry").path()));
@@ -185,8 +185,8 @@ struct Session<'a> {
     shown: Vec<&'a str>,
 }
 
-/// The `$ grosso` lines of all console blocks with the lines up to the next command. A command in a pipe, or without
-/// output below it, is not run.
+/// Returns the `$ grosso` lines of all console blocks with the lines up to the next command. A command in a pipe, or
+/// without output below it, is omitted.
 fn sessions(text: &str) -> Vec<Session<'_>> {
     let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     let commands = blocks.flat_map(|block| block.split("$ ").skip(1));

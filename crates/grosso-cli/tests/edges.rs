@@ -1,5 +1,5 @@
-//! A soak: connections over ESP and over a slow link while file systems freeze, peers pass lingering sockets, a
-//! debugger stops threads, strangers hold names, links change and programs are killed.
+//! A soak test: connections over ESP and over a slow link while file systems freeze, peers pass lingering sockets, a
+//! debugger stops threads, other processes hold names, links change and programs are killed.
 
 #![cfg(target_os = "linux")]
 
@@ -36,28 +36,28 @@ use crate::{
 
 /// The variable with the duration of the soak in seconds. Without it there is one round.
 const SECONDS: &str = "GROSSO_EDGES_SECONDS";
-/// Bytes of each direction of a connection that are compared at a time.
+/// Bytes per direction of a connection that are compared at a time.
 const BYTES: usize = 1 << 18;
 /// Exchanges of each connection after each fault.
 const EXCHANGES: u64 = 2;
-/// The paths of host b beside the ESP path: one whose thread is stopped, and one that accepts passed descriptors.
+/// The other paths of host b: one whose thread is stopped, and one that accepts passed descriptors.
 const BESIDE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n\
                       [[path]]\nname = \"plain\"\nleft = \"unix:plain\"\nright = \"tap:b2\"\n";
-/// The path of another program, behind whose interface the link is slow.
+/// The path of another program; the link of its interface is slow.
 const SLOW: &str = "[[path]]\nname = \"slow\"\nleft = \"e3\"\n\
                     right = { port = \"tap:b3\", persist = true }\n";
 /// The addresses of the connection over the slow link.
 const SLOW_A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 10, 0, 1));
 const SLOW_B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 10, 0, 2));
 
-/// The programs and the file system, with the counts of what happened to them.
+/// The programs and the file system, with the counts of injected faults.
 struct Soak {
     esp: Esp,
     files: FileSystem,
     near: Option<Running>,
     far: Running,
     slow: Option<Running>,
-    /// Number of exchanges of each connection that were compared.
+    /// Number of compared exchanges per connection.
     compared: Arc<[AtomicU64; 2]>,
 }
 
@@ -105,7 +105,7 @@ impl Soak {
         });
     }
 
-    /// The counters of the second host's program with the ESP path.
+    /// Returns the counters of the second host's program with the ESP path.
     fn stats(&self) -> Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         let folder = self.esp.hosts.path("1.run");
@@ -148,7 +148,7 @@ impl Soak {
 
     fn freeze(&mut self) {
         self.files.freeze();
-        // The other connection goes on; this one until the recorded numbers are used up.
+        // The other connection continues; this one continues until the reserved numbers are used up.
         let before = self.compared[1].load(Ordering::Relaxed);
         until(|| self.compared[1].load(Ordering::Relaxed) > before);
         assert_eq!(stuck(&self.stats(), "esp"), [false; 2], "its thread goes on");
@@ -164,7 +164,7 @@ impl Soak {
             let socket = UnixSocket::new(UnixKind::Stream).unwrap();
             socket.connect(&UnixAddress::new(&path).unwrap()).unwrap();
             if socket.send_passing(b"passed", &[near.as_fd()]).is_err() {
-                // The socket refuses descriptors, and only this test has this one.
+                // The socket refuses descriptors, and only this test holds it.
                 set_socket_linger(&near, None).unwrap();
             }
             drop(near);
@@ -244,7 +244,7 @@ fn keep_exchanging(connection: &[TcpStream; 2], compared: &AtomicU64, ends: &Ato
     }
 }
 
-/// Ends the traffic also when a fault fails the test.
+/// Stops the traffic when a fault fails the test, too.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {

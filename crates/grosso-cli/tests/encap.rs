@@ -1,4 +1,4 @@
-//! `grosso encap` from outside: its output, as seen by tshark, and the way back through `decap`.
+//! `grosso encap` as a command: its output as decoded by tshark, and its inverse, `decap`.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::common::{Bench, ETHERNET, capture, frames, has, packets};
 const ENDS_V4: &str = "local 192.0.2.1 remote 192.0.2.2";
 const ENDS_V6: &str = "local 2001:db8::1 remote 2001:db8::2";
 
-/// Tunnels that carry frames, and the names that tshark has for their headers.
+/// Tunnels that carry frames, and tshark's names for their headers.
 const OF_FRAMES: [(&str, &str); 4] = [
     ("vxlan id 42", "udp:vxlan"),
     ("vxlan id 42 gbp 7 noudpcsum", "udp:vxlan"),
@@ -46,7 +46,7 @@ fn datagram(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(2)).udp(|u| u).payload_len(len).build()
 }
 
-/// Packets of both versions, no shorter than the minimum of Ethernet: IP does not carry padding.
+/// Returns packets of both versions, no shorter than the Ethernet minimum: IP does not carry padding.
 fn sent() -> Vec<Vec<u8>> {
     let tcp = |start: Packet| start.tcp(|t| t.timestamps(1, 2)).payload_len(700).build();
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -55,7 +55,7 @@ fn sent() -> Vec<Vec<u8>> {
     vec![datagram(100), ipv4, tcp(ethernet().ipv6(|ip| ip)), fragment.build()]
 }
 
-/// Every tunnel in words, with the names that tshark has for its headers.
+/// Returns the arguments of every tunnel, with tshark's names for its headers.
 fn tunnels() -> Vec<(String, &'static str)> {
     let over_ipv4 = OF_FRAMES
         .iter()
@@ -86,12 +86,12 @@ fn decap_gives_the_capture_back_byte_for_byte() {
     let vxlan = bench.pipe(&format!("encap -q -r - -w - type vxlan id 1 {ENDS_V4}"), &before);
     let gre = bench.pipe(&format!("encap -q -r - -w - type gre {ENDS_V4}"), &vxlan.bytes);
     let back = bench.pipe("decap -q --recursive -r - -w -", &gre.bytes);
-    // The fragment inside belongs to a datagram that is not there.
+    // The fragment inside belongs to a datagram that is not in the capture.
     assert!(frames(&back.bytes) == sent());
 }
 
-/// `decap` reads a capture and is no end of the tunnel: options that an end must understand are reported, and are no
-/// obstacle.
+/// `decap` reads a capture and is not a tunnel endpoint: options that an endpoint must understand are reported, and do
+/// not prevent decapsulation.
 #[test]
 fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     let bench = Bench::new();
@@ -104,7 +104,7 @@ fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     assert!(run.stderr.contains("the Geneve option 0x0102 0x83"), "{}", run.stderr);
 }
 
-/// One line per packet: the headers that tshark sees, and its complaints.
+/// Returns one line per packet: the headers that tshark finds, and its complaints.
 fn seen_by_tshark(bench: &Bench, name: &str) -> Vec<(String, String)> {
     let checks = ["ip.check_checksum", "udp.check_checksum", "tcp.check_checksum"];
     let mut command = Command::new("tshark");
@@ -145,7 +145,7 @@ fn tshark_dissects_every_format_without_complaint() {
             let outer =
                 if headers.is_empty() { outer.into() } else { format!("{outer}:{headers}") };
             assert!(protocols.starts_with(&outer), "{words}: {protocols}");
-            // tshark does not know GUE.
+            // tshark does not support GUE.
             if !words.contains("encap gue") {
                 let transport = inside.rsplit(':').find(|name| ["tcp", "udp"].contains(name));
                 assert!(protocols.contains(transport.unwrap_or("data")), "{words}: {protocols}");
@@ -154,7 +154,7 @@ fn tshark_dissects_every_format_without_complaint() {
     }
 }
 
-/// Superframes with partial checksums, and their packets: cut before or after the tunnel is added, they are the same.
+/// Superframes with partial checksums, and their packets: segmented before or after encapsulation, they are the same.
 #[test]
 fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
     let bench = Bench::new();
@@ -184,8 +184,7 @@ fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
     assert!(run.stderr.contains("grosso wire"), "{}", run.stderr);
 }
 
-/// A checksum that a device was to complete stays partial, and the checksums around it are those of the completed
-/// packet.
+/// A checksum that a device was to complete stays partial, and the outer checksums are those of the completed packet.
 #[test]
 fn partial_checksums_stay_partial_or_are_left_to_the_receiver() {
     let bench = Bench::new();
@@ -234,7 +233,7 @@ fn the_report_says_what_was_done_and_what_was_not() {
     assert_eq!(packets(&bench.get("b.pcapng"))[0].0, packets(&bench.get("a.pcapng"))[0].0);
 }
 
-/// A PPPoE header has its own code for IP, and its length would have to grow.
+/// A PPPoE header has its own protocol number for IP, and its length would have to grow.
 #[test]
 fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     let bench = Bench::new();
@@ -249,7 +248,7 @@ fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     assert_eq!(frames(&bench.get("b.pcap"))[1..], sent[1..]);
 }
 
-/// If the capture does not record the segment size, the user gives it, and the output records it.
+/// If the capture does not record the segment size, the user specifies it, and the output records it.
 #[test]
 fn encap_records_the_size_that_the_user_gives() {
     let bench = Bench::new();
@@ -266,8 +265,7 @@ fn encap_records_the_size_that_the_user_gives() {
     assert_eq!(run.code, 2, "{}", run.stderr);
 }
 
-/// Captures of a host that has tunnels of its own: a superframe with the sum of a pseudo-header at each level, and ARP
-/// with one around it.
+/// Captures of a host with tunnels: a superframe with the pseudo-header sum at each level, and ARP with an outer one.
 #[test]
 fn what_a_device_was_to_complete_inside_a_tunnel_is_complete_on_the_wire() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Every command ends with the codes that `grosso --help` lists: scripts act on them.
+//! Every command exits with the codes that `grosso --help` lists: scripts depend on them.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, finished};
 
-/// Files on which every command can run.
+/// Creates files on which every command can run.
 fn bench() -> Bench {
     let bench = Bench::new();
     let plain = |id: u16| {
@@ -42,7 +42,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// A capture whose packets are all cut.
+/// Returns a capture whose packets are all truncated.
 fn short(frames: &[Vec<u8>]) -> Vec<u8> {
     let options = WriterOptions::new(Format::Pcap);
     let mut writer = CaptureWriter::new(Vec::new(), options);
@@ -53,7 +53,7 @@ fn short(frames: &[Vec<u8>]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Every command that reads captures: `IN` and, if it writes one, `OUT`.
+/// Every command that reads captures, with `IN` and, if it writes one, `OUT`.
 const COMMANDS: &[&str] = &[
     "inspect IN",
     "coalesce -r IN -w OUT",
@@ -80,7 +80,7 @@ fn every_command_ends_with_0_when_it_did_what_was_asked() {
     let bench = bench();
     for command in COMMANDS {
         bench.ok(&line(command, "wire", "out"));
-        // These leave nothing as it was that they could refuse.
+        // These commands have nothing to leave unchanged that they could refuse.
         let never_leaves = ["inspect", "coalesce", "explain", "whatif", "export"];
         let name = command.split(' ').next().unwrap();
         let code = if never_leaves.contains(&name) { 2 } else { 0 };
@@ -128,7 +128,7 @@ fn every_command_ends_with_2_when_the_command_line_is_wrong() {
     let bench = bench();
     for command in COMMANDS {
         for wrong in [" --no-such-option", " --color=purple"] {
-            // After the words of a tunnel, options are words too.
+            // After tunnel arguments, options are tunnel arguments too.
             let (name, rest) = command.split_once(' ').unwrap();
             let (name, rest) = match name {
                 "csum" => {
@@ -198,14 +198,14 @@ fn every_command_ends_with_4_when_the_system_refuses() {
     }
 }
 
-/// The exit code is 128 and the number of SIGPIPE, as in shells.
+/// The exit code is 128 plus the number of SIGPIPE, as in shells.
 #[test]
 fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
     let bench = bench();
     for command in COMMANDS {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        // A table goes to no pipe, but the report does.
+        // A table cannot be written to a pipe, but the report can.
         let output = if command.starts_with("export") { "out" } else { "-" };
         let mut command_line = bench.command(&line(command, "wire", output));
         let run = command_line.stdout(writer).stdin(Stdio::null()).output().unwrap();
@@ -213,7 +213,7 @@ fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
     }
 }
 
-/// Help and version are written as reports are: a full disk is not a closed pipe.
+/// Help and version are written like reports: a full disk differs from a closed pipe.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_room_ends_with_4_and_help_without_a_reader_with_141() {
@@ -277,7 +277,7 @@ fn reports_of_shares_are_merged_with_the_codes_of_every_command() {
     assert_eq!(run.status.code(), Some(141));
 }
 
-/// The end of this test is the proof: a pipe that nobody writes to and a device without an end stop nothing.
+/// Reaching the end of this test is the proof: a pipe without a writer and an endless device block nothing.
 #[cfg(target_os = "linux")]
 #[test]
 fn reports_that_are_pipes_devices_or_longer_than_the_bound_are_refused_by_merge() {

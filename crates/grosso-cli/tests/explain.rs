@@ -1,4 +1,4 @@
-//! `explain` names the law or the limit behind every reason that the engine has.
+//! `explain` names the law or the limit for every reason that the engine has.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use grosso_testkit::{
 
 use crate::common::{Bench, ETHERNET, START_NS, capture};
 
-/// Frames of a capture, options, and the words expected in the explanation of the last frame.
+/// Frames of a capture, options, and the text expected in the explanation of the last frame.
 struct Case {
     frames: Vec<(Vec<u8>, Option<Offload>)>,
     options: &'static str,
@@ -30,7 +30,7 @@ fn ethernet() -> Packet {
     Packet::new().ethernet(|e| e)
 }
 
-/// The `index`th segment of 100 bytes.
+/// Returns the `index`th segment of 100 bytes.
 fn segment(index: u32, ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<u8> {
     let packet = ethernet().ipv4(|header| ip(header.id(index as u16)));
     packet.tcp(|t| tcp(t.sequence(index * 100))).payload_len(100).build()
@@ -40,12 +40,12 @@ fn plain(index: u32) -> Vec<u8> {
     segment(index, |ip| ip, |t| t)
 }
 
-/// A plain segment, and the next one with a change.
+/// Returns a plain segment, and the next one with a change.
 fn second(ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<Vec<u8>> {
     vec![plain(0), segment(1, ip, tcp)]
 }
 
-/// A segment with a bit that no standard names, next to the header length.
+/// Returns a segment with a bit next to the header length that no standard defines.
 fn reserved_bit(index: u32) -> Vec<u8> {
     let mut frame = plain(index);
     frame[14 + 20 + 12] |= 0x04;
@@ -69,7 +69,7 @@ fn ipv6(sequence: u32, change: impl Fn(Packet) -> Packet) -> Vec<u8> {
     change(ethernet().ipv6(|ip| ip)).tcp(|t| t.sequence(sequence)).payload_len(100).build()
 }
 
-/// A folder with profiles that are not built in.
+/// Creates a directory with profiles that are not built in.
 fn bench() -> Bench {
     let bench = Bench::new();
     bench.put("bucket.toml", b"base = \"linux\"\n[table]\nbuckets = 1\n");
@@ -98,7 +98,7 @@ fn explain(bench: &Bench, case: &Case, number: usize) -> String {
     let run = bench.ok(&line);
     let long = run.stdout.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None, "{line}");
-    // Only the words are compared, wherever lines end.
+    // Only the words are compared, regardless of line breaks.
     run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -135,7 +135,7 @@ fn every_reason_to_pass_is_explained() {
     let remote = {
         let outer = ethernet().ipv4(|ip| ip).udp(|u| u.checksum_zero());
         let mut frame = inner(outer.vxlan(|v| v.remote_checksum()).ethernet(|e| e), 0);
-        // The last byte of the VXLAN header gives the place of the checksum, where now none is.
+        // The last byte of the VXLAN header specifies the place of the checksum, where there is none now.
         frame[49] += 1;
         frame
     };
@@ -518,8 +518,8 @@ fn every_reason_not_to_merge_is_explained() {
             ),
         ),
     ];
-    // Another flow with the same hash cannot be made from outside; superframes have a test of their own, because
-    // `coalesce` has to make them.
+    // Another flow with the same hash cannot be created from outside; superframes have a separate test, because
+    // `coalesce` has to create them.
     let elsewhere = [NoMerge::OtherFlow, NoMerge::SuperframeSize];
     check(
         cases,
@@ -536,7 +536,7 @@ fn what_became_of_packets_that_are_taken_flow_by_flow_shows_where_they_left() {
     let train = case(vec![plain(0), plain(1)], "--profile freebsd", &[]);
     assert!(explain(&bench, &train, 1).contains("STARTS A TRAIN"));
     assert!(explain(&bench, &train, 2).contains("flow held since #1: 1 packet, 100 B"));
-    // Packets of the flow that comes first go on at once, and others wait for them.
+    // Packets of the flow that arrives first are delivered at once, and others wait for them.
     let other = segment(0, |ip| ip, |tcp| tcp.source_port(7).syn());
     let behind = case(vec![plain(0), other], "--profile freebsd", &[]);
     assert!(explain(&bench, &behind, 2).contains("HELD UNTIL THE END OF THE POLL"));
@@ -636,13 +636,13 @@ fn every_reason_to_close_is_explained() {
             ),
         ),
     ];
-    // No train leaves for the first reason; the second needs a known long round trip.
+    // No train is closed for the first reason; the second needs a known long round trip.
     let out_of_reach = [Close::Never, Close::AcknowledgmentClock];
     let target = |case: &Case| if case.options.contains("full.toml") { 2 } else { 1 };
     check(cases, Close::ALL, &out_of_reach, target, |reason| format!("({reason}) ended by"));
 }
 
-/// The words of a header that neither command has a line for: all of them are its specification's.
+/// A header for which neither command has its own line is described by its specification.
 #[test]
 fn a_service_header_is_named_with_the_field_that_differs() {
     let chained = |sequence: u32, ttl: u8| inner(ethernet().nsh(|n| n.path(7).ttl(ttl)), sequence);
@@ -655,7 +655,7 @@ fn a_service_header_is_named_with_the_field_that_differs() {
     assert_eq!(report["tunnels"][0]["kind"], "nsh", "{report}");
 }
 
-/// `--l2tp` sets the format of L2TPv3 sessions; without it nothing is guessed.
+/// `--l2tp` specifies the format of L2TPv3 sessions; without it nothing is guessed.
 #[test]
 fn an_l2tp_session_is_named_where_its_form_is_told() {
     let session = |sequence: u32, cookie: u8| {
@@ -675,7 +675,7 @@ fn an_l2tp_session_is_named_where_its_form_is_told() {
     let cure = "would merge with the format of its L2TPv3 sessions, which packets do not show: --l2tp \
          4/default";
     assert!(text.contains(cure), "{text}");
-    // A control message carries no packet, and other protocols carry none of L2TP.
+    // A control message carries no packet, and other protocols carry no L2TP.
     let control = ethernet().ipv4(|ip| ip.protocol(115)).payload(&[0; 20]).build();
     let other = ethernet().ipv4(|ip| ip.protocol(89)).payload(&[1; 20]).build();
     for frame in [control, other] {

@@ -1,4 +1,4 @@
-//! Interfaces as capture sources of Wireshark: tshark finds them, and gets the packets of the wire through them.
+//! Interfaces as capture sources for Wireshark: tshark lists them, and reads the packets on the wire through them.
 
 #![cfg(target_os = "linux")]
 
@@ -17,9 +17,9 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, between, is_over},
 };
 
-/// tshark, for a user with a link to the program where the manual says.
+/// Returns the tshark command of a user with a link to the program in the directory that the manual names.
 fn tshark(bench: &Bench, words: &str) -> Command {
-    // The first is that of Wireshark until 4.0, the second that of later ones.
+    // The first directory is that of Wireshark up to 4.0, the second that of later versions.
     for folder in [".config/wireshark/extcap", ".local/lib/wireshark/extcap"] {
         let folder = bench.path(folder);
         fs::create_dir_all(&folder).unwrap();
@@ -33,7 +33,7 @@ fn tshark(bench: &Bench, words: &str) -> Command {
 
 fn run(network: &NetworkNamespace, mut command: Command) -> String {
     let output = network.host(&mut command).unwrap().output().unwrap();
-    // A list that is too short has the reason behind it.
+    // If the list is too short, the reason follows it.
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
@@ -95,7 +95,7 @@ fn tshark_gets_the_packets_of_the_wire_from_a_device_with_its_offloads_on() {
     };
     let mut wire = start("-i grosso-s0", "wire.pcapng");
     let mut host = start("-i s0", "host.pcapng");
-    // A source may begin after the file: packets show that it has.
+    // A source may start after the file exists: packets show that it has started.
     until(|| {
         chain.datagrams(chain.ends(IPV4), 1200, &[30]);
         let len = |file| fs::metadata(bench.path(file)).unwrap().len();
@@ -114,7 +114,7 @@ fn tshark_gets_the_packets_of_the_wire_from_a_device_with_its_offloads_on() {
     };
     let was = tcp(seen.into_iter().flatten().collect());
     assert!(was.len() > BYTES / 1448, "{}", was.len());
-    // What is retransmitted after the marks is in none.
+    // Retransmissions after the marks are in neither file.
     let compared = |file| same(&was, &tcp(between(&packets(&bench.get(file)))));
     compared("wire.pcapng").expect("the packets of the wire");
     assert!(compared("host.pcapng").is_err(), "Wireshark's own source has superframes");

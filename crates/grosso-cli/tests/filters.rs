@@ -1,4 +1,4 @@
-//! Filters beside tcpdump's own selection.
+//! Filters compared with tcpdump's own selection.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ fn the_same_packets_pass_as_with_tcpdump_byte_for_byte() {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
     let (mut taken, mut left) = (0, 0);
     for name in ["fragments.pcapng", "host.pcap", "iperf3.pcapng", "ipv6.pcap", "vxlan.pcapng"] {
-        // Classic pcap has no offload metadata, so that `segment` changes nothing.
+        // Classic pcap has no offload metadata, so `segment` changes nothing.
         tcpdump(&captures.join(name), &bench.path("in.pcap"), "");
         let all = crate::common::packets(&bench.get("in.pcap")).len();
         for expression in EXPRESSIONS {
@@ -53,7 +53,7 @@ fn the_same_packets_pass_as_with_tcpdump_byte_for_byte() {
     assert!(taken > 100 && left > 100, "{taken} and {left}: the test shows nothing");
 }
 
-/// Link types whose numbers in files are not those of libpcap, and others of bare IP.
+/// Link types whose numbers in files differ from those of libpcap, and link types for raw IP.
 #[test]
 fn packets_without_a_link_header_are_selected_too() {
     if !has("tcpdump") {
@@ -88,7 +88,7 @@ fn packets_without_a_link_header_are_selected_too() {
     }
 }
 
-/// The records of a classic pcap, without its header.
+/// Returns the records of a classic pcap, without its header.
 fn records(capture: &[u8]) -> &[u8] {
     &capture[24..]
 }

@@ -1,4 +1,4 @@
-//! Fragments between two hosts, through a `grosso run` that joins them: what tcpdump sees before and behind it.
+//! Fragments between two hosts, through a `grosso run` that reassembles them: what tcpdump sees before and after it.
 //!
 //! ```text
 //!  host a (a0) ------ e0   grosso   r1 ------ host c (r0)
@@ -19,31 +19,31 @@ use rustix::process::Signal;
 
 use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, skip, until};
 
-/// Datagrams of a trial, and bytes of each.
+/// Datagrams of a trial, and bytes per datagram.
 const DATAGRAMS: usize = 20;
 const BYTES: usize = 4000;
 
-/// An address family, and the MTU of host a in it: such that its fragments are shorter than those of any other MTU
-/// around.
+/// An address family, and host a's MTU for it, so small that its fragments are shorter than those of any other MTU
+/// here.
 #[derive(Clone, Copy, Debug)]
 struct Family {
     index: usize,
     mtu: u16,
-    /// Fragments that host a makes of a datagram.
+    /// Fragments of a datagram from host a.
     fragments: usize,
 }
 
 const FAMILIES: [Family; 2] =
     [Family { index: 0, mtu: 1000, fragments: 5 }, Family { index: 1, mtu: 1280, fragments: 4 }];
 
-/// Host a, the host of the program, and where packets end.
+/// Host a, the host of the program, and the destination of the packets.
 struct Line {
     hosts: Hosts,
     c: NetworkNamespace,
 }
 
 impl Line {
-    /// The hosts; `None` if they cannot be made, or tcpdump is missing.
+    /// Creates the hosts; `None` if they cannot be created, or tcpdump is missing.
     fn new() -> Option<Self> {
         if Command::new("tcpdump").arg("--version").output().is_err() {
             skip("no tcpdump");
@@ -85,10 +85,10 @@ impl Line {
         }
     }
 
-    /// tcpdump at a device, writing packets of host a that are fragments, or longer than one.
+    /// Starts tcpdump at a device, which writes packets of host a that are fragments, or longer than one.
     fn dump(&self, host: &NetworkNamespace, device: &str) -> Running {
         let mut command = Command::new("tcpdump");
-        // Slots no longer than a datagram leave room for all of a trial in its ring.
+        // With slots no longer than a datagram, a whole trial fits into its ring.
         command.args(["-i", device, "-s", "5000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
         command.arg(self.hosts.path(&format!("{device}.pcap")));
         let v4 = format!("src host {} and (ip[6:2] & 0x3fff != 0 or greater 2000)", A[0]);
@@ -98,14 +98,14 @@ impl Line {
         dump
     }
 
-    /// The frames in a capture, once there are this many.
+    /// Returns the frames in a capture once there are `count` of them.
     fn captured(&self, device: &str, count: usize) -> Vec<Vec<u8>> {
         let path = self.hosts.path(&format!("{device}.pcap"));
         until(|| frames(&path).len() >= count);
         frames(&path)
     }
 
-    /// The captures of the devices on both sides while datagrams pass.
+    /// Captures on the devices on both sides while datagrams pass.
     fn seen(&self, family: Family, to: (&NetworkNamespace, &str), out: usize) -> [Vec<Vec<u8>>; 2] {
         let dumps = [self.dump(&self.hosts.a, "a0"), self.dump(to.0, to.1)];
         self.send(family, to.0);
@@ -117,7 +117,7 @@ impl Line {
     }
 }
 
-/// The frames of a capture that is still written.
+/// Returns the frames of a capture that is still being written.
 fn frames(path: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let reader = File::open(path).ok().and_then(|file| CaptureReader::new(file).ok());
@@ -130,7 +130,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// The value of a counter, when the program says it.
+/// Returns the value of a counter when the program prints it.
 fn counter(program: &Running, name: &str) -> usize {
     program.signal(Signal::USR1);
     let line = program.said(name);

@@ -1,4 +1,4 @@
-//! `fragment` makes IP fragments that other programs understand, `reassemble` joins them, and nothing is lost.
+//! `fragment` creates IP fragments that other programs understand, `reassemble` reassembles them, and nothing is lost.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::common::{
 const WRONG: &str = "_ws.malformed || _ws.expert.severity == error || ip.checksum.status == 0 || \
                      udp.checksum.status == 0 || tcp.checksum.status == 0";
 
-/// A packet of each kind that is fragmented, and some that are not.
+/// Returns a packet of each kind that is fragmented, and some that are not.
 fn all_kinds() -> Vec<Vec<u8>> {
     let v4 = |id| Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id).df(false));
     let v6 = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
@@ -50,7 +50,7 @@ fn fragment(bench: &Bench, input: &[u8]) {
     bench.ok("fragment -q -r a -w b --mtu 1280 --ignore-df --strict");
 }
 
-/// Fragments of a datagram over IPv4: the offset of each, whether more follow, and its data.
+/// Returns fragments of an IPv4 datagram; each is given by its offset, whether more follow, and its data.
 fn pieces(id: u16, pieces: &[(u16, bool, &[u8])]) -> Vec<Vec<u8>> {
     let piece = |&(offset, more, data): &(u16, bool, &[u8])| {
         let ip = Packet::new().ethernet(|e| e).ipv4(move |ip| {
@@ -169,7 +169,7 @@ fn tshark_joins_what_fragment_writes_and_finds_nothing_wrong() {
     assert_eq!(payloads("c"), whole);
 }
 
-/// The values of a field in all packets that have it.
+/// Returns the values of a field in all packets that have it.
 fn fields(bench: &Bench, file: &str, field: &str) -> Vec<String> {
     let output = std::process::Command::new("tshark")
         .args(["-T", "fields", "-e", field, "-Y", field, "-r"])
@@ -264,7 +264,7 @@ fn sets_of_different_vlans_are_told_apart() {
         });
         packet.payload(&[byte; 16]).build()
     };
-    // The second datagram is whole; of the first, one fragment came twice.
+    // The second datagram is complete; one fragment of the first is duplicated.
     let all = [
         piece(1, 0, true, b'a'),
         piece(2, 0, true, b'b'),
@@ -300,7 +300,7 @@ fn capture_time_ends_waiting() {
     assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
     assert!(run.stdout.contains("missing; packet 3; missing bytes 0-15"), "{}", run.stdout);
     assert_eq!(bench.run("reassemble -r a -w b --timeout 30").code, 2);
-    // Packets that are no fragments advance the time too.
+    // Unfragmented packets advance the time too.
     bench.put("a", &capture_of(Format::Pcap, ETHERNET, &timed[..2]));
     let run = bench.ok("reassemble -r a -w b --timeout 1s");
     assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
@@ -328,7 +328,7 @@ fn interfaces_and_sections_are_not_mixed() {
     }
 }
 
-/// The user stops `tcpdump | grosso` by Ctrl-C, and wants the packets that came.
+/// The user stops `tcpdump | grosso` with Ctrl-C, and wants the packets received so far.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_that_is_interrupted_gives_what_came() {
@@ -454,7 +454,7 @@ fn nothing_is_lost_whatever_comes() {
             _ => true,
         });
         assert_eq!(new.count(), count("datagrams"), "seed {seed}");
-        // Listed packets are in the output, and none twice.
+        // Listed packets are in the output, and none of them twice.
         let listed: usize = report["sets"]
             .as_array()
             .unwrap()
@@ -515,7 +515,7 @@ fn partial_checksums_are_completed_before_anything_is_cut() {
     assert_eq!(frames(&bench.get("c")), [packet.build()]);
 }
 
-/// Superframes of TCP below the size of a jumbo packet were cut into fragments that no host ever sent.
+/// Superframes of TCP below the size of a jumbo packet were split into fragments that no host ever sent.
 #[test]
 fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
     let bench = Bench::new();
@@ -530,7 +530,7 @@ fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
         (&stream, "", serde_json::json!({"superframe": 1})),
         (&stream, "--mss 1448", serde_json::json!({"superframe": 1})),
         (&stream, "--mss 8000", serde_json::json!({})),
-        // IP makes fragments of a datagram that is longer than its link.
+        // IP fragments a datagram that is longer than its link's MTU.
         (&datagram, "", serde_json::json!({})),
         (&datagram, "--uso-size 1200", serde_json::json!({"superframe": 1})),
     ] {
@@ -543,8 +543,8 @@ fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
     }
 }
 
-/// Rules C50, C51: the checksum field holds the sum of the pseudo-header, which the header in front asks the receiver
-/// to complete.
+/// Rules C50, C51: the checksum field holds the pseudo-header sum, which the header before it asks the receiver to
+/// complete.
 #[test]
 fn a_checksum_that_a_tunnel_leaves_to_the_receiver_stays() {
     let bench = Bench::new();
@@ -596,7 +596,7 @@ fn a_datagram_beyond_the_snapshot_length_is_written_whole() {
     bench.ok("reassemble -q -r b -w c --strict");
     assert_eq!(frames(&bench.get("c")), [packet.build()]);
     if has("tcpdump") {
-        // libpcap cuts packets that are longer than the file header says.
+        // libpcap truncates packets that are longer than the file header says.
         let output = std::process::Command::new("tcpdump")
             .args(["-w", "-", "-r"])
             .arg(bench.path("c"))
@@ -618,15 +618,15 @@ fn fragments_of_fragments_are_one_set() {
     assert_eq!(frames(&bench.get("d")), [packet]);
 }
 
-/// 35 datagrams of four fragments each: first the first fragments of all, then the rest of each datagram.
+/// Returns 35 datagrams of four fragments each: all first fragments, then the rest of each datagram.
 fn interleaved(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     assert_eq!(frames.len(), 35 * 4);
     let firsts = frames.chunks(4).map(|datagram| datagram[0].clone());
     firsts.chain(frames.chunks(4).flat_map(|datagram| datagram[1..].to_vec())).collect()
 }
 
-/// Many fragments in between do not mean in a file that an identification was used again: rule F4 is for hosts whose
-/// memory is short.
+/// In a file, many interleaved fragments do not mean that an identification was used again: rule F4 is for hosts with
+/// little memory.
 #[test]
 fn d15_many_interleaved_datagrams_of_one_source_are_all_joined() {
     let bench = Bench::new();
@@ -664,8 +664,8 @@ fn d15_many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
     assert!(report["joined"][0]["left"]["distance"].as_u64().unwrap() > 10, "{report}");
 }
 
-/// A fragment was lost if there is data after it or if the sender began another datagram; the remaining fragments of
-/// the last datagrams may have come after the end of the capture.
+/// A fragment was lost if data follows it or if the sender began another datagram; the remaining fragments of the last
+/// datagrams may have arrived after the end of the capture.
 #[test]
 fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
     let bench = Bench::new();
@@ -697,10 +697,10 @@ fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
     }
 }
 
-/// Offset of the checksum in an IPv4 header behind Ethernet.
+/// Offset of the checksum in an IPv4 header after Ethernet.
 const HEADER_CHECKSUM: usize = 14 + 10;
 
-/// Every command takes a header checksum of 0 for one that a device was to complete, and a wrong one for damage.
+/// Every command treats a header checksum of 0 as one that a device was to complete, and a wrong one as damage.
 #[test]
 fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     let bench = Bench::new();
@@ -721,7 +721,7 @@ fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     let report = bench.ok("reassemble --strict --json -r open -w c").json();
     assert_eq!((&report["datagrams"], &report["fragments"]), (&1.into(), &4.into()), "{report}");
     assert_eq!(frames(&bench.get("c")), std::slice::from_ref(&whole));
-    // In an anonymised capture every header checksum is wrong: they are set right first.
+    // In an anonymised capture every header checksum is wrong: they are corrected first.
     bench.put("wrong", &with(&|field| field[0] ^= 0x5a));
     let run = bench.ok("reassemble -r wrong -w c");
     assert!(run.stderr.contains("grosso csum fix --only bad"), "{}", run.stderr);

@@ -1,4 +1,4 @@
-//! Fragments of the running kernel, captured by tcpdump, become the datagrams that the sockets sent.
+//! Fragments of the running kernel, captured by tcpdump, are reassembled to the datagrams that the sockets sent.
 
 #![cfg(target_os = "linux")]
 
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{Bench, frames, has, tshark};
 use crate::network::{A, B, Hosts, until};
 
-/// The contents of the last datagram, which no other has.
+/// The payload of the last datagram, which no other datagram has.
 const MARK: &[u8] = b"that was all of it";
 
 /// Header bytes before the data of UDP over Ethernet, by version of IP.
@@ -26,7 +26,7 @@ fn fragments_of_the_kernel_become_what_was_sent() {
         return;
     }
     let Some(hosts) = Hosts::new() else { return };
-    // The far end is a host of its own here, with the addresses of the device that is missing.
+    // The far endpoint is a separate host here, with the addresses of the missing device.
     let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
     hosts.b.run(wake).unwrap().unwrap();
     hosts.address("e0");
@@ -46,12 +46,12 @@ fn fragments_of_the_kernel_become_what_was_sent() {
     assert!(count("datagrams") > sent.len() / 2 && count("fragments") > 200, "{report}");
     let received: Vec<_> = after.iter().filter_map(|frame| payload(frame)).collect();
     assert!(received == sent, "{} of {}", received.len(), sent.len());
-    // A datagram that was never fragmented crosses the wire with a partial checksum.
+    // A datagram that was never fragmented crosses the veth pair with a partial checksum.
     let wrong = "_ws.malformed || ip.checksum.status == 0 || \
                  (udp.checksum.status == 0 && udp.length > 1480)";
     assert_eq!(tshark(&bench.path("b.pcap"), wrong), [""; 0]);
 
-    // Fragmented again they are the kernel's fragments, except for the identifications of IPv6, which are drawn anew.
+    // Fragmented again, they equal the kernel's fragments, except for the IPv6 identifications, which are newly chosen.
     bench.ok("fragment -q -r b.pcap -w c.pcap --mtu 1500 --ignore-df --strict");
     let again = frames(&bench.get("c.pcap"));
     assert_eq!(again.len(), before.len());
@@ -105,7 +105,7 @@ fn talk(hosts: &Hosts) -> Vec<Vec<u8>> {
     sent
 }
 
-/// The data of a UDP packet, without the padding of short frames.
+/// Returns the data of a UDP packet, without the padding of short frames.
 fn payload(frame: &[u8]) -> Option<Vec<u8>> {
     let is_v6 = frame.get(12..14)? == [0x86, 0xdd];
     let protocol = frame.get(if is_v6 { 20 } else { 23 })?;

@@ -1,4 +1,4 @@
-//! One grammar for every command that reads captures, and several captures read as one.
+//! The common syntax of all commands that read captures, and several captures read as one.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -250,7 +250,7 @@ fn damage_of_one_of_several_captures_is_named_and_the_others_are_read() {
     assert!(error["message"].as_str().unwrap().starts_with("cut.pcap: "), "{error}");
 }
 
-/// A capture cut at these packets.
+/// Returns a capture split at these packets.
 fn parts(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
     let mut reader = CaptureReader::new(bytes).unwrap();
     let options = || WriterOptions::like(&CaptureReader::new(bytes).unwrap());
@@ -282,26 +282,26 @@ fn parts(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
     parts
 }
 
-/// The interfaces of a capture.
+/// Returns the interfaces of a capture.
 fn reader_interfaces(bytes: &[u8]) -> Vec<Interface> {
     let mut reader = CaptureReader::new(bytes).unwrap();
     while reader.next().unwrap().is_some() {}
     reader.interfaces().to_vec()
 }
 
-/// A report without what names its input.
+/// Returns a report without the fields that name its input.
 fn findings(mut report: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(map) => {
-                // A table names the file of each row, so its length is another.
+                // A table contains each row's file name, so its length differs.
                 for key in ["input", "path", "elapsed_s", "command", "files"] {
                     map.remove(key);
                 }
                 map.values_mut().for_each(strip);
             }
             Value::Array(list) => {
-                // Several captures are read as pcapng, whatever they are.
+                // Several captures are read as pcapng, whatever their formats.
                 list.retain(|one| {
                     !one.as_str().is_some_and(|text| text.starts_with("writing pcapng"))
                 });
@@ -332,7 +332,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
             (findings(run.json()), written.unwrap_or_default())
         };
         let whole: Vec<_> = COMMANDS.iter().map(|command| ask(command, "whole")).collect();
-        // More parts than a replay has lanes, and names whose order is not that of the parts.
+        // More parts than a replay has lanes, and names in another order than the parts.
         for (round, count) in [3, 25].into_iter().enumerate() {
             let mut cuts: Vec<usize> = (0..count).map(|_| random.usize(1..packets)).collect();
             cuts.sort_unstable();
@@ -353,7 +353,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
 #[test]
 fn a_capture_that_begins_when_another_ends_comes_after_it() {
     let bench = Bench::new();
-    // One instant over five parts, in folders whose order of names is another.
+    // The same time in five parts, in directories whose names sort differently.
     let times: [&[u64]; 5] = [&[1, 4, 4], &[4], &[4, 4], &[4, 5], &[5, 6]];
     let names = ["a9", "a1", "a10", "b", "a2"];
     let mut want = Vec::new();
@@ -371,7 +371,7 @@ fn a_capture_that_begins_when_another_ends_comes_after_it() {
     assert_eq!(plain(&bench.get("is.pcapng")), want);
 }
 
-/// Times, lengths and bytes of the packets of a capture.
+/// Returns the times, lengths and bytes of the packets of a capture.
 fn plain(bytes: &[u8]) -> Vec<(Option<u64>, u32, Vec<u8>)> {
     let mut found = Vec::new();
     crate::common::each(bytes, |packet| {

@@ -1,5 +1,5 @@
-//! DPDK at both ends of `grosso bridge`, as the driver of a machine, and as the device of which Grosso is the driver.
-//! It polls, and needs no notifications.
+//! DPDK at both ends of `grosso bridge`: as the driver of a VM, and as the device with Grosso as the driver. DPDK
+//! polls, and needs no notifications.
 //!
 //! ```text
 //!  testpmd (virtio_user) ---- vhost-user:a  grosso  vhost-user:b ---- testpmd (virtio_user)
@@ -19,12 +19,12 @@ use rustix::process::Signal;
 
 use crate::network::{Running, STALLED, until};
 
-/// The last words of a port with two pairs of rings.
+/// The last arguments of a port with two queue pairs.
 const TWO_PAIRS: &str = ",queues=2";
-/// Words of a driver that takes packed rings, or does not.
+/// Driver arguments with and without packed rings.
 const FORMS: [&str; 2] = ["", ",packed_vq=1"];
 
-/// A program with one port, which obeys lines.
+/// A program with one port, controlled by command lines.
 struct Tester {
     child: Child,
     input: ChildStdin,
@@ -32,10 +32,10 @@ struct Tester {
 }
 
 impl Tester {
-    /// The program with this port, whose socket is in a folder; it does `what` with frames.
+    /// Starts the program with this port, whose socket is in `folder`; `what` is its forwarding mode.
     fn start(folder: &Path, port: &str, what: &str) -> Self {
         let mut command = Command::new("stdbuf");
-        // Both threads on one processor, and no huge pages, which few machines have.
+        // Both threads on one CPU, and no huge pages, which few hosts have.
         let machine = "-oL dpdk-testpmd --lcores 0@0,1@0 -n 1 --no-pci --no-huge --no-shconf -m 80 --no-telemetry";
         command.args(machine.split(' '));
         command.args(["--vdev", port, "--"]);
@@ -59,22 +59,22 @@ impl Tester {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    /// Packets that it has received, or sent.
+    /// Returns the number of packets received or sent.
     fn packets(&mut self, way: &str) -> u64 {
         self.shown("stats", &format!("{way}-packets:")).parse().unwrap()
     }
 
-    /// Whether there is somebody at the other end.
+    /// Returns whether the peer is connected.
     fn is_up(&mut self) -> bool {
         self.shown("info", "Link status:") == "up"
     }
 
-    /// The word behind others in what it says of its port.
+    /// Returns the word after `words` in the description of the port.
     fn shown(&mut self, of: &str, words: &str) -> String {
         self.say(&format!("show port {of} 0"));
         loop {
             let line = self.lines.recv_timeout(STALLED).unwrap();
-            // Others stand behind it.
+            // Other arguments follow it.
             let rest = line.trim_start().strip_prefix(words);
             if let Some(word) = rest.and_then(|rest| rest.split_whitespace().next()) {
                 return word.to_owned();
@@ -89,7 +89,7 @@ impl Tester {
     }
 }
 
-/// A bridge between these ports; `None`, with a printed reason, where DPDK is not installed.
+/// Starts a bridge between these ports; `None`, with a printed reason, if DPDK is not installed.
 fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     for program in ["stdbuf", "dpdk-testpmd"] {
         if Command::new(program).arg("--version").output().is_err() {
@@ -105,7 +105,7 @@ fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     Some(bridge)
 }
 
-/// All that a sender has sent arrives, and what another one sends that takes its place.
+/// Checks that everything sent by a sender, and by another one that replaces it, arrives.
 fn loses_nothing(folder: &Path, sends: &str, receiver: &mut Tester) {
     let before = receiver.packets("RX");
     let mut sender = Tester::start(folder, sends, "txonly");
@@ -163,7 +163,7 @@ fn dpdk_gets_frames_on_both_of_two_pairs() {
     }
 }
 
-/// Its back end listens at one end, and connects at the other, where it is killed and comes again.
+/// Its back end listens on one end, and connects on the other, where it is killed and restarted.
 #[test]
 fn dpdk_as_the_device_gets_and_gives_all_frames() {
     let folder = tempfile::tempdir().unwrap();

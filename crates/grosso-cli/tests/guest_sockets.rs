@@ -1,4 +1,4 @@
-//! A virtual machine of QEMU with another kernel in it, whose network device is a Unix socket of `grosso bridge`.
+//! A QEMU virtual machine with another kernel, whose network device is a Unix socket of `grosso bridge`.
 //!
 //! ```text
 //!  guest: Linux 6.1                          host
@@ -22,18 +22,18 @@ use crate::{
     network::{A, B, Running},
 };
 
-/// A way in which a machine and a bridge meet.
+/// A way to connect a VM and a bridge.
 struct Case {
     name: &'static str,
-    /// Words of Grosso.
+    /// Arguments of Grosso.
     ours: &'static str,
-    /// Words of QEMU, with the folder of the sockets in the place of `DIR`.
+    /// Arguments of QEMU, with `DIR` for the directory of the sockets.
     theirs: &'static str,
-    /// Whether QEMU waits for a bridge that was killed; 7.2 gives up where it had connected itself.
+    /// Whether QEMU waits for a bridge that was killed; 7.2 gives up if it was the connecting side.
     outlives: bool,
 }
 
-/// The words of the live guide, and QEMU as who listens.
+/// The arguments of the live guide, and QEMU as the listener.
 const CASES: [Case; 3] = [
     Case {
         name: "-netdev stream, Grosso listens",
@@ -118,5 +118,5 @@ impl Case {
     }
 }
 
-/// Programs in the guest beside the image's own.
+/// Programs in the guest in addition to those of the image.
 const PROGRAMS: &[&str] = &["ip", "socat", "cat"];

@@ -1,4 +1,4 @@
-//! A virtual machine of QEMU with another kernel in it, which shares its memory with `grosso bridge`.
+//! A QEMU virtual machine with another kernel, which shares its memory with `grosso bridge`.
 //!
 //! ```text
 //!  guest: Linux 6.1                                host
@@ -28,7 +28,7 @@ use crate::{
     network::{self, A, B, Running},
 };
 
-/// Words of the devices of a machine, of which each takes, or leaves to others, something else.
+/// Arguments of a VM's devices, each with another combination of features accepted or declined.
 const DEVICES: [&str; 10] = [
     "",
     ",mrg_rxbuf=off",
@@ -44,7 +44,7 @@ const DEVICES: [&str; 10] = [
 ];
 /// A bridge that listens, and QEMU, which connects again.
 const CONNECTED_BY_QEMU: (&str, &str, &str) = ("vhost-user:vm0.sock", "server=off,reconnect=1", "");
-/// A device with two pairs of rings, one for each processor.
+/// A device with two queue pairs, one per CPU.
 const MQ: &str = ",mq=on";
 /// A device with packed rings.
 const PACKED: &str = ",packed=on";
@@ -65,7 +65,7 @@ fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
         let mut work = || {
             place.set_up(number)?;
             place.exchange(&mut guest, number, words)?;
-            // The feature VIRTIO_F_RING_PACKED, as the guest's driver has agreed on it.
+            // The feature VIRTIO_F_RING_PACKED, as negotiated by the guest's driver.
             let packed =
                 guest.run(&format!("cut -c35 /sys/class/net/eth{number}/device/features"))?;
             assert_eq!(packed.trim() == "1", words.starts_with(PACKED), "{words}: {packed}");
@@ -146,7 +146,7 @@ fn is_missing() -> bool {
     why.is_some()
 }
 
-/// A host, and what a machine on it boots.
+/// A host, and what a VM on it boots.
 struct Place {
     host: NetworkNamespace,
     folder: TempDir,
@@ -164,7 +164,7 @@ impl Place {
         Ok(Self { host, folder, image, content })
     }
 
-    /// A bridge from the TAP device of a number to a machine.
+    /// Starts a bridge from TAP device `number` to a VM.
     fn bridge(&self, number: usize, ours: &str) -> io::Result<Running> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         let tap = format!("tap:t{number}");
@@ -195,7 +195,7 @@ impl Place {
         }
     }
 
-    /// A machine whose devices have these words, at sockets of which QEMU has others.
+    /// Starts a VM with devices of these arguments, at sockets of which QEMU serves others.
     fn machine(&self, theirs: &str, devices: &[&str]) -> io::Result<Guest> {
         let mut machine = self.command(theirs, 0, devices);
         let mut guest = Guest::start(self.host.host(&mut machine)?)?;
@@ -203,7 +203,7 @@ impl Place {
         Ok(guest)
     }
 
-    /// The command of such a machine, whose sockets are numbered from `first` on.
+    /// Returns the command of such a VM, whose sockets are numbered from `first` on.
     fn command(&self, theirs: &str, first: usize, devices: &[&str]) -> Command {
         let mut machine = self.image.machine();
         machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
@@ -213,7 +213,7 @@ impl Place {
             let socket = format!("socket,id=c{n},path={},{theirs}", socket.display());
             let queues = 1 + usize::from(words.contains("mq=on"));
             let netdev = format!("vhost-user,id=n{n},chardev=c{n},queues={queues}");
-            // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user: it sets up an irqfd.
+            // Without KVM, QEMU 7.2 crashes with SIGSEGV when a guest uses MSI-X with vhost-user: it sets up an irqfd.
             let device = format!("virtio-net-pci,netdev=n{n},vectors=0{words}");
             machine.args(["-chardev", &socket, "-netdev", &netdev, "-device", &device]);
         }
@@ -256,5 +256,5 @@ impl Place {
     }
 }
 
-/// Programs in the guest beside the image's own.
+/// Programs in the guest in addition to those of the image.
 const PROGRAMS: &[&str] = &["ip", "socat", "cat"];

@@ -1,4 +1,4 @@
-//! Ctrl-C: the report says how many packets it is about, and how much of the file that is.
+//! Ctrl-C: the report says how many packets it covers, and how much of the file that is.
 #![cfg(unix)]
 
 use std::{
@@ -16,7 +16,7 @@ fn interrupt(child: &Child) {
     assert!(sent.unwrap().success());
 }
 
-/// Some megabytes of packets that every command copies.
+/// Returns several megabytes of packets that every command copies.
 fn long_capture() -> Vec<u8> {
     let packet = |id: u16| {
         let packet = Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id));
@@ -31,7 +31,7 @@ fn interrupted_while_writing(bench: &Bench, line: &str) -> Run {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
-    // The first byte shows that it has begun to write, and the pipe holds less than the rest.
+    // The first byte shows that it has started writing, and the pipe holds less than the rest.
     stdout.read_exact(&mut [0]).unwrap();
     interrupt(&child);
     std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
@@ -149,7 +149,7 @@ fn explain_says_that_it_did_not_get_there() {
     assert_eq!(error["code"], "interrupted");
 }
 
-/// Nothing is known of a capture of which nothing came, not even its format.
+/// Nothing is known about a capture from which nothing was read, not even its format.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_from_which_nothing_came_was_interrupted_and_not_damaged() {

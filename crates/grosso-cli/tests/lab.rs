@@ -1,4 +1,4 @@
-//! `grosso lab` from outside: its output, its files and its refusals.
+//! `grosso lab` as a command: its output, its files and its errors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -168,8 +168,8 @@ fn hosts_of_a_file_run_on_the_cpus_that_it_says() {
     }
 }
 
-/// The CPUs of a command's threads, by name, once each of these is there; the command ends with that. `None` if it is
-/// not allowed here.
+/// Returns the CPUs of a command's threads, by name, once all named threads exist, and ends the command. `None` if it
+/// is not allowed here.
 fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
     let are_there = |seen: &ThreadCpus| names.iter().all(|name| seen.contains_key(*name));
     let (run, seen) = threads_of(bench, words, are_there);
@@ -180,7 +180,7 @@ fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
     Some(seen)
 }
 
-/// The CPUs on which threads may run, by their names.
+/// The CPUs on which threads may run, by thread name.
 type ThreadCpus = BTreeMap<String, BTreeSet<String>>;
 
 /// Runs a command, and looks on which CPUs its threads may run, until that is enough or the command ends. A thread that
@@ -204,7 +204,7 @@ fn threads_of(
             child.kill().unwrap();
             break;
         }
-        // Threads come and go while they are looked at.
+        // Threads start and exit during the inspection.
         for task in
             fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten()
         {
@@ -235,7 +235,7 @@ fn lab_vm_says_what_is_missing() {
     }
     let note = report["notes"][0].as_str().unwrap();
     if boot::missing(&["ip"]).is_some() {
-        assert!(note.contains("No machine can boot here"), "{report}");
+        assert!(note.contains("No VM can boot here"), "{report}");
     } else {
         assert!(note.contains("nowhere/boot/vmlinuz"), "{report}");
     }
@@ -331,11 +331,12 @@ fn nothing_outlives_a_lab_that_is_killed() {
     assert_eq!(line.unwrap(), "started");
     lab.kill().unwrap();
     lab.wait().unwrap();
-    // A process that is left would hold the pipe open, and print.
+    // A process that is left running would hold the pipe open, and print.
     assert_eq!(lines.next().map(Result::unwrap), None);
 }
 
-/// Whether there can be a lab here; prints a message if not. If not even root may, the failure itself is checked.
+/// Returns whether a lab can run here; prints a message if it cannot. If not even root may run it, the failure itself
+/// is checked.
 fn is_allowed(run: &Run) -> bool {
     if run.code != 4 {
         return true;
@@ -350,7 +351,7 @@ fn is_allowed(run: &Run) -> bool {
 fn lab_run_has_tunnels_and_impaired_wires() {
     let bench = Bench::new();
     example(&bench, "far-tunnel.toml");
-    // As between virtual machines: what the tunnels send in one call crosses the path in one piece.
+    // As between virtual machines: what the tunnels send in one call crosses the path unsegmented.
     let far = String::from_utf8(bench.get("far-tunnel.toml")).unwrap();
     let near = far.replace("impair = \"delay 1ms seed 7\"\n", "");
     let near = near.replace("]\n\n[[wire]]", "]\noffloads = true\n\n[[wire]]");

@@ -1,5 +1,5 @@
-//! `grosso lab nic` on a veth pair, with the sink behind its other end: the report, and that the device is as it was,
-//! whatever becomes of the lab. Amounts are measured by `experiments`.
+//! `grosso lab nic` on a veth pair, with the sink at its other end: the report, and the device's restored state,
+//! however the lab ends. `experiments` measures the quantities.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,7 @@ use crate::{
     veth_lab::{Net, ended, listening},
 };
 
-/// The processes that a process started.
+/// Returns the processes that a process started.
 fn children(parent: u32) -> Vec<Pid> {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let numbers = std::fs::read_to_string(path).unwrap();
@@ -27,7 +27,7 @@ fn children(parent: u32) -> Vec<Pid> {
 #[test]
 fn each_feature_is_turned_off_and_on_and_put_back() {
     let Some(net) = Net::new() else { return };
-    // Features that are requested and off, and one that is not as usual.
+    // Features that are requested and off, and one with an unusual setting.
     net.set(&[("tx-checksum-ip-generic", false), ("rx-gro", false)]);
     let before = net.features();
     let run = net.run("--runs 1 --time 20ms --html page.html --json");
@@ -44,10 +44,13 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
     };
     assert_eq!(states("rx-gro"), [(false, true), (true, false)]);
     assert_eq!(states("tx-checksum-ip-generic"), [(false, true), (true, false)]);
-    // It needs checksums, which are off.
+    // It depends on checksum offload, which is off.
     assert_eq!(states("tx-tcp-segmentation"), [(false, false)]);
     let notes = report["notes"].to_string();
-    assert!(notes.contains("tx-tcp-segmentation cannot be turned on as things are."), "{notes}");
+    assert!(
+        notes.contains("tx-tcp-segmentation cannot be turned on in the current state."),
+        "{notes}"
+    );
     for verdict in report["verdicts"].as_array().unwrap() {
         assert_eq!(verdict["within_noise"], true, "one run proves nothing: {verdict}");
     }
@@ -88,7 +91,7 @@ fn ctrl_c_and_the_end_of_the_watchdog_leave_nothing_changed() {
     let Some(net) = Net::new() else { return };
     let before = net.features();
     let lab = net.changing(&before);
-    // As a terminal does it: to all processes of the group.
+    // As a terminal does: to all processes of the group.
     let group = Pid::from_child(&lab);
     kill_process_group(group, Signal::INT).unwrap();
     assert_eq!(ended(lab), (Some(130), String::new()));
@@ -109,7 +112,7 @@ fn a_second_lab_is_refused_and_changes_nothing() {
     let first = net.changing(&before);
     let second = net.run("--no-html");
     assert_eq!(second.code, 4, "{}", second.stderr);
-    let busy = "another lab measures v0: wait for its end";
+    let busy = "another lab measures v0: wait until it ends";
     assert!(second.stderr.contains(busy), "{}", second.stderr);
     kill_process_group(Pid::from_child(&first), Signal::INT).unwrap();
     assert_eq!(ended(first).0, Some(130));
@@ -122,7 +125,7 @@ fn wrong_words_and_ways_are_named_with_what_to_do() {
     let before = net.features();
     let run = net.run("--feature gro");
     assert_eq!(run.code, 2, "{}", run.stderr);
-    assert!(run.stderr.contains("no feature gro that can be measured"), "{}", run.stderr);
+    assert!(run.stderr.contains("feature gro cannot be measured"), "{}", run.stderr);
     assert!(run.stderr.contains("rx-gro,"), "{}", run.stderr);
     let mut elsewhere = net.bench.command("lab nic lo --peer 192.0.2.2 --feature rx-gro --no-html");
     let run = finished(net.network.host(&mut elsewhere).unwrap().output().unwrap());

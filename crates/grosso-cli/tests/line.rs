@@ -1,23 +1,24 @@
-//! `wire --ts line=RATE`: a line carries one packet after another, so time never goes back.
+//! `wire --ts line=RATE`: a line carries one packet after another, so time never goes backwards.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture_of, each, packets};
 
-/// A packet of the flow with this port: more than 1460 bytes are a superframe.
+/// Returns a packet of the flow with this port; one with more than 1460 bytes is a superframe.
 fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     let packet = packet.tcp(|t| t.source_port(port).sequence(sequence));
     packet.payload_len(len).build_superframe().0
 }
 
-/// The time of a frame of this many bytes on a line of 1 Gbit/s, in nanoseconds, with preamble, check sequence and gap.
+/// Returns the time of a frame of this many bytes on a 1 Gb/s link, in nanoseconds, with preamble, check sequence and
+/// gap.
 fn takes(len: usize) -> u64 {
     (len.max(60) + 24) as u64 * 8
 }
 
-/// Each packet of the output: its start after the first packet of the input, and its duration.
+/// Returns the start of each output packet after the first input packet, and its duration.
 fn output(bench: &Bench, input: &[Timed], options: &str) -> Vec<(u64, u64)> {
     bench.put("a", &capture_of(Format::Pcap, ETHERNET, input));
     bench.ok(&format!("wire -q -r a -w b --mss 1460 {options}"));
@@ -36,14 +37,14 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
     ];
     let written = output(&bench, &input, "--ts line=1G");
     assert_eq!(written.len(), 10 + 10 + 1 + 2);
-    // All packets that would overlap leave back to back, and so does the plain packet after them.
+    // All packets that would overlap are sent back to back, and so is the plain packet after them.
     for (index, pair) in written[..21].windows(2).enumerate() {
         assert_eq!(pair[1].0, pair[0].0 + pair[0].1, "packet {}", index + 2);
     }
     assert_eq!(written[0].0, 0);
     assert_eq!(written[21].0, 900_000, "the line was idle by then");
     assert_eq!(written[22].0, 900_000 + takes(1514));
-    // Without a line, the times of the capture stay.
+    // Without a line rate, the times of the capture stay.
     let same = output(&bench, &input, "");
     assert_eq!(same[20].0, 20_000);
 }
@@ -51,7 +52,7 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
 #[test]
 fn recorded_times_stay_where_the_line_was_idle() {
     let bench = Bench::new();
-    // Faster than the line, and going back, as in captures of several queues: `wire` does not correct that.
+    // Faster than the line, and backwards, as in captures of several queues: `wire` does not correct that.
     let times = [0, 5, 3, 1000, 900];
     let input: Vec<Timed> = times.iter().map(|time| (START_NS + time, frame(1, 0, 1460))).collect();
     let written = output(&bench, &input, "--ts line=1G");
@@ -75,7 +76,7 @@ fn recorded_arrivals_count_for_more_than_the_line_unless_it_is_busy() {
     bench.ok("coalesce -q -r c -w d");
     bench.ok("wire -q -r d -w e --ts line=1G");
     assert_eq!(packets(&bench.get("e")), train);
-    // After a superframe whose packets take longer than that, they wait, and their order stays.
+    // After a superframe whose packets take longer than that, later packets wait, and their order stays.
     let all = [vec![(START_NS - 10, frame(9, 0, 14_600))], train].concat();
     bench.put("c", &capture_of(Format::Pcapng, ETHERNET, &all));
     bench.ok("coalesce -q -r c -w d");

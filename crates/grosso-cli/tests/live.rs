@@ -12,13 +12,13 @@ use grosso_testkit::{
 
 use crate::common::{Bench, frames, has, packets, tshark};
 
-/// Two namespaces and the pair of interfaces between them, removed when this is dropped.
+/// Two namespaces and the interface pair between them, removed on drop.
 struct Lab {
     names: [String; 2],
 }
 
 impl Lab {
-    /// `None` if the test may not make namespaces, or a tool is missing.
+    /// Creates the hosts; `None` if the test may not create namespaces, or a tool is missing.
     fn new(tag: &str) -> Option<Self> {
         if !["tcpdump", "iperf3", "tshark"].iter().all(|tool| has(tool)) {
             return None;
@@ -51,12 +51,12 @@ impl Lab {
         let mut server = self.command(1, "iperf3 -s -1").spawn().unwrap();
         let line = format!("tcpdump -i v0 -B 65536 -U -w {}", path.display());
         let mut tcpdump = self.command(0, &line).spawn().unwrap();
-        // The file header is written when the capture runs.
+        // The file header is written once the capture runs.
         while std::fs::metadata(path).map_or(0, |metadata| metadata.len()) < 24 {
             assert!(tcpdump.try_wait().unwrap().is_none(), "tcpdump does not run");
             std::thread::yield_now();
         }
-        // The server may not listen yet; as long as it runs, it will.
+        // The server may not listen yet; as long as its process runs, it will.
         let client = format!("iperf3 -c 10.99.0.2 {traffic}");
         while !self.command(0, &client).status().unwrap().success() {
             assert!(server.try_wait().unwrap().is_none(), "iperf3 does not serve");
@@ -100,7 +100,7 @@ fn capture_of_a_sender_becomes_the_wire_and_comes_back_from_coalescing() {
     let wire = frames(&bench.get("wire.pcapng"));
     assert!(wire.iter().all(|frame| frame.len() <= 1514));
     assert!(wire.iter().all(|frame| oracle::is_right(frame, Link::Ethernet)));
-    // A sum of zero is written as 0xffff (rule C3), of which tshark says that it should be zero.
+    // A checksum of zero is written as 0xffff (rule C3), and tshark expects zero.
     let wrong = "(tcp.checksum.status == 0 && tcp.checksum != 0xffff) || ip.checksum.status == 0 \
                  || _ws.malformed";
     assert_eq!(tshark(&bench.path("wire.pcapng"), wrong), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! The JSON of commands on devices: each report has a form of its command, and this names every field.
+//! The JSON of commands on devices: each report has the form of its command, and this names every field.
 
 #![cfg(target_os = "linux")]
 
@@ -12,7 +12,7 @@ use crate::{
     network::{A, B, Ended, Hosts, Running, connect, exchange, until},
 };
 
-/// Commands on devices beside a path that runs, and their lines.
+/// Commands on devices next to a running path, and their command lines.
 const BESIDE: [(&str, &str); 20] = [
     ("stats", "stats --json"),
     ("stats", "stats -v --per-queue --json"),
@@ -36,8 +36,8 @@ const BESIDE: [(&str, &str); 20] = [
     ("lab run", "lab run two-hosts --time 100ms --json"),
 ];
 
-/// Commands whose reports are held against their schemas elsewhere: those on captures and the judge by the tests of
-/// these, the lab's experiments by the claims of `docs/sources.md`, and `bridge` and `run` below.
+/// Commands whose reports are validated elsewhere: those on captures and `conform` by their own tests, the lab's
+/// experiments by the claims of `docs/sources.md`, and `bridge` and `run` below.
 const ELSEWHERE: [&str; 39] = [
     "inspect",
     "coalesce",
@@ -90,10 +90,10 @@ fn every_field_of_paths_and_devices_is_in_the_schema() {
         [("bridge", "bridge e0 tap:b0 --json"), ("run", "run -c paths.toml --json")]
     {
         let running = Running::spawn(&mut hosts.command(line));
-        // With --json it says nothing before its end.
+        // With --json it prints nothing before its end.
         until(|| hosts.run("stats -q").code == Some(0));
         hosts.address("b0");
-        // The other host learns the address of this device from the one that asks.
+        // The other host learns the address of this device from the one that sends first.
         exchange(&connect((&hosts.b, B[0]), (&hosts.a, A[0])), 1 << 20);
         if command == "run" {
             BESIDE.iter().for_each(|(command, line)| obeys(command, line, &hosts.run(line)));
@@ -123,7 +123,7 @@ fn obeys(command: &str, line: &str, ended: &Ended) {
     reports.iter().for_each(|report| assert_obeys(command, report, line));
 }
 
-/// Two associations as `ip xfrm state` prints them.
+/// Returns two associations as `ip xfrm state` prints them.
 fn associations() -> String {
     let one = |from: &str, to: &str, spi: &str, digit: &str| {
         let key = digit.repeat(40);

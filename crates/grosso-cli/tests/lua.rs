@@ -1,4 +1,4 @@
-//! The dissector for Wireshark shows what the option of a capture says.
+//! The dissector for Wireshark shows what the option of a capture contains.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, copy_captures, has};
 
-/// Whether tshark is there and can run a dissector in Lua; prints a message if not.
+/// Returns whether tshark is installed and can run a Lua dissector; prints a message if not.
 fn has_lua() -> bool {
     if !has("tshark") {
         return false;
@@ -19,7 +19,7 @@ fn has_lua() -> bool {
     is_built_in
 }
 
-/// The fields of each packet, with commas between values of one.
+/// Returns the fields of each packet, with commas between values of the same field.
 fn fields(bench: &Bench, file: &str, fields: &[&str], words: &[&str]) -> Vec<Vec<String>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/wireshark/grosso.lua");
     let mut command = Command::new("tshark");
@@ -52,22 +52,22 @@ impl Order {
         if self == Self::Big { number.to_be_bytes() } else { number.to_le_bytes() }
     }
 
-    /// A block of pcapng.
+    /// Encodes a pcapng block.
     fn block(self, kind: u32, body: &[u8]) -> Vec<u8> {
         let body = [body, &vec![0; body.len().next_multiple_of(4) - body.len()]].concat();
         let len = self.long(body.len() as u32 + 12);
         [&self.long(kind)[..], &len, &body, &len].concat()
     }
 
-    /// An option of a block.
+    /// Encodes an option of a block.
     fn option(self, code: u16, value: &[u8]) -> Vec<u8> {
         let pad = vec![0; value.len().next_multiple_of(4) - value.len()];
         [&self.short(code)[..], &self.short(value.len() as u16), value, &pad].concat()
     }
 }
 
-/// A packet with these bytes as the value of its custom option, between two packets without one. It is written by
-/// hand: the writer of captures would put its own in the place of the option.
+/// Returns a packet with these bytes as the value of its custom option, between two packets without one. It is encoded
+/// here because the writer of captures would replace the option with its own.
 fn capture_with(option: &[u8], order: Order) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(3).build();
     let section = [&order.long(0x1a2b_3c4d)[..], &order.short(1), &[0; 2], &[0xff; 8]].concat();
@@ -113,7 +113,7 @@ fn the_example_of_the_format_is_shown_field_by_field() {
         let none = vec![""; 8];
         let right = vec!["3", "34", "6", "1", "1200", "3", "2", "1000,2000"];
         assert_eq!(shown, [none.clone(), right, none], "{order:?}");
-        // Another version, another owner, and a body that is cut short are nobody's.
+        // Another version, another owner, and a truncated body are not recognized.
         for place in [11, 2] {
             let mut other = option.clone();
             other[place] ^= 1;

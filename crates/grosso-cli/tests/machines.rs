@@ -1,5 +1,5 @@
-//! `grosso bridge` at Unix sockets, as virtual machines have them: a program of this test at the other end, and the
-//! kernel's own TCP through two bridges that meet at a socket, or share memory as a device and its driver.
+//! `grosso bridge` with Unix sockets, as virtual machines use them: a program of this test as the peer, and the
+//! kernel's TCP through two bridges that connect through a socket, or share memory as a device and its driver.
 //!
 //! ```text
 //!  host a                                        host b
@@ -36,17 +36,17 @@ use crate::network::{
     A, B, CHUNK, Running, STALLED, connect, exchange, namespaces, receive, send, until,
 };
 
-/// Two hosts without a wire, and the folder of their socket.
+/// Two hosts that are not connected, and the directory of their socket.
 struct Ends {
     a: NetworkNamespace,
     b: NetworkNamespace,
     folder: tempfile::TempDir,
 }
 
-/// Words of a socket, of the end that listens and of the one that connects.
+/// Arguments of a socket, for the listening end and for the connecting end.
 type Words = [&'static str; 2];
 
-/// Words of both ends about themselves: alike, and different.
+/// Offload arguments of both ends: the same, and different.
 const OFFLOADS: [Words; 6] = [
     ["", ""],
     [",vnet", ",vnet"],
@@ -56,13 +56,13 @@ const OFFLOADS: [Words; 6] = [
     [",vnet,offloads=tso6+uso", ",vnet"],
 ];
 
-/// Ports of both ends of shared memory: the device listens, or its driver.
+/// Shared-memory ports of both ends: the device listens, or its driver.
 const SHARED: [Words; 2] = [
     ["vhost-user:vm.sock", "vhost-user:vm.sock,driver,connect"],
     ["vhost-user:vm.sock,driver", "vhost-user:vm.sock,connect"],
 ];
 
-/// Words of both ends of shared memory: alike, and different.
+/// Shared-memory feature arguments of both ends: the same, and different.
 const FEATURES: [Words; 4] = [
     ["", ""],
     [",offloads=none", ""],
@@ -70,11 +70,11 @@ const FEATURES: [Words; 4] = [
     [",offloads=csum+tso4+uso", ",offloads=csum+tso4"],
 ];
 
-/// A stream, and datagrams.
+/// A stream socket, and a datagram socket.
 const KINDS: [Words; 2] = [["", ",connect"], [",dgram", ",dgram,connect,local=own"]];
 
 impl Ends {
-    /// The hosts; `None` if the caller may not make them.
+    /// Creates the hosts; `None` if the caller may not create them.
     fn new() -> Option<Self> {
         let [a, b] = namespaces()?;
         Some(Self { a, b, folder: tempfile::tempdir().unwrap() })
@@ -94,12 +94,12 @@ impl Ends {
         running
     }
 
-    /// The bridge of the host that listens, and of the one that connects.
+    /// Starts the bridge of the host that listens, or of the one that connects.
     fn bridge(&self, listens: bool, words: &str) -> Running {
         self.bridge_at(listens, &format!("unix:vm.sock{words}"))
     }
 
-    /// The same at any port.
+    /// Starts the bridge with any port.
     fn bridge_at(&self, listens: bool, port: &str) -> Running {
         let (host, device) = if listens { (&self.a, "ta") } else { (&self.b, "tb") };
         self.start(host, &format!("bridge tap:{device} {port} --persist"))
@@ -212,7 +212,7 @@ fn a_connection_outlives_the_death_of_either_bridge() {
             assert_eq!(ended.code, None, "it was killed: {ended:?}");
             thread::scope(|scope| {
                 let [near, far] = &stream;
-                // What is sent now is lost until the bridge is there again.
+                // Data sent now is lost until the bridge is back.
                 scope.spawn(|| send(near, 3, 64 * CHUNK));
                 bridges[killed] = Some(ends.bridge_at(listens, &ports[killed]));
                 receive(far, 3, 64 * CHUNK);
@@ -227,7 +227,7 @@ fn a_connection_outlives_the_death_of_either_bridge() {
     }
 }
 
-/// The thread that opens devices is confined by then, and takes over the file of the path that it stopped.
+/// By then the thread that opens devices is confined, and takes over the socket file of the stopped path.
 #[test]
 fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     let Some(ends) = Ends::new() else { return };
@@ -255,14 +255,14 @@ fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     }
 }
 
-/// A bridge without free descriptors disconnects its peer, and does not blame it.
+/// A bridge without free descriptors disconnects its peer, and does not blame the peer.
 #[test]
 fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() {
     let folder = tempfile::tempdir().unwrap();
     let [driver, device] = ["a", "b"].map(|name| folder.path().join(name));
     let listener = UnixListener::bind(&driver).unwrap();
     let bridge = bridge_in(&folder, ["vhost-user:a,driver,connect", "vhost-user:b"]);
-    // Both ends are met, and then nothing can be opened.
+    // Both ends are connected, and then nothing can be opened.
     let (mut switch, _) = listener.accept().unwrap();
     let mut machine = UnixStream::connect(&device).unwrap();
     for stream in [&switch, &machine] {
@@ -293,8 +293,7 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     assert!(!said.contains("drop_peer_cut_off"), "{said}");
 }
 
-/// Whoever comes to a bridge that may have no more descriptors waits, and it does not look again and again without a
-/// pause.
+/// A client of a bridge without free descriptors waits, and the bridge does not busy-loop.
 #[test]
 fn who_comes_while_there_are_no_descriptors_waits_and_is_let_in_later() {
     for port in ["vhost-user:vm.sock", "unix:vm.sock"] {
@@ -316,7 +315,7 @@ fn who_comes_while_there_are_no_descriptors_waits_and_is_let_in_later() {
     }
 }
 
-/// A bridge disconnects a VM whose memory it cannot map, and does not blame it.
+/// A bridge disconnects a VM whose memory it cannot map, and does not blame the VM.
 #[test]
 fn memory_for_which_there_are_no_addresses_is_no_fault_of_the_machine() {
     let folder = tempfile::tempdir().unwrap();
@@ -339,14 +338,14 @@ fn memory_for_which_there_are_no_addresses_is_no_fault_of_the_machine() {
     assert!(!said.contains("memory_refused") && !said.contains("drop_peer_cut_off"), "{said}");
 }
 
-/// A bridge between ports of a folder, which runs.
+/// Starts a bridge between ports in a directory.
 fn bridge_in(folder: &tempfile::TempDir, ports: [&str; 2]) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
     command.arg("bridge").args(ports).current_dir(folder.path());
     command.env("RUNTIME_DIRECTORY", folder.path()).env_remove("NOTIFY_SOCKET");
     let bridge = Running::spawn(&mut command);
     bridge.said("<->");
-    // It reports on its ports once it has opened all that it has from the start.
+    // It reports on its ports once it has opened everything that it opens at the start.
     bridge.signal(Signal::USR1);
     ports.iter().for_each(|_| drop(bridge.said("(path")));
     bridge
@@ -356,7 +355,7 @@ fn limit(bridge: &Running, resource: Resource, limit: Rlimit) {
     prlimit(Pid::from_raw(bridge.id() as i32), resource, limit).unwrap();
 }
 
-/// The value of a counter of a bridge whose second port is [`IDLE`], and has not counted it.
+/// Returns the value of a counter of a bridge whose second port is [`IDLE`], which must not have counted it.
 fn counted(bridge: &Running, name: &str) -> u64 {
     bridge.signal(Signal::USR1);
     let (lines, _) = bridge.said_with(&format!("{IDLE} (path"));
@@ -364,12 +363,12 @@ fn counted(bridge: &Running, name: &str) -> u64 {
     line.map_or(0, |line| line.split_whitespace().last().unwrap().parse().unwrap())
 }
 
-/// A port to which nobody comes.
+/// A port to which no peer connects.
 const IDLE: &str = "unix:idle.sock";
-/// Bytes of memory for whose addresses there is no room.
+/// Bytes of memory that exceed the address space.
 const HUGE_BYTES: u64 = 1 << 36;
 
-/// An answer to a message of vhost-user.
+/// Encodes an answer to a vhost-user message.
 fn answer(request: u32, number: u64) -> Vec<u8> {
     [words(&[request, 5, 8]), number.to_ne_bytes().to_vec()].concat()
 }
@@ -378,7 +377,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The other program: a socket, and frames behind what its words say.
+/// The peer program: a socket, and frames with headers as its arguments specify.
 enum Machine {
     Stream(UnixStream),
     Datagram(UnixDatagram),
@@ -426,7 +425,8 @@ impl Machine {
     }
 }
 
-/// A machine without virtio headers gets packets with complete checksums, and one with them what it says it takes.
+/// A VM without virtio headers gets packets with complete checksums; one with virtio headers gets what it declares to
+/// accept.
 #[test]
 fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
     for (is_datagram, words) in
@@ -448,7 +448,7 @@ fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
         ends.a.run(neighbour).unwrap().unwrap();
         let host = ends.a.run(|| UdpSocket::bind((A[0], 4000))).unwrap().unwrap();
         host.set_read_timeout(Some(STALLED)).unwrap();
-        // A datagram of the machine, to all, with no checksum.
+        // A broadcast datagram from the VM, without a checksum.
         let mut frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 7, 8, 0]].concat();
         let mut ip = [0x45, 0, 0, 33, 0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 2, 10, 9, 0, 1];
         let checksum = oracle::checksum(&ip);
@@ -460,7 +460,7 @@ fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
         let mut buffer = [0; 100];
         let (len, from) = host.recv_from(&mut buffer).unwrap();
         assert_eq!((&buffer[..len], from.ip(), from.port()), (&b"hello"[..], B[0], 5000));
-        // A superframe of the host, of three datagrams.
+        // A superframe of three datagrams from the host.
         set_segment_bytes(&host, 1000).unwrap();
         let sent: Vec<u8> = (0..2500_u32).map(|i| (i * 3) as u8).collect();
         host.send_to(&sent, (B[0], 5000)).unwrap();
@@ -510,7 +510,7 @@ fn a_place_where_no_socket_can_be_is_refused_with_what_to_do() {
     let first = ends.bridge(true, "");
     let ended = run("bridge tap:t0 unix:vm.sock");
     assert!(ended.stderr.contains("another program has a socket there"), "{ended:?}");
-    // A socket that a killed program left behind is taken over.
+    // The socket left by a killed program is taken over.
     first.stop(Signal::KILL);
     let next = ends.bridge(true, ",mode=660");
     let mode = ends.folder.path().join("vm.sock").metadata().unwrap().permissions().mode();

@@ -106,7 +106,7 @@ fn unknown_link_type_passes_through() {
     assert_eq!(frames(&bench.get("out.pcapng")), frames(&input));
     let report = bench.ok("--linktype ethernet coalesce --json -r x.pcap -w out.pcapng").json();
     assert!(report["superframes"].as_u64().unwrap() > 0);
-    // What was read as Ethernet is Ethernet to whoever reads the result.
+    // What was read as Ethernet is Ethernet to every reader of the result.
     for format in ["pcap", "pcapng"] {
         bench.ok(&format!("--linktype ethernet csum fix -r x.pcap -w fixed.{format} -F {format}"));
         bench.ok(&format!("csum verify -r fixed.{format}"));
@@ -282,7 +282,7 @@ fn the_speed_of_long_work_is_said_on_a_terminal_alone() {
         assert!(run.status.success());
         String::from_utf8_lossy(&run.stdout).into_owned()
     };
-    // The pipe is open for as long as the work is to last.
+    // The pipe stays open as long as the work is to last.
     let long = format!("(cat a.pcap; sleep 1.1) | {program} segment - -w out.pcap");
     let said = on_terminal(&long);
     assert!(said.contains(speed), "{said}");
@@ -372,8 +372,8 @@ fn signal_writes_what_is_there_and_sums_up(signal: &str) {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&input).unwrap();
     stdin.flush().unwrap();
-    // The pipe stays open: the command waits for more packets when the signal comes. The output exists once the command
-    // has read the first packets.
+    // The pipe stays open: the command is waiting for more packets when the signal arrives. The output exists once the
+    // command has read the first packets.
     while !bench.path("out.pcapng").exists() {
         std::thread::yield_now();
     }
@@ -460,7 +460,7 @@ fn help_has_examples_and_exit_codes() {
             let wrapped = help.lines().filter(|line| !line.starts_with("Usage: "));
             let longest = wrapped.map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= columns, "{longest}: {help}");
-            // Where there is room it is used.
+            // If there is room, it is used.
             assert!(command != "coalesce" || columns < 200 || longest > 100, "{longest}: {help}");
         }
     }

@@ -1,4 +1,4 @@
-//! Tunnels of mirrors, of mobile networks and of MPLS, reserved bits, and packets that the snap length cut, in `decap`.
+//! Mirroring, mobile-network and MPLS tunnels, reserved bits, and packets truncated by the snap length, in `decap`.
 
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,
@@ -7,7 +7,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, frames, has};
 
-/// A frame of Ethernet with a packet in it.
+/// Returns an Ethernet frame that contains a packet.
 fn inner() -> Vec<u8> {
     Packet::new()
         .ethernet(|e| e)
@@ -18,17 +18,17 @@ fn inner() -> Vec<u8> {
         .build()
 }
 
-/// An IP packet.
+/// Returns an IP packet.
 fn packet() -> Vec<u8> {
     inner()[18..].to_vec()
 }
 
-/// A frame of IPv4 with this protocol.
+/// Returns an IPv4 frame with this protocol.
 fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(protocol)).payload(payload).build()
 }
 
-/// A frame of a datagram to `port`.
+/// Returns a frame of a datagram to `port`.
 fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp.destination_port(port));
     packet.payload(payload).build()
@@ -38,12 +38,12 @@ fn joined(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// Ethernet in front of an IP packet, as the capture has it.
+/// Returns an IP packet after an Ethernet header, as in the capture.
 fn on_ethernet(packet: &[u8]) -> Vec<u8> {
     joined(&[&ipv4(4, &[])[..14], packet])
 }
 
-/// The fields that tshark finds in every packet of a file, outermost first.
+/// Returns the fields that tshark finds in every packet of a file, outermost first.
 fn dissected(bench: &Bench, file: &str) -> Vec<Vec<Vec<String>>> {
     let mut command = std::process::Command::new("tshark");
     command.args(["-n", "-r"]).arg(bench.path(file)).args(["-T", "fields"]);
@@ -142,7 +142,7 @@ fn mpls_in_udp() {
     }
 }
 
-/// Streams inside these tunnels merge or stay, and come back byte for byte.
+/// Streams inside these tunnels are merged or stay, and are restored byte for byte.
 #[test]
 fn streams_in_these_tunnels_come_back() {
     let stream = |index: u32| {
@@ -200,13 +200,13 @@ fn reserved_bits_of_vxlan_are_ignored_with_a_note() {
     let strict = bench.run("decap --strict --json -r in.pcap -w out.pcap");
     assert_eq!(strict.json()["refused"]["vxlan_flags"]["count"], 3, "{}", strict.stdout);
     assert_eq!(strict.code, 1);
-    // Without the flag for the network, there is no network.
+    // Without the network flag, there is no network identifier.
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[vxlan([0; 8])]));
     let run = bench.run("decap --json -r in.pcap -w out.pcap");
     assert_eq!(run.json()["refused"]["vxlan_flags"]["count"], 1, "{}", run.stdout);
 }
 
-/// The captured bytes and the original length of each packet.
+/// Returns the captured bytes and the original length of each packet.
 fn lengths(bytes: &[u8]) -> Vec<(Vec<u8>, u32)> {
     let mut reader = CaptureReader::new(bytes).unwrap();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! `grosso monitor` as text, and on a terminal made by `script`.
+//! `grosso monitor` as text, and on a terminal created by `script`.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ fn once_prints_the_rates_of_an_interval() {
     let file = std::fs::File::create(&rates).unwrap();
     let mut monitor = command.stdout(file).stdin(Stdio::null()).spawn().unwrap();
     let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
-    // How many it sees in an interval depends on what else runs here.
+    // The number of intervals seen depends on the load of the host.
     crate::network::until(|| {
         exchange(&ends, 1 << 20);
         let text = std::fs::read_to_string(&rates).unwrap();
@@ -61,8 +61,8 @@ fn without_a_terminal_it_says_how_to_have_text() {
     assert_eq!(hosts.run("monitor --once -b").code, Some(2));
 }
 
-/// The output of `grosso monitor` on a terminal of 100 columns, and its exit code. The keys are typed after the first
-/// drawing.
+/// Runs `grosso monitor` on a terminal of 100 columns, and returns its output and exit code. The keys are typed after
+/// the first drawing.
 fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (String, Option<i32>) {
     let (mut child, shell) = start_on_a_terminal(hosts);
     then(child.stdin.as_mut().unwrap(), shell);
@@ -70,10 +70,11 @@ fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (Stri
     (std::fs::read_to_string(hosts.path("typescript")).unwrap(), code)
 }
 
-/// `script` as such a terminal with `grosso monitor` after the first drawing; and the number of the latter's process.
+/// Starts `script` as a terminal with `grosso monitor`, and returns it after the first drawing with the process ID of
+/// the monitor.
 fn start_on_a_terminal(hosts: &Hosts) -> (Child, u32) {
     let log = hosts.path("typescript");
-    // The output of an earlier terminal must not be taken for that of this one.
+    // The output of an earlier terminal must not be mistaken for the output of this one.
     let _ = std::fs::remove_file(&log);
     let mut command = Command::new("script");
     let line = format!(
@@ -101,7 +102,7 @@ fn it_ends_with_its_terminal() {
     }
     let bridge = hosts.start("bridge e0 tap:b0");
     let (mut terminal, monitor) = start_on_a_terminal(&hosts);
-    // There is no signal when a terminal goes this way: its process group just has a new parent.
+    // A terminal that is killed sends no signal: its process group only gets a new parent.
     terminal.kill().unwrap();
     terminal.wait().unwrap();
     crate::network::until(|| !std::path::Path::new(&format!("/proc/{monitor}/stat")).exists());

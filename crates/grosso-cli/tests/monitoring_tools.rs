@@ -1,5 +1,5 @@
-//! tcpflow, softflowd, Argus and pmacct behind `grosso capture --to`, on a device with its offloads on: their streams,
-//! packets and bytes are those of the wire.
+//! tcpflow, softflowd, Argus and pmacct fed by `grosso capture --to`, on a device with its offloads on: their streams,
+//! packets and bytes are those on the wire.
 
 #![cfg(target_os = "linux")]
 
@@ -23,7 +23,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, ip, is_over, set},
 };
 
-/// The variable that says for how long connections follow each other; without it there is one.
+/// The variable with the duration for which connections are repeated; without it there is one connection.
 const SECONDS: &str = "GROSSO_MONITOR_SECONDS";
 /// The pause between two connections, so that ten minutes of them fit a disk.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ type Ports = (u16, u16);
 /// Packets and bytes of one direction of a connection.
 type Counted = BTreeMap<Ports, (u64, u64)>;
 
-/// A sender with its offloads on, and a monitor's device beside it with the packets of the wire.
+/// A sender with its offloads on, and a monitor's device with the packets on the wire.
 struct Watched {
     chain: Chain,
     bench: Bench,
@@ -52,7 +52,7 @@ impl Watched {
         ip(&chain.sender, "link set lo up");
         set(&chain.sender, "s0", "rx-gro", true);
         let bench = Bench::new();
-        // Room for all packets of a stream and of what comes behind it, on a machine that does other things.
+        // Room for all packets of a stream and of later traffic, on a busy host.
         let line = "capture -i s0 --json --ring 256M -F pcap -w x.pcap --to tap:mon0";
         let mut command = bench.command(line);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -70,13 +70,13 @@ impl Watched {
         running
     }
 
-    /// The packets of streams on the wire, in both directions, when all of them have reached the monitors' device: of
-    /// one stream, or of one after the other for as long as [`SECONDS`] says.
+    /// Returns the wire packets of streams in both directions once all of them have reached the monitors' device: of
+    /// one stream, or of consecutive streams for as long as [`SECONDS`] requests.
     fn stream(&self) -> Vec<Timed> {
         self.streams(std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
     }
 
-    /// The same for this many seconds.
+    /// Returns the wire packets of consecutive streams for this many seconds.
     fn streams(&self, seconds: u64) -> Vec<Timed> {
         let (begun, length) = (Instant::now(), Duration::from_secs(seconds));
         let ends = self.chain.ends(IPV4);
@@ -86,7 +86,7 @@ impl Watched {
                 thread::sleep(PAUSE);
                 self.chain.stream(ends, BYTES);
             }
-            // A monitor may see a block of packets when the kernel has filled it, and not before.
+            // A monitor may see a block of packets only when the kernel has filled it.
             self.chain.datagrams(ends, 1200, &[30; 3000]);
         });
         until(|| is_over(&self.bench.path("x.pcap")));
@@ -137,7 +137,7 @@ fn ip_bytes(frame: &[u8]) -> usize {
     usize::from(u16::from_be_bytes([frame[16], frame[17]]))
 }
 
-/// Packets and bytes by direction; those of IP, or whole frames.
+/// Returns the packets and bytes by direction; `bytes` counts those of IP, or of whole frames.
 fn counted(packets: &[Timed], bytes: impl Fn(&[u8]) -> usize) -> Counted {
     let mut counted = Counted::new();
     for (_, frame) in packets {
@@ -159,7 +159,7 @@ fn tcpflow_writes_the_very_streams() {
         let begin = (sequence.wrapping_add(1), Vec::new());
         let (begin, bytes) = streams.entry(ports(&frame)).or_insert(begin);
         if !payload.is_empty() {
-            // What is retransmitted stands where it stood.
+            // A retransmission has the place of the original.
             let place = sequence.wrapping_sub(*begin) as usize;
             bytes.resize(bytes.len().max(place + payload.len()), 0);
             bytes[place..place + payload.len()].copy_from_slice(payload);
@@ -217,7 +217,7 @@ fn softflowd_counts_the_packets_and_bytes_of_the_wire() {
     watched.end();
 }
 
-/// The flows that a collector hears of (NetFlow version 5), of those that are asked for.
+/// Returns the requested flows that a collector receives (NetFlow version 5).
 fn flows(collector: &UdpSocket, asked: &Counted) -> Counted {
     let (mut found, mut datagram) = (Counted::new(), [0; 2048]);
     while found.len() < asked.len() {
@@ -252,7 +252,7 @@ fn argus_counts_the_packets_and_bytes_of_the_wire() {
     watched.end();
 }
 
-/// The TCP connections that Argus has written so far.
+/// Returns the TCP connections that Argus has written so far.
 fn records(bench: &Bench, device: &str) -> Counted {
     let mut command = Command::new("ra");
     let columns = "-c , -s sport dport spkts dpkts sbytes dbytes - tcp";
@@ -282,7 +282,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["pmacctd"]) else { return };
     let start = |device: &str| {
         let file = watched.bench.path(&format!("{device}.csv"));
-        // It reports what it keeps every second; the reports are added up.
+        // It prints its counts every second; the printed counts are added up.
         let config = format!(
             "daemonize: false\npcap_interface: {device}\nplugins: print\n\
              aggregate: src_port, dst_port, proto\nprint_output: csv\n\
@@ -294,7 +294,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
         watched.monitor(&format!("pmacctd -f {device}.conf"), "link type is")
     };
     let meters = ["mon0", "s0"].map(start);
-    // Of a thousand connections it prints two with more packets than its device had, if it is to print every second.
+    // If it prints every second, it reports two of a thousand connections with more packets than its device had.
     let wire = counted(&watched.streams(0), ip_bytes);
     until(|| printed(&watched.bench, "mon0") == wire);
     meters.into_iter().for_each(|meter| drop(meter.stop(Signal::INT)));
@@ -305,7 +305,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     watched.end();
 }
 
-/// The TCP connections that pmacctd has printed so far.
+/// Returns the TCP connections that pmacctd has printed so far.
 fn printed(bench: &Bench, device: &str) -> Counted {
     let text = fs::read_to_string(bench.path(&format!("{device}.csv"))).unwrap_or_default();
     let mut found = Counted::new();

@@ -1,4 +1,4 @@
-//! `grosso capture` in front of monitors: the packets of the wire, live, whatever the offloads of the device.
+//! `grosso capture` as a source for monitors: the packets on the wire, live, regardless of the device's offloads.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, IPV6, Way, between, ip, is_over},
 };
 
-/// The address of a listener, in a network of the test's own.
+/// The address of a listener, in the test's own network.
 const LISTENER: &str = "127.0.0.1:57012";
 
 fn report(mut capture: Child) -> Value {
@@ -32,7 +32,7 @@ fn report(mut capture: Child) -> Value {
     crate::common::report(&report)
 }
 
-/// The frames by the host that sent them.
+/// Returns the frames by the host that sent them.
 fn by_sender(packets: Vec<Timed>) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let mut senders: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
     for (_, frame) in packets {
@@ -80,7 +80,7 @@ fn every_output_has_the_packets_of_the_wire_although_the_device_has_its_offloads
         assert!(report["wire"]["segments"].as_u64().unwrap() > BYTES as u64 / 1448, "{report}");
         assert_eq!(report["wire"]["left"], json!({}), "{report}");
         for output in report["outputs"].as_array().unwrap() {
-            // Of the first packets some came before the client.
+            // Some of the first packets arrived before the client.
             let before = output["lost"].get("no_client").cloned().unwrap_or_else(|| 0.into());
             let count = |value: &Value| value.as_u64().unwrap();
             let all = count(&output["packets"]) + count(&before);
@@ -96,7 +96,7 @@ fn every_output_has_the_packets_of_the_wire_although_the_device_has_its_offloads
 
 /// Reads everything that a client gets.
 fn reader(mut stream: TcpStream) -> thread::JoinHandle<Vec<u8>> {
-    // The header says that the client is among those that get packets.
+    // The header shows that the client is registered to receive packets.
     let mut bytes = vec![0; 24];
     stream.read_exact(&mut bytes).unwrap();
     thread::spawn(move || {
@@ -146,13 +146,13 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     let line = format!("capture -i t0 --json -w x.pcap -F pcap --listen {LISTENER}");
     let capture = tap.start(bench.command(&line), &bench.path("x.pcap"));
     let mut client = tap.network.run(|| TcpStream::connect(LISTENER)).unwrap().unwrap();
-    // The header says that the client is among those that get packets.
+    // The header shows that the client is registered to receive packets.
     client.read_exact(&mut [0; 24]).unwrap();
     let mut frame = BROADCAST.to_vec();
     frame.resize(60_000, 0);
     for count in 1..=1000 {
         tap.write(&[&[0; 10][..], &frame].concat());
-        // At most as many wait as the ring has room for.
+        // At most as many packets wait as fit into the ring.
         let written = || std::fs::metadata(bench.path("x.pcap")).unwrap().len();
         if count % 100 == 0 {
             until(|| written() == 24 + count * (16 + 60_000));
@@ -173,7 +173,7 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     assert_eq!(server["clients"], 1);
 }
 
-/// A capture of a TAP, a listener of it, and the rest of its options.
+/// Starts a capture at a TAP with a listener and further options.
 fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
     let tap = Tap::new()?;
     tap.network
@@ -191,7 +191,7 @@ fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
     Some((tap, bench, capture))
 }
 
-/// A client, if the listener accepts one more: it has the header then.
+/// Connects a client; `None` if the listener refuses it. An accepted client has received the header.
 fn client(tap: &Tap) -> Option<TcpStream> {
     let mut client = tap.network.run(|| TcpStream::connect(LISTENER)).unwrap().ok()?;
     client.read_exact(&mut [0; 24]).ok().map(|()| client)
@@ -206,7 +206,7 @@ fn fill(tap: &Tap, bench: &Bench) {
     until(|| written() == 24 + FILLING * (16 + 60_000));
 }
 
-/// Frames of 60,000 bytes, more than the sockets of a client hold.
+/// Frames of 60,000 bytes, more than a client's socket buffers hold.
 const FILLING: u64 = 20;
 /// Clients of a listener at once.
 const CLIENTS_MAX: usize = 32;
@@ -278,7 +278,7 @@ fn an_address_that_others_reach_is_noted() {
     }
 }
 
-/// Arkime's reader of pcap over IP knows the magic number of microseconds alone.
+/// Arkime's reader of pcap over IP supports only the magic number for microseconds.
 #[test]
 fn times_are_in_microseconds_for_those_who_read_no_finer_ones() {
     let Some(tap) = Tap::new() else { return };
@@ -305,7 +305,7 @@ fn times_are_in_microseconds_for_those_who_read_no_finer_ones() {
     };
     let exact = times(&bench.get("y.pcapng"));
     assert!(exact.len() == 40 && exact.iter().any(|time| time % 1000 != 0), "{exact:?}");
-    // Each socket has its own times of a packet, some microseconds apart.
+    // Each socket timestamps a packet separately, some microseconds apart.
     for capture in [&heard, &file, &bench.get("z.pcapng")] {
         let cut = times(capture);
         assert!(cut.iter().all(|time| time % 1000 == 0), "{cut:?}");
@@ -359,14 +359,14 @@ fn a_monitor_s_device_that_goes_is_said() {
         let mut capture = command.stderr(Stdio::piped()).spawn().unwrap();
         let is_up = || Ok::<_, std::io::Error>(Netlink::new()?.link(&name("mon0"))?.up);
         until(|| tap.network.run(is_up).unwrap().is_ok_and(|up| up));
-        // Packets come all the time, until nobody is left to send them to, or as long as the rest.
+        // Packets arrive continuously, until there is no receiver left, or as long as the others.
         let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("mon0"))?);
         tap.network.run(remove).unwrap().unwrap();
         for _ in 0..100 {
             tap.write(&[&[0; 10][..], &BROADCAST].concat());
             thread::sleep(Duration::from_millis(10));
         }
-        // One that has ended by itself has its code already.
+        // A capture that has exited by itself already has its exit code.
         signal(&capture, "TERM");
         let mut stderr = String::new();
         capture.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();

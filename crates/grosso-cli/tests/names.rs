@@ -1,4 +1,4 @@
-//! Names come from strangers: output must not move the cursor, recolour the screen or forge lines.
+//! Names come from untrusted sources: output must not move the cursor, recolour the screen or forge lines.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, Traffic};
@@ -50,7 +50,7 @@ fn d16_names_of_files_are_shown_without_their_control_characters() {
         "explain FILE -n 300",
         "whatif FILE",
         "whatif FILE --html OUT",
-        // Failures name files too.
+        // Errors name files too.
         "inspect NONE",
         "wire -r NONE -w OUT",
         "wire -r FILE -w FILE",

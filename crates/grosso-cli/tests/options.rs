@@ -1,4 +1,4 @@
-//! Damaged options of packets and blocks: the output harms no reader, and the report says what is missing.
+//! Damaged options of packets and blocks: the output does not confuse readers, and the report names what is missing.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, START_NS, capture, each, frames, has};
 
-/// A block of pcapng in little-endian order.
+/// Encodes a pcapng block in little-endian order.
 fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     let mut body = body.to_vec();
     body.resize(body.len().next_multiple_of(4), 0);
@@ -15,7 +15,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &length, &body, &length].concat()
 }
 
-/// A sound option, and one whose length exceeds its block.
+/// Returns a valid option, and one whose length exceeds its block.
 fn damaged(sound: u16, value: &[u8]) -> Vec<u8> {
     let mut options = Vec::new();
     push_option(&mut options, ByteOrder::Little, sound, value);
@@ -23,8 +23,8 @@ fn damaged(sound: u16, value: &[u8]) -> Vec<u8> {
     options
 }
 
-/// A capture in which every block has damaged options: the section, the interface, its statistics, names, secrets, and
-/// the second of three packets.
+/// Returns a capture in which every block has damaged options: the section, the interface, its statistics, names,
+/// secrets, and the second of three packets.
 fn damaged_capture() -> Vec<u8> {
     let words =
         |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();

@@ -1,10 +1,10 @@
-//! More flows than are remembered: the report about them counts packets.
+//! More flows than can be tracked: the report about them counts packets.
 
 use grosso_capture::Format;
 
 use crate::common::{Bench, ETHERNET, capture};
 
-/// A packet of the flow with this number, with these flags and one byte of data.
+/// Returns a packet of flow `flow`, with these flags and one byte of data.
 fn packet(flow: u32, flags: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     frame.extend([0x45, 0, 0, 41, 0, 1, 0x40, 0, 64, 6, 0, 0]);

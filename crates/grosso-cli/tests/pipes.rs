@@ -1,4 +1,4 @@
-//! Pipes at both ends: what is written does not wait for what may yet come.
+//! Pipes at both ends: output is written without waiting for further input.
 #![cfg(unix)]
 
 use std::{
@@ -11,7 +11,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, finished};
 
-/// Those that read a pipe twice keep it in a file first, which has no end if the pipe has none.
+/// Commands that read a pipe twice store it in a file first, which is endless if the pipe is.
 #[test]
 fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
     let bench = Bench::new();
@@ -21,7 +21,7 @@ fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let mut written = 0;
-        // A command that keeps reading is given more than a pipe and a buffer hold, and then the end.
+        // A command that keeps reading gets more than a pipe and a buffer hold, and then EOF.
         while written < 64 << 20 && stdin.write_all(&[b'y'; 1 << 16]).is_ok() {
             written += 1 << 16;
         }
@@ -47,7 +47,7 @@ fn packets_go_out_while_the_input_is_idle() {
     let frames: Vec<_> = (0..100).map(packet).collect();
     let input = capture(Format::Pcap, ETHERNET, &frames);
     let merged = capture(Format::Pcapng, ETHERNET, &frames);
-    // Those that join fragments read a pipe to its end first.
+    // Commands that reassemble fragments read a pipe to its end first.
     for (line, input) in [
         ("wire -r - -w -", &input),
         ("wire -r - -f udp -w -", &merged),
@@ -56,7 +56,7 @@ fn packets_go_out_while_the_input_is_idle() {
         ("fragment --mtu 1500 -r - -w -", &input),
         ("csum fix -r - -w -", &input),
         ("encap -r - -w - type ipip local 192.0.2.1 remote 192.0.2.2", &input),
-        // Of its trains those that are held stay.
+        // Of its trains, those that are held remain.
         ("coalesce -r - -w -", &input),
     ] {
         let mut command = bench.command(line);
@@ -64,7 +64,7 @@ fn packets_go_out_while_the_input_is_idle() {
         let mut child = command.spawn().unwrap();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(input).unwrap();
-        // All of it for commands that change nothing; of trains, a part at least.
+        // All of it for commands that change nothing; of trains, at least a part.
         let is_copied = !line.starts_with("encap") && !line.starts_with("coalesce");
         let bytes = if is_copied { input.len() - input.len() / 100 } else { 4000 };
         let mut out = vec![0; bytes];

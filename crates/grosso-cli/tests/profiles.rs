@@ -1,4 +1,4 @@
-//! Profiles from outside: their list, their files, their comparison, and their traces in reports.
+//! Profiles as users see them: their list, their files, their comparison, and their mention in reports.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, headers::Tcp};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Bench, ETHERNET, capture};
 
-/// The names of all built-in profiles, as they are listed.
+/// Returns the names of all built-in profiles, in the listed order.
 fn names(bench: &Bench) -> Vec<String> {
     let list = bench.ok("profiles --json").json();
     let name = |profile: &Value| profile["name"].as_str().unwrap().to_owned();
@@ -69,7 +69,7 @@ fn a_file_says_what_differs_and_reports_have_its_name() {
     assert_eq!(report["profile"], "mine");
 }
 
-/// An error in a profile, wherever one is named, is reported by line and column, with the likely correction.
+/// An error in a profile, wherever the profile is named, is reported by line and column, with the likely correction.
 #[test]
 fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     let bench = Bench::new();
@@ -91,7 +91,7 @@ fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     let error = bench.run("profiles show mine.toml --json").json_error();
     assert_eq!((&error["code"], &error["line"]), (&json!("input.profile"), &json!(4)), "{error}");
     assert_eq!(error["column"], 3);
-    // A value, a base, and a text that is no TOML at all.
+    // A value, a base, and text that is not TOML at all.
     for (text, wrong) in [
         ("limits.flows = 0\n", "1:16: limits.flows must be 1 to 1048576"),
         ("base = \"linus\"\n", "1:8: no profile \"linus\"; did you mean linux?"),
@@ -139,7 +139,7 @@ fn lab_profiles_has_a_row_for_every_profile_and_for_those_of_the_user() {
         assert!(number(&row["frames"]) <= number(&report["packets"]), "{row}");
         assert!(number(&row["segments_p50"]) <= number(&row["segments_p99"]), "{row}");
         assert!(row["ns_per_packet"].as_f64().unwrap() > 0.0, "{row}");
-        // Only profiles that are not invertible melt packets together.
+        // Only profiles that are not invertible merge packets irreversibly.
         let name = row["profile"].as_str().unwrap();
         let is_invertible = name.starts_with("linux") || ["ndis-uro", "alone"].contains(&name);
         assert_eq!(number(&row["melted"]) == 0, is_invertible, "{row}");
@@ -153,7 +153,7 @@ fn lab_profiles_has_a_row_for_every_profile_and_for_those_of_the_user() {
     }
 }
 
-/// A full segment of a connection.
+/// Returns a full segment of a connection.
 fn segment(port: u16, number: u32) -> Vec<u8> {
     segment_as(port, number, |tcp| tcp)
 }
@@ -164,8 +164,8 @@ fn segment_as(port: u16, number: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(tcp).payload_len(100).build()
 }
 
-/// Ten connections, the first of which has three segments: with eight places, two connections have none. A packet with
-/// ECE is in no train.
+/// Returns ten connections, the first of which has three segments: in a table of eight entries, two connections have
+/// none. A packet with ECE never merges.
 fn ten_connections() -> Vec<Vec<u8>> {
     let first = (0..3).map(|number| segment(1, number));
     let others = (2..=10).map(|port| segment(port, 0));
@@ -179,7 +179,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
     let bench = Bench::new();
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &ten_connections()));
     bench.put("mine.toml", b"base = \"inet-lro\"\nlimits.flows = 9\n");
-    // Ten packets in eight trains, one of which has three; the others found no place, or are in no train.
+    // Ten packets in eight trains, one of which has three; the others did not fit, or are in no train.
     for (profile, expected, line) in [
         (
             "inet-lro",
@@ -219,7 +219,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
         let text = bench.ok(&command).stdout;
         assert!(text.contains(line), "{profile}: {text}");
     }
-    // Originals that counted nothing, or counted otherwise.
+    // Originals that counted nothing, or counted differently.
     for profile in ["linux", "linux-8x8", "linux-6.12", "ndis-rsc", "ndis-uro", "dpdk", "wireguard"]
     {
         let command = format!("coalesce -r a -w b --profile {profile}");

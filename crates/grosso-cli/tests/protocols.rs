@@ -1,4 +1,4 @@
-//! Checksums of SCTP and UDP-Lite, UDP over IPv6 without a checksum, and packets of which nothing is verified.
+//! Checksums of SCTP and UDP-Lite, UDP over IPv6 without a checksum, and packets without any verified checksum.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, capture};
 
-/// An Ethernet frame of IPv4 with this protocol.
+/// Returns an Ethernet frame of IPv4 with this protocol.
 fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(protocol)).payload(payload).build()
 }
 
-/// CRC32c, bit by bit (RFC 9260 appendix A).
+/// Computes CRC32c, bit by bit (RFC 9260 appendix A).
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _: u32| if crc & 1 != 0 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
-/// An SCTP packet with one DATA chunk.
+/// Returns an SCTP packet with one DATA chunk.
 fn sctp(data: usize) -> Vec<u8> {
     let mut packet = vec![0x30, 0x39, 0x1f, 0x90, 0, 0, 0, 7, 0, 0, 0, 0];
     packet.extend_from_slice(&[0, 3]);
@@ -32,7 +32,7 @@ fn sctp(data: usize) -> Vec<u8> {
     packet
 }
 
-/// A UDP-Lite packet over IPv4 whose checksum covers `coverage` bytes.
+/// Returns a UDP-Lite packet over IPv4 whose checksum covers `coverage` bytes.
 fn udp_lite(coverage: u16) -> Vec<u8> {
     let mut packet = vec![0x30, 0x39, 0x1f, 0x90];
     packet.extend_from_slice(&coverage.to_be_bytes());
@@ -47,7 +47,7 @@ fn udp_lite(coverage: u16) -> Vec<u8> {
     ipv4(136, &packet)
 }
 
-/// The report of `csum verify` on frames, and its exit code.
+/// Runs `csum verify` on frames, and returns its report and exit code.
 fn verify(frames: &[Vec<u8>]) -> (i32, Value) {
     let bench = Bench::new();
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, frames));
@@ -75,7 +75,7 @@ fn sctp_is_verified_by_its_crc() {
         "{report}"
     );
     assert_eq!((code, bad_packets(&report)), (1, vec![2]));
-    // The right value is that of the packet before.
+    // The correct value is that of the previous packet.
     let bench = Bench::new();
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[wrong, open.clone()]));
     bench.ok("csum fix --only all -r in.pcap -w out.pcap");
@@ -116,7 +116,7 @@ fn udp_lite_is_verified_over_its_coverage() {
         udp_lite(0),
         damaged_behind,
         damaged_inside,
-        // Coverage below the header, beyond the packet, and no checksum at all.
+        // Coverage shorter than the header, coverage beyond the packet, and no checksum at all.
         udp_lite(7),
         udp_lite(900),
         {
@@ -145,7 +145,7 @@ fn packets_of_which_nothing_is_verified_are_not_called_valid() {
     assert!(!text.contains("1 valid"), "{text}");
 }
 
-/// RFC 8200 section 8.1: only tunnels may leave out the checksum of UDP over IPv6 (RFC 6936).
+/// RFC 8200 section 8.1: only tunnels may omit the checksum of UDP over IPv6 (RFC 6936).
 #[test]
 fn udp_over_ipv6_needs_a_checksum_outside_of_tunnels() {
     let plain =

@@ -1,5 +1,5 @@
-//! `grosso capture` with the habits of tcpdump, which captures the same beside it: files that follow one another, all
-//! interfaces, and their list.
+//! `grosso capture` with tcpdump's options, compared with a concurrent tcpdump: rotating files, all interfaces, and
+//! their list.
 
 #![cfg(target_os = "linux")]
 
@@ -22,10 +22,10 @@ use crate::{
     tap::{BROADCAST, Tap, name, read, start},
 };
 
-/// Bytes of a long frame, 17 of which are more than a million.
+/// Bytes of a long frame; 17 of them exceed one million.
 const LONG_BYTES: usize = 60_000;
 
-/// A frame of an unknown protocol that no other equals.
+/// Returns a unique frame of an unknown protocol.
 fn frame(number: u16, len: usize) -> Vec<u8> {
     let mut frame = BROADCAST.to_vec();
     frame.resize(len, 0);
@@ -37,7 +37,7 @@ fn write(tap: &Tap, frame: &[u8]) {
     tap.write(&[&[0; 10][..], frame].concat());
 }
 
-/// tcpdump in a folder, whose files it writes as root: it would open the second as nobody.
+/// Returns tcpdump in a directory, where it writes files as root: as nobody, it could not open the second file.
 fn tcpdump(bench: &Bench, line: &str) -> Command {
     let mut command = Command::new("tcpdump");
     command
@@ -48,7 +48,7 @@ fn tcpdump(bench: &Bench, line: &str) -> Command {
     command
 }
 
-/// The frames of the files whose names begin so, by the rest of their names.
+/// Returns the frames of the files whose names start with `begin`, by the rest of their names.
 fn files(bench: &Bench, begin: &str) -> BTreeMap<String, Vec<Vec<u8>>> {
     let entries = fs::read_dir(bench.path("")).unwrap().map(|entry| entry.unwrap().file_name());
     let names = entries.map(|name| name.into_string().unwrap());
@@ -234,7 +234,7 @@ fn the_list_says_of_each_interface_what_tcpdump_s_does() {
             assert_eq!(state(&ours, device), state(&theirs, device), "{ours}{theirs}");
         }
     }
-    // The number is a name too.
+    // The number works as a name too.
     let mut capture = tap.start(bench.command("capture -i 1 -c 1 --json -w x"), &bench.path("x"));
     write(&tap, &BROADCAST);
     assert_eq!(report(&mut capture)["interface"], "t0");

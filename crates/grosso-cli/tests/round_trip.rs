@@ -1,4 +1,4 @@
-//! `coalesce` and `segment` undo each other, byte for byte and with every time.
+//! `coalesce` and `segment` are inverse, byte for byte and with all times.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::{
@@ -27,7 +27,7 @@ fn round_trip(bench: &Bench, input: &[u8], options: &str, link: Link) -> usize {
     round_trip_told(bench, input, options, "", link)
 }
 
-/// The same with tunnel ports passed to both.
+/// Runs a round trip with tunnel ports passed to both commands.
 fn round_trip_told(bench: &Bench, input: &[u8], options: &str, tunnels: &str, link: Link) -> usize {
     bench.put("a", input);
     bench.ok(&format!("coalesce -q -r a -w b {options} {tunnels}"));
@@ -73,7 +73,7 @@ fn all_stacks_with_one_tunnel_come_back_and_those_that_can_are_merged() {
         let has_l2tp = stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::L2tp);
         let tunnels = if has_l2tp { "--l2tp 4/default" } else { "" };
         let merged = round_trip_told(&bench, &input, "", tunnels, link);
-        // FOU has no assigned port, so it is UDP to a reader without `--port`.
+        // FOU has no assigned port, so without `--port` it is read as UDP.
         if stack.couples() {
             assert!(merged < 60, "{stack:?}: {merged}");
         }
@@ -127,7 +127,7 @@ fn times_that_a_superframe_cannot_hold_keep_packets_apart() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
         packet.tcp(|t| t.sequence(i * 100)).payload_len(100).build()
     };
-    // Times that go back, and steps of more than 32 bits of nanoseconds.
+    // Times that go backwards, and steps of more than 32 bits of nanoseconds.
     let times = [5, 6, 4, 3, 3 + (1 << 33), 4 + (1 << 33)];
     let packets: Vec<Timed> =
         times.iter().zip(0..).map(|(time, i)| (START_NS + time, train(i))).collect();
@@ -149,7 +149,7 @@ fn what_the_capture_says_about_packets_is_kept_or_keeps_them_apart() {
         let meta = PacketMeta { timestamp_ns: Some(START_NS), flags, ..PacketMeta::default() };
         writer.write_packet(&meta, &data).unwrap();
     };
-    // Two incoming packets, two outgoing ones that are partial, and two without flags.
+    // Two incoming packets, two outgoing packets with partial checksums, and two without flags.
     for (i, flags) in [Some(1), Some(1), Some(0x202), Some(0x202), None, None].iter().enumerate() {
         put(i as u32, *flags);
     }
@@ -205,7 +205,7 @@ fn packets_with_comments_pass_in_their_place() {
         })
         .collect();
     let plain = capture(Format::Pcapng, ETHERNET, &frames);
-    // The third packet gets a comment: eight bytes of option, and four that end the list.
+    // The third packet gets a comment: an option of eight bytes, and four bytes that end the list.
     let comment = [1, 0, 4, 0, b'h', b'e', b'r', b'e', 0, 0, 0, 0];
     let mut input = Vec::new();
     let mut reader = grosso_capture::CaptureReader::new(&plain[..]).unwrap();

@@ -1,4 +1,4 @@
-//! Packets on their way: the final addresses are in source routes, routing headers and home address options, for every
+//! Packets in transit: the final addresses are in source routes, routing headers and home address options, for every
 //! command.
 
 use grosso_capture::Format;
@@ -19,7 +19,7 @@ const EVERY: [(&str, Headers); 4] = [
     }),
 ];
 
-/// A stream, and datagrams longer than an MTU of 1280.
+/// Returns a stream, and datagrams longer than an MTU of 1280.
 fn packets(headers: Headers) -> Vec<Vec<u8>> {
     let ip = || headers(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
     let stream = (0..20).map(|i| ip().tcp(|t| t.sequence(i * 1000)).payload_len(1000).build());

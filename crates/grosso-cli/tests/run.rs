@@ -1,4 +1,4 @@
-//! `grosso run` and `grosso config` from outside: the file, the signals, and the messages to a service manager.
+//! `grosso run` and `grosso config` as commands: the file, the signals, and the messages to a service manager.
 
 #![cfg(target_os = "linux")]
 
@@ -19,7 +19,7 @@ use crate::{
 const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
 const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n";
 
-/// The hosts with two wires, and a file with a path for each.
+/// Creates the hosts with two wires, and runs a file with a path for each.
 fn two_paths() -> Option<(Hosts, Running)> {
     let hosts = Hosts::new()?;
     hosts.add_wire("a1", "e1");
@@ -34,13 +34,13 @@ fn write(hosts: &Hosts, text: &str) {
     fs::write(hosts.path("paths.toml"), text).unwrap();
 }
 
-/// The number of the thread of a path's first queue.
+/// Returns the ID of the thread of a path's first queue.
 fn thread(running: &Running, path: &str) -> Option<String> {
     let threads = running.threads();
     threads.into_iter().find(|(name, _)| *name == format!("{path}/0")).map(|(_, number)| number)
 }
 
-/// The same once the thread has its name, which it takes itself, after the path was said to run.
+/// Waits until the thread has set its name, which happens after the path is reported as running, and returns its ID.
 fn started(running: &Running, path: &str) -> String {
     until(|| thread(running, path).is_some());
     thread(running, path).unwrap()
@@ -98,7 +98,7 @@ fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
     hosts.remove("e1");
     running.said("grosso: run: path core: e1: the device was removed");
     started(&running, "edge");
-    // A broken path is tried again when the file is read again.
+    // A failed path is retried when the file is reloaded.
     hosts.add_wire("a1", "e1");
     running.signal(Signal::HUP);
     running.said("run: core started");
@@ -113,7 +113,7 @@ fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
 #[test]
 fn streams_pass_over_af_xdp() {
     let Some(hosts) = Hosts::new() else { return };
-    // The other host's checksum offload is on, which AF_XDP cannot show.
+    // The other host's checksum offload is on, which AF_XDP cannot indicate.
     let left = "left = { port = \"xdp:e0\", partial-checksums = true }";
     write(&hosts, &EDGE.replace("left = \"e0\"", left));
     let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
@@ -178,7 +178,7 @@ fn associations_of_the_kernel_become_a_table_and_a_file_that_only_its_owner_read
     );
     let checked = hosts.run("config check paths.toml");
     assert_eq!(checked.code, Some(0), "{checked:?}");
-    // No key is overwritten, none is used both ways, and exit codes are those of other commands.
+    // No key is overwritten, none is used in both directions, and exit codes are those of other commands.
     let again = hosts.run(command);
     assert_eq!(
         (again.code, again.stderr.contains("choose a new file name")),
@@ -269,7 +269,7 @@ fn metrics_are_answered_where_the_file_says() {
     running.stop(Signal::TERM);
 }
 
-/// Anybody can put something else where the socket for `grosso stats` would be, and take the port of the metrics.
+/// Any process can create another file at the path of the `grosso stats` socket, and bind the metrics port.
 #[test]
 fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_noted() {
     for is_taken in [true, false] {
@@ -292,8 +292,8 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
         drop(listener);
         let mut said = Vec::new();
         if is_taken {
-            // The file is as it was. The port is free as soon as no program that another test starts at this moment
-            // holds a copy of the listener.
+            // The file is unchanged. The port is free once no program that another test is starting holds a copy of the
+            // listener.
             loop {
                 running.signal(Signal::HUP);
                 let (before, line) = running.said_with("metrics");
@@ -314,7 +314,7 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
     }
 }
 
-/// The state of every thread: its name, its effective capabilities, `NoNewPrivs`, and `Seccomp`.
+/// Returns the state of every thread: its name, its effective capabilities, `NoNewPrivs`, and `Seccomp`.
 fn confinement(running: &Running) -> Vec<(String, u64, u32, u32)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
     let state = |task: std::io::Result<fs::DirEntry>| {
@@ -330,7 +330,7 @@ fn confinement(running: &Running) -> Vec<(String, u64, u32, u32)> {
     states
 }
 
-/// The same, as `grosso stats` says it.
+/// Returns the state of every thread, as reported by `grosso stats`.
 fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
     let stats = report(&hosts.run("stats --json").stdout);
     let [process] = &stats["processes"].as_array().unwrap()[..] else { panic!("{stats}") };
@@ -347,7 +347,7 @@ fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
     states
 }
 
-/// Low ports, devices, packet sockets, memory of AF_XDP and its program: what a reload may need.
+/// Low ports, devices, packet sockets, AF_XDP memory and the XDP program: what a reload may need.
 const OPENER: u64 = 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39;
 
 #[test]
@@ -418,7 +418,7 @@ fn another_user_s_program_opens_devices_at_its_start_and_at_a_reload() {
     assert!(ended.stderr.contains("bridge: user nosuchuser: no such user"), "{ended:?}");
 }
 
-/// Two paths, and a fault of one of them: its kind, its thread, and how often.
+/// Starts two paths, with a fault in one of them: its kind, its thread, and how often.
 fn faulty(fault: &str) -> Option<(Hosts, Running)> {
     let hosts = Hosts::new()?;
     hosts.add_wire("a1", "e1");
@@ -486,8 +486,8 @@ fn the_unit_is_sound_and_little_exposed() {
     }
 }
 
-/// Settings with which the program does not start, or its tunnels are silent: /run/grosso would be a symbolic link,
-/// which the program refuses, and the UDP between the ends of a tunnel would be dropped.
+/// Settings with which the program does not start, or its tunnels pass no traffic: /run/grosso would be a symbolic
+/// link, which the program refuses, and the UDP between the tunnel endpoints would be dropped.
 #[test]
 fn the_unit_asks_for_nothing_that_the_program_refuses() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");

@@ -1,4 +1,5 @@
-//! Each command's JSON has a schema: it prints its document in `schemas`, and what commands print obeys them.
+//! Each command's JSON has a schema: the command prints its document in `schemas`, and the commands' output conforms to
+//! it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! The claims of `docs/sources.md`: each is shown by a test or a command that there is, and the lab answers those that
-//! name a line of its verdicts as the document says.
+//! The claims of `docs/sources.md`: each is covered by an existing test or command, and the lab agrees with the
+//! document about those that name a line of its verdicts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,9 +13,9 @@ use grosso_testkit::processor::Processor;
 
 use crate::common::{Bench, Run, copy_captures};
 
-/// Claims of each publication in `docs/sources.md`, by their letters.
+/// Number of claims of each publication in `docs/sources.md`, by letter.
 const CLAIMS: [(char, usize); 5] = [('A', 33), ('B', 20), ('C', 25), ('D', 22), ('E', 21)];
-/// Standings of a claim; all but the first have a reason.
+/// Possible statuses of a claim; all but the first have a reason.
 const STANDINGS: [&str; 4] = ["works", "in part: ", "contradicted: ", "not here: "];
 
 #[test]
@@ -40,7 +40,7 @@ fn every_claim_of_the_sources_is_shown_by_a_test_or_a_command_that_there_is() {
     }
 }
 
-/// The cells of a row of a table of claims.
+/// Returns the cells of a row of a table of claims.
 fn claim(line: &str) -> Option<[&str; 4]> {
     let cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect::<Vec<_>>();
     let cells: [&str; 4] = cells.try_into().ok()?;
@@ -56,7 +56,7 @@ fn assert_runs(number: &str, words: &str, folder: &Path) {
         command.arg("--help");
     }
     let output = command.output().expect("the command runs");
-    // 1 is an answer: something is not as it should be.
+    // 1 is a result: something is not as it should be.
     let is_answer = matches!(output.status.code(), Some(0 | 1));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(is_answer, "{number}: grosso {words}: {}: {errors}", output.status);
@@ -70,7 +70,7 @@ fn assert_is_test(number: &str, link: &str) {
     assert!(text.contains(&format!("fn {name}(")), "{number}: no test {name} in {path}");
 }
 
-/// Commands of the lab that answer claims, with the words of their quick form.
+/// Lab commands that test claims, with the arguments of their quick form.
 const QUICK: [(&str, &str); 9] = [
     ("", "--time 50ms"),
     ("lro", "--time 50ms"),
@@ -82,7 +82,7 @@ const QUICK: [(&str, &str); 9] = [
     ("run --config examples/lab/lro-in-the-middle.toml", "--time 200ms"),
     ("run --config examples/lab/offloads.toml", "--time 200ms"),
 ];
-/// Commands of the lab that answer no claim of a publication, in their quick form, each with what it has instead.
+/// Lab commands that test no claim of a publication, in their quick form, each with its alternative.
 const UNJUDGED: [(&str, &str); 4] = [
     ("flows --time 50ms --runs 1 --no-html", "lengths of trains by connections and holding times"),
     ("profiles", "counts that are the same on every machine, which a test of its own has"),
@@ -92,12 +92,12 @@ const UNJUDGED: [(&str, &str); 4] = [
         "claims of the lab itself, on which one run is noise",
     ),
 ];
-/// Runs of the quick form, and how often it is tried until it answers as the document says.
+/// Runs of the quick form, and attempts until its result agrees with the document.
 const QUICK_RUNS: [&str; 2] = ["1", "1"];
-/// Runs after which an answer that noise does not explain is final.
+/// Runs after which a result that noise does not explain is final.
 const FINAL_RUNS: &str = "5";
 
-/// An answer that the document gives: the number of the claim, the line of the lab and its verdict.
+/// A result that the document states: the number of the claim, the line of the lab and its verdict.
 type Answer<'a> = (&'a str, &'a str, &'static str);
 
 #[test]
@@ -131,9 +131,9 @@ fn at_once<T: Copy + Send + Sync>(items: &[T], each: impl Fn(T) + Sync) {
     });
 }
 
-/// A claim whose standing has a line of the lab in emphasis is answered by that line as the standing says. One run is
-/// noise where an effect is small, so what differs is asked again, and at last in runs enough for a test of the
-/// difference: only an answer that this tells from noise is a failure.
+/// A claim whose status has an emphasized line of the lab is confirmed by that line. One run is noise if an effect is
+/// small, so differing results are repeated, at last with enough runs for a test of the difference: only a result that
+/// this distinguishes from noise is a failure.
 #[test]
 fn the_lab_answers_the_claims_of_the_sources_as_the_document_says() {
     let text = document();
@@ -208,7 +208,7 @@ pub(crate) fn put_examples(bench: &Bench) {
     }
 }
 
-/// Whether there can be no lab here, or no device for the experiment of a file; says so.
+/// Returns whether a lab, or the device for the experiment of a file, is unavailable here; prints the reason.
 pub(crate) fn is_refused(run: &Run) -> bool {
     if run.code != 4 {
         assert_eq!(run.code, 0, "{}", run.stderr);

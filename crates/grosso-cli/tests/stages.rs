@@ -1,4 +1,4 @@
-//! Fragments and ESP between two hosts, each behind a `grosso run`, and the packets on the wire between them.
+//! Fragments and ESP between two hosts, each with its own `grosso run`, and the packets on the wire between them.
 //!
 //! ```text
 //!  host a                                          host b
@@ -40,13 +40,13 @@ use crate::network::{A, B, Hosts, Running, STALLED, connect, exchange, name, set
 const KEYS: [&str; 2] =
     ["000102030405060708090a0b0c0d0e0fa0a1a2a3", "101112131415161718191a1b1c1d1e1fb0b1b2b3"];
 const SPIS: [&str; 2] = ["0x00001001", "0x00001002"];
-/// A user who is neither root nor the one of the tests.
+/// A user other than root and the user of the tests.
 const STRANGER: u32 = 65_533;
 
-/// Two hosts, and their ESP settings besides keys and numbers.
+/// Two hosts, and their ESP settings except keys and numbers.
 pub(crate) struct Esp {
     pub(crate) hosts: Hosts,
-    /// More lines of the file, for host a and for host b.
+    /// Additional lines of the file, for host a and for host b.
     more: [&'static str; 2],
     /// Directory of the sequence files, with a slash at the end.
     pub(crate) folder: &'static str,
@@ -55,7 +55,7 @@ pub(crate) struct Esp {
 }
 
 impl Esp {
-    /// The hosts, without addresses on the first one's wire.
+    /// Creates the hosts, without addresses on the first one's wire.
     pub(crate) fn new(more: [&'static str; 2]) -> Option<Self> {
         let hosts = Hosts::new()?;
         let quiet = || {
@@ -98,7 +98,7 @@ impl Esp {
         let running = Running::spawn(self.space(host).host(&mut command).unwrap());
         running.said("esp: ");
         let addresses = [A, B][host];
-        // The device has them already if the program was killed and is started again.
+        // The device already has them if the program was killed and is started again.
         let addressed = self.space(host).run(|| set_up(far, addresses)).unwrap();
         let is_again = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
         assert!(addressed.as_ref().err().is_none_or(is_again), "{addressed:?}");
@@ -151,7 +151,7 @@ impl Esp {
     }
 }
 
-/// The output of tshark on a capture, one line per packet; with the keys or without.
+/// Returns the output of tshark on a capture, one line per packet, with or without the keys.
 fn tshark(esp: &Esp, keys: bool, filter: &str, field: &str) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(esp.hosts.path("wire.pcap"));
@@ -178,12 +178,12 @@ fn tshark(esp: &Esp, keys: bool, filter: &str, field: &str) -> Option<Vec<String
 #[test]
 fn datagrams_and_streams_pass_in_esp_and_in_fragments_and_the_wire_shows_nothing_else() {
     let Some(esp) = Esp::new(["", ""]) else { return };
-    // The other end is Grosso too, because many kernels are built without ESP.
+    // The peer is Grosso too, because many kernels are built without ESP.
     if !has_kernel_esp(&esp) {
         println!("the kernel has no ESP (CONFIG_INET6_ESP): tshark alone judges the wire");
     }
     let mut dump = Command::new("tcpdump");
-    // Slots no longer than the MTU needs leave room for a whole burst in its ring.
+    // With slots no longer than the MTU needs, a whole burst fits into its ring.
     dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
     let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
     let dump = Running::spawn(dump);
@@ -273,7 +273,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     // In the network namespace of the other host, only the lock of the key file is seen.
     let locked = "another port or program on this host uses the key file\nhint: ";
     assert!(ended.stderr.contains(used) || ended.stderr.contains(locked), "{ended:?}");
-    // Neither another sequence file nor a copy of the keys helps.
+    // Neither another sequence file nor a copy of the keys avoids the error.
     let copy = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
     let copy = copy
         .replace("port = \"a0\"", "port = \"lo\"")
@@ -312,7 +312,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
 }
 
-/// Names of the claims in a host's network namespace.
+/// Returns the names of the claims in a host's network namespace.
 pub(crate) fn claims(host: &NetworkNamespace) -> Vec<String> {
     let sockets = host.run(|| std::fs::read_to_string("/proc/thread-self/net/unix")).unwrap();
     let name = |line: &str| line.split_once("@grosso-esp-").map(|(_, name)| name.to_owned());
@@ -349,7 +349,7 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     let near = esp.start(0);
     let names = claims(&esp.hosts.a);
     assert_eq!(names.len(), 2, "{names:?}");
-    // This user's second start is refused, with a hint that helps.
+    // The second start by this user is refused, with a useful hint.
     let text = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
     let text = text.replace("0.seq", "copy.seq").replace("0.key", "copy.key");
     std::fs::copy(esp.hosts.path("0.key"), esp.hosts.path("copy.key")).unwrap();
@@ -370,7 +370,7 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     }
     let far = esp.start(1);
     esp.datagrams(0, 3000);
-    // A reload that opens the path again notes it again.
+    // A reload that reopens the path logs it again.
     let main = esp.hosts.path("0.toml");
     let text = std::fs::read_to_string(&main).unwrap().replace("mtu = 1400", "mtu = 1380");
     std::fs::write(&main, text).unwrap();
@@ -406,7 +406,7 @@ fn scarce_and_exhausted_sequence_numbers_are_noted_at_the_start() {
     assert_eq!(esp.start(0).stop(Signal::TERM).code, Some(0));
     for (sent, note) in [(SEQUENCE_MAX / 20 * 19, SCARCE), (SEQUENCE_MAX, EXHAUSTED)] {
         set_sent(&esp, sent);
-        // No packet leaves: the peer does not run.
+        // No packet is sent: the peer is not running.
         let near = esp.start(0);
         near.said(note);
         assert_eq!(near.stop(Signal::TERM).code, Some(0));
@@ -423,7 +423,7 @@ fn exhausted_sequence_numbers_are_noted_while_a_path_runs() {
     assert!(!before.iter().any(|line| line.contains(EXHAUSTED)), "{before:?}");
     let socket = esp.hosts.a.run(|| UdpSocket::bind((A[0], 0))).unwrap().unwrap();
     let exhausted = || {
-        // The path may have no room for the moment.
+        // The path may have no room at the moment.
         let _ = socket.send_to(&[7; 100], (B[0], 9));
         near.has_said(EXHAUSTED)
     };
@@ -433,7 +433,7 @@ fn exhausted_sequence_numbers_are_noted_while_a_path_runs() {
     }
 }
 
-/// The end of this test is the proof: no file makes the start or a signal wait.
+/// Reaching the end of this test is the proof: no file blocks the start or a signal.
 #[test]
 fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_reload() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -456,7 +456,7 @@ fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_r
             assert!(ended.stderr.contains(&why), "{ended:?}");
         }
     }
-    // The old configuration goes on.
+    // The old configuration stays active.
     let far = esp.start(1);
     esp.datagrams(0, 3000);
     for program in [near, far] {
@@ -464,7 +464,7 @@ fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_r
     }
 }
 
-/// The same key from a file and from a descriptor is one key, also in one program.
+/// The same key from a file and from a descriptor is one key, also within one process.
 #[test]
 fn a_key_from_a_descriptor_is_refused_where_a_port_has_it_from_a_file() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -484,7 +484,7 @@ fn a_key_from_a_descriptor_is_refused_where_a_port_has_it_from_a_file() {
     assert!(ended.stderr.contains(used), "{ended:?}");
 }
 
-/// Initialization vectors and sequence numbers of the ESP packets in a capture, by tshark.
+/// Returns the initialization vectors and sequence numbers of the ESP packets in a capture, read by tshark.
 fn vectors(esp: &Esp) -> Option<Vec<(String, u64, u64)>> {
     let [spis, numbers, vectors] =
         ["esp.spi", "esp.sequence", "esp.iv"].map(|field| tshark(esp, true, "esp.iv", field));
@@ -493,8 +493,8 @@ fn vectors(esp: &Esp) -> Option<Vec<(String, u64, u64)>> {
     Some(packets.map(|((spi, number), hex)| (spi, number.parse().unwrap(), vector(&hex))).collect())
 }
 
-/// Each start has a salt of its own: a clean restart, SIGKILL, a sequence file restored from a copy, and one that was
-/// deleted after it had been refused for being empty.
+/// Each start has its own salt: a clean restart, SIGKILL, a sequence file restored from a copy, and one that was
+/// deleted after it had been refused because it was empty.
 #[test]
 fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_file() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -528,7 +528,7 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
         }
         let far = esp.start(1);
         let near = esp.start(0);
-        // The peer's window drops numbers that repeat: what counts is what leaves.
+        // The peer's window drops repeated numbers: only transmitted packets count.
         let socket = esp.hosts.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().unwrap();
         let captured = || std::fs::metadata(esp.hosts.path("wire.pcap")).unwrap().len();
         let enough = captured() + 120 * payload.len() as u64;
@@ -558,7 +558,7 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
 }
 
 /// Programs in two network namespaces do not see each other, and a copy of the keys is another file: both send with one
-/// key and the same numbers, and what keeps their vectors apart is the salt of each start.
+/// key and the same numbers, and only the salt of each start keeps their IVs distinct.
 #[test]
 fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -602,7 +602,7 @@ fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     assert_eq!(count(|packet| packet.1 ^ packet.2), 2, "one salt a program");
 }
 
-/// Datagrams over IPv6 that count up, both ways between the hosts: none is sent twice.
+/// Numbered datagrams over IPv6, in both directions between the hosts: none is sent twice.
 struct Numbered {
     sockets: [UdpSocket; 2],
     next: AtomicU64,
@@ -694,10 +694,10 @@ fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool
         let _ = wire.wait(Duration::from_millis(20));
         while let Some(packet) = wire.receive(&mut frame).unwrap() {
             let frame = &frame[..packet.length];
-            // ESP behind the headers of Ethernet and IPv6.
+            // ESP after the headers of Ethernet and IPv6.
             if frame.get(20) == Some(&50) && frame[54..58] == spi {
                 let number = u32::from_be_bytes(*frame[58..].first_chunk().unwrap());
-                // The attacker's own packets are no new ones.
+                // The attacker's own packets are not new.
                 if number > last {
                     last = number;
                     recorded.lock().unwrap().push(frame.to_vec());
@@ -707,8 +707,8 @@ fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool
     }
 }
 
-/// SIGKILL at points that nobody chose, while datagrams pass both ways: what was recorded before is sent to the next
-/// process again and again, and no vector of any process was that of another.
+/// SIGKILL at random points, while datagrams pass in both directions: previously recorded packets are replayed to the
+/// next process again and again, and no IV is used by two processes.
 #[test]
 fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program_is_killed() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -768,7 +768,7 @@ fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program
     assert_eq!(count(|packet| packet.1 ^ packet.2), KILLS + 1, "one salt a start");
 }
 
-/// Raised when dropped, so that the threads of a test that failed end too.
+/// Raised on drop, so that the threads of a failed test exit too.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -789,7 +789,7 @@ fn a_program_with_keys_is_hidden_from_others_and_its_keys_from_the_disk() {
     near.stop(Signal::TERM);
 }
 
-/// Whether the kernel supports ESP.
+/// Returns whether the kernel supports ESP.
 fn has_kernel_esp(esp: &Esp) -> bool {
     let mut state = Command::new("ip");
     state.args(["xfrm", "state", "add", "src", "fd09::1", "dst", "fd09::2", "proto", "esp"]);

@@ -25,7 +25,7 @@ fn json(ended: &Ended) -> Value {
     report(&ended.stdout)
 }
 
-/// A device of a report in JSON.
+/// Returns a device of a JSON report.
 fn of<'a>(report: &'a Value, device: &str) -> &'a Value {
     let devices = report["devices"].as_array().unwrap();
     devices.iter().find(|line| line["device"] == device).unwrap_or_else(|| panic!("{report}"))
@@ -35,7 +35,7 @@ fn count(device: &Value, counter: &str) -> u64 {
     device[counter].as_u64().unwrap_or_else(|| panic!("{counter} in {device}"))
 }
 
-/// A counter of the kernel at a device of the second host.
+/// Returns a counter of the kernel for a device of the second host.
 fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     let mut command = std::process::Command::new("ip");
     let command = hosts.b.host(command.args(["-s", "-j", "link", "show", device])).unwrap();
@@ -44,7 +44,7 @@ fn kernel(hosts: &Hosts, device: &str, counter: &str) -> u64 {
     links[0]["stats64"][way][what].as_u64().unwrap_or_else(|| panic!("{counter}: {links}"))
 }
 
-/// Segments that the TCP of the second host sent: superframes count as their segments.
+/// Returns the number of segments that the TCP of the second host sent: superframes count as their segments.
 fn segments_sent(hosts: &Hosts) -> u64 {
     let snmp = hosts.b.run(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
@@ -134,7 +134,7 @@ fn trains_that_are_held_are_gauges_of_the_moment_and_no_change() {
     let lines = hosts.run("stats -i 0.05 -c 2 --jsonl --delta e0").stdout;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!((count(&last, "rx_gro_held"), &last["delta"]["rx_gro_held"]), (2, &Value::Null));
-    // Port unreachable is no packet of the flow; a datagram without payload is, and lets its train go.
+    // Port unreachable is not a packet of the flow; a datagram without payload is, and flushes its train.
     sender.send_to(&[], (B[0], 9)).unwrap();
     until(|| held() == (1, 3));
     bridge.stop(Signal::TERM);
@@ -166,7 +166,7 @@ fn every_form_says_the_same() {
         let [before, now] = pair else { unreachable!() };
         let change = count(now, "rx_packets") - count(before, "rx_packets");
         assert_eq!(count(&now["delta"], "rx_packets"), change);
-        // A reading that comes late is the next one too: what was read just now is not asked for again.
+        // A delayed reading also serves as the next one: values just read are not requested again.
         assert!(count(now, "ts_ns") >= count(before, "ts_ns"));
     }
 

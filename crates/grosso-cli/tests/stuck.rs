@@ -1,6 +1,6 @@
-//! Paths beside something that makes a system call wait: a frozen file system, a close that lingers, a debugger.
+//! Paths next to something that blocks a system call: a frozen file system, a lingering close, a debugger.
 //!
-//! Each test looks at the order of events only: everything is observed while the call still waits.
+//! Each test checks only the order of events: everything is observed while the call is still blocked.
 
 #![cfg(target_os = "linux")]
 
@@ -25,10 +25,10 @@ use crate::{
 
 /// A path whose thread is stopped in the tests.
 const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n";
-/// A path beside it.
+/// A path next to it.
 const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
 
-/// Stops one thread as a debugger does, and lets it go when it has ended. Prints a line when the thread is stopped.
+/// Stops one thread as a debugger does, and resumes it on exit. Prints a line when the thread is stopped.
 const TRACER: &str = "
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -40,7 +40,7 @@ print('stopped', flush=True)
 os.waitpid(thread, 0x40000000)
 ";
 
-/// A thread that a debugger has stopped, until this is dropped or the thread is killed.
+/// A thread stopped by a debugger, until this is dropped or the thread is killed.
 pub(crate) struct Traced(Child);
 
 impl Traced {
@@ -61,7 +61,7 @@ impl Traced {
         Some(Self(tracer))
     }
 
-    /// Whether the tracer has not let the thread go.
+    /// Returns whether the tracer still holds the thread.
     pub(crate) fn holds(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
@@ -81,7 +81,7 @@ pub(crate) fn stuck(stats: &Value, path: &str) -> Vec<bool> {
     devices.map(|device| device["stuck"].as_bool().unwrap()).collect()
 }
 
-/// The answer of the second host's program to a request over HTTP.
+/// Returns the response of the second host's program to an HTTP request.
 fn get(hosts: &Hosts, address: &str, page: &str) -> String {
     let ask = || {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -125,7 +125,7 @@ fn a_path_whose_thread_a_debugger_stopped_is_reported_and_holds_up_nobody() {
     let health = get(&hosts, &address, "/healthz");
     assert!(health.starts_with("HTTP/1.1 503") && health.ends_with("stuck: core\n"), "{health}");
 
-    // A reload that has to stop the path gives up on it too.
+    // A reload that has to stop the path also gives up on it.
     fs::write(hosts.path("paths.toml"), format!("metrics = \"127.0.0.1:0\"\n{EDGE}")).unwrap();
     running.signal(Signal::HUP);
     running.said("run: path core: thread core/0 is stuck");
@@ -151,7 +151,7 @@ fn a_program_whose_only_path_is_stuck_ends_by_sigterm_and_says_so() {
     assert!(ended.stderr.contains("grosso: bridge: thread edge/0 is stuck"), "{ended:?}");
 }
 
-/// A TCP socket whose last close waits for an hour: its peer acknowledges nothing more.
+/// Returns a TCP socket whose last close waits for an hour: its peer acknowledges nothing more.
 pub(crate) fn lingering() -> (TcpStream, [TcpStream; 1], TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -183,23 +183,23 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
         let (near, far, listener) = lingering();
         let socket = UnixSocket::new(UnixKind::Stream).unwrap();
         socket.connect(&UnixAddress::new(path).unwrap()).unwrap();
-        // GET_FEATURES of vhost-user: a descriptor beside it is of no use.
+        // GET_FEATURES of vhost-user: a descriptor passed with it is not needed.
         let message: Vec<u8> = [1_u32, 1, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
         match socket.send_passing(&message, &[near.as_fd()]) {
             Ok(bytes) => assert_eq!(bytes, message.len()),
             Err(error) => {
                 assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{path:?}");
                 socket.send(&[IoSlice::new(&message)]).unwrap();
-                // Nobody but this test has it, and this test does not want to wait.
+                // Only this test holds it, and this test does not want to wait.
                 set_socket_linger(&near, None).unwrap();
                 refused += 1;
             }
         }
-        // From here on only Grosso has it.
+        // From here on only Grosso holds it.
         drop(near);
         others.push((far, listener, socket));
     }
-    // The machine's port has answered or disconnected: it has received what was passed.
+    // The VM's port has answered or disconnected: it has received what was passed.
     let (.., machine) = others.last().unwrap();
     let mut answer = [0; 64];
     until(|| machine.read(&mut [std::io::IoSliceMut::new(&mut answer)]).is_ok());
@@ -214,7 +214,7 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
 }
 
-/// A small file system of its own, which can be frozen.
+/// A small separate file system, which can be frozen.
 pub(crate) struct FileSystem {
     place: PathBuf,
     frozen: bool,
@@ -256,7 +256,7 @@ impl Drop for FileSystem {
         if self.frozen {
             succeeds("fsfreeze", &["--unfreeze", place]);
         }
-        // Programs that were killed in a failed test may use it for a moment longer.
+        // Programs killed in a failed test may use it for a moment longer.
         succeeds("umount", &["--lazy", place]);
     }
 }
@@ -273,7 +273,7 @@ fn a_frozen_file_system_under_a_sequence_file_stops_no_path_and_no_end() {
     esp.streams(1 << 18);
     files.freeze();
 
-    // Numbers that were recorded ahead are used up by these, and the rest is dropped by name.
+    // These use up the numbers reserved in advance, and the rest is dropped and counted.
     let socket = esp.hosts.a.run(|| std::net::UdpSocket::bind((A[0], 0))).unwrap().unwrap();
     let stats = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
@@ -284,7 +284,7 @@ fn a_frozen_file_system_under_a_sequence_file_stops_no_path_and_no_end() {
     };
     until(|| {
         for _ in 0..200 {
-            // The path may have no room for the moment.
+            // The path may have no room at the moment.
             let _ = socket.send_to(&[7; 100], (B[0], 9));
         }
         let stats = stats();

@@ -9,7 +9,7 @@ use crate::{
     veth_lab::Net,
 };
 
-/// The report of an experiment, which has a processor for itself; `None` if there can be no lab here.
+/// Runs an experiment on a CPU of its own, and returns the report; `None` if a lab cannot run here.
 fn report_of(bench: &Bench, words: &str) -> Option<Value> {
     let _processor = Processor::acquire();
     let run = bench.run(words);
@@ -19,7 +19,7 @@ fn report_of(bench: &Bench, words: &str) -> Option<Value> {
 #[test]
 fn lab_fragments_shows_the_collapse_and_its_cure() {
     let bench = Bench::new();
-    // A rate that a machine can carry while it does other things.
+    // A rate that a busy host can sustain.
     let options = "--runs 1 --time 300ms --timeout 150ms --rate 300M --loss 0.5%";
     let Some(report) =
         report_of(&bench, &format!("lab fragments {options} --html page.html --json"))
@@ -39,7 +39,7 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
         let number = |row: &Value, name: &str| row[name]["median"].as_f64().unwrap();
         let (few, unbounded) = (row("coalesces", fewest.into()), row("coalesces", ().into()));
         let queued = row("queues", fewest.into());
-        // A timeout in the middle of the trial may empty the buffers once more, which then hold complete datagrams.
+        // A timeout in the middle of the trial may flush the buffers once more, which then hold complete datagrams.
         assert!(number(few, "goodput_gbps") > 5.0 * number(queued, "goodput_gbps"), "{group}");
         assert_eq!(number(few, "no_buffer_a_second"), 0.0, "{few}");
         assert!(number(queued, "no_buffer_a_second") > 0.0, "{queued}");
@@ -147,7 +147,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
     assert_eq!(report["schema"], "grosso.lab-acks/2");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 76);
-    // The share of the acknowledgments arriving at the sender's NIC that the sender was given.
+    // The share of the acknowledgments arriving at the sender's NIC that were delivered to the sender.
     let reached = |handling: &str| {
         let of = |row: &&Value| row["side"] == "sender" && row["handling"] == handling;
         let sum = |name: &str| -> f64 {
@@ -160,7 +160,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
         assert!((0.8..1.2).contains(&reached(handling)), "{handling}: {}", reached(handling));
     }
     assert_eq!(report["overtaken"]["through_it"], 0);
-    // In userspace, one more says what the kernel's senders would do.
+    // In userspace, one more row predicts what the kernel's senders would do.
     let others = usize::from(report["senders"] == "userspace");
     assert_eq!(report["verdicts"].as_array().unwrap().len(), 11 + 13 + others);
     let page = String::from_utf8(bench.get("page.html")).unwrap();

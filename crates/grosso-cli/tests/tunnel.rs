@@ -1,4 +1,5 @@
-//! `grosso tunnel` from outside, between two hosts: against the kernel's VXLAN, against itself, and in its errors.
+//! `grosso tunnel` as a command, between two hosts: with the kernel's VXLAN as the peer, with Grosso as the peer, and
+//! its errors.
 
 #![cfg(target_os = "linux")]
 
@@ -24,17 +25,17 @@ use crate::{
     },
 };
 
-/// The addresses inside of tunnels: of the first host, and of the second.
+/// The inner addresses: of the first host, and of the second.
 const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 2));
 
-/// Two hosts with addresses on their wire. Background processes end with them.
+/// Two hosts with addresses on their link. Background processes are stopped with them.
 struct Ends(Hosts);
 
 impl Ends {
     fn new() -> Option<Self> {
         let hosts = Hosts::new()?;
-        // The far end of the wire belongs to the second host itself: the tunnels are between the hosts' stacks.
+        // The far end of the wire belongs to the second host itself: the tunnels connect the hosts' stacks.
         let own = || {
             std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0")?;
             set_up("e0", B)
@@ -46,7 +47,7 @@ impl Ends {
         Some(Self(hosts))
     }
 
-    /// The folder of the program's files on a host.
+    /// Returns the directory of the program's files on a host.
     fn folder(&self, host: &NetworkNamespace) -> PathBuf {
         self.0.path(if core::ptr::eq(host, &self.0.a) { "a" } else { "b" })
     }
@@ -56,7 +57,7 @@ impl Ends {
         self.run_with(host, host, line)
     }
 
-    /// The same with the files of the program on another host.
+    /// Runs a command with the files of the program on another host.
     fn run_with(&self, host: &NetworkNamespace, owner: &NetworkNamespace, line: &str) -> Ended {
         self.end_of(Command::new(env!("CARGO_BIN_EXE_grosso")), (host, owner), line)
     }
@@ -84,7 +85,7 @@ impl Ends {
         ended.stdout
     }
 
-    /// The only tunnel in the output of `show`.
+    /// Returns the only tunnel in the output of `show`.
     fn shown(&self) -> Value {
         let shown = report(&self.ok("tunnel show --json"));
         assert_eq!(shown["schema"], "grosso.tunnel/1", "{shown}");
@@ -121,7 +122,7 @@ impl Drop for Ends {
                 let text = std::fs::read_to_string(path).unwrap_or_default();
                 let number = text.split(' ').next().and_then(|number| number.parse().ok());
                 if let Some(pid) = number.and_then(Pid::from_raw) {
-                    // A process that has ended need not be killed.
+                    // A process that has exited need not be killed.
                     let _ = kill_process(pid, Signal::KILL);
                 }
             }
@@ -131,7 +132,7 @@ impl Drop for Ends {
 
 const VXLAN: &str = "tunnel add vx0 type vxlan id 42 local 10.9.0.2 remote 10.9.0.1";
 
-/// A tunnel with the kernel's own device at its other end, and addresses inside.
+/// Creates a tunnel to the kernel's own device at the peer, and addresses inside.
 fn beside_the_kernel() -> Option<Ends> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);
@@ -150,7 +151,8 @@ fn beside_the_kernel() -> Option<Ends> {
     Some(ends)
 }
 
-/// The kernel's tunnel leaves inner checksums to a device, and the wire between two hosts on one machine is none.
+/// The kernel's tunnel leaves inner checksums to a device, and the veth pair between two hosts on one machine does not
+/// complete them.
 #[test]
 fn a_tunnel_carries_traffic_and_survives_its_process() {
     let Some(ends) = beside_the_kernel() else { return };
@@ -215,7 +217,7 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     if let Err(error) = chown(&probe, Some(NOBODY), None) {
         return skip(&format!("no other user can be had: {error}"));
     }
-    // The folder of a test is its user's alone, and the process is to pass through it.
+    // The directory of a test is accessible only to its user, and the process must be able to traverse it.
     std::fs::set_permissions(ends.0.path("."), PermissionsExt::from_mode(0o711)).unwrap();
     ends.ok("tunnel down vx0");
     let (b, line) = (&ends.0.b, "tunnel up vx0 --user nobody");
@@ -243,7 +245,7 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     assert_eq!(own.count(), 0, "its folder is gone too");
 }
 
-/// The queue in front of a device that is read too seldom holds a burst, and a length that somebody chose is kept.
+/// The queue of a device that is read too seldom holds a burst, and a length set by the user is kept.
 #[test]
 fn a_burst_waits_in_front_of_a_tunnel_and_a_chosen_length_stays() {
     let Some(ends) = beside_the_kernel() else { return };
@@ -301,7 +303,7 @@ fn two_of_them_carry_ip_in_gue_with_checksums_left_to_the_other_end() {
     assert!(rates["tx_packets"].as_u64() > rates["tx_frames"].as_u64(), "superframes: {shown}");
 }
 
-/// The names of tunnels are those of one network namespace, though the folder of their files is the same.
+/// Tunnel names belong to one network namespace, though the directory of their files is the same.
 #[test]
 fn a_tunnel_of_another_network_namespace_is_neither_seen_nor_ended() {
     let Some(ends) = Ends::new() else { return };
@@ -354,13 +356,13 @@ fn tunnels_directly_in_ip_carry_traffic() {
         between_two(&ends, words);
         exchange(&connect((&ends.0.a, NEAR), (&ends.0.b, FAR)), 1 << 20);
         let shown = ends.shown();
-        // The number of packets that find no room in a socket depends on the load of the processor.
+        // The number of packets dropped at a full socket buffer depends on the CPU load.
         let mut drops = shown["drops"].as_object().unwrap().keys();
         assert!(drops.all(|name| name == "socket_rx_dropped"), "{words}: {shown}");
     }
 }
 
-/// A mode says which packets are carried, as `ip link` has it: the other version is neither sent nor taken.
+/// A mode specifies which packets are carried, as in `ip link`: the other version is neither sent nor accepted.
 #[test]
 fn the_mode_of_a_tunnel_says_which_packets_it_carries() {
     for (words, carried) in [
@@ -391,7 +393,7 @@ fn the_mode_of_a_tunnel_says_which_packets_it_carries() {
     }
 }
 
-/// Fragments inside a tunnel are the hosts' matter: who joins them may be behind this host.
+/// Fragments inside a tunnel are left to the hosts: the host that reassembles them may be beyond this one.
 #[test]
 fn a_tunnel_directly_in_ip_leaves_fragments_inside_to_the_hosts() {
     for words in ["gre", "ip6tnl"] {
@@ -435,7 +437,7 @@ fn a_tunnel_directly_in_ip_is_shown_and_survives_its_process() {
     assert!(shown["drops"].to_string().contains("foreign_identifier"), "{shown}");
 }
 
-/// The kernel does not say which device had another name before.
+/// The kernel does not report the previous name of a renamed device.
 #[test]
 fn a_device_that_was_renamed_is_said_to_be_and_stays() {
     let Some(ends) = Ends::new() else { return };
@@ -466,7 +468,7 @@ fn a_path_that_shrinks_is_told_of_and_the_device_stays_as_it_was() {
             let own = ["route replace 10.9.0.0/24", "-6 route replace fd09::/64 metric 256"];
             ends.ip(host, &format!("{} dev {device} mtu 1300", own[family]));
         }
-        // The process looks at its routes once in a while.
+        // The process checks its routes periodically.
         until(|| {
             exchange(&connection, 1 << 16);
             ends.shown()["drops"]["tunnel_out_too_big"].as_u64() > Some(0)
@@ -480,7 +482,7 @@ fn a_path_that_shrinks_is_told_of_and_the_device_stays_as_it_was() {
     }
 }
 
-/// A third host behind the second, with a wire of its own.
+/// Creates a third host after the second, with a wire of its own.
 fn third(ends: &Ends) -> NetworkNamespace {
     let (b, c) = (&ends.0.b, NetworkNamespace::new().unwrap());
     let lay = || {
@@ -497,14 +499,14 @@ fn third(ends: &Ends) -> NetworkNamespace {
     c
 }
 
-/// Packets that a host's VXLAN device received.
+/// Returns the number of packets that a host's VXLAN device received.
 fn received(host: &NetworkNamespace) -> u64 {
     let links: Value = serde_json::from_str(&other(host, "ip -s -j link show vx0")).unwrap();
     links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
-/// The second host's tunnel has two kernels at its other ends; returns the packets that each of them received of a
-/// stream in each direction with the first.
+/// Connects the second host's tunnel to two kernels as peers; returns the number of packets that each of them received
+/// of a stream in each direction with the first.
 fn between_three(words: &str) -> Option<[u64; 2]> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);
@@ -597,7 +599,7 @@ fn what_is_exported_makes_the_same_tunnel_in_the_kernel() {
     assert!(checked.stdout.contains("vx0: tap:vx0 <-> vxlan:42:10.9.0.1, 1 queue"), "{checked:?}");
 }
 
-/// Both would take each packet, as the kernel's tunnels would, which are refused too.
+/// Both would accept each packet, as the kernel's tunnels would, which are refused too.
 #[test]
 fn a_second_tunnel_for_the_same_packets_is_refused() {
     let Some(ends) = Ends::new() else { return };
@@ -736,7 +738,7 @@ fn a_tunnel_that_may_not_probe_its_path_says_so_and_carries() {
     }
 }
 
-/// Fragments of a path that is found to be narrow are the kernel's over IPv6, and it learns the MTU through `lo`.
+/// On a path found to be narrow, the kernel fragments IPv6 packets itself, and learns the MTU through `lo`.
 #[test]
 fn a_tunnel_whose_kernel_cannot_be_told_of_its_path_says_so() {
     let Some(ends) = Ends::new() else { return };

@@ -1,4 +1,4 @@
-//! Tunnels whose outer route leads back into them, and overlays that only look like it.
+//! Tunnels whose outer route leads back into them, and overlays that only seem to loop.
 //!
 //! ```text
 //!  host
@@ -29,7 +29,7 @@ use crate::{
     network::{A, B, Ended, Running, connect, exchange, name, namespaces, set_up, until},
 };
 
-/// The addresses of the tunnel's ends, over IPv4 and IPv6.
+/// The tunnel endpoint addresses, IPv4 and IPv6.
 const OUTSIDE: [[&str; 2]; 2] = [["10.9.1.1", "10.9.2.1"], ["fd09:1::1", "fd09:2::1"]];
 
 /// A host behind the tunnel.
@@ -72,7 +72,7 @@ impl Host {
         Running::spawn(&mut self.command(line)).end()
     }
 
-    /// The program with paths from devices into tunnels, each with these lines of TOML.
+    /// Returns the command with paths from devices into tunnels, each with these lines of TOML.
     fn paths(&self, paths: &[(&str, &str)]) -> Command {
         let path = |(device, tunnel): &(&str, &str)| {
             format!(
@@ -117,7 +117,7 @@ impl Host {
         socket.send_to(&vec![b'x'; bytes], (FAR, 9)).unwrap();
     }
 
-    /// Packets that the host sent into a device.
+    /// Returns the number of packets that the host sent into a device.
     fn sent_into(&self, device: &str) -> u64 {
         let path = format!("/sys/class/net/{device}/statistics/tx_packets");
         let read = || Netlink::new()?.link(&name(device));
@@ -126,14 +126,14 @@ impl Host {
         link.statistics.transmit_packets
     }
 
-    /// The number of packets that were dropped for a reason.
+    /// Returns the number of packets that were dropped for a reason.
     fn dropped(&self, reason: &str) -> u64 {
         let ended = self.run("stats --json");
         assert_eq!(ended.code, Some(0), "{ended:?}");
         let devices = report(&ended.stdout);
         let devices = devices["devices"].as_array().unwrap().iter();
         let find = |device: &Value| device["drops"][reason].as_u64();
-        // A reason without packets is left out.
+        // A reason without packets is omitted.
         devices.filter_map(find).sum()
     }
 }
@@ -146,7 +146,7 @@ fn ip(host: &NetworkNamespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every type over the version of IP that it can have outside.
+/// Every type over its possible outer IP versions.
 const TYPES: [(&str, usize); 17] = [
     ("vxlan id 42", 0),
     ("vxlan id 42", 1),
@@ -167,8 +167,8 @@ const TYPES: [(&str, usize); 17] = [
     ("ip6tnl encap gue encaplimit none", 1),
 ];
 
-/// Packets that the host sends into a tunnel around one datagram: two fragments, a few of their fragments, and
-/// neighbour discovery. A tunnel without a guard sends hundreds of thousands.
+/// Packets that the host sends into a tunnel for one datagram: two fragments, a few of their fragments, and neighbour
+/// discovery. A tunnel without a guard sends hundreds of thousands.
 const PACKETS_MAX: u64 = 100;
 
 #[test]
@@ -185,7 +185,7 @@ fn a_datagram_in_a_tunnel_whose_route_leads_into_it_ends_at_once() {
         host.send(1300);
         let dropped = || host.dropped("tunnel_out_loop");
         until(|| dropped() > 0 || host.sent_into("t0") > before + PACKETS_MAX);
-        // What a later packet leaves behind comes after what the first one did.
+        // The counts of a later packet come after those of the first one.
         let first = dropped();
         host.send(100);
         until(|| dropped() > first || host.sent_into("t0") > before + PACKETS_MAX);
@@ -207,7 +207,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
     host.address("t0");
     host.route_over("t0");
     let (mut seen, mut notes) = (Vec::new(), 0);
-    // Routes are looked at while packets come.
+    // Routes are checked while packets arrive.
     let sending = std::sync::atomic::AtomicBool::new(true);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -250,7 +250,7 @@ fn a_tunnel_whose_route_leads_into_it_is_not_started() {
     host.route_over("t0");
     assert_refused(&host, &[("t0", VXLAN)], "t0");
 
-    // A device on top of the tunnel's is no way out of it.
+    // A device on top of the tunnel's device does not avoid the loop.
     for kind in ["vlan id 5", "macvlan", "ipvlan"] {
         let mut add = Command::new("ip");
         add.args(format!("link add link t0 name over type {kind}").split(' '));
@@ -280,10 +280,10 @@ fn two_tunnels_that_lead_into_each_other_are_not_started() {
     let other = "type = \"geneve\"\nid = 7\nlocal = \"10.9.1.1\"\nremote = \"10.9.3.1\"\n";
     host.ip("route add 10.9.3.1 dev t0");
     host.route_over("t1");
-    // The second one that starts closes the loop.
+    // The second tunnel to start closes the loop.
     assert_refused(&host, &[("t1", other), ("t0", VXLAN)], "t1, then t0");
 
-    // The same with one of the kernel's.
+    // The same with a kernel tunnel.
     let kernel = "link add k1 type vxlan id 5 local 10.9.1.1 remote 10.9.3.1 dstport 4790";
     host.ip(kernel);
     host.ip("link set k1 up");
@@ -296,7 +296,8 @@ fn two_tunnels_that_lead_into_each_other_are_not_started() {
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
 }
 
-/// Guests with the addresses of the hosts that carry them: a tunnel is between the hosts, and theirs is bridged in it.
+/// Guests with the addresses of the hosts that carry them: the tunnel connects the hosts, and the guests' traffic is
+/// bridged in it.
 #[test]
 fn a_bridged_overlay_may_have_the_addresses_of_the_underlay() {
     let Some([a, b, guest_a, guest_b]) = namespaces() else { return };

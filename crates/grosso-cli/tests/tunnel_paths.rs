@@ -1,4 +1,4 @@
-//! Tunnels over paths whose MTU shrinks, grows and is lied about, between two hosts with a router in between.
+//! Tunnels over paths whose MTU shrinks, grows and is forged, between two hosts with a router between them.
 //!
 //! ```text
 //!  host a                     router r                    host b
@@ -28,7 +28,7 @@ use crate::network::{
     CHUNK, Running, STALLED, connect, exchange, name, receive, send, skip, until,
 };
 
-/// The addresses of both hosts outside, over IPv4 and IPv6.
+/// The outer addresses of both hosts, IPv4 and IPv6.
 const OUTSIDE: [[IpAddr; 2]; 2] = [
     [
         IpAddr::V4(Ipv4Addr::new(10, 9, 1, 1)),
@@ -40,7 +40,7 @@ const OUTSIDE: [[IpAddr; 2]; 2] = [
     ],
 ];
 
-/// The addresses of both hosts inside of a tunnel; `net` keeps tunnels apart.
+/// Returns the addresses of both hosts inside a tunnel; `net` distinguishes tunnels.
 fn inside(net: u8, host: u8) -> [IpAddr; 2] {
     [
         Ipv4Addr::new(10, 8, net, host).into(),
@@ -48,7 +48,7 @@ fn inside(net: u8, host: u8) -> [IpAddr; 2] {
     ]
 }
 
-/// Two hosts and the router between them. Tunnels end with them.
+/// Two hosts and the router between them. Tunnels are stopped with them.
 struct Routed {
     hosts: [NetworkNamespace; 2],
     router: NetworkNamespace,
@@ -124,7 +124,7 @@ impl Routed {
         }
     }
 
-    /// A connection inside of a tunnel.
+    /// Opens a connection inside a tunnel.
     fn connection(&self, net: u8, family: usize) -> [TcpStream; 2] {
         let [near, far] = [1, 2].map(|host| inside(net, host)[family]);
         connect((&self.hosts[0], near), (&self.hosts[1], far))
@@ -201,7 +201,7 @@ fn ip(host: &NetworkNamespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The protocol of a tunnel's packets outside, and their destination port if that is UDP.
+/// Returns the protocol of a tunnel's outer packets, and their destination port if that is UDP.
 fn carrier(words: &str) -> (u8, u16) {
     let has = |word: &str| words.split(' ').any(|other| other == word);
     match words.split(' ').next().unwrap() {
@@ -215,13 +215,13 @@ fn carrier(words: &str) -> (u8, u16) {
     }
 }
 
-/// A message that a packet from `local` to `remote` was too long, from a stranger that guessed the ports of UDP and
-/// the identifier of VXLAN.
+/// Returns a message that a packet from `local` to `remote` was too long, forged by a stranger that guessed the UDP
+/// ports and the VXLAN identifier.
 fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u8> {
     let half = |number: u16| number.to_be_bytes();
     let udp = [half(ports[0]), half(ports[1]), half(1400), half(0x1234)].concat();
     let udp = [&udp[..], &[8, 0, 0, 0, 0, 0, 42, 0]].concat();
-    // Of other tunnels, the header of GRE without fields, or the beginning of a packet.
+    // For other tunnels, the GRE header without fields, or the beginning of a packet.
     let inside = if protocol == 17 { udp } else { [&[0_u8, 0, 8, 0][..], &[0x45; 12]].concat() };
     match (local, remote) {
         (IpAddr::V4(local), IpAddr::V4(remote)) => {
@@ -258,7 +258,7 @@ fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u
     }
 }
 
-/// Number of networks that wait for their streams at a time: a stream that lost packets is silent for seconds.
+/// Number of networks whose streams are waited for concurrently: a stream that lost packets pauses for seconds.
 const SIDE_BY_SIDE: usize = 5;
 
 /// Looks at each of some things that have networks of their own, in threads that have the name of the test.
@@ -278,7 +278,7 @@ fn side_by_side<T: Sync>(all: &[T], look: impl Fn(&T) + Sync) {
     });
 }
 
-/// Every type over the version of IP that it can have outside.
+/// Every type over its possible outer IP versions.
 const TYPES: [(&str, usize); 20] = [
     ("vxlan id 42", 0),
     ("vxlan id 42", 1),
@@ -302,11 +302,11 @@ const TYPES: [(&str, usize); 20] = [
     ("ip6tnl encap gue encaplimit none", 1),
 ];
 
-/// An MTU that shrinks and grows while streams over IPv4 and IPv6 run inside ends none of them.
+/// An MTU that shrinks and grows while inner streams over IPv4 and IPv6 run ends none of them.
 #[test]
 fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
     side_by_side(&TYPES, |&(words, family)| {
-        // No host knows yet the MTU that others learned of the path.
+        // No host has learned the path MTU yet.
         let Some(routed) = Routed::new() else { return };
         routed.tunnel(words, family, 0);
         let streams = [0, 1].map(|inner| routed.connection(0, inner));
@@ -315,7 +315,7 @@ fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
                 continue;
             }
             thread::scope(|scope| {
-                // It changes while bytes are on their way.
+                // It changes while bytes are in flight.
                 scope.spawn(|| routed.path(mtu));
                 streams.iter().for_each(|stream| exchange(stream, 1 << 18));
             });
@@ -330,7 +330,7 @@ fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
     });
 }
 
-/// Megabits a second of a stream, every byte compared.
+/// Returns the throughput of a stream in Mb/s; every byte is compared.
 fn speed([near, far]: &[TcpStream; 2], bytes: usize) -> f64 {
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -353,7 +353,7 @@ fn print(words: &str, family: usize, speeds: [[f64; 2]; 2]) {
 /// Bytes of a stream whose speed is measured.
 const BYTES: usize = CHUNK << 10;
 
-/// Forged messages silence no tunnel: neither one that carries traffic meanwhile, nor one that is made afterwards.
+/// Forged messages block no tunnel: neither one that carries traffic meanwhile, nor one that is created afterwards.
 #[test]
 fn forged_messages_silence_no_tunnel() {
     let tunnels = [
@@ -367,7 +367,7 @@ fn forged_messages_silence_no_tunnel() {
         ("ip6gre encaplimit none", 1),
     ];
     for (words, family) in tunnels {
-        // New hosts: their kernels remember for ten minutes that the path of an earlier tunnel was narrow.
+        // New hosts: their kernels cache the small MTU of an earlier tunnel's path for ten minutes.
         let Some(routed) = Routed::new() else { return };
         routed.tunnel(words, family, 0);
         let streams = [0, 1].map(|inner| routed.connection(0, inner));
@@ -386,7 +386,7 @@ fn forged_messages_silence_no_tunnel() {
         let streams = [0, 1].map(|inner| routed.connection(1, inner));
         streams.iter().for_each(|stream| exchange(stream, BYTES));
         if family == 1 {
-            // Nothing that was forged makes fragments; what is true does, and at once.
+            // Forged messages cause no fragmentation; a true one does, and at once.
             assert_eq!(fragments(&routed, &streams), 0, "{words}: fragments in a later tunnel");
             routed.path(1280);
             until(|| fragments(&routed, &streams) > 0);
@@ -394,7 +394,7 @@ fn forged_messages_silence_no_tunnel() {
     }
 }
 
-/// The same of every type, without speeds.
+/// The same for every type, without measuring speed.
 #[test]
 fn forged_messages_end_no_stream_of_any_type() {
     side_by_side(&TYPES, |&(words, family)| {
@@ -413,10 +413,10 @@ fn forged_messages_end_no_stream_of_any_type() {
     });
 }
 
-/// Number of fragments over IPv6 that the first host's tunnel sends while streams exchange bytes.
+/// Returns the number of IPv6 fragments that the first host's tunnel sends while streams exchange bytes.
 ///
-/// The second host was told nothing, and its fragments are not counted; nor are those of ICMPv6, which belong to probes
-/// and their answers.
+/// The second host received no message, and its fragments are not counted; nor are those of ICMPv6, which belong to
+/// probes and their answers.
 fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
@@ -436,10 +436,10 @@ fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
     count
 }
 
-/// The next header of an IPv6 packet that is a fragment.
+/// The Next Header value of an IPv6 fragment header.
 const FRAGMENT_HEADER: u8 = 44;
 const ICMPV6: u8 = 58;
-/// Position of the next header of a fragment in its frame.
+/// Position of the fragment header's Next Header in its frame.
 const FRAGMENTED: usize = 14 + 40;
 
 /// Runs `nft` on a host; false if the machine has no filters.
@@ -449,16 +449,16 @@ fn nft(host: &NetworkNamespace, rules: &str) -> bool {
     output.status.success()
 }
 
-/// Number of times that something happened to the sockets of the first host's tunnel.
+/// Returns how often an event occurred on the sockets of the first host's tunnel.
 fn happened(routed: &Routed, event: &str) -> u64 {
     let stats = crate::common::report(&routed.grosso(0, "stats --json"));
     let devices = stats["devices"].as_array().unwrap().iter();
-    // What never happened is not there.
+    // Events that never happened are omitted.
     devices.filter_map(|device| device["events"][event].as_u64()).sum()
 }
 
-/// A router that drops long packets without a word (RFC 8899 section 4.3) stops no stream: probes find out, and what
-/// is longer leaves in fragments. When the path is wide again, it is used.
+/// A router that silently drops long packets (RFC 8899 section 4.3) stops no stream: probes detect it, and longer
+/// packets are sent in fragments. When the path MTU grows again, it is used.
 #[test]
 fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() {
     let tunnels =
@@ -473,7 +473,7 @@ fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() 
         routed.tunnel(words, family, 0);
         let streams = [0, 1].map(|inner| routed.connection(0, inner));
         for side in streams.iter().flatten() {
-            // What was lost before the probes is retransmitted ever later.
+            // Packets lost before the probes are retransmitted with growing delays.
             side.set_read_timeout(Some(6 * STALLED)).unwrap();
             side.set_write_timeout(Some(6 * STALLED)).unwrap();
         }
@@ -488,12 +488,12 @@ fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() 
     });
 }
 
-/// Whether the first host, or over IPv4 a router, may make fragments of what streams send.
+/// Returns whether the first host, or over IPv4 a router, may fragment the packets of streams.
 fn fragments_of(routed: &Routed, streams: &[[TcpStream; 2]; 2], family: usize) -> bool {
     if family == 1 { fragments(routed, streams) > 0 } else { !all_forbid(routed, streams) }
 }
 
-/// Whether all long packets of the first host over IPv4 forbid fragments while streams exchange bytes.
+/// Returns whether all long packets of the first host over IPv4 forbid fragments while streams exchange bytes.
 fn all_forbid(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> bool {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
@@ -510,8 +510,8 @@ fn all_forbid(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> bool {
     all
 }
 
-/// A forged message is asked about, and refuted by the answer of the other end; where that answers nothing, what was
-/// said stays a hint.
+/// A forged message triggers a probe, and is refuted by the peer's answer; if the peer does not answer, the message
+/// stays a hint.
 #[test]
 fn a_forged_message_is_refuted_by_a_probe() {
     for (words, family) in [("vxlan id 42 df set mtu-min 1280", 0), ("vxlan id 42 mtu-min 1280", 1)]
@@ -530,8 +530,8 @@ fn a_forged_message_is_refuted_by_a_probe() {
     }
 }
 
-/// With a floor below the path's MTU, senders learn the path's MTU down to the floor, and no further; packets longer
-/// than the path then leave in fragments.
+/// With a floor below the path MTU, senders learn the path MTU down to the floor, and no further; packets longer than
+/// the path MTU are then sent in fragments.
 #[test]
 fn senders_are_told_of_the_path_down_to_the_floor() {
     let tunnels = [
@@ -547,7 +547,7 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
         let floor = if family == 0 { 1300 } else { 1350 };
         for (path, told) in [(above, above), (below, floor)] {
             routed.path(path);
-            // What the kernel of the first host learned of the path through the tunnel.
+            // What the kernel of the first host learned about the path through the tunnel.
             until(|| {
                 exchange(&stream, 1 << 16);
                 let route = ip(&routed.hosts[0], "route get 10.8.0.2");
@@ -560,19 +560,19 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
     });
 }
 
-/// Whether the packets outside that carry a datagram of the first host forbid fragments.
+/// Returns whether the outer packets that carry a datagram of the first host forbid fragments.
 fn forbids_fragments(routed: &Routed, net: u8, inner: usize) -> bool {
     let of_first_host = |frame: &[u8]| frame[12..14] == [8, 0] && frame[26..30] == [10, 9, 1, 1];
     outside_of(routed, net, inner, of_first_host)[20] & 0x40 != 0
 }
 
-/// A frame on the first host's wire that this is true of, and that carries a datagram of the first host.
+/// Returns a frame on the first host's wire that matches `is_it` and carries a datagram of the first host.
 fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
     let [near, far] = [1, 2].map(|host| inside(net, host)[inner]);
     let sender = routed.hosts[0].run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
-    // Another port than that of who asked before, whose last datagrams may still come.
+    // Another port than that of the previous request, whose last datagrams may still arrive.
     let mark = format!("who carries this from {}?", sender.local_addr().unwrap());
     let mut frame = [0; 2048];
     let mut found = Vec::new();
@@ -612,13 +612,13 @@ fn the_flow_label_outside_is_the_one_that_was_said() {
     }
 }
 
-/// The words mean what they mean to `ip link`: the kernel's own VXLAN does the same.
+/// The arguments have the same meaning as in `ip link`: the kernel's own VXLAN behaves alike.
 #[test]
 fn the_bit_that_forbids_fragments_is_as_ip_link_says() {
     let Some(routed) = Routed::new() else { return };
     let both = |net| [0, 1].map(|inner| forbids_fragments(&routed, net, inner));
     for (net, (words, expected)) in (0..).zip([
-        // Datagrams of IPv4 inside forbid fragments here.
+        // Inner IPv4 datagrams have DF set here.
         ("vxlan id 7", [false, false]),
         ("vxlan id 7 df unset", [false, false]),
         ("vxlan id 7 df set", [true, true]),

@@ -1,5 +1,5 @@
-//! Tunnels on UDP ports that are not assigned: a tunnel by `encap` is read again without an option, and those of other
-//! programs are found with `--port`.
+//! Tunnels on unassigned UDP ports: the output of `encap` is read without an option, and tunnels of other programs are
+//! found with `--port`.
 
 use grosso_capture::{Format, TunnelPort};
 use grosso_testkit::Packet;
@@ -8,7 +8,7 @@ use crate::common::{Bench, ETHERNET, capture, each, frames};
 
 const ENDS: &str = "local 192.0.2.1 remote 192.0.2.2";
 
-/// Tunnels on unassigned ports, and the record of them.
+/// Tunnels on unassigned ports, and their recorded form.
 const TUNNELS: [(&str, &str); 7] = [
     ("vxlan id 42 dstport 8472", "vxlan=8472"),
     ("vxlan id 42 gpe dstport 8473", "vxlan-gpe=8473"),
@@ -19,7 +19,7 @@ const TUNNELS: [(&str, &str); 7] = [
     ("gre key 9 encap fou encap-dport 5556", "fou=5556/47"),
 ];
 
-/// Packets of a stream, all but the last of the same length.
+/// Returns packets of a stream with equal lengths, except for the last.
 fn sent() -> Vec<Vec<u8>> {
     let segment = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16).df(true));
@@ -28,7 +28,7 @@ fn sent() -> Vec<Vec<u8>> {
     (0..12).map(segment).collect()
 }
 
-/// The tunnels that are recorded with each packet, in the form of `--port`.
+/// Returns the tunnels recorded with each packet, in the format of `--port`.
 fn recorded(bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     each(bytes, |packet| {
@@ -56,7 +56,7 @@ fn b10_what_encap_put_on_any_port_is_read_again_without_a_word() {
     assert!(recorded(&bench.get("b.pcapng")).iter().all(String::is_empty));
 }
 
-/// The same tunnel three times, on three ports, the outermost on the assigned one.
+/// The same tunnel three times, on three ports, with the outermost on the assigned one.
 #[test]
 fn b10_tunnels_in_tunnels_are_read_each_by_its_own_port() {
     let bench = Bench::new();
@@ -129,7 +129,8 @@ fn b10_the_ports_stay_with_packets_that_are_joined_and_cut() {
     }
 }
 
-/// A superframe of packets that do not agree records no ports: no packet gets a port that was not recorded with it.
+/// A superframe of packets with different records has no recorded ports: no packet gets a port that was not recorded
+/// with it.
 #[test]
 fn b10_a_superframe_has_no_ports_that_one_of_its_packets_has_not() {
     let bench = Bench::new();
@@ -154,7 +155,7 @@ fn b10_a_superframe_has_no_ports_that_one_of_its_packets_has_not() {
     assert_eq!(recorded(&bench.get("cut.pcapng"))[5], "");
 }
 
-/// The ports of inner tunnels that the user gave are recorded with the packets when the next tunnel is put around them.
+/// The inner tunnel ports that the user specified are recorded with the packets when the next tunnel is added.
 #[test]
 fn b10_encap_records_the_tunnels_inside_that_the_user_named() {
     let bench = Bench::new();
@@ -168,7 +169,7 @@ fn b10_encap_records_the_tunnels_inside_that_the_user_named() {
     assert_eq!(frames(&bench.get("d.pcapng")), sent());
 }
 
-/// A port that the user gave overrides that of the capture.
+/// A port that the user specifies overrides that of the capture.
 #[test]
 fn b10_a_port_that_the_user_names_wins_over_the_recorded_one() {
     let bench = Bench::new();
@@ -182,7 +183,7 @@ fn b10_a_port_that_the_user_names_wins_over_the_recorded_one() {
     assert_eq!(report["decapsulated"], 12, "{report}");
 }
 
-/// Two datagrams of three fragments each, inside VXLAN on the port of old Linux.
+/// Two datagrams of three fragments each, inside VXLAN on the old Linux port.
 #[test]
 fn b10_reassemble_finds_fragments_in_a_tunnel_on_a_port_that_is_named() {
     let bench = Bench::new();
@@ -207,7 +208,7 @@ fn b10_reassemble_finds_fragments_in_a_tunnel_on_a_port_that_is_named() {
     assert_eq!(frames(&bench.get("d.pcapng")), whole);
 }
 
-/// The checksum that a device was to complete is the one inside the tunnel.
+/// The checksum that a device was to complete is the inner one.
 #[test]
 fn b10_fragment_completes_checksums_in_a_tunnel_on_a_port_that_is_named() {
     let bench = Bench::new();
@@ -253,7 +254,7 @@ fn b10_what_looks_like_a_tunnel_is_hinted_at_and_left_alone() {
         match port {
             // Without its port, nothing identifies GRE.
             "fou=5556/47" => assert!(!run.stderr.contains("--port"), "{}", run.stderr),
-            // Without a header of its own, GUE is the same as FOU.
+            // Without its own header, GUE is the same as FOU.
             _ if words.ends_with("encap-variant 1") => {
                 assert!(run.stderr.contains("--port fou=9999/4 "), "{}", run.stderr);
             }

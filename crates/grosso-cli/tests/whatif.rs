@@ -10,26 +10,26 @@ use serde_json::Value;
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, packets};
 
-/// A segment of a stream whose segments have 100 bytes.
+/// Returns a segment of a stream whose segments have 100 bytes.
 fn segment(index: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
     packet.tcp(|t| change(t.sequence(index * 100))).payload_len(100).build()
 }
 
-/// A stream whose segments with these indexes come at these microseconds.
+/// Returns a stream whose segments with these indexes arrive at these microseconds.
 fn disordered(packets: &[(u64, u32)]) -> Vec<u8> {
     let at = |&(time_us, index): &(u64, u32)| (START_NS + time_us * 1000, segment(index, |t| t));
     capture_of(Format::Pcapng, ETHERNET, &packets.iter().map(at).collect::<Vec<Timed>>())
 }
 
-/// A stream whose segments come at these microseconds.
+/// Returns a stream whose segments arrive at these microseconds.
 fn stream(times_us: &[u64]) -> Vec<u8> {
     let at =
         |(index, time_us): (u32, &u64)| (START_NS + time_us * 1000, segment(index, |t| t)) as Timed;
     capture_of(Format::Pcapng, ETHERNET, &(0..).zip(times_us).map(at).collect::<Vec<_>>())
 }
 
-/// The figures of the only setting.
+/// Returns the figures of the only setting.
 fn only(bench: &Bench, line: &str) -> Value {
     let report = bench.ok(&format!("whatif --json {line}")).json();
     assert_eq!(report["settings"].as_array().unwrap().len(), 1, "{report}");
@@ -57,7 +57,7 @@ fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
         (&disorder["repaired"]["packets_up"], &disorder["not_merged"]),
         (&1.into(), &59.into())
     );
-    // What it says comes out of the command that it says.
+    // Running the printed command gives the printed result.
     let command = disorder["command"].as_str().unwrap();
     let again = bench.ok(&format!("{} --json", command.strip_prefix("grosso ").unwrap())).json();
     assert_eq!(again["output"]["packets"], 1, "{command}");
@@ -73,7 +73,7 @@ fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
         |line: &str| bench.ok(&format!("coalesce {line}")).stderr.contains("--reorder batch");
     assert!(said("swapped") && !said("swapped --reorder batch"));
 
-    // Neither order nor a lost packet is disorder; nor is what the user tries anyway.
+    // Neither in-order packets nor a lost packet is disorder; nor is what the user tries anyway.
     bench.put("ordered", &stream(&(0..60).collect::<Vec<_>>()));
     bench.put(
         "lost",
@@ -101,18 +101,18 @@ fn a_hold_that_pays_is_said_with_the_commands_that_set_it() {
     assert_eq!(live[0], "echo 50000 > /sys/class/net/DEV/gro_flush_timeout");
     assert!(live.contains(&"ethtool -C DEV rx-usecs 50"), "{live:?}");
     assert_eq!(live.last(), Some(&"grosso bridge DEV tap:NAME --hold 50us"));
-    // A poll that holds them all needs no hold.
+    // A poll that includes all of them needs no hold.
     let report = bench.ok("whatif --json --profile linux --hold 0,50us --batch 1ms a").json();
     assert_eq!(report["best"]["live"], serde_json::json!([]), "{report}");
 }
 
-/// A capture that the documents use.
+/// Returns a capture from the repository that the documents use.
 fn of_the_tree(name: &str) -> Vec<u8> {
     let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures");
     std::fs::read(format!("{captures}/{name}")).unwrap()
 }
 
-/// The median, the 99th percentile and the maximum.
+/// Returns the median, the 99th percentile and the maximum.
 fn quantiles(of: &Value) -> [u64; 3] {
     ["p50", "p99", "max"].map(|name| of[name].as_u64().unwrap())
 }
@@ -130,22 +130,22 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!((&poll["trains"], &poll["merged_packets"]), (&1.into(), &10.into()));
     assert_eq!(poll["segments_per_train"]["mean"], 10.0);
     assert_eq!(quantiles(&poll["segments_per_train"]), [10, 10, 10]);
-    // 4000 is in a range that ends with 4001.
+    // 4000 is in a bucket that ends with 4001.
     assert_eq!(quantiles(&poll["held_ns"]), [4001, 9000, 9000]);
     assert_eq!(poll["closed"], serde_json::json!({ "poll_end": 1 }));
 
-    // The third packet comes when the hold of the first is over: pairs that wait 2 us and 1 us. The last pair leaves
-    // with the end of the capture.
+    // The third packet arrives when the hold of the first is over: pairs that wait 2 us and 1 us. The last pair is
+    // flushed at the end of the capture.
     let held = at("--hold 2us --batch 64");
     assert_eq!((&held["packets_up"], &held["trains"]), (&5.into(), &5.into()));
     assert_eq!(quantiles(&held["segments_per_train"]), [2, 2, 2]);
     assert_eq!(quantiles(&held["held_ns"]), [1000, 2000, 2000]);
     assert_eq!(held["closed"], serde_json::json!({ "hold_time": 4, "poll_end": 1 }));
 
-    // If gaps end polls, a stack takes each poll at once, and no hold is shorter than one.
+    // If gaps end polls, a stack handles each poll at once, and no hold is shorter than a poll.
     assert_eq!(at("--hold 2us")["packets_up"], 1);
 
-    // A gap of a microsecond does not end a poll that allows a microsecond, but one that allows less.
+    // A gap of a microsecond does not end a poll that allows a microsecond, but ends one that allows less.
     assert_eq!(at("--hold 0 --batch 1us")["packets_up"], 1);
     assert_eq!(at("--hold 0 --batch 999ns")["packets_up"], 10);
     assert_eq!(at("--hold 0 --batch 4")["packets_up"], 3);
@@ -159,12 +159,12 @@ fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
     bench.put("a", &stream(&[0, 1, 1000, 1001, 5000]));
     let setting = only(&bench, "a --profile linux --hold 20us");
     assert_eq!(setting["packets_up"], 3);
-    // 20 and 19 us twice; the packet that came last leaves with the end of the capture.
+    // 20 and 19 us twice; the last packet is flushed at the end of the capture.
     let [p50, p99, max] = quantiles(&setting["held_ns"]);
     assert_eq!((p50, p99, max), (19_007, 20_000, 20_000));
 }
 
-/// The connections of this capture have round trips of microseconds, which both directions tell; an unknown one could
+/// The connections of this capture have round trips of microseconds, which both directions show; an unknown one could
 /// be long, and its acknowledgment clock would allow only trains of two.
 #[test]
 fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
@@ -176,13 +176,13 @@ fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     assert!(up(1) <= up(0), "{} and {}", up(0), up(1));
 }
 
-/// The packets of a capture of the tree that the client sent, over Ethernet and IPv4.
+/// Returns the packets of a capture from the repository that the client sent, over Ethernet and IPv4.
 fn of_the_client(name: &str) -> Vec<Timed> {
     let client = |(_, frame): &Timed| frame.get(26..30) == Some(&[192, 0, 2, 1]);
     packets(&of_the_tree(name)).into_iter().filter(client).collect()
 }
 
-/// Whether a packet over Ethernet and IPv4 opens a connection of TCP.
+/// Returns whether a packet over Ethernet and IPv4 opens a TCP connection.
 fn is_syn((_, frame): &Timed) -> bool {
     frame.get(47).is_some_and(|flags| flags & 0x02 != 0)
 }
@@ -200,10 +200,10 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
         |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold 20us {line}"));
     let ended = |setting: &Value| setting["closed"]["ack_clock"].as_u64().unwrap_or(0);
 
-    // Connections with round trips of microseconds: no acknowledgment clock needs to be kept.
+    // Connections with round trips of microseconds: no acknowledgment clock needs to be preserved.
     let setting = auto("whole");
     assert_eq!((&setting["blind_flows"], ended(&setting)), (&0.into(), 0), "{setting}");
-    // Without the opening packets their round trips could be any.
+    // Without the opening packets their round trips could have any length.
     let blind = auto("later");
     assert_eq!(blind["blind_flows"], 3, "{blind}");
     assert!(ended(&blind) > 50 && quantiles(&blind["segments_per_train"])[2] <= 4, "{blind}");
@@ -212,7 +212,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
     assert_eq!((&told["blind_flows"], ended(&told)), (&0.into(), 0), "{told}");
     // Within its limit, a sixteenth of the round trip, the hold is as good as a fixed one.
     assert_eq!(told["segments_per_train"]["max"], fixed("later")["segments_per_train"]["max"]);
-    // A measured round trip counts for more.
+    // A measured round trip has priority.
     assert_eq!(auto("whole --round-trip 1s")["packets_up"], setting["packets_up"]);
 
     let note = "note: this capture does not show the round-trip time of 3 flows";
@@ -235,7 +235,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
     assert_eq!(command, again);
 }
 
-/// tshark sees both directions, and takes the round trip of each connection from its opening.
+/// tshark sees both directions, and measures the round trip of each connection from its handshake.
 #[test]
 fn the_opening_tells_what_tshark_finds() {
     if !crate::common::has("tshark") {
@@ -277,7 +277,7 @@ fn data_that_merges_with_nothing_is_a_train_of_one() {
     let frames = [segment(0, Tcp::psh), segment(1, |t| t), acknowledgment, segment(3, Tcp::psh)];
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
     let setting = only(&bench, "a --profile linux --hold 1ms");
-    // The pure acknowledgment is no train; the last one is refused and ends its own train at once.
+    // The pure acknowledgment is not part of a train; the last one is refused and ends its own train at once.
     assert_eq!((&setting["packets_up"], &setting["trains"]), (&4.into(), &3.into()));
     assert_eq!(quantiles(&setting["segments_per_train"]), [1, 1, 1]);
     assert_eq!(quantiles(&setting["held_ns"]), [0, 2000, 2000]);
@@ -372,12 +372,12 @@ fn every_setting_does_what_coalesce_does() {
 #[test]
 fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     let bench = Bench::new();
-    // Of two neighbours the later one comes first, at intervals of a microsecond.
+    // Of two neighbours the later one arrives first, at intervals of a microsecond.
     let swapped: Vec<_> = (0..12).map(|time| (u64::from(time), time ^ 1)).collect();
     bench.put("a", &disordered(&swapped));
     let report = bench.ok("whatif a --json --profile linux --hold 0 --reorder off,batch,holes");
     let [off, batch, holes] = [0, 1, 2].map(|index| report.json()["settings"][index].clone());
-    // No segment continues the one before it.
+    // No segment continues the previous one.
     assert_eq!((&off["reorder"], &off["packets_up"]), (&"off".into(), &12.into()));
     assert_eq!(quantiles(&off["segments_per_train"]), [1, 1, 1]);
     assert_eq!(off["waited"], serde_json::json!({}));
@@ -389,7 +389,7 @@ fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
         assert_eq!(setting["waited"], serde_json::json!({ "finish": 12 }));
         assert_eq!(setting["not_merged"], serde_json::json!({}));
     }
-    // A poll of a fixed number of packets is put in order as a whole: no hold ends within it.
+    // A poll of a fixed number of packets is sorted as a whole: no hold ends within it.
     for (options, up) in
         [("--batch 6 --hold 0", 2), ("--batch 6 --hold 1ms", 1), ("--batch 64 --hold 2us", 1)]
     {
@@ -398,7 +398,7 @@ fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     }
 }
 
-/// Segment 3 takes a longer path: it comes 30 us after the one that follows it.
+/// Segment 3 takes a longer path: it arrives 30 us after the one that follows it.
 const TWO_PATHS: [(u64, u32); 8] =
     [(0, 0), (1, 1), (2, 2), (20, 4), (21, 5), (22, 6), (50, 3), (52, 7)];
 
@@ -414,9 +414,9 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
     let expected = [
         // 0 to 2, then 4 to 6, then 3 and 7, one train in each poll.
         ("off", 4, [1, 3], 2, serde_json::json!({})),
-        // The same trains; 3 is late, because the segments after it have left.
+        // The same trains; 3 is late, because the segments after it have been delivered.
         ("batch", 4, [1, 3], 2, serde_json::json!({ "begun": 3, "poll_end": 3 })),
-        // 3 fills the hole before 4 to 6, which came 32 us before the end of the capture, and 7 joins them.
+        // 3 fills the hole before 4 to 6, which arrived 32 us before the end of the capture, and 7 is merged with them.
         ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
         // 4 to 6 waited in vain.
         ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole_time": 3 })),
@@ -477,7 +477,7 @@ fn the_best_setting_can_be_typed_again() {
     let run = crate::common::finished(command.arg("a b.pcapng").output().unwrap());
     let report = run.json();
     let best = &report["best"];
-    // A hold of 50 us joins both bursts; the end of a poll joins each of them, which saves 18 of these 19 packets.
+    // A hold of 50 us merges both bursts; the end of a poll merges each of them, which saves 18 of these 19 packets.
     let fewest = (&best["fewest"]["profile"], &best["fewest"]["hold_ns"]);
     assert_eq!(fewest, (&"linux".into(), &50_000.into()));
     assert_eq!(best["shortest"]["hold_ns"], 0, "{report}");
@@ -603,7 +603,7 @@ fn the_page_needs_nothing_else_and_shows_every_profile() {
     assert!(page.matches("<circle ").count() >= 3 * 28, "{}", page.matches("<circle ").count());
 }
 
-/// Every element that opens is closed, in order.
+/// Checks that every element that opens is closed, in order.
 #[track_caller]
 fn assert_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();

@@ -5,7 +5,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture};
 
-/// A Zstandard frame with the longest window, 128 MiB, around these bytes.
+/// Returns a Zstandard frame with the longest window, 128 MiB, around these bytes.
 fn with_longest_window(bytes: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x88];
     let mut blocks = bytes.chunks(100_000).peekable();
@@ -20,7 +20,7 @@ fn with_longest_window(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn captures_whose_windows_take_too_much_memory_together_are_refused_with_the_reason() {
     let bench = Bench::new();
-    // More than is read ahead of a capture.
+    // More than the readahead of a capture.
     let datagram = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(60_000);
     let packets = vec![datagram.build(); 60];
     let compressed = with_longest_window(&capture(Format::Pcap, ETHERNET, &packets));

@@ -1,4 +1,4 @@
-//! `wire` gives the packets of the wire; `csum` and `explain` give the facts about them.
+//! `wire` gives the packets on the wire; `csum` and `explain` give the facts about them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const IPV4_CHECKSUM_AT: usize = 14 + 10;
 /// The offset of the TCP flags after Ethernet and IPv4.
 const TCP_FLAGS_AT: usize = 14 + 20 + 13;
 
-/// A host's capture of one flow: SYNs, a superframe, plain segments.
+/// Returns a host's capture of one flow: SYNs, a superframe, plain segments.
 fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     let option = |mss: u16| [vec![2, 4], mss.to_be_bytes().to_vec()].concat();
     let frame = |id: u16, edit: &dyn Fn(Tcp) -> Tcp, len: usize| {
@@ -39,7 +39,7 @@ fn host_capture(mss: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A capture of one frame, cut to `len` bytes.
+/// Returns a capture of one frame, truncated to `len` bytes.
 fn cut_to(len: usize, frame: &[u8]) -> Vec<u8> {
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));
     let meta = PacketMeta { original_len: frame.len() as u32, ..PacketMeta::default() };
@@ -47,7 +47,7 @@ fn cut_to(len: usize, frame: &[u8]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// A capture of these frames in simple packet blocks, which have no time.
+/// Returns a capture of these frames in simple packet blocks, which have no time.
 fn without_times(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
     writer.add_interface(&Interface::new(ETHERNET)).unwrap();
@@ -65,7 +65,7 @@ fn without_times(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// A frame in the other direction: ports and addresses exchanged, so that the sums stay the same.
+/// Returns a frame in the opposite direction: ports and addresses are swapped, so the sums stay the same.
 fn reversed(frame: &[u8]) -> Vec<u8> {
     let mut reversed = frame.to_vec();
     let (addresses, ports) = (14 + 12, 14 + 20);
@@ -76,7 +76,7 @@ fn reversed(frame: &[u8]) -> Vec<u8> {
     reversed
 }
 
-/// The TCP payload of each flow by sequence number.
+/// Returns the TCP payload of each flow by sequence number.
 fn streams(frames: &[Vec<u8>], link: Link) -> BTreeMap<String, BTreeMap<u32, u8>> {
     let mut streams: BTreeMap<String, BTreeMap<u32, u8>> = BTreeMap::new();
     for frame in frames {
@@ -121,7 +121,7 @@ fn superframes_are_split_by_the_mss_of_the_syn() {
         "wire.pcap: 6 -> 53 packets\n2 superframes split (mss 1448, from SYN), 4 checksums \
          completed\n0 left unchanged\n"
     );
-    // From a pipe the result is the same, because the SYN comes first.
+    // From a pipe the result is the same, because the SYN arrives first.
     let piped = bench.pipe("wire -r - -w -", &bench.get("send.pcap"));
     assert_eq!(piped.bytes, bench.get("wire.pcap"));
     assert!(!piped.stderr.contains("note:"), "{}", piped.stderr);
@@ -165,7 +165,7 @@ fn shares_are_of_what_the_link_carried_and_a_replay_loses_all_that_is_too_long()
         assert!(text.contains("superframes   2 packets, 98.4 % of bytes"), "{len}: {text}");
         assert!(text.contains("would lose 2 packets (98.4 % of the bytes)"), "{len}: {text}");
     }
-    // Packets of a link with a greater MTU are no superframes.
+    // Packets of a link with a larger MTU are not superframes.
     let long = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(8000).build();
     frames.extend([long.clone(), long]);
     let text = text(&frames, usize::MAX);
@@ -226,7 +226,7 @@ fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
         let packet = packet.tcp(|tcp| tcp.sequence(index * LEN as u32));
         packet.payload(&[&first.to_be_bytes()[..], &[7; LEN - 2]].concat())
     };
-    // One in 65,536 is so by chance.
+    // One in 65,536 has that value by chance.
     let is_either = |first: &u16| {
         let packet = packet(2, *first);
         checksum(&packet.build()) == checksum(&packet.build_partial().0)
@@ -239,7 +239,7 @@ fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
     let report = bench.ok("wire --strict --json -r wire.pcap -w out.pcap").json();
     assert_eq!(report["left"], serde_json::json!({}), "{report}");
     assert!(bench.get("out.pcap") == bench.get("wire.pcap"));
-    // Where none is complete, nothing tells whether this one is.
+    // If none is complete, nothing shows whether this one is.
     let partial = |index| packet(index, 0).build_partial().0;
     let host = [partial(1), packet(2, either).build(), partial(3), partial(4)];
     bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &host));
@@ -247,7 +247,7 @@ fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
     assert_eq!(report["left"].as_object().unwrap().values().count(), 1, "{report}");
 }
 
-/// Behind a router that lowers the MSS, two segments may be shorter than one packet of Ethernet.
+/// Behind a router that lowers the MSS, two segments may be shorter than one Ethernet packet.
 #[test]
 fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_full_packet() {
     const MSS: usize = 1188;
@@ -264,7 +264,7 @@ fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_fu
         let frames: Vec<_> = lengths.iter().map(|&len| frame(len, is_end)).collect();
         bench.put(name, &capture(Format::Pcap, ETHERNET, &frames));
     };
-    // A sender that is slow to write ends every superframe with PSH, and their lengths say nothing.
+    // A sender that writes slowly ends every superframe with PSH, and their lengths are no evidence.
     for is_end in [false, true] {
         put("clamped.pcap", &[10 * MSS, 5 * MSS, 8 * MSS, 6000, MSS + 156, 100], is_end);
         let report = bench.run("wire --strict --json -r clamped.pcap -w out.pcap").json();
@@ -277,7 +277,7 @@ fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_fu
         let report = bench.ok("wire --json -r clamped.pcap -w out.pcap").json();
         assert!(report["guessed"].as_u64() >= Some(5), "{report}");
     }
-    // Where they are multiples of a full packet, and where there are none, a frame that fits is one.
+    // If they are multiples of a full packet, or if there are none, a frame that fits is a single packet.
     for lengths in [&[14_280, 7140, 11_424, 1344, 100][..], &[1428, 1344, 100]] {
         put("plain.pcap", lengths, false);
         let report = bench.run("wire --strict --json -r plain.pcap -w out.pcap").json();
@@ -323,9 +323,9 @@ fn times_are_those_of_the_superframe_or_of_the_line() {
         packets(&bench.get("b"))[1..].iter().map(|(time, _)| time - START_NS).collect()
     };
     assert_eq!(times(""), [1000, 1000]);
-    // 1514 bytes and 24 around them, ten bits a nanosecond.
+    // 1514 bytes and 24 bytes of overhead, ten bits per nanosecond.
     assert_eq!(times("--ts line=10G"), [1000, 1000 + 1538 * 8 / 10]);
-    // Times that the capture recorded count for more.
+    // Times that the capture recorded have priority.
     let train: Vec<Timed> = (0..3_u32)
         .map(|i| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));
@@ -427,7 +427,8 @@ fn tshark_finds_nothing_wrong() {
 fn ipv4_header_checksum_left_to_the_device_is_completed() {
     let bench = Bench::new();
     let packet = |n: u16| Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(n));
-    // A device may complete the headers of IPv4 alone: of TCP, ICMP, fragments and of the headers around a tunnel.
+    // A device may complete the IPv4 header checksums alone: of TCP, ICMP, fragments and of the headers around a
+    // tunnel.
     let right = [
         packet(1).tcp(|t| t).payload_len(100).build(),
         packet(2).icmp(|icmp| icmp).payload_len(40).build(),
@@ -445,7 +446,7 @@ fn ipv4_header_checksum_left_to_the_device_is_completed() {
         assert_eq!(frames(&bench.get("wire")), right);
         assert_eq!(bench.ok("inspect wire --json").json()["verdict"]["vantage"], "wire");
     }
-    // The header is there although the capture cut what is behind it.
+    // The header is complete although the capture truncated what follows it.
     bench.put("short.pcap", &cut_to(60, &sent[3]));
     let report = bench.ok("wire short.pcap -w wire.pcap --json").json();
     assert_eq!(report["checksums_completed"], 1);
@@ -564,7 +565,7 @@ fn inspection_tells_the_vantage_point() {
     let merged = host_capture(0, &[50_000]);
     assert_eq!(vantage(&[plain.build(), merged[0].clone()]), "receiver-host");
     assert_eq!(vantage(&[]), "empty");
-    // Frames that nobody looked into are no evidence for the wire.
+    // Frames that were not parsed are no evidence for the wire.
     assert_eq!(vantage(&[vec![0xff; 60]]), "unknown");
     bench.put("a", &capture(Format::Pcap, 105, &[vec![0; 60]]));
     let run = bench.run("inspect a --json");
@@ -612,7 +613,7 @@ fn what_was_left_of_a_sender_s_superframes_does_not_tell_of_a_receiver() {
     assert_eq!(vantage("wire.pcap"), "host");
 }
 
-/// Blocks that are copied stay without; others must have one.
+/// Copied blocks stay without a time; others must have one.
 #[test]
 fn packets_without_a_time_are_noted_where_they_get_that_of_0() {
     let bench = Bench::new();
@@ -621,7 +622,7 @@ fn packets_without_a_time_are_noted_where_they_get_that_of_0() {
         ("coalesce simple.pcapng -w out.pcapng", 0, 0),
         ("wire simple.pcapng -w out.pcapng", 4, 4),
         ("wire simple.pcapng -F pcap -w out.pcapng", 4, 4),
-        // Merged packets have the time before they are cut.
+        // Merged packets have their times before they are segmented.
         ("wire simple.pcapng simple.pcapng -w out.pcapng", 8, 6),
     ] {
         let run = bench.ok(line);

@@ -1,4 +1,4 @@
-//! Processor time by role, and TCP's counters.
+//! CPU time by role, and TCP's counters.
 
 use std::{io, time::Duration};
 
@@ -11,18 +11,18 @@ use rustix::process::Pid;
 /// The threads of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads {
-    /// Sends.
+    /// The thread that sends.
     pub sender: Pid,
-    /// Carries the packets; `None` if the kernel does.
+    /// The thread that carries the packets; `None` if the kernel carries them.
     pub path: Option<Pid>,
-    /// Receives.
+    /// The thread that receives.
     pub receiver: Pid,
 }
 
-/// Processor time spent on a trial, by thread.
+/// CPU time spent on a trial, by thread.
 ///
-/// The kernel's work for packets runs mostly in the thread that sent them: the path's time is also that of the
-/// receiver's stack.
+/// The kernel processes packets mostly in the thread that sent them, so the path's time includes that of the receiver's
+/// stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct CpuSeconds {
     /// The sender's thread.
@@ -31,18 +31,18 @@ pub struct CpuSeconds {
     pub path: f64,
     /// The receiver's thread.
     pub receiver: f64,
-    /// Kernel threads that work for packets on the same processors, if they are visible.
+    /// Kernel threads that process packets on the same CPUs, if they are visible.
     pub kernel: f64,
 }
 
 impl CpuSeconds {
-    /// The sum of all.
+    /// Returns the sum of all four.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.sender + self.path + self.receiver + self.kernel
     }
 
-    /// Time added since an earlier account.
+    /// Returns the CPU time added since an earlier account.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl CpuSeconds {
     }
 }
 
-/// Reads the processor time of threads.
+/// Reads the CPU time of threads.
 #[derive(Debug)]
 pub struct CpuMeter {
     threads: Threads,
@@ -62,11 +62,11 @@ pub struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Creates a meter of the threads of a trial that runs on these CPUs. `poller` is the kernel thread that takes the
-    /// receiver's packets from its device, if the device has its own.
+    /// Creates an account of the threads of a trial that runs on these CPUs. `poller` is the kernel thread that takes
+    /// the receiver's packets from its device, if the device has its own.
     ///
     /// # Errors
-    /// Fails if `/proc` is not there.
+    /// Fails if `/proc` is not mounted.
     pub fn new(threads: Threads, processors: &[usize], poller: Option<Pid>) -> io::Result<Self> {
         let mut kernel = Vec::from_iter(poller);
         for processor in processors {
@@ -77,10 +77,10 @@ impl CpuMeter {
         Ok(Self { threads, kernel })
     }
 
-    /// Processor time spent so far.
+    /// Returns the CPU time spent so far.
     ///
     /// # Errors
-    /// Fails if a thread is gone, or if the kernel keeps no accounts.
+    /// Fails if a thread has ended, or if the kernel has no CPU accounting.
     pub fn read(&self) -> io::Result<CpuSeconds> {
         let seconds = |thread| cpu_time(thread).map(|account| account.running.as_secs_f64());
         let mut kernel = Duration::ZERO;
@@ -107,16 +107,16 @@ pub struct TcpCounters {
     pub retransmitted: u64,
     /// Segments received with a wrong checksum.
     pub checksum_errors: u64,
-    /// Retransmission timeouts (`TCPTimeouts` of `/proc/net/netstat`): the sender was silent for 200 ms or more, each
-    /// time twice as long.
+    /// Retransmission timeouts (`TCPTimeouts` of `/proc/net/netstat`): the sender was silent for 200 ms or more,
+    /// doubled each time.
     pub timeouts: u64,
 }
 
 impl TcpCounters {
-    /// Counters of the calling thread's network namespace.
+    /// Reads the counters of the calling thread's network namespace.
     ///
     /// # Errors
-    /// Fails if `/proc` is not there, or has no counters of TCP.
+    /// Fails if `/proc` is not mounted, or has no TCP counters.
     pub fn read() -> io::Result<Self> {
         let text = kernel::read("/proc/thread-self/net/snmp")?;
         let more = kernel::read("/proc/thread-self/net/netstat")?;
@@ -139,7 +139,8 @@ impl TcpCounters {
     }
 }
 
-/// The value of a counter in a table of `/proc/net/snmp`, which has its names in one line and their values in the next.
+/// Returns the value of a counter in a table of `/proc/net/snmp`, which has the names on one line and the values on the
+/// next.
 fn counter(text: &str, table: &str, wanted: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -147,11 +148,11 @@ fn counter(text: &str, table: &str, wanted: &str) -> Option<u64> {
     both.find(|(name, _)| *name == wanted)?.1.parse().ok()
 }
 
-/// Datagrams dropped by the sockets of the calling thread's network namespace for lack of buffer space
-/// (`/proc/net/snmp`, `/proc/net/snmp6`).
+/// Returns the number of datagrams dropped by the sockets of the calling thread's network namespace for lack of buffer
+/// space (`/proc/net/snmp`, `/proc/net/snmp6`).
 ///
 /// # Errors
-/// Fails if `/proc` is not there, or has no counters of UDP.
+/// Fails if `/proc` is not mounted, or has no UDP counters.
 pub(crate) fn udp_receive_buffer_errors(over_ipv6: bool) -> io::Result<u64> {
     let read = |file: &str| kernel::read(format!("/proc/thread-self/net/{file}"));
     let value = if over_ipv6 {

@@ -27,15 +27,15 @@ pub struct Plan<P> {
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processors of sender, data path and receiver, if they were chosen. Where each host has a data path, this one
-    /// is the receiver's, and the other has the sender's processor.
+    /// The CPUs of sender, data path and receiver, if they were chosen. If each host has a data path, this is the
+    /// receiver's; the other one runs on the sender's CPU.
     pub processors: Option<[usize; 3]>,
     /// Parameters of the experiment.
     pub parameters: P,
 }
 
 impl<P: Default> Default for Plan<P> {
-    /// Three runs of a second, and the device that works everywhere.
+    /// Returns three runs of a second, and the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -65,16 +65,16 @@ impl Default for TcpParameters {
 pub struct Series<S, R> {
     /// The setting.
     pub setting: S,
-    /// Bytes of a separate run that were compared one by one with those sent; `None` if that was not done.
+    /// Bytes of a separate run that were compared one by one with those sent; `None` without such a run.
     pub verified_bytes: Option<u64>,
     /// The runs.
     pub runs: Vec<R>,
-    /// The error of the trial that failed in every try. Such a setting has no figures, and is not measured again.
+    /// The error of the trial that failed in every try. Such a setting has no figures and is not measured again.
     pub failure: Option<String>,
 }
 
 impl<S, R> Series<S, R> {
-    /// These runs of a setting, of which no bytes were compared.
+    /// Creates the series of a setting from these runs, without a comparison of bytes.
     pub const fn new(setting: S, runs: Vec<R>) -> Self {
         Self { setting, verified_bytes: None, runs, failure: None }
     }
@@ -99,9 +99,9 @@ impl<S, R> Series<S, R> {
 /// A setting of an experiment, and its runs.
 pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
-/// Settings to measure, and what their runs mean.
+/// Settings to measure, and the interpretation of their runs.
 pub trait Experiment {
-    /// Parameters beside those of every plan.
+    /// Parameters in addition to those of every plan.
     type Parameters: Clone;
     /// One setting to measure.
     type Setting: Clone;
@@ -110,21 +110,21 @@ pub trait Experiment {
     /// The figures.
     type Findings: Findings<Parameters = Self::Parameters>;
 
-    /// The name, as in the command of `grosso`; empty for what `grosso lab` runs without one.
+    /// Returns the name as in the command of `grosso`; empty for the experiment that `grosso lab` runs without a name.
     fn name(&self) -> &'static str;
 
     /// Parameters of the measurement.
     fn plan(&self) -> &Plan<Self::Parameters>;
 
-    /// Device through which its data paths exchange packets with a host; `None` if it has none.
+    /// Returns the device through which the data paths exchange packets with a host; `None` if they have none.
     fn device(&self) -> Option<Device> {
         Some(self.plan().device)
     }
 
-    /// The settings, in groups that are compared with each other.
+    /// Returns the settings, in groups that are compared with each other.
     fn settings(&self) -> Vec<&[Self::Setting]>;
 
-    /// Number of trials.
+    /// Returns the number of trials.
     fn trials(&self) -> usize {
         self.settings().into_iter().flatten().count() * self.plan().runs
     }
@@ -133,7 +133,7 @@ pub trait Experiment {
     /// `None` if the traffic has no content to compare.
     ///
     /// # Errors
-    /// Those of a trial.
+    /// Errors from a trial.
     fn verify(
         &self,
         _setting: &Self::Setting,
@@ -142,7 +142,7 @@ pub trait Experiment {
         Ok(None)
     }
 
-    /// Whether the setting is left out if this system fails to verify it with this error.
+    /// Returns whether a setting is left out if verifying it on this system fails with this error.
     fn is_optional(&self, _setting: &Self::Setting, _error: &io::Error) -> bool {
         false
     }
@@ -157,19 +157,20 @@ pub trait Experiment {
         bench: &mut Bench<'_, Self>,
     ) -> Result<(), TrialError>;
 
-    /// The name of a setting, in a few words.
+    /// Returns the name of a setting, in a few words.
     fn label(&self, setting: &Self::Setting) -> String;
 
-    /// The most important figure of the runs of a setting, with its unit.
+    /// Returns the most important figure of the runs of a setting, with its unit.
     fn brief(&self, runs: &[Self::Run]) -> String;
 
-    /// The figures of all runs, by group.
+    /// Returns the figures of all runs, by group.
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> Self::Findings;
 
-    /// Verdicts on the figures.
+    /// Returns verdicts on the figures.
     fn judge(&self, findings: &Self::Findings) -> Vec<Verdict>;
 
-    /// Notes on reading the figures. Settings of `failed` are missing in the findings although this system has them.
+    /// Returns notes on reading the figures. Settings of `failed` are missing in the findings although this system has
+    /// them.
     fn notes(&self, findings: &Self::Findings, failed: &[FailedRow]) -> Vec<String>;
 
     /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
@@ -221,7 +222,7 @@ pub trait Experiment {
         }
     }
 
-    /// The row of a setting without figures.
+    /// Returns the row of a setting without figures.
     fn failed_row(&self, series: &RunsOf<Self>) -> FailedRow {
         FailedRow {
             setting: self.label(&series.setting),
@@ -229,10 +230,10 @@ pub trait Experiment {
         }
     }
 
-    /// The report of all runs, by group. Findings have only settings that did not fail.
+    /// Returns the report of all runs, by group. Findings have only settings that did not fail.
     ///
     /// # Errors
-    /// Fails if the system does not describe itself.
+    /// Fails if the system information cannot be read.
     fn report(&self, mut groups: Vec<Vec<RunsOf<Self>>>) -> io::Result<Report<Self::Findings>> {
         let Plan { runs, measured, processors, parameters, .. } = self.plan();
         let failed = groups.iter().flatten().filter(|series| series.failure.is_some());
@@ -261,7 +262,7 @@ pub trait Experiment {
 /// A step of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// So far, this number of trials succeeded.
+    /// This number of trials has succeeded so far.
     Trials(usize),
     /// A row is complete: the name of its setting with the most important figure, or with the error of its trial.
     Row(&'a str),
@@ -338,7 +339,7 @@ fn retry<T>(
     loop {
         tries += 1;
         match once() {
-            // A signal may also end programs of the trial, whose errors say nothing then.
+            // A signal may also end programs of the trial, so their errors have no meaning then.
             Err(_) if interrupted.load(Ordering::Relaxed) => return Err(TrialError::Interrupted),
             Err(error) if tries < TRIES_MAX && !matches!(error, TrialError::Interrupted) => {}
             result => return result,
@@ -346,14 +347,14 @@ fn retry<T>(
     }
 }
 
-/// A median with its extremes and unit.
+/// Returns a median with its extremes and unit.
 pub(crate) fn brief<R>(runs: &[R], value: impl Fn(&R) -> f64, unit: &str) -> String {
     let Spread { median, min, max, .. } = Spread::of(runs.iter().map(value));
     let [median, min, max] = [median, min, max].map(digits);
     format!("{median} {unit} ({min}-{max})")
 }
 
-/// The processors for the sender and for everything else: the same one if there is only one.
+/// Returns the CPUs for the sender and for everything else: the same one if there is only one.
 pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     Ok(match allowed_processors()?[..] {
         [.., one, other] => [one, other],
@@ -362,15 +363,15 @@ pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     })
 }
 
-/// The chosen processors of sender, data path and receiver; by default one for the sender and one for the rest.
+/// Returns the chosen CPUs of sender, data path and receiver; by default one for the sender and one for the rest.
 pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize; 3]> {
     let usual = || two_processors().map(|[sender, others]| [sender, others, others]);
     chosen.map_or_else(usual, Ok)
 }
 
-/// Tries of a trial that fails, the first included.
+/// Tries of a failing trial, including the first.
 const TRIES_MAX: usize = 3;
-/// Bytes that are compared one by one before a setting is measured: some hundred trains.
+/// Bytes that are compared one by one before a setting is measured: several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
 
 /// Checks that the report can do without any setting, and does not invent verdicts or figures for it.
@@ -406,8 +407,8 @@ pub(crate) fn assert_failures_are_rows<E: Experiment>(
             let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.contains(&row), "{row}: {table}");
         }
-        // A claim may go with its row, but a failure does not make a claim. The other rows do not answer a claim about
-        // every row.
+        // A claim may disappear with its row, but a failure does not create a claim. The other rows do not answer a
+        // claim about every row.
         for verdict in &report.verdicts {
             let is_about_all = ["never", "whatever", " best", " all "]
                 .iter()
@@ -432,7 +433,7 @@ mod tests {
 
     use super::*;
 
-    /// Settings are numbers, runs too. A trial fails as long as its setting stands in the list.
+    /// An experiment whose settings and runs are numbers. A trial fails as long as its setting is in the list.
     struct Numbers {
         plan: Plan<()>,
         settings: Vec<u32>,
@@ -530,7 +531,7 @@ mod tests {
         }
     }
 
-    /// The report of three settings, of which some trials fail, with the steps and the settings tried.
+    /// Runs three settings, some of whose trials fail, and returns the report, the steps and the settings tried.
     fn run(failing: &[u32]) -> (Result<Report<Figures>, TrialError>, Vec<String>, Vec<u32>) {
         let plan = Plan { runs: 2, parameters: (), ..Plan::default() };
         let numbers = Numbers {

@@ -5,9 +5,9 @@
 //!  socket - s0 - encrypt, cut - e0 ---- wire ---- e0 - NIC - join, decrypt - r0 - socket
 //! ```
 //!
-//! A receiver that queues fragments in their receive buffers keeps a buffer of its NIC for each. When none is left,
-//! frames are dropped; one lost fragment makes its datagram incomplete, and incomplete datagrams keep their buffers
-//! until they time out. A receiver that copies each fragment to its place returns the buffer at once.
+//! A receiver that queues fragments in their receive buffers uses one buffer of its NIC per fragment. When none is
+//! left, frames are dropped; one lost fragment makes its datagram incomplete, and incomplete datagrams keep their
+//! buffers until they time out. A receiver that copies each fragment into place returns the buffer at once.
 
 use core::fmt;
 use std::{path::PathBuf, time::Duration};
@@ -35,7 +35,7 @@ pub use trial::{FragmentRun, KEY_AND_SALT, SPI, datagram, measure};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(into = "WrittenParameters")]
 pub struct FragmentParameters {
-    /// Bits a second that the sender offers: fewer than a receiver with unlimited buffers can take.
+    /// Bits per second that the sender offers: fewer than a receiver with unlimited buffers can process.
     pub rate_bits: u64,
     /// The share of fragments lost on the wire, in settings with loss.
     pub loss: f64,
@@ -48,7 +48,7 @@ pub struct FragmentParameters {
 }
 
 impl Default for FragmentParameters {
-    /// 1.5 Gb/s of datagrams of 64000 bytes over IPv6, one fragment in 1000 lost, half a second.
+    /// Returns 1.5 Gb/s of datagrams of 64000 bytes over IPv6, with one fragment in 1000 lost, for half a second.
     fn default() -> Self {
         Self {
             rate_bits: 1_500_000_000,
@@ -61,7 +61,7 @@ impl Default for FragmentParameters {
 }
 
 impl FragmentParameters {
-    /// The fragments of a datagram on the wire, whose MTU is 1500: ESP and UDP add to its bytes.
+    /// Returns the number of fragments of a datagram on the wire, whose MTU is 1500: ESP and UDP add to its bytes.
     fn fragments(&self) -> usize {
         (self.datagram_bytes + ADDED_BYTES).div_ceil(match self.family {
             Family::V4 => 1480,
@@ -69,20 +69,20 @@ impl FragmentParameters {
         })
     }
 
-    /// As many receive buffers beside the fragments of a datagram as these beside those of the longest.
+    /// Scales a number of receive buffers from the longest datagram to this one.
     fn buffers(&self, of_the_longest: usize) -> usize {
         (of_the_longest * self.fragments() / FRAGMENTS).max(1)
     }
 }
 
-/// The parameters in the form that reports have.
+/// The parameters in the form used in reports.
 #[derive(Serialize, JsonSchema)]
 struct WrittenParameters {
     /// Bytes of each datagram.
     datagram_bytes: usize,
     /// The version of IP.
     family: Family,
-    /// Gigabits a second that the sender offers.
+    /// Rate that the sender offers, in Gb/s.
     rate_gbps: f64,
     /// Milliseconds after which an incomplete datagram is dropped.
     timeout_ms: f64,
@@ -103,12 +103,12 @@ impl From<FragmentParameters> for WrittenParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Receiver {
-    /// Copies each to its place in the datagram and returns its buffer.
+    /// Copies each fragment to its place in the datagram and returns its buffer.
     Coalesces,
-    /// Keeps its buffer until the datagram is complete or times out, as Linux did until 2019.
+    /// Keeps the buffer of each fragment until the datagram is complete or times out, as Linux did until 2019.
     Queues,
-    /// Keeps its buffer, but no more than half of the NIC's: beyond that, it evicts the datagram that has waited
-    /// longest for a fragment.
+    /// Keeps the buffer of each fragment, but at most half of the NIC's buffers: beyond that, it evicts the datagram
+    /// that has waited longest for a fragment.
     Evicts,
 }
 
@@ -131,7 +131,7 @@ pub struct FragmentSetting {
     pub buffers: Option<usize>,
     /// The share of fragments lost on the wire.
     pub loss: f64,
-    /// Bits a second that the sender offers.
+    /// Bits per second that the sender offers.
     pub rate_bits: u64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
@@ -143,7 +143,7 @@ pub struct FragmentSetting {
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
     /// Path of the pcapng file that records the wire.
     pub recording: Option<PathBuf>,
@@ -158,10 +158,10 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// An experiment with few buffers and many, without loss and with it.
+    /// Creates an experiment with few and many buffers, with and without loss.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn new(plan: Plan<FragmentParameters>) -> std::io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = FragmentSetting {
@@ -256,7 +256,7 @@ impl Experiment for Fragments {
         vec![
             format!(
                 "A datagram of {datagram_bytes} bytes is {} fragments. It may be incomplete for {} ms here;\n\
-                 by {by} for 60 s, and who waits for that is silent {times:.0} times as long.",
+                 {by} sets 60 s: a receiver that waits that long is silent {times:.0} times longer.",
                 parameters.fragments(),
                 timeout.as_millis(),
             ),
@@ -265,8 +265,8 @@ impl Experiment for Fragments {
     }
 }
 
-/// Whether the setting differs from others in its result: eviction happens only if fragments are lost, and half of the
-/// buffers must hold one complete datagram and one in progress.
+/// Returns whether the setting differs from others in its result: eviction happens only if fragments are lost, and half
+/// of the buffers must hold one complete datagram and one in progress.
 fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
     let has_room = buffers.is_some_and(|buffers| buffers / 2 > fragments * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)
@@ -278,18 +278,18 @@ const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receive
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
 /// Numbers of receive buffers with loss: for a datagram, for several, for many, and no limit.
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
-/// Bytes of each datagram unless another number is wanted, without headers.
+/// Default length of each datagram in bytes, without headers.
 pub const DATAGRAM_BYTES: usize = 64_000;
-/// The fragments of such a datagram over IPv6, for which the numbers of buffers are made.
+/// The fragments of such a datagram over IPv6, from which the numbers of buffers are derived.
 const FRAGMENTS: usize = 45;
-/// Bytes of the headers of UDP and ESP, and of ESP's trailer, padding left out.
+/// Bytes of the headers of UDP and ESP, and of ESP's trailer without padding.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
 Coalesces: each fragment is copied into place and its buffer is returned.\n\
 Queues: each fragment keeps its buffer, as in Linux until 2019. Evicts: like\n\
-queues, but in half of the buffers; the datagram that waited longest goes.\n\
+queues, but in half of the buffers; the datagram that waited longest is evicted.\n\
 The wire's queue is long: frames are dropped only when no buffer is free.\n\
 Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
 
@@ -301,7 +301,7 @@ mod tests {
         report::Report,
     };
 
-    /// A run with this number of datagrams a second.
+    /// Returns a run with this number of datagrams per second.
     fn run(arrived: u64, silence_seconds: f64) -> FragmentRun {
         let mut run = FragmentRun::of(Duration::from_secs(1), 2930, arrived);
         run.silence_seconds = silence_seconds;
@@ -311,7 +311,7 @@ mod tests {
         run
     }
 
-    /// Results that were never measured: the receiver that coalesces gets datagrams, the one that queues does not.
+    /// Returns invented results: the receiver that coalesces gets datagrams, the one that queues does not.
     pub(super) fn report() -> Report<FragmentFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -1,4 +1,4 @@
-//! Measurements of the gain from packet offload, on the kernel's own TCP, without root and without hardware.
+//! Measures the gain from packet offload with the kernel's own TCP, without root and without hardware.
 //!
 //! ```text
 //!  sender                 engine                 receiver
@@ -6,8 +6,8 @@
 //!  10.93.0.1                                     10.93.0.2
 //! ```
 //!
-//! Hosts are network namespaces without names: after a crash nothing is left to clean up. The sender's segmentation is
-//! off, so that packets of the MTU cross the wire, and Grosso takes the place of the receiver's NIC and its driver.
+//! Hosts are network namespaces without names, so nothing is left to clean up after a crash. The sender's segmentation
+//! is off, so packets of the MTU cross the wire, and Grosso takes the place of the receiver's NIC and its driver.
 //!
 //! | module | job |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A deterministic model of a sender's congestion control, to see the effect of a sequence of acknowledgments.
+//! A deterministic model of a sender's congestion control, which shows the effect of a sequence of acknowledgments.
 
 use grosso::acknowledge::{Record, Summary};
 use grosso_wire::tcp;
@@ -7,9 +7,9 @@ use grosso_wire::tcp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
-    /// Each that acknowledges new data is worth one segment, or a share of one (RFC 5681 section 3.1).
+    /// Each acknowledgment of new data counts as one segment, or a share of one (RFC 5681 section 3.1).
     Packets,
-    /// The bytes acknowledged, at most `limit` segments for each packet: appropriate byte counting (RFC 3465).
+    /// The acknowledged bytes, at most `limit` segments per packet: appropriate byte counting (RFC 3465).
     Bytes {
         /// L of RFC 3465 section 2.3, in segments.
         limit: u32,
@@ -21,7 +21,7 @@ pub enum Counting {
 pub struct Acknowledgment {
     /// Its acknowledgment number.
     pub number: u32,
-    /// Its window, not scaled.
+    /// Its unscaled window.
     pub window: u16,
     /// The echo of its timestamp, in milliseconds of the sender's clock.
     pub echo: Option<u32>,
@@ -58,15 +58,15 @@ pub struct Sender {
     pub slow_start_threshold: u64,
     /// Bytes acknowledged towards the next segment of congestion avoidance; when counting packets, the share of a byte.
     counted: u64,
-    /// The first byte that is not acknowledged.
+    /// Sequence number of the first unacknowledged byte.
     pub unacknowledged: u32,
-    /// The first byte that is not sent, or is to be sent again since a timeout.
+    /// Sequence number of the next byte to send, which is a retransmission after a timeout.
     pub next: u32,
-    /// The first byte that was never sent.
+    /// Sequence number of the first byte that was never sent.
     highest: u32,
-    /// Bytes for which the receiver has room, [`u64::MAX`] unless it is set: no more are in flight.
+    /// Bytes for which the receiver has room, [`u64::MAX`] unless set: the limit of the data in flight.
     pub room: u64,
-    /// The last window, not scaled.
+    /// The last window, unscaled.
     pub window: u16,
     /// Consecutive duplicates.
     pub duplicates: u32,
@@ -74,21 +74,21 @@ pub struct Sender {
     pub duplicates_total: u32,
     /// Segments retransmitted, because of duplicates or partial acknowledgments.
     pub retransmits: u32,
-    /// The number at which the current recovery ends.
+    /// The sequence number at which the current recovery ends.
     recovery: Option<u32>,
-    /// The number up to which duplicates signal no loss, because a timeout answered it.
+    /// The sequence number up to which duplicates signal no loss, because a timeout followed them.
     timed_out_until: Option<u32>,
     /// Acknowledgments with ECE.
     pub congestion_echoes: u32,
-    /// The number up to which further congestion echoes cause no further reduction.
+    /// The sequence number up to which further congestion echoes cause no further reduction.
     reduced_until: Option<u32>,
-    /// Round-trip times in milliseconds, one for each acknowledgment of new data.
+    /// Round-trip times in milliseconds, one per acknowledgment of new data.
     pub round_trips_ms: Vec<u32>,
 }
 
 impl Sender {
-    /// A sender in slow start, with ten segments (RFC 6928) of that many bytes, of which the first starts at this
-    /// number.
+    /// Creates a sender in slow start, with ten segments (RFC 6928) of `segment` bytes, starting at sequence number
+    /// `first`.
     #[must_use]
     pub fn new(counting: Counting, segment: u32, first: u32) -> Self {
         let segment = u64::from(segment.max(1));
@@ -168,8 +168,8 @@ impl Sender {
         self.send();
     }
 
-    /// Takes the end of the retransmission timer: everything that is not acknowledged is to be sent again, in slow
-    /// start from one segment (RFC 5681 section 3.1).
+    /// Handles the end of the retransmission timer: all unacknowledged data is retransmitted, in slow start from one
+    /// segment (RFC 5681 section 3.1).
     pub fn time_out(&mut self) {
         self.slow_start_threshold = (self.flight() / 2).max(2 * self.segment);
         self.congestion_window = self.segment;
@@ -179,13 +179,13 @@ impl Sender {
         self.send();
     }
 
-    /// Bytes in flight, which are all that the congestion window allows.
+    /// Returns the bytes in flight: all that the congestion window allows.
     #[must_use]
     pub fn flight(&self) -> u64 {
         u64::from(self.next.wrapping_sub(self.unacknowledged))
     }
 
-    /// Whether the window grows by every acknowledgment and not only once a round trip.
+    /// Returns whether the window grows with every acknowledgment instead of once per round trip.
     #[must_use]
     pub fn is_in_slow_start(&self) -> bool {
         self.congestion_window < self.slow_start_threshold
@@ -195,7 +195,7 @@ impl Sender {
     fn advance(&mut self, number: u32, bytes: u64, packets: u64) {
         let is_used = self.congestion_window < 2 * self.flight();
         self.unacknowledged = number;
-        // After a timeout, segments may have arrived that are to be sent again.
+        // After a timeout, segments that were queued for retransmission may have arrived.
         if distance(self.next, number) > 0 {
             self.next = number;
         }
@@ -246,11 +246,11 @@ impl Sender {
         }
     }
 
-    /// One more duplicate: the third is a loss (RFC 5681 section 3.2).
+    /// Counts one more duplicate: the third is a loss (RFC 5681 section 3.2).
     fn repeat(&mut self) {
         self.duplicates += 1;
         self.duplicates_total += 1;
-        // Segments that came twice cause them as well (RFC 6582 section 4).
+        // Duplicated segments cause them as well (RFC 6582 section 4).
         if self.timed_out_until.is_some_and(|until| distance(self.unacknowledged, until) > 0) {
             return;
         }
@@ -288,7 +288,7 @@ impl Sender {
     }
 }
 
-/// Distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
+/// Returns the distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
 pub(crate) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
@@ -320,7 +320,7 @@ mod tests {
         let mut sender = sender();
         sender.time_out();
         assert_eq!((sender.next, sender.slow_start_threshold), (SEGMENT, 5 * 1000));
-        // The first segment alone was lost: what was sent behind it is acknowledged, and not sent again.
+        // Only the first segment was lost: the data after it is acknowledged and not retransmitted.
         acknowledge(&mut sender, 10 * SEGMENT);
         assert_eq!((sender.unacknowledged, sender.flight()), (10 * SEGMENT, 3 * 1000));
         assert_eq!(sender.retransmits, 0);

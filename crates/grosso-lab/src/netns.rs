@@ -47,7 +47,7 @@ pub enum Family {
     /// IPv4.
     #[default]
     V4,
-    /// IPv6, beside IPv4.
+    /// IPv6, in addition to IPv4.
     V6,
 }
 
@@ -58,26 +58,26 @@ pub struct Layout {
     pub mtu: Mtu,
     /// The version of IP between the hosts.
     pub family: Family,
-    /// Greatest size of a TCP socket's buffer in bytes. All connections together should have less than 1000 packets in
-    /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped, and the
-    /// sender is not told).
+    /// Greatest size of a TCP socket's buffer in bytes. All connections together should have fewer than 1000 packets in
+    /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
+    /// notice to the sender).
     pub tcp_buffer_bytes: usize,
-    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet of them.
+    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each of their packets.
     pub under_way_bytes: usize,
-    /// Size of each receive buffer of the data path in bytes, a power of two; if this is too small for a packet, the
-    /// least size that is not.
+    /// Size of each receive buffer of the data path in bytes, a power of two; if it is too small for a packet, the
+    /// smallest sufficient size is used.
     pub buffer_bytes: usize,
     /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise they have
-    /// partial ones, which need no verification, as behind a NIC that verified them.
+    /// partial ones, which need no verification, as after a NIC that verified them.
     pub full_checksums: bool,
-    /// Whether the sender's TCP is kept from mistaking a pause of the data path's thread, caused by other threads on
-    /// the processor, for a lost packet: without tail loss probes, and with a longer timeout if the kernel allows it to
-    /// be set (6.11 and later).
+    /// Whether the sender's TCP is configured so that it does not mistake a pause of the data path's thread, caused by
+    /// other threads on the CPU, for a lost packet: without tail loss probes, and with a longer timeout if the kernel
+    /// supports it (6.11 and later).
     pub patient: bool,
-    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once. 0
-    /// to read whatever there is, and to acknowledge that.
+    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once.
+    /// With 0, available data is read and acknowledged immediately.
     pub read_bytes_min: u16,
-    /// Bits a second that each stream of the sender offers at most, evenly spread; `None` for as many as it can.
+    /// Maximum bits per second that each stream of the sender offers, evenly spread; `None` if unlimited.
     pub offered_bits: Option<u64>,
     /// Whether TCP's segments have timestamps.
     pub timestamps: bool,
@@ -86,7 +86,7 @@ pub struct Layout {
 }
 
 impl Default for Layout {
-    /// A layout for one stream of packets of 1500 bytes over IPv4.
+    /// Returns a layout for one stream of packets of 1500 bytes over IPv4.
     fn default() -> Self {
         Self {
             mtu: Mtu { sender: 1500, receiver: 1500 },
@@ -105,14 +105,14 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// The same for that many streams, which share the bytes in flight of one.
+    /// Returns the same layout for `count` streams, which share the bytes in flight of one.
     #[must_use]
     pub fn streams(self, count: usize) -> Self {
         let each = (TCP_BUFFER_BYTES / count.max(1)).max(STREAM_BYTES_MIN);
         Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
     }
 
-    /// Bytes of a receive buffer that has room for a packet of the wire.
+    /// Returns the size of a receive buffer that has room for a packet of the wire.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
@@ -120,7 +120,7 @@ impl Layout {
     }
 }
 
-/// Two hosts, each in a network namespace of its own.
+/// Two hosts, each in its own network namespace.
 #[derive(Debug)]
 pub struct Hosts {
     sender: NetworkNamespace,
@@ -132,7 +132,7 @@ pub struct Hosts {
     offered_bits: Option<u64>,
     /// The namespaces of a wire between two data paths: neither path must lose the wire when the other ends.
     between: Vec<NetworkNamespace>,
-    /// The kernel thread that takes the receiver's packets from its device, if it has one of its own.
+    /// The kernel thread that takes the receiver's packets from its device, if the device has its own.
     poller: Option<Pid>,
 }
 
@@ -140,15 +140,16 @@ pub struct Hosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Device {
-    /// A TAP device, such as the NIC of a virtual machine. Needs `/dev/net/tun`.
+    /// A TAP device, like the NIC of a virtual machine. Needs `/dev/net/tun`.
     Tap,
-    /// A second veth pair with a packet socket on its far end, through which superframes cross in one piece. Needs
-    /// nothing, and costs one more copy.
+    /// A second veth pair with a packet socket on its far end, through which superframes cross unsplit. Needs no device
+    /// file, but costs one more copy.
     Veth,
 }
 
 impl Device {
-    /// The device that may be used here: a TAP if one can be made. Call this after [`grosso_sys::userns::enter`].
+    /// Returns the device that may be used here: a TAP if one can be created. Call this after
+    /// [`grosso_sys::permit::enter`].
     #[must_use]
     pub fn probe() -> Self {
         if grosso_sys::userns::tap().is_ok() { Self::Tap } else { Self::Veth }
@@ -175,11 +176,11 @@ pub struct Ends {
 }
 
 impl Hosts {
-    /// Two hosts with a data path between them in place of the receiver's NIC, and the ports for it. The receiver's
-    /// kernel hands out superframes if `superframes` is set.
+    /// Creates two hosts with a data path between them in place of the receiver's NIC, and the ports for it. The
+    /// receiver's kernel sends superframes if `superframes` is set.
     ///
     /// # Errors
-    /// `EPERM` without the privileges of [`grosso_sys::userns::enter`]; when the kernel has no veth, TUN
+    /// Fails with `EPERM` without the privileges of [`grosso_sys::permit::enter`], and if the kernel has no veth, TUN
     /// or packet sockets.
     pub fn receiving(
         layout: &Layout,
@@ -200,17 +201,17 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Two hosts with a data path between them in place of the sender's NIC, and the ports for it. The sender's kernel
-    /// hands out superframes if `superframes` is set; the wire takes none.
+    /// Creates two hosts with a data path between them in place of the sender's NIC, and the ports for it. The sender's
+    /// kernel sends superframes if `superframes` is set; the wire accepts none.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn sending(layout: &Layout, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
         let add = || {
             add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender))?;
-            // A veth coalesces the packets it gets only if the sending end does no segmentation itself.
+            // A veth device coalesces received packets only if the sending end does no segmentation itself.
             segment_in_the_kernel(ENGINE)
         };
         let wire = open_wire(add, &options)?;
@@ -230,21 +231,22 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Two hosts, each with a data path of its own in place of its NIC, and the ports of both, the sender's first.
-    /// Between the two paths is a wire with an MTU of its own. The hosts know each other's Ethernet address, so that
-    /// the wire carries nothing but the traffic.
+    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of both, the sender's first.
+    /// Between the two paths is a wire with its own MTU. The hosts know each other's Ethernet address, so the wire
+    /// carries only the traffic.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
         Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
 
-    /// The same with ports of any kind at the ends of the wire, and with superframes from the hosts if `superframes` is
-    /// set. `open` gets the name of an end, and the options with which a packet socket would be opened.
+    /// Creates the same hosts with ports of any kind at the ends of the wire, and with superframes from the hosts if
+    /// `superframes` is set. `open` gets the name of an end, and the options with which a packet socket would be
+    /// opened.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`]; those of `open`.
+    /// Errors of [`Hosts::receiving`] and of `open`.
     pub fn apart_by(
         layout: &Layout,
         (device, superframes): (Device, bool),
@@ -273,11 +275,11 @@ impl Hosts {
         Ok((hosts, ends))
     }
 
-    /// A receiver with a data path in place of its NIC, the port for it, and the Ethernet address of its device. It
-    /// takes whoever has the sender's address for a station at [`STATION`], and its kernel hands out no superframes.
+    /// Creates a receiver with a data path in place of its NIC, the port for it, and the Ethernet address of its
+    /// device. The receiver expects the sender's address at [`STATION`], and its kernel sends no superframes.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn alone(layout: &Layout, device: Device) -> io::Result<(Self, LivePort, [u8; 6])> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let ethernet = (device, Layer::Ethernet);
@@ -292,12 +294,12 @@ impl Hosts {
         Ok((hosts, port, address))
     }
 
-    /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is set.
+    /// Creates two hosts with only a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
-        // No thread between the hosts can cause pauses, and packets do get lost here.
+        // No thread between the hosts can cause pauses, and packets can really be lost here.
         let layout = &Layout { patient: false, ..*layout };
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         hosts.receiver.run(|| {
@@ -375,14 +377,14 @@ impl Hosts {
         Ok(self.poller.is_some())
     }
 
-    /// The kernel thread that [`Hosts::receive_in_batches`] started.
+    /// Returns the kernel thread that [`Hosts::receive_in_batches`] started.
     #[must_use]
     pub fn poller(&self) -> Option<Pid> {
         self.poller
     }
 
-    /// Connections from the sender to the receiver, both of whose ends use this congestion control; the sender's ends
-    /// first.
+    /// Opens connections from the sender to the receiver, with this congestion control at both ends; returns the
+    /// sender's ends first.
     ///
     /// # Errors
     /// Fails if the kernel lacks the congestion control, or if nothing carries the packets.
@@ -412,7 +414,7 @@ impl Hosts {
     /// Sets how a stream is read, and for how long it may stall.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub(crate) fn set_up_stream(&self, stream: &TcpStream) -> io::Result<()> {
         if self.read_bytes_min > 0 {
             set_receive_low_water(stream, self.read_bytes_min)?;
@@ -421,50 +423,50 @@ impl Hosts {
         stream.set_write_timeout(Some(STALLED))
     }
 
-    /// A socket of the receiver that listens for connections.
+    /// Opens a socket of the receiver that listens for connections.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub(crate) fn listen(&self) -> io::Result<TcpListener> {
         self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))?
     }
 
-    /// A socket of the sender and one of the receiver, connected to each other; the sender's first.
+    /// Opens a socket of the sender and one of the receiver, connected to each other; returns the sender's first.
     ///
     /// # Errors
-    /// Those of the sockets.
+    /// Errors from the sockets.
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
-        // Twice the default, which is the most that an unprivileged process may ask for; the kernel doubles it.
+        // Twice the default, which is the most that an unprivileged process may request; the kernel doubles it.
         set_socket_recv_buffer_size(&far, DATAGRAM_BUFFER_BYTES)?;
         near.connect(far.local_addr()?)?;
         far.connect(near.local_addr()?)?;
         Ok([near, far])
     }
 
-    /// The network namespaces of the sender and the receiver, to run commands in.
+    /// Returns the network namespaces of the sender and the receiver, to run commands in.
     #[must_use]
     pub fn networks(&self) -> [&NetworkNamespace; 2] {
         [&self.sender, &self.receiver]
     }
 
-    /// The source address of the sender's connections.
+    /// Returns the source address of the sender's connections.
     #[must_use]
     pub fn sender_address(&self) -> IpAddr {
         SENDER_ADDRESSES[usize::from(self.family == Family::V6)]
     }
 
-    /// The destination address of the sender's connections.
+    /// Returns the destination address of the sender's connections.
     #[must_use]
     pub fn receiver_address(&self) -> IpAddr {
         RECEIVER_ADDRESSES[usize::from(self.family == Family::V6)]
     }
 
-    /// TCP's counters on both hosts, the sender's first.
+    /// Reads TCP's counters on both hosts, the sender's first.
     ///
     /// # Errors
-    /// Fails if `/proc` is not there.
+    /// Fails if `/proc` is not mounted.
     pub fn tcp_counters(&self) -> io::Result<[TcpCounters; 2]> {
         Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
     }
@@ -518,12 +520,12 @@ impl Hosts {
 
 /// Sets up the calling thread's namespace as that of a host whose TCP sockets have buffers of that size.
 ///
-/// They have all of it from the start: what a kernel learns of its reader, or does not while the reader waits for the
-/// processor, would be in the figures.
+/// Buffers have their full size from the start: otherwise the figures would depend on how the kernel adapts them to its
+/// reader.
 ///
-/// Connections begin with Reno, which every kernel has: one that begins with a congestion control that paces, as BBR
-/// where that is the system's default, goes on pacing when it is given another, and spreads what a window allows at
-/// once over its round trip.
+/// Connections start with Reno, which every kernel has. A connection that starts with a congestion control that paces,
+/// such as BBR if it is the system's default, keeps pacing after a change, and spreads what a window allows at once
+/// over its round trip.
 pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     let sizes = format!("{} {tcp_buffer_bytes} {tcp_buffer_bytes}", tcp_buffer_bytes.min(4 << 10));
     for (setting, value) in
@@ -535,8 +537,8 @@ pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     Control::new()?.set_up(&name("lo")?, true)
 }
 
-/// The thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those of a
-/// namespace that is gone may live on for a while.
+/// Returns the thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those
+/// of a deleted namespace may live on for a while.
 fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
@@ -553,7 +555,7 @@ fn open_wire(
     })?
 }
 
-/// A network namespace, as for the engine's end of a wire, in which the kernel sends no packets of IPv6's own accord.
+/// Creates a network namespace for the engine's end of a wire, in which the kernel sends no IPv6 packets unasked.
 pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
     let network = NetworkNamespace::new()?;
     network.run(|| {
@@ -595,8 +597,8 @@ fn open_device(
                 }
                 host.run(|| segment_in_the_kernel(device))?
             };
-            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed
-            // to hold it: bypassing it saves its locks.
+            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed:
+            // bypassing it saves its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
             open_wire(add, &options)
@@ -648,9 +650,9 @@ pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     }
 }
 
-/// Options of a wire that takes no superframes, with a ring whose slots hold one packet each. There is a slot for every
-/// packet that may be in flight, so that a data path that sleeps loses nothing, and no more than that, since the ring
-/// should stay in the processor's cache.
+/// Returns the options of a wire that accepts no superframes, with a ring whose slots hold one packet each. There is a
+/// slot for every packet that may be in flight, so a sleeping data path loses nothing, but no more, because the ring
+/// should stay in the CPU's cache.
 fn packet_options(layout: &Layout) -> PacketOptions {
     let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
     let slots = layout.under_way_bytes / payload + RING_SPARE;
@@ -684,9 +686,9 @@ pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2)),
 ];
-/// The Ethernet address of a sender that is no host.
+/// The Ethernet address of a sender that is not a host.
 pub const STATION: [u8; 6] = [0x02, 0, 0, 0x93, 0, 1];
-/// Features with which a sending host makes superframes.
+/// Features with which a sending host builds superframes.
 const SEGMENTATION: [&str; 4] = [
     "tx-tcp-segmentation",
     "tx-tcp6-segmentation",
@@ -697,7 +699,8 @@ const SEGMENTATION: [&str; 4] = [
 const DATAGRAM_BUFFER_BYTES: usize = 212_992;
 /// Default of [`Layout::tcp_buffer_bytes`] for one stream.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
-/// Least buffer for each of many streams: some packets in each direction, so that not every one waits for its answer.
+/// Smallest buffer for each of many streams: several packets in each direction, so that not every packet waits for its
+/// answer.
 const STREAM_BYTES_MIN: usize = 32 << 10;
 /// Twice the usual minimum timeout of TCP, in microseconds.
 const TIMEOUT_US: &str = "400000";

@@ -31,13 +31,13 @@ use crate::{
 pub struct NetworkOptions {
     /// The MTU, in bytes from the IP header on.
     pub mtu: u16,
-    /// Impairment of packets on the wire, in each direction; each direction has random numbers of its own.
+    /// Impairment of packets on the wire, in each direction; each direction has its own random numbers.
     pub impairment: Option<Impairment>,
-    /// Time for which trains towards b may be held; `None` to merge nothing.
+    /// Time for which trains towards b may be held; `None` merges nothing.
     pub coalesce: Option<Duration>,
     /// Device through which Grosso exchanges packets with b.
     pub device: Device,
-    /// The processors of the built-in sender, of the data path and of the receiver, if they were chosen.
+    /// The CPUs of the built-in sender, of the data path and of the receiver, if they were chosen.
     pub processors: Option<[usize; 3]>,
 }
 
@@ -71,13 +71,13 @@ pub struct Summary {
     pub b_to_a: Passed,
 }
 
-/// Counters of one direction.
+/// Frames received from the wire, or from b's stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Passed {
     /// Frames that came off the wire, or from b's stack.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Frames that were forwarded: towards b, trains of packets.
     pub rx_bytes: u64,
     /// Frames that were sent on: towards b, trains of packets.
     pub tx_frames: u64,
@@ -97,14 +97,14 @@ impl Network {
     /// Makes the hosts and starts the data path between them.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn start(options: NetworkOptions) -> io::Result<Self> {
         let layout = Layout {
             mtu: Mtu { sender: options.mtu, receiver: options.mtu },
             family: Family::V6,
             tcp_buffer_bytes: TCP_BUFFER_BYTES,
             under_way_bytes: UNDER_WAY_BYTES,
-            // Without a complete checksum, a flipped bit would pass as right.
+            // Without a complete checksum, a flipped bit would go unnoticed.
             full_checksums: options.impairment.is_some(),
             patient: false,
             ..Layout::default()
@@ -145,7 +145,7 @@ impl Network {
     /// that one takes to start.
     ///
     /// # Errors
-    /// Fails if `/proc` is not there.
+    /// Fails if `/proc` is not mounted.
     pub fn await_listener(&self, host: Host, server: &mut Child) -> io::Result<()> {
         let [a, b] = self.hosts.networks();
         let network = if host == Host::A { a } else { b };
@@ -162,7 +162,7 @@ impl Network {
     /// Sends as much as possible over one connection from a to b, for a given time.
     ///
     /// # Errors
-    /// As [`crate::trial::measure`].
+    /// Errors of [`crate::trial::measure`].
     pub fn stream(
         &self,
         measured: Duration,
@@ -242,7 +242,7 @@ impl Summary {
     }
 }
 
-/// Whether the calling thread's namespace has a listening TCP socket or a waiting UDP socket.
+/// Returns whether the calling thread's namespace has a listening TCP socket or a waiting UDP socket.
 fn has_listener() -> io::Result<bool> {
     // The fourth column is the state: 0A listens, 07 is a UDP socket that is not connected.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
@@ -260,7 +260,7 @@ fn has_listener() -> io::Result<bool> {
 
 /// The seed of the flow table.
 const SEED: u64 = 0x6772_6f73_736f;
-/// Size of TCP's buffers in bytes: enough for some milliseconds of delay.
+/// Size of TCP's buffers in bytes: enough for several milliseconds of delay.
 const TCP_BUFFER_BYTES: usize = 4 << 20;
 /// Bytes in flight, more than a wire with delay holds by default (10 000 packets).
 const UNDER_WAY_BYTES: usize = 16 << 20;

@@ -1,13 +1,13 @@
-//! A NIC with receive buffers of its own: every packet is copied into one, as by DMA or by a driver that receives
-//! straight into the packet buffers of its stack.
+//! A NIC with its own receive buffers: every packet is copied into one, as by DMA or by a driver that receives straight
+//! into the packet buffers of its stack.
 
 use grosso::Frame;
 use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};
 
-/// A port that receives into buffers of its own, possibly few.
+/// A port that receives into its own buffers, possibly few.
 ///
-/// A buffer is in use from the arrival of a packet in it until it is [recycled](Port::recycle). A packet that arrives
-/// while all are in use is dropped and counted, like `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S`.
+/// A buffer is in use from the arrival of its packet until it is [recycled](Port::recycle). A packet that arrives while
+/// all are in use is dropped and counted, like `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S`.
 #[derive(Debug)]
 pub struct Nic<P: Port> {
     port: P,
@@ -17,14 +17,14 @@ pub struct Nic<P: Port> {
     in_use_max: usize,
     /// Packets for which no buffer was free.
     dropped: u64,
-    /// Returned buffers; no more are kept than were ever in use at once.
+    /// Returned buffers; at most as many are kept as were ever in use at once.
     spare: Vec<Vec<u8>>,
-    /// Buffers of the inner port whose packets were copied, until it can take them back.
+    /// Buffers of the inner port whose packets were copied, until they can be returned to it.
     copied: Vec<PortBuffer>,
 }
 
 impl<P: Port> Nic<P> {
-    /// A NIC in front of a port, with that many buffers; `None` for no limit.
+    /// Creates a NIC in front of a port, with this many buffers; `None` for no limit.
     #[must_use]
     pub fn new(port: P, buffers: Option<usize>) -> Self {
         Self {
@@ -38,18 +38,18 @@ impl<P: Port> Nic<P> {
         }
     }
 
-    /// The inner port.
+    /// Returns the inner port.
     pub fn inner(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Packets dropped because no buffer was free.
+    /// Returns the number of packets dropped because no buffer was free.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Greatest number of buffers in use at once.
+    /// Returns the greatest number of buffers in use at once.
     #[must_use]
     pub fn in_use_max(&self) -> usize {
         self.in_use_max
@@ -99,7 +99,7 @@ impl<P: Port> Port for Nic<P> {
     }
 }
 
-/// Counter of the NIC's own.
+/// The NIC's own counter.
 const NO_BUFFER: PortCounter = PortCounter {
     name: "rx_no_buffer",
     is_loss: true,
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The packets handed out when at most `max` are taken from the wire.
+    /// Receives at most `max` packets and returns those that the NIC delivers.
     fn receive(nic: &mut Nic<MemoryPort>, max: usize) -> Vec<PortBuffer> {
         let mut received = Vec::new();
         let count = nic.receive(0, max, &mut |frame| received.push(frame.buffer)).unwrap();

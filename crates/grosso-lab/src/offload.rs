@@ -1,4 +1,4 @@
-//! Coalescing and superframes, on and off: tables R1 and R5, and other kinds of traffic and of paths.
+//! Coalescing and superframes, on and off: tables R1 and R5, and other kinds of traffic and paths.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -35,7 +35,7 @@ pub struct OffloadParameters {
     #[serde(rename = "hold_us", serialize_with = "microseconds")]
     #[schemars(with = "f64")]
     pub hold: Duration,
-    /// Whether the sender sends from a file, without a copy of its own.
+    /// Whether the sender sends from a file, without a copy.
     #[serde(skip)]
     pub sendfile: bool,
     /// Whether packets cross the wire with complete checksums, for the receiver to verify.
@@ -43,18 +43,18 @@ pub struct OffloadParameters {
     /// Whether TCP's segments have timestamps.
     #[serde(skip_serializing_if = "is_set")]
     pub timestamps: bool,
-    /// Greatest size of a TCP socket's buffer in bytes, if it is not the usual one.
+    /// Greatest size of a TCP socket's buffer in bytes, if not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<usize>,
     /// Generator of the traffic.
     pub tool: Tool,
-    /// Bits a second of the wire, in experiments whose wire is slower than the machine.
+    /// Bits per second of the wire, in experiments whose wire is slower than the machine.
     #[serde(skip)]
     pub wire_bits: u64,
 }
 
 impl Default for OffloadParameters {
-    /// Cubic, 100 microseconds, and a gigabit.
+    /// Returns cubic, a hold of 100 microseconds, and a gigabit.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -206,7 +206,7 @@ impl Experiment for Offload {
         }
         if let Some(bytes) = rows().filter_map(|row| row.verified_bytes).min() {
             notes.push(format!(
-                "Every setting also carried {} MB or more whose every byte was compared: right.",
+                "Every setting also carried at least {} MB whose bytes were all verified.",
                 bytes / 1_000_000
             ));
         }
@@ -219,8 +219,8 @@ impl Experiment for Offload {
 }
 
 const PATH_NOTE: &str = "\
-The path's seconds are those of its thread, in which the kernel runs most of the
-receiver's TCP, and of the kernel's own threads for packets.";
+The path's CPU time is that of its thread, in which the kernel runs most of the
+receiver's TCP, and of the kernel threads that process packets.";
 
 #[cfg(test)]
 mod tests {
@@ -231,7 +231,7 @@ mod tests {
         report::Report,
     };
 
-    /// Results that were never measured: ten gigabits with coalescing, less without.
+    /// Returns invented results: ten gigabits with coalescing, less without.
     pub(super) fn report() -> Report<OffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -262,7 +262,7 @@ mod tests {
         (experiment, vec![series])
     }
 
-    /// Answers of an experiment whose rows carry these gigabytes in a second of a processor.
+    /// Returns the answers of an experiment whose rows carry these gigabytes per CPU-second.
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,
@@ -274,7 +274,7 @@ mod tests {
         })
     }
 
-    /// Answers of an experiment with these runs. No two of a row should be the same.
+    /// Returns the answers of an experiment with these runs. No two runs of a row should be equal.
     pub(super) fn judged_runs(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,
@@ -283,7 +283,7 @@ mod tests {
         verdicts.map(|verdict| (verdict.claim.into(), verdict.answer.to_string())).collect()
     }
 
-    /// The report of an experiment with these runs.
+    /// Returns the report of an experiment with these runs.
     pub(super) fn report_of(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,
@@ -312,7 +312,7 @@ mod tests {
                 }
             })
         };
-        let claim = "the longest MTU leaves a gain, and a lesser one";
+        let claim = "the longest MTU leaves a gain, but a smaller one";
         for (share, answer) in
             [(0.88, "not reproduced"), (1.1, "reproduced"), (1.6, "not reproduced")]
         {
@@ -331,7 +331,7 @@ mod tests {
                 _ => 2.0,
             })
         };
-        let claim = "1500 to 9000: inet_lro as posted is 10 % behind it";
+        let claim = "1500 to 9000: inet_lro as posted is 10 % slower";
         for (posted, answer) in [(1.7, "reproduced"), (1.9, "not reproduced")] {
             let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
             assert_eq!(found.1, answer, "{posted}");

@@ -1,10 +1,10 @@
 //! Wall-clock profile of a data path's thread, by part of its work.
 //!
-//! The thread is always in exactly one [`Part`] of its work, so that the parts add up to everything it does. It reads a
-//! clock where one part ends and another begins: a fast one, which also runs while the thread is off the processor.
-//! Once a turn of the data path it reads the thread's own clock, which stops meanwhile. The excess of the parts over
-//! that clock is subtracted where the thread may have been off the processor: from its waiting first, then from its
-//! longest pieces of work. The time that reading the clocks takes is left out.
+//! The thread is always in exactly one [`Part`] of its work, so the parts add up to everything it does. It reads a
+//! clock when one part ends and another begins: a fast one, which also runs while the thread is off the CPU. Once per
+//! turn of the data path it reads the thread's own clock, which stops meanwhile. The excess of the parts over that
+//! clock is subtracted where the thread may have been off the CPU: first from its waiting, then from its longest pieces
+//! of work. The time for reading the clocks is subtracted.
 
 use std::{
     cell::RefCell,
@@ -27,9 +27,9 @@ pub(crate) enum Part {
     Loop,
     /// Waiting for frames.
     Wait,
-    /// The engine with frames from the wire: verification and coalescing.
+    /// The engine for frames from the wire: verification and coalescing.
     FromWire,
-    /// The engine with frames from the host: segmentation.
+    /// The engine for frames from the host: segmentation.
     FromHost,
     /// Checksums of blocks of more than 64 bytes, wherever they are computed.
     Checksums,
@@ -55,7 +55,7 @@ pub(crate) enum Part {
 const PARTS: usize = Part::HostSendCall as usize + 1;
 
 impl Part {
-    /// The part to which a system call made in this one belongs.
+    /// Returns the part to which a system call made during `self` belongs.
     const fn call(self) -> Self {
         match self {
             Self::Loop => Self::Wait,
@@ -71,7 +71,7 @@ impl Part {
 /// Sides of the data path that a port can be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The wire, or its replacement. A turn of the path begins with the request for its frames.
+    /// The wire, or its replacement. A turn of the path begins when it polls the wire.
     Wire,
     /// The host.
     Host,
@@ -86,7 +86,7 @@ impl Side {
         if matches!(self, Self::Wire) { Part::WireSend } else { Part::HostSend }
     }
 
-    /// Engine part that handles frames received from this direction.
+    /// Returns the engine part that handles frames received from this direction.
     const fn engine(self) -> Part {
         if matches!(self, Self::Wire) { Part::FromWire } else { Part::FromHost }
     }
@@ -116,7 +116,7 @@ impl Profiler {
         calls::observe(Some(|call| within(Part::call, call)));
     }
 
-    /// Time spent up to the end of the previous turn.
+    /// Returns the time spent up to the end of the previous turn.
     pub(crate) fn spent(&self) -> Spent {
         let read = |clocks: &[AtomicU64; PARTS]| {
             core::array::from_fn(|part| clocks[part].load(Ordering::Relaxed))
@@ -130,7 +130,7 @@ impl Profiler {
 }
 
 impl Spent {
-    /// Time added since an earlier reading.
+    /// Returns the time added since an earlier reading.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let added = |new: &[u64; PARTS], old: &[u64; PARTS]| {
             core::array::from_fn(|part| new[part].saturating_sub(old[part]))
@@ -142,37 +142,38 @@ impl Spent {
         }
     }
 
-    /// Nanoseconds of a part.
+    /// Returns the nanoseconds of a part.
     pub(crate) fn part_ns(&self, part: Part) -> u64 {
         self.parts_ns[part as usize]
     }
 
-    /// Seconds of several parts.
+    /// Returns the seconds of several parts.
     pub(crate) fn seconds(&self, parts: &[Part]) -> f64 {
         parts.iter().map(|part| self.part_ns(*part)).sum::<u64>() as f64 * 1e-9
     }
 
-    /// Number of times a part began; for system calls, their number.
+    /// Returns the number of times that a part began; for system calls, the number of calls.
     pub(crate) fn begun(&self, part: Part) -> u64 {
         self.begun[part as usize]
     }
 
-    /// Nanoseconds of the thread on a processor, without reading clocks. At least the sum of all parts.
+    /// Returns the nanoseconds that the thread ran on a CPU, without those of reading clocks. This is at least the sum
+    /// of all parts.
     pub(crate) fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
-    /// Nanoseconds on a processor that no part accounts for.
+    /// Returns the nanoseconds on a CPU that no part accounts for.
     pub(crate) fn unexplained_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.parts_ns.iter().sum())
     }
 }
 
-/// The state with which a thread keeps its clocks.
+/// The state of a thread's clocks.
 #[derive(Debug)]
 struct Watch {
     profiler: Arc<Profiler>,
-    /// Overhead of reading the fast clock, in nanoseconds, which counts towards the piece of work before it.
+    /// Overhead of reading the fast clock, in nanoseconds, which counts towards the preceding piece of work.
     look_ns: u64,
     /// Overhead of reading the thread's own clock, in nanoseconds.
     own_look_ns: u64,
@@ -278,7 +279,7 @@ fn own_ns() -> u64 {
     u64::try_from(own_cpu_time().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The median of many readings.
+/// Returns the median of many readings.
 fn middle(look: impl FnMut() -> u64) -> u64 {
     let mut looks: Vec<u64> = core::iter::repeat_with(look).take(LOOKS).collect();
     looks.sort_unstable();
@@ -301,7 +302,7 @@ fn within(part: impl FnOnce(Part) -> Part, work: &mut dyn FnMut()) {
     before.map(|before| with_own(|watch| watch.switch(before)));
 }
 
-/// Lets the threads' clocks observe checksums, as long as it lives.
+/// Lets the threads' clocks observe checksums while it exists.
 #[derive(Debug)]
 pub(crate) struct Observing;
 
@@ -366,7 +367,7 @@ impl<P: Port> Port for Timed<P> {
         transmitted
     }
 
-    /// Also ends the turn of this direction: flushing is the last thing that it does.
+    /// Flushes the port and ends the turn of this direction, because flushing is its last step.
     fn flush(&mut self) -> Result<Transmitted, PortError> {
         with_own(|watch| watch.switch(self.side.send()));
         let flushed = self.port.flush();
@@ -404,12 +405,12 @@ mod tests {
         let spent = profiler.spent();
         assert_eq!([spent.part_ns(Part::Wait), spent.part_ns(Part::HostSendCall)], [50, 900]);
         assert_eq!((spent.total_ns(), spent.unexplained_ns()), (1000, 0));
-        // The thread was off the processor for longer than it waited: the longest piece of work gives up the rest.
+        // The thread was off the CPU for longer than it waited: the rest is subtracted from the longest piece of work.
         turn(&long).publish(&profiler, 500);
         let more = profiler.spent().since(&spent);
         assert_eq!([more.part_ns(Part::Wait), more.part_ns(Part::HostSendCall)], [0, 450]);
         assert_eq!((more.total_ns(), more.unexplained_ns()), (500, 0));
-        // Time that nothing accounts for is reported and belongs to no part.
+        // Unaccounted time is reported and belongs to no part.
         let before = profiler.spent();
         turn(&[(Part::Loop, 10)]).publish(&profiler, 100);
         assert_eq!(profiler.spent().since(&before).unexplained_ns(), 90);
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(profiler.spent().unexplained_ns(), 90);
     }
 
-    /// Sums a block, which takes some microseconds.
+    /// Sums a block, which takes a few microseconds.
     fn sum(block: &[u8]) {
         black_box(grosso_checksum::Sum::of(black_box(block)));
     }

@@ -1,6 +1,6 @@
-//! One trace, every profile: the packets that each profile joins, those it joins irreversibly, and the time it takes.
+//! One trace, every profile: the packets that each profile merges, those it merges irreversibly, and the time it takes.
 //!
-//! The trace is made from a seed, so that the counts are the same on every machine; only the times differ.
+//! The trace is generated from a seed, so the counts are the same on every machine; only the times differ.
 
 use core::fmt::Write;
 use std::{sync::Arc, time::Instant};
@@ -19,7 +19,7 @@ use crate::statistics::thousands;
 pub struct Results {
     /// Packets of the trace.
     pub packets: usize,
-    /// Those of them without payload.
+    /// Packets of the trace without payload.
     pub acknowledgments: usize,
     /// A row for each profile.
     pub rows: Vec<ProfileRow>,
@@ -33,17 +33,17 @@ pub struct ProfileRow {
     pub profile: String,
     /// Frames delivered.
     pub frames: usize,
-    /// Superframes among them.
+    /// Superframes among the delivered frames.
     pub superframes: usize,
-    /// The median of packets in a frame with data.
+    /// The median number of packets in a frame with data.
     pub segments_p50: u32,
-    /// The 99th percentile of them.
+    /// The 99th percentile of that number.
     pub segments_p99: u32,
     /// Frames without payload that were delivered.
     pub acknowledgments: usize,
-    /// Packets in superframes that do not say where to cut them: the original packets cannot be restored.
+    /// Packets in superframes that do not record where to split them: the original packets cannot be restored.
     pub melted: usize,
-    /// Nanoseconds a packet, in the fastest of several runs.
+    /// Nanoseconds per packet, in the fastest of several runs.
     pub ns_per_packet: f64,
 }
 
@@ -60,7 +60,7 @@ impl Results {
         }
     }
 
-    /// The results as text.
+    /// Formats the results as text.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
@@ -180,9 +180,9 @@ enum Kind {
     Bulk,
     /// Packets of a sender with a small MTU.
     Small,
-    /// Data that acknowledge data.
+    /// Data that acknowledges data.
     Both,
-    /// Acknowledgments of data from this host, of two packets each.
+    /// Acknowledgments of data from this host, one for two packets.
     Acknowledging,
 }
 
@@ -197,7 +197,7 @@ impl Connection {
         Self { kind, sequence: 1, acknowledgment: 1 }
     }
 
-    /// Its next packet.
+    /// Returns the next packet of the connection.
     fn next(&mut self, flow: usize, now_ns: u64, dice: &mut fastrand::Rng) -> Vec<u8> {
         let payload = match self.kind {
             Kind::Bulk | Kind::Both => 1428,
@@ -214,8 +214,8 @@ impl Connection {
         packet
     }
 
-    /// A packet of Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is assumed to
-    /// have verified.
+    /// Returns a packet of Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is
+    /// assumed to have verified.
     fn packet(
         &self,
         flow: usize,
@@ -268,15 +268,15 @@ const SEED: u64 = 5;
 const GAP_NS: u64 = 1200;
 /// Packets of a poll, as in NAPI.
 const POLL_PACKETS: usize = 64;
-/// Bytes of Ethernet, IPv6, and TCP with a timestamp.
+/// Length of the headers: Ethernet, IPv6, and TCP with a timestamp.
 const HEADER_BYTES: usize = 14 + 40 + 32;
-/// Number of runs, of which the fastest counts.
+/// Number of runs; the fastest counts.
 const RUNS: usize = 5;
 const HEADING: &str = "\
 profile           frames superframes  p50  p99      acks   melted ns/packet";
 const NOTES: &str = "
-p50, p99: packets in a frame with data. acks: frames without data that went up.
-melted: packets in superframes that nobody can cut again. Counts are the same on
+p50, p99: packets in a data frame. acks: delivered frames without data.
+melted: packets in superframes that cannot be split again. Counts are equal on
 every machine; ns/packet is the fastest of 5 runs on this one.
 ";
 

@@ -15,24 +15,24 @@ use crate::{
 
 /// The figures of an experiment, and their presentation.
 pub trait Findings: Serialize + JsonSchema {
-    /// Parameters of the experiment beside those that all have.
+    /// Parameters of the experiment in addition to those that all have.
     type Parameters: Serialize + JsonSchema;
 
     /// Explanation of the charts, as HTML.
     const LEGEND: &'static str;
-    /// Settings to change, by what was seen; none where the figures name them.
+    /// Settings to try, by observation; empty if the figures name them.
     const KNOBS: &'static [Knob];
 
-    /// Description of the measurement: the lines at the head of the table.
+    /// Returns the description of the measurement: the lines at the head of the table.
     fn heading(&self, environment: &Environment<Self::Parameters>) -> String;
 
     /// Appends the tables.
     fn write(&self, text: &mut String);
 
-    /// The most important result, in a sentence.
+    /// Returns the most important result, in a sentence.
     fn headline(&self) -> String;
 
-    /// The charts, as SVG.
+    /// Returns the charts, as SVG.
     fn charts(&self) -> String;
 
     /// Conditions under which the figures measure something else than they should.
@@ -41,12 +41,12 @@ pub trait Findings: Serialize + JsonSchema {
     }
 }
 
-/// Settings of devices and of paths for readers who see on their machine what an experiment shows.
+/// Settings of devices and of paths for readers whose machine shows the same effect as the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knob {
     /// The observation.
     pub seen: &'static str,
-    /// Commands and words of a path, of which each may help.
+    /// Commands and arguments of a path, each of which may help.
     pub turn: &'static [&'static str],
 }
 
@@ -56,7 +56,7 @@ pub struct Knob {
 #[schemars(bound = "")]
 #[non_exhaustive]
 pub struct Report<F: Findings> {
-    /// The experiment's name; empty for what `grosso lab` runs without one.
+    /// The experiment's name; empty for the experiment that `grosso lab` runs without a name.
     pub experiment: &'static str,
     /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment<F::Parameters>,
@@ -65,7 +65,7 @@ pub struct Report<F: Findings> {
     pub findings: F,
     /// Settings without figures, because a trial failed in every try.
     pub failed: Vec<FailedRow>,
-    /// Claims to be shown, and whether they hold.
+    /// Claims, and whether they hold.
     pub verdicts: Vec<Verdict>,
     /// Notes on reading the figures.
     pub notes: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Report<F: Findings> {
 pub struct FailedRow {
     /// The setting.
     pub setting: String,
-    /// The error of its trial: what was called on which host, and why it failed.
+    /// The error of its trial: the call, the host, and the reason.
     pub error: String,
 }
 
@@ -92,9 +92,9 @@ impl fmt::Display for FailedRow {
 pub struct Environment<P> {
     /// The kernel's release.
     pub kernel: String,
-    /// The processor's name, as it reports it.
+    /// The CPU's name, as it reports it.
     pub processor: String,
-    /// The processors that the lab may use.
+    /// The number of CPUs that the lab may use.
     pub processors: usize,
     /// Measurements of each setting.
     pub runs: usize,
@@ -103,7 +103,7 @@ pub struct Environment<P> {
     /// Device through which the data paths handed packets to a host; `None` if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
-    /// The processors of sender, data path and receiver, if they were chosen.
+    /// The CPUs of sender, data path and receiver, if they were chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<[usize; 3]>,
     /// Parameters of this experiment.
@@ -112,12 +112,12 @@ pub struct Environment<P> {
 }
 
 impl<F: Findings> Report<F> {
-    /// The results as text, with what to change.
+    /// Formats the results as text, with settings to try.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = self.figures();
         if !F::KNOBS.is_empty() {
-            text += "\nWhat to turn, on DEV or on a path of Grosso:\n";
+            text += "\nSettings to try, on DEV or on a Grosso path:\n";
         }
         for Knob { seen, turn } in F::KNOBS {
             text += &format!("  {seen}:\n");
@@ -126,7 +126,7 @@ impl<F: Findings> Report<F> {
         text
     }
 
-    /// The words of the command behind `grosso`.
+    /// Returns the arguments of the command after `grosso`.
     fn command(&self) -> String {
         ["lab", self.experiment].join(" ").trim_end().to_owned()
     }
@@ -151,7 +151,7 @@ impl<F: Findings> Report<F> {
             + "\nPublications R1 to R5: docs/sources.md.\n"
     }
 
-    /// The results as an HTML page. `command` is the command that repeats them.
+    /// Formats the results as an HTML page. `command` is the command that repeats them.
     #[must_use]
     pub fn page(&self, command: &str) -> String {
         let verdicts: String = self.verdicts.iter().map(item).collect();
@@ -178,7 +178,7 @@ impl<F: Findings> Report<F> {
 }
 
 impl<P> Environment<P> {
-    /// The conditions on this machine.
+    /// Returns the conditions on this machine.
     pub(crate) fn of(
         (runs, measured): (usize, Duration),
         (device, cpus): (Option<Device>, Option<[usize; 3]>),
@@ -196,25 +196,25 @@ impl<P> Environment<P> {
         })
     }
 
-    /// The device through which the data paths handed packets to a host.
+    /// Returns the device through which the data paths handed packets to a host.
     pub(crate) fn through(&self) -> String {
         self.device.map_or_else(String::new, |device| device.to_string())
     }
 
-    /// The last lines of a heading; `what` names the statistic that the table shows.
+    /// Returns the last lines of a heading; `what` is the statistic that the table shows.
     pub(crate) fn lines(&self, what: &str) -> String {
         let Self { kernel, runs, seconds, .. } = self;
         let s = if *runs == 1 { "" } else { "s" };
         format!("Linux {kernel}\n{what} of {runs} run{s} of {seconds} s")
     }
 
-    /// The same for a table of medians with minimum and maximum.
+    /// Returns the last lines of a heading for a table of medians with minimum and maximum.
     pub(crate) fn spread_lines(&self) -> String {
         self.lines("median (least-most)")
     }
 }
 
-/// A paragraph in lines of at most [`LINE`] columns; all but the first are indented.
+/// Wraps a paragraph to lines of at most [`LINE`] columns; all but the first are indented.
 fn wrapped(paragraph: &str) -> String {
     let (mut text, mut column) = (String::new(), 0);
     for word in paragraph.split_whitespace() {
@@ -234,10 +234,10 @@ fn wrapped(paragraph: &str) -> String {
     text + "\n"
 }
 
-/// Columns of a line of text.
+/// Maximum width of a line of text.
 const LINE: usize = 80;
 
-/// The section of the page about what to change.
+/// Returns the page's section of settings to try.
 fn knobs(knobs: &[Knob]) -> String {
     if knobs.is_empty() {
         return String::new();
@@ -248,10 +248,10 @@ fn knobs(knobs: &[Knob]) -> String {
         format!("<dt>{}</dt>\n<dd>{}</dd>\n", escape(seen), turn.join("<br>\n"))
     };
     let entries: String = knobs.iter().map(entry).collect();
-    format!("<h2>What to turn, on DEV or on a path of Grosso</h2>\n<dl>\n{entries}</dl>\n")
+    format!("<h2>Settings to try, on DEV or on a Grosso path</h2>\n<dl>\n{entries}</dl>\n")
 }
 
-/// A verdict as an item of a list.
+/// Formats a verdict as an item of a list.
 fn item(verdict: &Verdict) -> String {
     let (answer, class) = (verdict.answer, if verdict.holds() { "yes" } else { "no" });
     let (claim, reasons) = (escape(&verdict.claim), escape(&verdict.reasons()));

@@ -15,8 +15,7 @@ use rustix::process::Pid;
 
 use crate::trial::{TrialError, gone};
 
-/// A data path on a thread. Dropping this stops the path, since a scope waits for its threads whatever went wrong in
-/// it.
+/// A data path on a thread. Dropping this stops the path, because a scope waits for its threads even after an error.
 pub(crate) struct Running<'scope, T> {
     handle: Handle,
     number: Pid,
@@ -27,7 +26,7 @@ impl<'scope, T: Send + 'scope> Running<'scope, T> {
     /// Starts a data path between two ports. Its thread calls `first` before, and `last` with the left port at the end.
     ///
     /// # Errors
-    /// As [`DataPath::new`]; those of `first`.
+    /// Errors of [`DataPath::new`] and of `first`.
     pub(crate) fn start<L, R>(
         scope: &'scope Scope<'scope, '_>,
         (left, right): (L, R),
@@ -63,12 +62,12 @@ impl<T> Running<'_, T> {
         ended.map_err(TrialError::Path)
     }
 
-    /// The handle of the path, to query and stop it.
+    /// Returns the handle of the path, to query and stop it.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// The number of the path's thread.
+    /// Returns the ID of the path's thread.
     pub(crate) fn thread(&self) -> Pid {
         self.number
     }

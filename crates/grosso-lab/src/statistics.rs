@@ -1,9 +1,8 @@
-//! Statistics of repeated measurements, and numbers as tables show them.
+//! Statistics of repeated measurements, and the formatting of numbers in tables.
 
 use std::time::Duration;
 
-/// Median, minimum and maximum of several measurements; without any, none of the fields is a number, and JSON omits
-/// them.
+/// Median, minimum and maximum of several measurements; without any, no field is a number, and JSON omits them.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median.
@@ -15,7 +14,7 @@ pub struct Spread {
     /// The maximum.
     #[serde(skip_serializing_if = "is_absent")]
     pub max: f64,
-    /// The measurements in ascending order, or as many of them at equal distances.
+    /// The measurements in ascending order, or a sample of them at equal distances.
     #[serde(skip)]
     sample: Sample,
 }
@@ -48,7 +47,7 @@ impl Spread {
         Self { median, min, max, sample: Sample::of(&values) }
     }
 
-    /// The measurements in ascending order, of which some are left out if they are more than fit.
+    /// Returns the measurements in ascending order; some are left out if there are more than fit.
     pub(crate) fn values(&self) -> &[f64] {
         &self.sample.values[..self.sample.len]
     }
@@ -61,25 +60,25 @@ impl Sample {
         let len = sorted.len().min(SAMPLE_MAX);
         let mut values = [0.0; SAMPLE_MAX];
         for (i, value) in values.iter_mut().take(len).enumerate() {
-            // The middle of each of as many equal parts.
+            // The middle of each of `len` equal parts.
             *value = sorted[(2 * i + 1) * sorted.len() / (2 * len)];
         }
         Self { values, len }
     }
 }
 
-/// Whether a figure does not exist. Serde passes a reference.
+/// Returns whether a figure does not exist. Takes a reference because Serde passes one.
 #[expect(clippy::trivially_copy_pass_by_ref)]
 fn is_absent(figure: &f64) -> bool {
     !figure.is_finite()
 }
 
-/// The ratio of two figures; `None` if it is no number.
+/// Returns the ratio of two figures; `None` if it is not a number.
 pub(crate) fn ratio(over: f64, under: f64) -> Option<f64> {
     Some(over / under).filter(|ratio| ratio.is_finite())
 }
 
-/// Percentiles of the time that requests took, in microseconds.
+/// Percentiles of the duration of requests, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub struct Latency {
@@ -94,12 +93,12 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The percentiles of these requests; `None` if there are none.
+    /// Returns the percentiles of these requests; `None` if there are none.
     #[must_use]
     pub fn of(took: impl IntoIterator<Item = Duration>) -> Option<Self> {
         let mut took: Vec<Duration> = took.into_iter().collect();
         took.sort_unstable();
-        // The nearest rank: the least value that the given percentage of requests does not exceed.
+        // The nearest rank: the smallest value that the given percentage of requests does not exceed.
         let at = |percent: usize| {
             let rank = (took.len() * percent).div_ceil(100).checked_sub(1)?;
             Some(took.get(rank)?.as_secs_f64() * 1e6)
@@ -108,7 +107,7 @@ impl Latency {
     }
 }
 
-/// A number of three digits; a dash for none.
+/// Formats a number with three digits; a dash for none.
 pub(crate) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -116,7 +115,7 @@ pub(crate) fn digits(value: f64) -> String {
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
-/// A number of at most five characters.
+/// Formats a number in at most five characters.
 pub(crate) fn thousands(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "-".into(),
@@ -127,7 +126,7 @@ pub(crate) fn thousands(value: f64) -> String {
     }
 }
 
-/// Measurements that a spread keeps: more than most experiments make.
+/// Number of measurements that a spread keeps: more than most experiments make.
 const SAMPLE_MAX: usize = 31;
 
 #[cfg(test)]

@@ -29,15 +29,15 @@ pub use self::paced::Pace;
 pub enum Traffic {
     /// TCP connections from the sender to the receiver, as fast as possible, from a buffer (`write`).
     TcpStream,
-    /// The same from a file in memory (`sendfile`).
+    /// TCP connections from the sender to the receiver, from a file in memory (`sendfile`).
     TcpSendfile,
-    /// The other direction: the receiver sends, through the data path that is its NIC.
+    /// The opposite direction: the receiver sends, through the data path that is its NIC.
     TcpMaerts,
-    /// One byte in each direction over TCP, one request after the other.
+    /// One byte in each direction over TCP, one request at a time.
     TcpRequests,
-    /// Datagrams of the sender's MTU, as many as arrive.
+    /// Datagrams of the sender's MTU, as fast as they are received.
     UdpStream,
-    /// The same, with many datagrams in one call (`UDP_SEGMENT`).
+    /// Such datagrams, with many in one call (`UDP_SEGMENT`).
     UdpSegments,
     /// One byte in each direction over UDP.
     UdpRequests,
@@ -59,13 +59,13 @@ impl fmt::Display for Traffic {
 }
 
 impl Traffic {
-    /// Whether it uses TCP, and so has a congestion control.
+    /// Returns whether the traffic uses TCP, and so has a congestion control.
     #[must_use]
     pub fn is_tcp(self) -> bool {
         !matches!(self, Self::UdpStream | Self::UdpSegments | Self::UdpRequests)
     }
 
-    /// Whether it consists of requests and answers.
+    /// Returns whether the traffic consists of requests and answers.
     #[must_use]
     pub fn is_requests(self) -> bool {
         matches!(self, Self::TcpRequests | Self::UdpRequests)
@@ -95,8 +95,8 @@ impl Progress {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Bytes and units of one moment: both of the same arrivals, but that each thread may have added the bytes of one
-    /// that it has not counted yet.
+    /// Returns bytes and units of one moment: both count the same arrivals, except that each thread may have added the
+    /// bytes of one unit that it has not counted yet.
     pub fn arrivals(&self) -> (u64, u64) {
         loop {
             let units = self.units.load(Ordering::Acquire);
@@ -108,8 +108,8 @@ impl Progress {
     }
 }
 
-/// Content of streams: the bytes of a file in memory, over and over. They repeat only with the file, so that bytes that
-/// are lost, duplicated or swapped do not compare equal.
+/// Content of streams: the bytes of a file in memory, repeated. The period is the length of the file, so bytes that are
+/// lost, duplicated or swapped do not compare equal.
 #[derive(Debug)]
 pub struct Content {
     file: File,
@@ -117,7 +117,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Content generated from a seed.
+    /// Generates content from a seed.
     ///
     /// # Errors
     /// Fails if there is no memory for a file.
@@ -129,13 +129,14 @@ impl Content {
         Ok(Self { file, bytes })
     }
 
-    /// Bytes of the stream from this place on: as many as there are before the file repeats, and as one call sends.
+    /// Returns the bytes of the stream from this position: as many as precede the end of the file, and as one call
+    /// sends.
     pub(crate) fn from(&self, place: u64) -> &[u8] {
         let start = (place % CONTENT_BYTES as u64) as usize;
         &self.bytes[start..CONTENT_BYTES.min(start + SEND_BYTES)]
     }
 
-    /// Whether the stream has these bytes at this place.
+    /// Returns whether the stream has these bytes at this position.
     #[must_use]
     pub fn is_at(&self, place: u64, mut part: &[u8]) -> bool {
         let mut start = (place % CONTENT_BYTES as u64) as usize;
@@ -152,7 +153,7 @@ impl Content {
 
 /// The length of the file that streams repeat: odd, so that no segment size divides it.
 const CONTENT_BYTES: usize = (1 << 20) - 3;
-/// Bytes of one send call: each call ends with PSH, and so with a short packet and the end of a train.
+/// Bytes of one send call: each call ends with PSH, and therefore with a short packet and the end of a train.
 const SEND_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

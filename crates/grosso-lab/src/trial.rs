@@ -1,4 +1,4 @@
-//! One measurement, with hosts of its own, threads on chosen processors, and counters read before and after.
+//! One measurement, with its own hosts, threads on chosen CPUs, and counters read before and after.
 
 use std::{
     ffi::CStr,
@@ -37,7 +37,7 @@ mod userspace;
 pub struct Setting {
     /// Traffic between the hosts.
     pub traffic: Traffic,
-    /// Number of connections at once; one for everything but [`Traffic::TcpStream`] and [`Traffic::TcpRequests`].
+    /// Number of concurrent connections; one, except for [`Traffic::TcpStream`] and [`Traffic::TcpRequests`].
     pub connections: usize,
     /// Generator of the traffic.
     pub tool: Tool,
@@ -45,15 +45,15 @@ pub struct Setting {
     pub layout: Layout,
     /// Carrier of the packets.
     pub carrier: Carrier,
-    /// Impairment of packets on the way to a receiver whose NIC is Grosso. They are copied out of their receive buffers
+    /// Impairment of packets towards a receiver whose NIC is Grosso. They are copied out of their receive buffers
     /// first: a long wire would occupy too many of these.
     pub impairment: Option<Impairment>,
-    /// Impairment of packets on the way back, if there is one on the way to the receiver. If it loses packets, the
-    /// receiver's kernel hands out no superframes: random numbers are drawn for packets.
+    /// Impairment of packets in the opposite direction, if those to the receiver are impaired. If it loses packets, the
+    /// receiver's kernel sends no superframes: random numbers are drawn per packet.
     pub back: Option<Impairment>,
     /// Device through which the data path exchanges packets with a host.
     pub device: Device,
-    /// The processors of the sender's thread, of the data path and of the receiver's thread.
+    /// The CPUs of the sender's thread, of the data path and of the receiver's thread.
     pub processors: [usize; 3],
     /// The congestion control of TCP.
     pub congestion: String,
@@ -79,7 +79,7 @@ pub enum Tool {
 pub enum Carrier {
     /// Grosso's data path, in place of the receiver's NIC and its driver.
     Grosso {
-        /// Profile by which packets are merged on their way to the receiver; `None` to merge nothing.
+        /// Profile by which packets are merged towards the receiver; `None` merges nothing.
         profile: Option<Box<Profile>>,
         /// Whether each packet is copied out of its receive buffer first.
         copy: bool,
@@ -88,15 +88,15 @@ pub enum Carrier {
     },
     /// Grosso's data path, in place of the sender's NIC and its driver.
     GrossoSends {
-        /// Whether the sender's kernel hands out superframes, which the data path cuts.
+        /// Whether the sender's kernel sends superframes, which the data path segments.
         superframes: bool,
     },
-    /// Grosso's data path between a host and a [sender in userspace](crate::userspace), which takes the place of the
-    /// kernel that sends: in front of the receiver's NIC, or for [`Traffic::TcpMaerts`] behind the sender's.
+    /// Grosso's data path between a host and a [sender in userspace](crate::userspace), which replaces the sending
+    /// kernel: in front of the receiver's NIC, or for [`Traffic::TcpMaerts`] after the sender's.
     Userspace {
-        /// As that of [`Carrier::Grosso`].
+        /// See [`Carrier::Grosso`].
         profile: Option<Box<Profile>>,
-        /// As that of [`Carrier::Grosso`].
+        /// See [`Carrier::Grosso`].
         expand: bool,
         /// The sender's way of counting acknowledgments.
         counting: Counting,
@@ -109,7 +109,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Grosso's data path with the default profile, which holds trains for a time; `None` to merge nothing.
+    /// Returns Grosso's data path with the default profile, which holds trains for `hold`; `None` merges nothing.
     #[must_use]
     pub fn grosso(hold: Option<Duration>, copy: bool) -> Self {
         let profile = hold.map(|hold| {
@@ -122,15 +122,15 @@ impl Carrier {
 }
 
 impl Setting {
-    /// Whether the kernel of a receiver whose NIC Grosso is hands out superframes.
+    /// Returns whether the kernel of a receiver whose NIC is Grosso sends superframes.
     fn superframes(&self) -> bool {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }
 
-    /// Whether a measurement of this setting tells of a stall and not of the setting: its wire loses nothing, but
-    /// nothing arrived, or its one connection waited for a retransmission timeout, 200 ms at least. The thread of the
-    /// data path was not scheduled for as long, or the end of a window found no room in a backlog and nothing behind it
-    /// told the sender.
+    /// Returns whether a measurement shows a stall instead of the setting: its wire loses nothing, but nothing arrived,
+    /// or its one connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path
+    /// was not scheduled for that long, or the end of a window found no room in a backlog and no later packet told the
+    /// sender.
     #[must_use]
     pub fn stalled(&self, measured: &Measured) -> bool {
         let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
@@ -140,7 +140,7 @@ impl Setting {
         is_stream && is_lossless && (waited || measured.bytes == 0)
     }
 
-    /// Time for which a train may be held; `None` if Grosso merges nothing.
+    /// Returns the time for which a train may be held; `None` if Grosso merges nothing.
     #[must_use]
     pub fn hold(&self) -> Option<Duration> {
         match &self.carrier {
@@ -155,14 +155,14 @@ impl Setting {
 /// Condition that ends a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A time, after a start that is not measured.
+    /// A time, after a warm-up that is not measured.
     Time {
-        /// Duration of the start.
+        /// Duration of the warm-up.
         warm_up: Duration,
         /// Duration of the measurement.
         measured: Duration,
     },
-    /// The arrival of that many bytes.
+    /// The arrival of this many bytes.
     Bytes(u64),
 }
 
@@ -176,15 +176,15 @@ pub struct Measured {
     pub bytes: u64,
     /// Calls that read a stream, datagrams that arrived, or requests that were answered.
     pub units: u64,
-    /// Processor time.
+    /// CPU time.
     pub cpu_seconds: CpuSeconds,
-    /// Average number of packets on the wire for each frame that the receiver got or, if the data path is the sender's
-    /// NIC, that the sender's kernel handed out.
+    /// Average number of wire packets per frame that the receiver got or, if the data path is the sender's NIC, that
+    /// the sender's kernel sent.
     pub segments_per_train: Option<f64>,
-    /// Segments in the direction opposite to the bytes: in a stream, acknowledgements.
+    /// Segments in the direction opposite to the bytes: in a stream, acknowledgments.
     pub acknowledgements: u64,
-    /// Frames that the data path delivered in the direction opposite to the bytes: the acknowledgements that reached
-    /// the host that sends the bytes.
+    /// Frames that the data path delivered in the direction opposite to the bytes: the acknowledgments that reached the
+    /// sending host.
     pub acknowledgements_passed: Option<u64>,
     /// Segments retransmitted, from the connection's start to its end.
     pub retransmits: u64,
@@ -198,13 +198,13 @@ pub struct Measured {
     pub repeated: u64,
     /// Datagrams or requests that were lost.
     pub lost: u64,
-    /// Packets that the data path's ring had no room for.
+    /// Packets for which the data path's ring had no room.
     pub ring_drops: u64,
-    /// With two processors: whether the sender's processor handled acknowledgements, which needs root. If not, the
-    /// sender's packets leave from both processors, overtake each other, and are retransmitted needlessly.
+    /// With two CPUs: whether the sender's CPU handled acknowledgments, which needs root. If not, the sender's packets
+    /// leave from both CPUs, overtake each other, and are retransmitted needlessly.
     pub acknowledgements_steered: Option<bool>,
-    /// With the data path as the sender's NIC: whether the receiver's kernel coalesced packets from the wire, which it
-    /// must get in batches; that needs root.
+    /// With the data path as the sender's NIC: whether the receiver's kernel coalesced packets from the wire, which
+    /// must arrive in batches; that needs root.
     pub receiver_coalesced: Option<bool>,
     /// Latency of each request.
     #[serde(skip)]
@@ -221,14 +221,14 @@ pub enum TrialError {
     /// A call failed.
     #[error("{host}: {call}: {error}")]
     Call {
-        /// The call, as far as it is known.
+        /// The call, if known.
         call: &'static str,
         /// The host.
         host: &'static str,
         /// The error.
         error: io::Error,
     },
-    /// No setting has figures, because a trial of each failed; the first failure.
+    /// No setting has figures, because a trial of each failed; contains the first failure.
     #[error("every setting failed: {0}")]
     NoFigures(String),
     /// An error of the data path.
@@ -251,12 +251,12 @@ pub enum TrialError {
 }
 
 impl TrialError {
-    /// The error of a call on a host.
+    /// Creates the error of a call on a host.
     pub(crate) fn call(host: &'static str, call: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Call { call, host, error }
     }
 
-    /// The error of the system, if it is one.
+    /// Returns the error of the system, if there is one.
     pub(crate) fn io(&self) -> Option<&io::Error> {
         match self {
             Self::Io(error) | Self::Call { error, .. } => Some(error),
@@ -266,21 +266,21 @@ impl TrialError {
 }
 
 impl Measured {
-    /// Gigabits a second.
+    /// Returns the throughput in Gb/s.
     #[must_use]
     pub fn gigabits_a_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Percent of a processor that the receiver's host used: its thread, the data path that is its NIC, and the
-    /// kernel's threads for packets.
+    /// Returns the percentage of a CPU that the receiver's host used: its thread, the data path that is its NIC, and
+    /// the kernel's packet threads.
     #[must_use]
     pub fn receiver_cpu_percent(&self) -> f64 {
         let CpuSeconds { path, receiver, kernel, .. } = self.cpu_seconds;
         (path + receiver + kernel) / self.seconds * 100.0
     }
 
-    /// Gigabits for each second of processor time, of all threads.
+    /// Returns the gigabits per CPU-second of all threads.
     #[must_use]
     pub fn gigabits_a_cpu_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu_seconds.total()
@@ -290,7 +290,7 @@ impl Measured {
 /// Measures with hosts of its own, which are removed afterwards. A measurement that stalled is repeated, a few times.
 ///
 /// # Errors
-/// Fails if the hosts cannot be made, if the traffic stops or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     let once = || measure_once(setting, interrupted);
     let (measured, repeated) = repeat_stalled(once, |measured| setting.stalled(measured))?;
@@ -312,7 +312,7 @@ pub(crate) fn repeat_stalled<M>(
     }
 }
 
-/// A note on measurements that stalled and were repeated, if any were, beside those that are kept.
+/// Returns a note on measurements that stalled and were repeated, if any, with the number of those kept.
 pub(crate) fn stalls(repeated: u64, kept: usize) -> Option<String> {
     (repeated > 0).then(|| {
         format!(
@@ -354,7 +354,7 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
     }
 }
 
-/// Options of a path that merges packets from its left port by a profile, if there is one.
+/// Returns the options of a path that merges packets from its left port by a profile, if there is one.
 fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
     let mut options = RunOptions::new(SEED);
     options.left_to_right.coalesce = profile.is_some();
@@ -365,7 +365,7 @@ fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
     options
 }
 
-/// Packets that the ring of a port had no room for; none of a TAP, which has no ring.
+/// Returns the number of packets for which the ring of a port had no room; zero for a TAP, which has no ring.
 fn drops(port: &mut LivePort) -> io::Result<u64> {
     Ok(port.stats()?.events(LiveEvent::ReceiveRingFull))
 }
@@ -498,9 +498,9 @@ fn while_running<L: Port + Send, R: Port + Send>(
     })
 }
 
-/// Names of the threads of data paths, the sender's and the receiver's, where each host has one.
+/// Names of the threads of data paths, the sender's and the receiver's, if each host has one.
 pub(crate) const PATHS: [&CStr; 2] = [c"path a", c"path b"];
-/// Measurements that are repeated at most in place of one that stalled.
+/// Greatest number of repetitions of a measurement that stalled.
 const REPEATS_MAX: u64 = 3;
 /// The longest MTU, in bytes, whose packets a receiver can coalesce into longer frames.
 const COALESCED_MTU_MAX: u16 = 9000;
@@ -528,7 +528,7 @@ mod tests {
         }
     }
 
-    /// The measurement that is kept if the measurements have these timeouts, and the number of those made.
+    /// Returns the kept measurement if the measurements have these timeouts, and the number of measurements made.
     fn kept(setting: &Setting, timeouts: &[u64]) -> (Measured, usize) {
         let mut made = 0;
         let once = || {

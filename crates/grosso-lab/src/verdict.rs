@@ -1,4 +1,4 @@
-//! Claims of a source, and what the figures say of each.
+//! Claims of a source, and the verdict of the figures on each.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::statistics::Spread;
 
-/// A claim that an experiment was to show, and its answer.
+/// A claim that an experiment tests, and the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Verdict {
@@ -19,8 +19,8 @@ pub struct Verdict {
     pub answer: Answer,
     /// The figures.
     pub measured: String,
-    /// Whether the answer might be another one if everything were measured again: no test of the difference tells the
-    /// figures from their noise.
+    /// Whether the answer might differ if everything were measured again: no test distinguishes the difference from
+    /// noise.
     pub within_noise: bool,
     /// Whether the claim is about every row of its kind.
     #[serde(skip)]
@@ -58,9 +58,9 @@ impl fmt::Display for Answer {
 /// A bound on a figure or on a ratio of two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
-    /// As much, or more.
+    /// At least this value.
     AtLeast(f64),
-    /// Less.
+    /// Less than this value.
     Under(f64),
 }
 
@@ -79,7 +79,7 @@ impl Bound {
     }
 }
 
-/// The figures' word on a claim.
+/// The evidence of the figures for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Evidence {
     holds: bool,
@@ -89,13 +89,13 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// The word of a count that does not vary.
+    /// Creates the evidence of a count that does not vary.
     pub(crate) const fn exact(holds: bool) -> Self {
         Self { holds, within_noise: false, is_known: true }
     }
 
-    /// The word of repeated measurements on the ratio of two medians. They are told apart by the test of Mann and
-    /// Whitney, after the second was multiplied by the bound.
+    /// Creates the evidence of repeated measurements on the ratio of two medians, compared by the Mann-Whitney test
+    /// after the second is multiplied by the bound.
     pub(crate) fn ratio(over: &Spread, under: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(over.median / under.median);
         let scaled: Vec<f64> = under.values().iter().map(|value| value * bound.value()).collect();
@@ -108,14 +108,14 @@ impl Evidence {
         Self { holds, within_noise: chance > CHANCE_MAX, is_known }
     }
 
-    /// The word of the greatest of repeated measurements, each of which a pause of the machine may lengthen: it is
-    /// noise unless the others agree, by the test of signs.
+    /// Creates the evidence of the greatest of repeated measurements, each of which a pause of the machine may
+    /// lengthen: it is noise unless the others agree, by the sign test.
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(figure.max);
         Self::of_signs(figure, bound, holds)
     }
 
-    /// The word of repeated measurements on one median: the test of signs.
+    /// Creates the evidence of repeated measurements on one median, by the sign test.
     pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
         let holds = bound.holds(figure.median);
         Self::of_signs(figure, bound, holds)
@@ -128,7 +128,7 @@ impl Evidence {
         Self { holds, within_noise, is_known: !values.is_empty() }
     }
 
-    /// The word of several, each of which has to hold: noise must not be what decides.
+    /// Combines the evidence of several measurements, each of which has to hold: noise must not decide.
     pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Self {
         let each: Vec<Self> = each.into_iter().collect();
         let holds = each.iter().all(|one| one.holds);
@@ -140,7 +140,7 @@ impl Evidence {
         Self { holds, within_noise, is_known: each.iter().all(|one| one.is_known) }
     }
 
-    /// The verdict on a claim; `cause` is the reason why it may be contradicted.
+    /// Returns the verdict on a claim; `cause` is the reason in case it is contradicted.
     pub(crate) fn verdict(
         self,
         claim: impl Into<Cow<'static, str>>,
@@ -159,7 +159,7 @@ impl Evidence {
 }
 
 impl Verdict {
-    /// A claim that this machine cannot show, and the means that would.
+    /// Returns a claim that this machine cannot show, with the means that would show it.
     pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
         let claim = Cow::Borrowed(claim);
@@ -167,12 +167,13 @@ impl Verdict {
         Self { claim, answer, measured, within_noise: false, needs_every_row: false }
     }
 
-    /// The same verdict on a claim about every row, which the rows that remain after a failed trial cannot support.
+    /// Returns the same verdict for a claim about every row, which the remaining rows cannot support after a failed
+    /// trial.
     pub(crate) fn for_every_row(self) -> Self {
         Self { needs_every_row: true, ..self }
     }
 
-    /// The verdict after a trial failed in every try.
+    /// Returns the verdict after a trial failed in every try.
     pub(crate) fn without_a_row(self) -> Self {
         match (self.needs_every_row, &self.answer) {
             (true, Answer::Reproduced | Answer::NotReproduced { .. }) => {
@@ -183,13 +184,13 @@ impl Verdict {
         }
     }
 
-    /// Whether the figures support the claim.
+    /// Returns whether the figures support the claim.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.answer == Answer::Reproduced
     }
 
-    /// The figures, the doubts about them, and the reason of the answer.
+    /// Returns the figures, the doubts about them, and the reason for the answer.
     pub(crate) fn reasons(&self) -> String {
         let doubts = if self.within_noise { " (within noise)" } else { "" };
         let mut reasons = format!("{}{doubts}", self.measured);
@@ -222,8 +223,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The probability that figures of one kind rank as high as `above` does over `below`, or higher: the test of Mann and
-/// Whitney, one-sided and exact. A tie counts half, rounded against the claim.
+/// Returns the probability that figures of one kind rank as high as `above` does over `below`, or higher, by the
+/// one-sided, exact Mann-Whitney test. A tie counts half, rounded against the claim.
 fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     let (n, m) = (above.len(), below.len());
     let wins = above.iter().map(|one| {
@@ -232,14 +233,14 @@ fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
         won as f64 + tied as f64 / 2.0
     });
     let wins = wins.sum::<f64>().floor() as usize;
-    // ways[i][u]: orders of i of the one and j of the other with u wins; one row of j at a time.
+    // ways[i][u]: orders of i elements of the first kind and j of the second with u wins; one row per j.
     let mut ways = vec![vec![0.0; n * m + 1]; n + 1];
     for row in &mut ways {
         row[0] = 1.0;
     }
     for j in 1..=m {
         for i in 1..=n {
-            // The greatest of all is one of the first kind, and wins against j, or one of the second.
+            // The greatest of all is of the first kind and wins against j others, or it is of the second kind.
             let (fewer, this) = ways.split_at_mut(i);
             for wins in (0..=i * j).rev() {
                 let first = wins.checked_sub(j).map_or(0.0, |wins| fewer[i - 1][wins]);
@@ -251,9 +252,9 @@ fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     ways[n][wins..].iter().sum::<f64>() / all
 }
 
-/// The probability that as many of so many tosses of a coin, or more, agree.
+/// Returns the probability that at least `agree` of `of` coin tosses show the same side.
 fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
-    // Binomial coefficients, each from the one before.
+    // Each binomial coefficient is computed from the previous one.
     let mut coefficient = 0.5_f64.powi(i32::try_from(of).unwrap_or(i32::MAX));
     let mut chance = 0.0;
     for count in 0..=of {
@@ -267,12 +268,12 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 
 /// Means that show a claim about every row.
 const EVERY_ROW: &str = "the figures of every setting: a trial failed";
-/// The need of a claim on figures that no trial gave.
+/// What is missing for a claim on figures that no trial produced.
 const FIGURES: &str = "figures for each of its settings: no trial produced one";
-/// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of
-/// rounded numbers may be a little more.
+/// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of rounded
+/// numbers may be slightly larger.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
-/// Columns of an answer, and of a line.
+/// Width of an answer, and of a line.
 const ANSWER: usize = 22;
 const LINE: usize = 80;
 
@@ -293,7 +294,7 @@ mod tests {
     #[test]
     fn ranks_are_as_likely_as_the_tables_of_mann_and_whitney_say() {
         let chance = |above: &[f64], below: &[f64]| chance_of_above(above, below);
-        // One order of twenty; of 252; two of 252; and the middle, of which there are two sides.
+        // One order of 20; of 252; two of 252; and the middle, which has two sides.
         assert!((chance(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]) - 0.05).abs() < 1e-12);
         let low = [1.0, 2.0, 3.0, 4.0, 5.0];
         assert!((chance(&[6.0, 7.0, 8.0, 9.0, 10.0], &low) - 1.0 / 252.0).abs() < 1e-12);
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), (false, false));
         // One run against one proves nothing.
         assert_eq!(ratio(&[9.0], &[1.0], bound), (true, true));
-        // Figures that are all the same differ by nothing.
+        // Equal figures have no difference.
         assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), (true, true));
         assert_eq!(ratio(&[0.4, 0.5, 0.45], &off, Bound::Under(0.85)), (true, false));
         assert_eq!(ratio(&[1.0, 0.99, 1.01], &off, Bound::Under(0.85)), (false, false));

@@ -1,4 +1,4 @@
-//! Equivalence of collected or merged acknowledgments with the packets themselves, in their effect on a sender (P15).
+//! Equivalence of collected or merged acknowledgments with the original packets, in their effect on a sender (P15).
 #![cfg(target_os = "linux")]
 
 use grosso::{
@@ -16,7 +16,7 @@ use proptest::{collection::vec, prelude::*};
 const SEGMENT: u32 = 1448;
 const NEAR: [u8; 4] = [10, 0, 0, 1];
 const FAR: [u8; 4] = [10, 0, 0, 9];
-/// The sender's first sequence number, near the end of the numbers.
+/// The sender's first sequence number, close to wrapping around.
 const FIRST: u32 = 0xffff_e000;
 
 /// One packet of the receiver, as it was generated.
@@ -25,9 +25,9 @@ struct Sent {
     acknowledgment: Acknowledgment,
     /// Whether it has SACK blocks, which records do not have.
     is_selective: bool,
-    /// Whether the device gave its time of arrival.
+    /// Whether the device recorded its time of arrival.
     is_stamped: bool,
-    /// Whether the poll ends behind it.
+    /// Whether the poll ends after it.
     ends_poll: bool,
 }
 
@@ -50,7 +50,7 @@ fn news() -> impl Strategy<Value = News> {
     ]
 }
 
-/// Packets of a receiver to a sender with this way of counting.
+/// Returns the packets that a receiver sends to a sender with this way of counting.
 fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) -> Vec<Sent> {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut last = Acknowledgment { number: FIRST, window: 500, ..Acknowledgment::default() };
@@ -77,7 +77,7 @@ fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) 
     sent
 }
 
-/// The frame of the packet, whose identification is its place in the order.
+/// Returns the frame of the packet; its identification is its position in the order.
 fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     let Acknowledgment { number, window, echo, congestion_echo, has_payload, .. } =
         sent.acknowledgment;
@@ -99,14 +99,14 @@ fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     packet.tcp(build).payload_len(if has_payload { 100 } else { 0 }).build()
 }
 
-/// A sender behind a coalescer: it gets acknowledgments of vectors from the records alone, and looks up other packets
-/// by their place.
+/// A sender after a coalescer: it gets acknowledgments of vectors only from the records, and looks up other packets by
+/// their place.
 struct Behind<'a> {
     sender: Sender,
     sent: &'a [Sent],
-    /// Packets that came in vectors.
+    /// Packets that arrived in vectors.
     collected: usize,
-    /// Places of the packets that came out, from their identifications.
+    /// Places of the packets that left, from their identifications.
     places: Vec<usize>,
     merged: Vec<Summary>,
 }
@@ -136,7 +136,8 @@ impl Sink<Vec<u8>> for Behind<'_> {
     }
 }
 
-/// State of a sender with this way of counting after the packets have passed a coalescer with this profile.
+/// Returns the state of a sender with this way of counting after a coalescer with this profile has processed the
+/// packets.
 fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
     let sender = Sender::new(counting, SEGMENT, FIRST);
     let mut behind = Behind { sender, sent, collected: 0, places: Vec::new(), merged: Vec::new() };
@@ -147,7 +148,7 @@ fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
         let arrived_ns = one.acknowledgment.arrived_ns;
         let timestamp_ns = one.is_stamped.then_some(arrived_ns);
         let meta = Meta { timestamp_ns, ..Meta::default() };
-        // A packet that the device stamped is pushed later than it arrived.
+        // A packet with a device timestamp is pushed later than it arrived.
         let now_ns = if one.is_stamped { arrived_ns + 12_345_678 } else { arrived_ns };
         coalescer.push(Frame { buffer: packet(one, place), meta }, now_ns, &mut behind);
         if one.ends_poll {
@@ -165,7 +166,7 @@ fn vector() -> Profile {
     profile
 }
 
-/// FreeBSD's rules for packets one by one: the rules for batches would assume that they arrived together.
+/// Returns FreeBSD's rules for single packets: the rules for batches would assume that the packets arrived together.
 fn freebsd() -> Profile {
     let mut profile = Profile::freebsd();
     profile.batch = Batch::AsItCame;
@@ -176,7 +177,7 @@ fn counting() -> impl Strategy<Value = Counting> {
     prop_oneof![Just(Counting::Packets), (1..3_u32).prop_map(|limit| Counting::Bytes { limit }),]
 }
 
-/// True on average for one packet in `one_in`.
+/// Returns a strategy that is true for one packet in `one_in` on average.
 fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
     (0..one_in).prop_map(|chance| chance == 0)
 }
@@ -254,8 +255,8 @@ enum Receiver {
     Expanded,
 }
 
-/// Round trips until a sender with this way of counting has 860 segments in flight, as 10 Gb/s has at a round-trip time
-/// of one millisecond, and the most acknowledgments that it got in one of them.
+/// Returns the round trips until a sender with this way of counting has 860 segments in flight, as 10 Gb/s requires at
+/// a round-trip time of one millisecond, and the maximum number of acknowledgments in one of them.
 fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);
@@ -333,7 +334,7 @@ fn p15_a_summary_says_what_the_records_say() {
     let sent: Vec<_> = acknowledgments(&steps, counting)
         .into_iter()
         .map(|mut one| {
-            // FreeBSD's rules merge none that carries a mark.
+            // FreeBSD's rules merge no packet with a congestion mark.
             one.acknowledgment.congestion_echo = false;
             one
         })

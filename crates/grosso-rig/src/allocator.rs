@@ -1,4 +1,4 @@
-//! An allocator that counts for each thread, and so for each test. It is that of a whole program, whose root has it:
+//! An allocator that counts per thread, and therefore per test. It applies to a whole program, whose root declares it:
 //!
 //! ```
 //! use grosso_rig::allocator::{Counting, allocations, live_bytes};
@@ -53,13 +53,13 @@ fn count(bytes: i64) {
     LIVE_BYTES.set(LIVE_BYTES.get() + bytes);
 }
 
-/// Number of allocations by the calling thread.
+/// Returns the number of allocations by the calling thread.
 #[must_use]
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes that the calling thread has allocated and not freed.
+/// Returns the number of bytes that the calling thread has allocated and not freed.
 #[must_use]
 pub fn live_bytes() -> i64 {
     LIVE_BYTES.get()

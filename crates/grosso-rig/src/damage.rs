@@ -1,4 +1,4 @@
-//! Frames that are almost right, with metadata that may be wrong: strategies of proptest.
+//! Almost correct frames with metadata that may be wrong: strategies for proptest.
 
 use grosso::checksum::Checksum;
 use grosso_testkit::{
@@ -9,7 +9,7 @@ use grosso_testkit::{
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-/// A frame of any stack, with at most three of its first bytes changed, and possibly truncated.
+/// Generates a frame of any stack, with at most three of its first bytes changed, and possibly truncated.
 pub fn frames() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
     (any::<u64>(), changes, 0_usize..200, prop::option::of(any::<prop::sample::Index>())).prop_map(
@@ -30,7 +30,7 @@ pub fn frames() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Link types that a frame may have.
+/// Generates a link type that a frame may have.
 pub fn links() -> impl Strategy<Value = LinkType> {
     prop_oneof![
         Just(LinkType::Ethernet),
@@ -41,7 +41,7 @@ pub fn links() -> impl Strategy<Value = LinkType> {
     ]
 }
 
-/// Any state of a checksum; if it is partial, with this place.
+/// Returns a checksum state of this kind; a partial one has this start and offset.
 #[must_use]
 pub fn checksum(kind: u8, start: u16, offset: u16) -> Checksum {
     match kind % 4 {

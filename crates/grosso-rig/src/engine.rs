@@ -13,22 +13,22 @@ use grosso_testkit::{
 };
 use grosso_wire::{CookieLen, LinkType, Ports, Pseudowire};
 
-/// The assigned tunnel ports, and of the test kit IPv4 in FOU at its port, and the form of its L2TPv3 sessions.
+/// The assigned tunnel ports, plus from the test kit IPv4 at its FOU port and the format of its L2TPv3 sessions.
 pub const PORTS: Ports = Ports::ASSIGNED.with_fou(FOU_PORT, 4).with_l2tp(Some(L2TP));
 
-/// The form of the test kit's L2TPv3 sessions.
+/// The format of the test kit's L2TPv3 sessions.
 const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };
 
 /// A copy of one delivered frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Out {
-    /// Its bytes.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Its metadata.
+    /// The metadata of the frame.
     pub meta: Meta,
-    /// Wire packets that it stands for.
+    /// Number of wire packets in the frame.
     pub packets: u32,
-    /// Whether packets were joined.
+    /// Whether packets were merged.
     pub joined: bool,
     /// Reason for the delivery.
     pub closed: Close,
@@ -46,13 +46,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine for Ethernet frames with the tunnel ports of [`PORTS`] and seed 1.
+    /// Creates an engine for Ethernet frames with the tunnel ports of [`PORTS`] and seed 1.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
         Self::with(profile, LinkType::Ethernet, PORTS, 1)
     }
 
-    /// An engine for any link type and seed.
+    /// Creates an engine for any link type and seed.
     #[must_use]
     pub fn with(profile: Profile, link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Engine {
     /// flow.
     ///
     /// # Panics
-    /// Panics if any of this does not hold.
+    /// Panics if any of these checks fails.
     #[must_use]
     #[track_caller]
     pub fn checked(self, frames: &[Vec<u8>]) -> Vec<Out> {
@@ -133,13 +133,13 @@ impl Engine {
         self.delivered
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> &CoalesceStats {
         self.coalescer.stats()
     }
 
-    /// Time at which the next train must leave.
+    /// Returns the time at which the next train must leave.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
@@ -160,13 +160,13 @@ fn keep(delivery: Delivery<'_, Vec<u8>>, delivered: &mut Vec<Out>, buffers: &mut
     buffers.extend(delivery.into_parts().map(|part: Part<_>| part.buffer));
 }
 
-/// One poll of frames through the `linux` profile.
+/// Sends one poll of frames through the `linux` profile.
 #[must_use]
 pub fn coalesce(frames: &[Vec<u8>]) -> Vec<Out> {
     coalesce_with(Profile::linux(), frames)
 }
 
-/// One poll of frames through a profile, [checked](Engine::checked).
+/// Sends one poll of frames through a profile, [checked](Engine::checked).
 #[must_use]
 pub fn coalesce_with(profile: Profile, frames: &[Vec<u8>]) -> Vec<Out> {
     let mut engine = Engine::new(profile);
@@ -241,7 +241,7 @@ pub fn cut(
     Ok(packets)
 }
 
-/// Payload bytes of each delivered frame behind `header_len` bytes of headers.
+/// Returns the payload bytes of each delivered frame after `header_len` bytes of headers.
 #[must_use]
 pub fn payloads(delivered: &[Out], header_len: usize) -> Vec<usize> {
     delivered.iter().map(|out| out.bytes.len() - header_len).collect()

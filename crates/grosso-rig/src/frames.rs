@@ -1,4 +1,4 @@
-//! The packets of the conformance tests: one connection, in which a test changes one field at a time.
+//! The packets of the conformance tests: one connection in which a test changes one field at a time.
 
 use grosso_testkit::{
     Packet,
@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::engine::{Out, coalesce};
 
-/// Headers in front of TCP in the kernel's own coalescing test (cases K1 to K35).
+/// Headers before TCP in the kernel's own coalescing test (cases K1 to K35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// Ethernet and IPv4.
@@ -30,7 +30,7 @@ impl Path {
     /// Every path.
     pub const ALL: [Self; 6] =
         [Self::Ipv4, Self::Ipv6, Self::Ipip, Self::Ip6ip6, Self::PppoeIpv4, Self::PppoeIpv6];
-    /// The paths of every case; PPPoE is for the data cases only.
+    /// The paths of every case; PPPoE applies only to the data cases.
     pub const IP: [Self; 4] = [Self::Ipv4, Self::Ipv6, Self::Ipip, Self::Ip6ip6];
     /// The paths whose innermost network is IPv4.
     pub const OVER_IPV4: [Self; 2] = [Self::Ipv4, Self::Ipip];
@@ -39,7 +39,7 @@ impl Path {
     /// One path for each version.
     pub const PLAIN: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 
-    /// Bytes of the IP headers and the TCP header without options.
+    /// Returns the length of the IP headers and the TCP header without options.
     #[must_use]
     pub fn ip_and_tcp_len(self) -> usize {
         20 + match self {
@@ -49,7 +49,7 @@ impl Path {
         }
     }
 
-    /// TCP segments of these lengths, in sequence; `edit` changes the one at an index.
+    /// Returns TCP segments of these lengths, in sequence; `edit` changes each segment, by index.
     pub fn train(
         self,
         lengths: &[usize],
@@ -58,7 +58,7 @@ impl Path {
         self.sequence(Transport::Tcp, lengths, edit)
     }
 
-    /// UDP datagrams of these lengths; `edit` changes the one at an index.
+    /// Returns UDP datagrams of these lengths; `edit` changes each datagram, by index.
     pub fn datagrams(
         self,
         lengths: &[usize],
@@ -97,7 +97,7 @@ type Edit<T> = Box<dyn FnOnce(T) -> T>;
 pub struct Segment {
     path: Path,
     transport: Transport,
-    /// Payload bytes of the connection before it.
+    /// Payload bytes that precede the packet in the connection.
     before: u32,
     len: usize,
     ethernet: Edit<Ethernet>,
@@ -112,7 +112,7 @@ pub struct Segment {
     frame: Edit<Packet>,
 }
 
-/// Defines methods that change the header of their name.
+/// Defines methods that change the header with their name.
 macro_rules! edits {
     ($($(#[$meta:meta])* $name:ident: $kind:ty;)*) => {
         $($(#[$meta])*
@@ -179,7 +179,7 @@ impl Segment {
         self.ipv4(move |ip| ip.tos(tos)).ipv6(move |ip| ip.traffic_class(tos))
     }
 
-    /// The frame.
+    /// Builds the frame.
     #[must_use]
     pub fn build(self) -> Vec<u8> {
         let packet = (self.link)(Packet::new().ethernet(self.ethernet));
@@ -205,7 +205,7 @@ impl Segment {
     }
 }
 
-/// For `edit`: changes only the packet at `target`.
+/// Returns an `edit` function that changes only the packet at `target`.
 pub fn at(
     target: usize,
     change: impl Fn(Segment) -> Segment,
@@ -213,14 +213,13 @@ pub fn at(
     move |index, segment| if index == target { change(segment) } else { segment }
 }
 
-/// For `edit`: changes nothing.
+/// Returns the segment unchanged, for use as `edit`.
 #[must_use]
 pub fn plain(_index: usize, segment: Segment) -> Segment {
     segment
 }
 
-/// The payload bytes of each delivered frame, in the kernel's notation: `{300, 200}` is `[300,
-/// 200]`.
+/// Returns the payload bytes of each delivered frame, in the kernel's notation: `{300, 200}` is `[300, 200]`.
 #[must_use]
 pub fn payload_lengths(delivered: &[Out]) -> Vec<usize> {
     delivered
@@ -244,7 +243,7 @@ pub fn assert_payloads(frames: &[Vec<u8>], expected: &[usize]) {
 /// Asserts that each of these frames is delivered alone, unchanged and in order, when they form one poll.
 ///
 /// # Panics
-/// Panics if frames were joined, changed or reordered.
+/// Panics if frames were merged, changed or reordered.
 #[track_caller]
 pub fn assert_apart(frames: &[Vec<u8>]) {
     let delivered = coalesce(frames);

@@ -1,20 +1,21 @@
-//! The work of a test in instructions, counted by valgrind: a number that no other program on the machine influences.
+//! The work of a test in instructions, counted by valgrind: a number that other programs on the machine do not
+//! influence.
 //!
-//! For each of its cases, a test starts itself once under valgrind; a process that finds itself started so runs that
-//! case instead ([`case`]). Only the instructions of its function named `measured` are counted.
+//! For each case, a test starts itself once under valgrind; the process started that way runs only that case
+//! ([`case`]). Only the instructions of its function named `measured` are counted.
 
 use std::{env, process::Command};
 
-/// The case whose instructions are being counted, if this is such a run.
+/// Returns the case whose instructions are being counted, if this is such a run.
 #[must_use]
 pub fn case() -> Option<usize> {
     env::var(CASE).ok().map(|case| case.parse().expect("a number"))
 }
 
-/// Number of instructions in a case of the calling test, which gives its name with that of its module.
+/// Returns the number of instructions in a case of the calling test; `test` is its name with that of its module.
 ///
 /// # Errors
-/// Fails if there is no valgrind.
+/// Fails if valgrind is not installed.
 ///
 /// # Panics
 /// Panics if the case panics, or if no instruction was counted.

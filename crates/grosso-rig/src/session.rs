@@ -32,40 +32,40 @@ impl AsRef<[u8]> for Numbered {
     }
 }
 
-/// A frame as it was pushed.
+/// A pushed frame.
 #[derive(Clone, Debug)]
 pub struct Pushed {
-    /// Its bytes.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Its metadata.
+    /// The metadata of the frame.
     pub meta: Meta,
     /// Time of the push.
     pub at_ns: u64,
-    /// The verdict on it.
+    /// The verdict on the frame.
     pub verdict: Verdict,
 }
 
 impl Pushed {
-    /// Wire packets that it stands for.
+    /// Returns the number of wire packets in the delivery.
     fn packets(&self) -> u64 {
         self.meta.gso.map_or(1, |gso| gso.segments.max(1).into())
     }
 }
 
-/// A frame as it was delivered.
+/// A delivered frame.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// Its bytes.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Its metadata.
+    /// The metadata of the frame.
     pub meta: Meta,
-    /// Wire packets that it stands for.
+    /// Number of wire packets in the frame.
     pub packets: u32,
-    /// Whether packets were joined.
+    /// Whether packets were merged.
     pub joined: bool,
     /// Reason for the delivery.
     pub closed: Close,
-    /// Numbers of the buffers that it consists of, in order.
+    /// Numbers of the frame's buffers, in order.
     pub numbers: Vec<usize>,
     /// Time of the delivery.
     pub at_ns: u64,
@@ -75,9 +75,9 @@ pub struct Left {
 pub struct Session {
     coalescer: Coalescer<Numbered>,
     link: LinkType,
-    /// The frames that were pushed; a buffer's number is its place here.
+    /// The pushed frames; a buffer's number is its index here.
     pub pushed: Vec<Pushed>,
-    /// The frames that were delivered.
+    /// The delivered frames.
     pub left: Vec<Left>,
     /// Numbers of the buffers that the engine holds.
     pub held: BTreeSet<usize>,
@@ -86,7 +86,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A run with the tunnel ports of [`PORTS`], at time zero.
+    /// Creates a run with the tunnel ports of [`PORTS`], at time zero.
     #[must_use]
     pub fn new(profile: Profile, link: LinkType, seed: u64) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl Session {
     /// Pushes a frame.
     ///
     /// # Panics
-    /// Panics if buffers or counters are wrong, as do all methods that change anything.
+    /// Panics if buffers or counters are wrong, like all methods that change anything.
     pub fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
         let number = self.pushed.len();
         let buffer = Numbered { number, bytes: bytes.to_vec() };
@@ -155,22 +155,22 @@ impl Session {
         self.coalescer.learn_round_trip(packet, round_trip_ns, self.now_ns);
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> &CoalesceStats {
         self.coalescer.stats()
     }
 
-    /// Time at which the next train must leave.
+    /// Returns the time at which the next train must leave.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
     }
 
-    /// The delivered packets, with superframes cut again, each with whether its checksum is partial.
+    /// Returns the delivered packets, with superframes segmented again, each with whether its checksum is partial.
     ///
     /// # Panics
-    /// Panics if a superframe cannot be cut.
+    /// Panics if a superframe cannot be segmented.
     #[must_use]
     pub fn packets(&self) -> Vec<(Vec<u8>, bool)> {
         self.left.iter().flat_map(|left| self.cut(left)).collect()
@@ -210,12 +210,12 @@ impl Session {
         assert!(stats.reorder.waiting() <= stats.packets_held());
     }
 
-    /// Whether the profile repairs reordering.
+    /// Returns whether the profile repairs reordering.
     fn is_repaired(&self) -> bool {
         self.coalescer.profile().reorder.level != Level::Off
     }
 
-    /// Number of deliveries since the buffers were last accounted for.
+    /// Returns the number of deliveries since the buffers were last accounted for.
     fn unaccounted(&self) -> usize {
         let is_new = |left: &&Left| left.numbers.iter().any(|number| self.held.contains(number));
         self.left.iter().rev().take_while(is_new).count()
@@ -224,7 +224,7 @@ impl Session {
     /// Asserts every invariant of an engine that holds nothing.
     ///
     /// # Panics
-    /// Panics if one does not hold.
+    /// Panics if one of these checks fails.
     pub fn assert_settled(&self) {
         assert_eq!(self.held, BTreeSet::new(), "every buffer comes back");
         assert_eq!(self.deadline(), None);
@@ -247,7 +247,7 @@ impl Session {
     /// No superframes must have been pushed.
     ///
     /// # Panics
-    /// Panics if this does not hold.
+    /// Panics if this check fails.
     pub fn assert_reversible(&self) {
         let link = if self.link == LinkType::Raw { Link::Ip } else { Link::Ethernet };
         let is_partial = |meta: Meta| matches!(meta.checksum, Checksum::Partial { .. });
@@ -286,7 +286,7 @@ impl Session {
     }
 }
 
-/// The frame, followed by a byte that tells whether its checksum is partial.
+/// Returns the frame, followed by a byte that is 1 if its checksum is partial.
 fn tagged(bytes: &[u8], partial: bool) -> Vec<u8> {
     [bytes, &[u8::from(partial)]].concat()
 }
@@ -305,7 +305,7 @@ fn keep(delivery: Delivery<'_, Numbered>, at_ns: u64, left: &mut Vec<Left>) {
     left.push(Left { bytes, meta, packets, joined, closed, numbers, at_ns });
 }
 
-/// A profile with random limits, half of them tight.
+/// Returns a profile with random limits, half of them tight.
 #[must_use]
 pub fn random_profile(random: &mut Random) -> Profile {
     let mut profile = Profile::linux();
@@ -327,7 +327,7 @@ pub fn random_profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// A random setting of the reordering repair, including none; half of them have tight bounds.
+/// Returns a random setting of the reordering repair, including none; half of the settings have tight bounds.
 #[must_use]
 pub fn random_reorder(random: &mut Random) -> Reorder {
     let mut reorder = Reorder::OFF;
@@ -343,7 +343,8 @@ pub fn random_reorder(random: &mut Random) -> Reorder {
     reorder
 }
 
-/// A frame as a device hands it over: with true metadata about its checksums, and possibly with a partial checksum.
+/// Returns a frame as a device delivers it: with true metadata about its checksums, and possibly with a partial
+/// checksum.
 #[must_use]
 pub fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta) {
     let mut meta = Meta {
@@ -387,8 +388,8 @@ pub fn complete_checksums(frame: &mut [u8], link: Link) {
     }
 }
 
-/// The hash of a device: the same for all packets of a flow, and shared by many flows. For one flow in three the device
-/// gives none.
+/// Returns the hash of a device: the same for all packets of a flow, and shared by many flows. For one flow in three it
+/// is `None`.
 fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     let flow = flow_of(frame, link)?.to_string();
     let hash =
@@ -396,7 +397,7 @@ fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     (!hash.is_multiple_of(3)).then_some(hash % 5)
 }
 
-/// The true sum, from the first IP header on.
+/// Returns the true sum from the first IP header on.
 fn complete(frame: &[u8], link: Link) -> Checksum {
     let parsed = parse(frame, link, Lengths::Declared);
     match parsed.layers.iter().find(|layer| layer.is_ip()) {
@@ -405,7 +406,7 @@ fn complete(frame: &[u8], link: Link) -> Checksum {
     }
 }
 
-/// The number of levels whose checksums are right, or a smaller one.
+/// Returns the number of levels with correct checksums, or a smaller number.
 fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
     let verdicts = oracle::verify(frame, link);
     let covering = verdicts.iter().filter(|verdict| {
@@ -418,8 +419,8 @@ fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
     }
 }
 
-/// The frame as its sender hands it to a device that completes the innermost checksum; `None` unless all its checksums
-/// are right.
+/// Returns the frame as its sender passes it to a device that completes the innermost checksum; `None` unless all its
+/// checksums are correct.
 fn partial(frame: &[u8], link: Link) -> Option<(Vec<u8>, Checksum)> {
     let parsed = parse(frame, link, Lengths::Declared);
     let transport = parsed.last()?;

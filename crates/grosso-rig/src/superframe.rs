@@ -1,4 +1,4 @@
-//! Superframes as senders hand them over.
+//! Superframes as senders pass them to a device.
 
 use grosso::{
     Meta,
@@ -17,14 +17,14 @@ use crate::engine::cut;
 /// A superframe: its bytes and its metadata.
 #[derive(Clone, Debug)]
 pub struct Superframe {
-    /// Its bytes.
+    /// The bytes of the superframe.
     pub bytes: Vec<u8>,
-    /// Its metadata, which says how to cut it.
+    /// The metadata of the superframe, which describes its segments.
     pub meta: Meta,
 }
 
 impl Superframe {
-    /// A superframe with a partial checksum that is cut every `size` bytes of payload.
+    /// Creates a superframe with a partial checksum that is segmented every `size` bytes of payload.
     ///
     /// # Panics
     /// Panics if `size` is zero or the packet has no TCP or UDP header.
@@ -43,7 +43,7 @@ impl Superframe {
         self
     }
 
-    /// The packets for a device, each with its metadata.
+    /// Segments the superframe for a device, and returns the packets with their metadata.
     ///
     /// # Errors
     /// Returns the engine's refusal.
@@ -51,10 +51,10 @@ impl Superframe {
         cut(&[&self.bytes], &self.meta, LinkType::Ethernet, outgoing)
     }
 
-    /// The complete packets, compared with those of the literal oracle.
+    /// Returns the complete packets, after comparing them with those of the literal oracle.
     ///
     /// # Panics
-    /// Panics if the engine refuses to cut it, or cuts it otherwise than the oracle.
+    /// Panics if the engine refuses to segment it, or segments it differently from the oracle.
     #[must_use]
     #[track_caller]
     pub fn packets(&self) -> Vec<Vec<u8>> {
@@ -65,10 +65,10 @@ impl Superframe {
         packets
     }
 
-    /// The engine's reason for refusing to cut it.
+    /// Returns the engine's reason for refusing to segment the superframe.
     ///
     /// # Panics
-    /// Panics if the engine cuts it.
+    /// Panics if the engine segments it.
     #[must_use]
     #[track_caller]
     pub fn refusal(&self) -> NoSegments {
@@ -86,7 +86,7 @@ impl Superframe {
     }
 }
 
-/// Payload bytes of each packet behind `header_len` bytes of headers.
+/// Returns the payload bytes of each packet after `header_len` bytes of headers.
 #[must_use]
 pub fn lengths_behind(header_len: usize, packets: &[Vec<u8>]) -> Vec<usize> {
     packets.iter().map(|packet| packet.len() - header_len).collect()

@@ -1,4 +1,4 @@
-//! Memory: a warm engine allocates nothing for a packet, and a flood of flows takes no more memory than a few flows do.
+//! Memory: a warm engine allocates nothing per packet, and a flood of flows needs no more memory than a few flows.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -25,7 +25,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, dissect, dissect_into};
 
-/// Number of allocations by this thread in `work`.
+/// Returns the number of allocations by this thread in `work`.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = allocator::allocations();
     work();
@@ -96,7 +96,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
             polls(&mut coalescer, &frames, &mut delivered);
         }
         let warm = delivered;
-        // Enough rounds that a slot lost now and then would make the engine ask for more.
+        // Enough rounds that an occasionally lost slot would make the engine allocate more.
         let rounds = 6;
         let count = allocations(|| {
             for _ in 0..rounds {
@@ -109,7 +109,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     }
 }
 
-/// Both copied payload with complete checksums, and headers alone.
+/// Segmentation with copied payload and complete checksums, and of headers only.
 #[test]
 fn no_packet_is_allocated_for_when_cutting() {
     let stacks = [
@@ -220,8 +220,8 @@ fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
     }
 }
 
-/// Tunnels with the longest header, with remote checksum offload, with every GRE option that a superframe allows, and
-/// with no header but IP.
+/// Returns tunnels with the longest header, with remote checksum offload, with every GRE option that a superframe
+/// allows, and with only an IP header.
 fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     let [v4, v6] = [[Ipv4Addr::LOCALHOST.into(); 2], [Ipv6Addr::LOCALHOST.into(); 2]];
     let offload = RemoteChecksumUse { transmit: true, receive: true, complete: false };
@@ -247,7 +247,7 @@ fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     .collect()
 }
 
-/// A million flows of one packet each take the memory of the limits and no more (P50).
+/// A million flows of one packet each need only the memory of the limits (P50).
 #[test]
 fn p50_a_flood_of_flows_keeps_memory_constant() {
     let (fixed, controlled) = (Hold::Fixed, Hold::Controlled);
@@ -288,7 +288,7 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
     }
 }
 
-/// New header stacks are remembered up to a limit, too.
+/// New header stacks are also remembered up to a limit.
 #[test]
 fn a_flood_of_header_stacks_keeps_memory_constant() {
     let frames: Vec<Vec<u8>> =
@@ -330,7 +330,7 @@ impl AsRef<[u8]> for Inline {
     }
 }
 
-/// Frames, each with the offset of its transport header.
+/// Returns frames, each with the offset of its transport header.
 fn flood_templates() -> Vec<(Vec<u8>, usize)> {
     let link = || Packet::new().ethernet(|e| e);
     let tunnel = link().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip);
@@ -341,7 +341,7 @@ fn flood_templates() -> Vec<(Vec<u8>, usize)> {
         .collect()
 }
 
-/// The packet of the flow of this number, which is in its ports.
+/// Returns the packet of flow `number`; the number is in its ports.
 fn flood_packet(templates: &[(Vec<u8>, usize)], number: u32) -> Inline {
     let (frame, transport) = &templates[number as usize % templates.len()];
     let mut inline = Inline { bytes: [0; 160], len: frame.len() };
@@ -350,7 +350,7 @@ fn flood_packet(templates: &[(Vec<u8>, usize)], number: u32) -> Inline {
     inline
 }
 
-/// Traffic with deviations over a few stacks, so that every path of the engine is warm.
+/// Returns traffic with deviations over a few stacks, so that every path of the engine is warm.
 fn mixed_traffic() -> Vec<Vec<u8>> {
     let stacks = [
         Stack::plain(Front::Ethernet, Network::Ipv4, Transport::TcpTimestamps),

@@ -1,5 +1,4 @@
-//! Bounds of memory and work, which are measured: this package is optimised, and that of the other tests is not (ADR
-//! 0196).
+//! Bounds of memory and work, which are measured: this package is optimised, unlike that of the other tests (ADR 0196).
 
 mod allocation;
 mod reassembly_allocation;
@@ -12,6 +11,6 @@ mod tunnel_work;
 
 use grosso_rig::allocator::Counting;
 
-/// It counts for each thread, and so for each test.
+/// It counts per thread, and therefore per test.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

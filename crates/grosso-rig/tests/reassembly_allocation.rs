@@ -1,4 +1,4 @@
-//! Memory of reassembly: a warm reassembler allocates nothing for a fragment, and a flood takes the memory of the
+//! Memory of reassembly: a warm reassembler allocates nothing per fragment, and a flood needs only the memory of the
 //! limits.
 
 use std::ops::Range;
@@ -46,11 +46,11 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
     }
 }
 
-/// A million datagrams that are never complete, from one source or each from a source of its own, take the memory of
-/// the limits and no more, and an honest sender's datagrams get through.
+/// A million incomplete datagrams, from one source or from one source each, need only the memory of the limits, and an
+/// honest sender's datagrams are still reassembled.
 #[test]
 fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
-    // The first bytes of the source address, for another network each time, or the identification.
+    // Changes the first bytes of the source address, for another network each time, or the identification.
     for (of, number_at) in [("spoofed sources", 22..26), ("one source", 58..62)] {
         for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             flood(of, &number_at, mode);
@@ -61,7 +61,7 @@ fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
 fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let case = format!("{of} {mode:?}");
     let mut rules = ReassemblyRules::new(mode);
-    // A buffer counts with its size in the ring, however little of it is used.
+    // A buffer counts with its size in the ring, regardless of how much of it is used.
     rules.limits.buffer_bytes = 2048;
     let limits = rules.limits;
     let mut reassembler =
@@ -92,14 +92,14 @@ fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let (held, whole) = push(200_000..1_000_000);
     assert_eq!((allocations(), live_bytes()), before, "{case}");
     let cap = if of == "one source" { limits.source_bytes } else { limits.memory_bytes };
-    // The honest sender's incomplete datagrams come in addition to the share of the other source.
+    // The honest sender's incomplete datagrams are in addition to the share of the other source.
     let under_way = if of == "one source" { 16_384 } else { 0 };
     assert!(held > cap * 9 / 10 && held <= cap + under_way, "{case}: {held} bytes held");
     let sent = 1_000_000 / HONEST_EVERY / honest.len() as u32;
     assert_eq!(whole, sent, "{case}: of the honest sender's datagrams");
 }
 
-/// Fragments of the flood for each one of the honest sender.
+/// Fragments of the flood per fragment of the honest sender.
 const HONEST_EVERY: u32 = 100;
 
 /// A buffer that owns its bytes without an allocation.
@@ -122,8 +122,8 @@ impl AsRef<[u8]> for Inline {
     }
 }
 
-/// The fragments of some datagrams of either version: in order, reversed, duplicated, overlapping, and without the
-/// first.
+/// Returns the fragments of several datagrams of either version: in order, reversed, duplicated, overlapping, and
+/// without the first.
 fn fragments() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for (id, version) in (0..40).flat_map(|id| Version::ALL.map(|version| (id, version))) {

@@ -19,10 +19,10 @@ use grosso_wire::LinkType;
 
 /// Fragments in order of arrival.
 type Frames = Vec<Vec<u8>>;
-/// Frames that are pushed before, and frames whose work is counted.
+/// Frames that are pushed first, and frames whose work is counted.
 type Flood = fn() -> (Frames, Frames);
 
-/// Floods that are measured.
+/// Measured floods.
 const FLOODS: &[(&str, Flood)] = &[
     ("in order, of 2 KB", || (vec![], datagrams(2048, <[Piece]>::to_vec))),
     ("in order, of 16 KB", || (vec![], datagrams(16_000, <[Piece]>::to_vec))),
@@ -38,7 +38,7 @@ const FLOODS: &[(&str, Flood)] = &[
     }),
 ];
 
-/// Pairs of floods that cost the same: the second costs at most this many percent more than the first.
+/// Pairs of floods with equal cost: the second costs at most this many percent more than the first.
 const ALIKE: &[(usize, usize, f64)] =
     &[(0, 1, 10.0), (2, 3, 10.0), (1, 3, 150.0), (4, 5, 10.0), (6, 7, 10.0)];
 
@@ -63,7 +63,7 @@ fn b40_p31_no_order_and_no_flood_makes_a_fragment_dear() {
     }
 }
 
-/// Instructions a fragment of a flood.
+/// Returns the instructions per fragment of a flood.
 fn count(flood: usize) -> Result<f64, String> {
     let test = "reassembly_work::b40_p31_no_order_and_no_flood_makes_a_fragment_dear";
     Ok(instructions::count(test, flood)? / FLOODS[flood].1().1.len() as f64)
@@ -82,11 +82,11 @@ fn run(flood: usize) {
     measured(&mut reassembler, &counted);
 }
 
-/// The function that callgrind counts.
+/// Pushes the frames; callgrind counts this function.
 #[inline(never)]
 fn measured<'a>(reassembler: &mut Reassembler<&'a [u8]>, frames: &'a [Vec<u8>]) {
     push(reassembler, frames);
-    // Kept from being a tail call, so that the call above returns to this function.
+    // This prevents a tail call, so that the call above returns to this function.
     black_box(reassembler.held_bytes());
 }
 
@@ -96,7 +96,7 @@ fn push<'a>(reassembler: &mut Reassembler<&'a [u8]>, frames: &'a [Vec<u8>]) {
     }
 }
 
-/// Datagrams of `len` bytes in fragments of 8, arranged, and all of them complete.
+/// Returns complete datagrams of `len` bytes in fragments of 8 bytes, arranged by `arrange`.
 fn datagrams(len: usize, arrange: fn(&[Piece]) -> Vec<Piece>) -> Frames {
     let data = Version::V4.udp(&vec![0x5a; len - 8]);
     let pieces = arrange(&cut(&data, 8));
@@ -105,14 +105,14 @@ fn datagrams(len: usize, arrange: fn(&[Piece]) -> Vec<Piece>) -> Frames {
         .collect()
 }
 
-/// Every second one from the end on, then those in between: none continues another.
+/// Returns every second piece from the end, then those between: no piece continues another.
 fn worst(pieces: &[Piece]) -> Vec<Piece> {
     let mut arranged: Vec<_> = pieces.iter().step_by(2).rev().cloned().collect();
     arranged.extend(pieces.iter().skip(1).step_by(2).cloned());
     arranged
 }
 
-/// Single fragments of datagrams that are never completed.
+/// Returns single fragments of datagrams that are never completed.
 fn stale(numbers: std::ops::Range<u32>, edit: fn(&mut [u8], u32)) -> Frames {
     let piece = Piece { offset: 64, more: true, data: vec![1; 8] };
     let template = Version::V6.frame(0, &piece);

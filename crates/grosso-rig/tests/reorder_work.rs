@@ -1,8 +1,9 @@
 //! The work of reordering repair, in instructions counted by valgrind: bounds that no input exceeds.
 //!
-//! A packet out of order costs much less than one in order that is dissected and asked law by law, however tiny it is,
-//! wherever its place among the waiting ones is, and however many flows there are (SegmentSmack). Packets in order as
-//! they usually are would be no measure: they are predicted, and what makes them cheaper makes no other dearer.
+//! A packet out of order costs much less than one in order that is dissected and compared law by law, regardless of its
+//! size, of its position among the waiting packets, and of the number of flows (SegmentSmack). Usual packets in order
+//! would be no reference: they are predicted, and an optimisation of prediction would make no other packet more
+//! expensive.
 
 use std::hint::black_box;
 
@@ -16,10 +17,10 @@ use grosso_wire::LinkType;
 
 /// The flow and the sequence number of each packet.
 type Packets = Vec<(u32, u32)>;
-/// Packets that are pushed before, and packets whose work is counted.
+/// Packets that are pushed first, and packets whose work is counted.
 type Flood = fn() -> (Packets, Packets);
 
-/// Floods that are measured.
+/// Measured floods.
 const FLOODS: &[(&str, Flood)] = &[
     ("in order, asked law by law", || (vec![], of_one(0..COUNT))),
     ("in order", || (vec![], of_one(0..COUNT))),
@@ -43,14 +44,14 @@ const FLOODS: &[(&str, Flood)] = &[
     ("of such flows, into a full table", || (flows(0..20_000), flows(20_000..20_000 + COUNT / 2))),
 ];
 
-/// The flood that is the measure: in order, without the tiers that answer sooner.
+/// The reference flood: in order, without the tiers that answer early.
 const MEASURE: usize = 0;
 
 /// Pairs of floods, with the greatest ratio of the second's cost to the first's.
 const BOUNDS: &[(usize, usize, f64)] =
     &[(0, 1, 0.25), (0, 2, 0.5), (0, 3, 0.6), (0, 4, 0.6), (0, 5, 0.6), (0, 6, 0.7), (6, 7, 1.2)];
 
-/// Packets that are counted in each flood.
+/// Packets counted in each flood.
 const COUNT: u32 = 8000;
 
 #[test]
@@ -90,11 +91,11 @@ fn run(flood: usize) {
     measured(&mut coalescer, &counted);
 }
 
-/// The function that callgrind counts.
+/// Pushes the frames; callgrind counts this function.
 #[inline(never)]
 fn measured<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     push(coalescer, frames);
-    // Kept from being a tail call, so that the call above returns to this function.
+    // This prevents a tail call, so that the call above returns to this function.
     black_box(coalescer.stats());
 }
 
@@ -112,12 +113,12 @@ fn push<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     }
 }
 
-/// Packets of four bytes of one connection, behind its first packet.
+/// Returns packets of four bytes of one connection, relative to its first packet.
 fn of_one(places: impl IntoIterator<Item = u32>) -> Packets {
     places.into_iter().map(|place| (1, 4 * place)).collect()
 }
 
-/// Two packets of each flow, of which the second is ahead of sequence.
+/// Returns two packets of each flow; the second one is ahead of sequence.
 fn flows(numbers: std::ops::Range<u32>) -> Packets {
     numbers.flat_map(|flow| [(flow, 0), (flow, 1000)]).collect()
 }

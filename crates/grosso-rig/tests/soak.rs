@@ -1,7 +1,7 @@
-//! A soak test: memory does not grow, and every packet comes out.
+//! A soak test: memory does not grow, and every packet is delivered.
 //!
-//! Traffic of many flows and all header stacks passes an impaired wire, is coalesced, held and cut again, and then
-//! compared, byte for byte, with the packets that came off the wire. Both consumers stall now and then.
+//! Traffic of many flows and all header stacks passes an impaired wire, is coalesced, held and segmented again, and
+//! then compared, byte for byte, with the packets received from the wire. Both consumers stall occasionally.
 //! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of an hour needs the release profile:
 //!
 //! ```text
@@ -32,15 +32,15 @@ use grosso_wire::LinkType;
 
 /// Packets of a run in the gate.
 const PACKETS: u64 = 4_000_000;
-/// Packets that are made in advance, and sent repeatedly with other ports.
+/// Packets that are generated in advance, and sent repeatedly with other ports.
 const TEMPLATES: usize = 10_000;
 /// Greatest number of frames on each wire.
 const WIRE_FRAMES: usize = 32;
 /// Nanoseconds between two packets.
 const INTERVAL_NS: u64 = 700;
-/// Tolerated growth of the memory in use after the warm-up, eight buffers of a superframe: buffers change places, and
-/// so sizes, up to that of the longest frame. A thousand million packets still find longer ones. The warm-up takes
-/// some million packets.
+/// Tolerated growth of the memory in use after the warm-up: eight buffers of a superframe. Buffers change positions,
+/// and so sizes, up to that of the longest frame, and longer ones are still found after a billion packets. The warm-up
+/// takes several million packets.
 const SLACK_BYTES: i64 = 512 << 10;
 
 #[test]
@@ -94,7 +94,7 @@ fn a_consumer_that_never_looks_holds_the_source_back_and_costs_no_memory() {
     assert_eq!((soak.came_out, soak.came_out.packets), (soak.wire.sum, arrived), "all of it comes");
 }
 
-/// A source, a bad wire, a coalescing direction, one that cuts, and a sink.
+/// A source, an impaired link, a coalescing direction, a segmenting one, and a sink.
 struct Soak {
     templates: Vec<Template>,
     frame: Vec<u8>,
@@ -226,7 +226,7 @@ impl Sum {
     }
 }
 
-/// A hash that depends on every bit and its place.
+/// Returns a hash that depends on every bit and its position.
 fn hash(frame: &[u8]) -> u64 {
     let step =
         |state: u64, word: u64| (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -261,7 +261,7 @@ impl<P: Port> Port for Observed<P> {
     }
 }
 
-/// A packet from which those of many flows are made.
+/// A template for packets of many flows.
 struct Template {
     frame: Vec<u8>,
     /// Offset of the innermost ports; `None` if the packet cannot be parsed that far.
@@ -269,8 +269,8 @@ struct Template {
 }
 
 impl Template {
-    /// The packet of the flow of this number: one port is increased by as much as the other is decreased, so that every
-    /// checksum stays the same (RFC 1071).
+    /// Writes the packet of flow `flow`: one port is increased by as much as the other is decreased, so every checksum
+    /// stays the same (RFC 1071).
     fn write(&self, frame: &mut Vec<u8>, flow: u16) {
         frame.clear();
         frame.extend_from_slice(&self.frame);
@@ -283,7 +283,7 @@ impl Template {
     }
 }
 
-/// Traffic of every header stack of the kit, an eighth of it with deviations.
+/// Returns traffic of every header stack of the kit, an eighth of it with deviations.
 fn templates() -> Vec<Template> {
     let frames = (0_u64..).flat_map(|seed| Traffic::new(seed).take(250));
     let template = |frame: Vec<u8>| {

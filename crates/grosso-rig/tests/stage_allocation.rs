@@ -1,5 +1,5 @@
-//! Memory of a port's stages: once they are warm, nothing is allocated for a frame, in either direction and whether or
-//! not there is room.
+//! Memory of a port's stages: once they are warm, nothing is allocated per frame, in either direction, with or without
+//! room.
 
 use grosso::{
     Meta,
@@ -70,7 +70,7 @@ fn no_frame_is_allocated_for_once_the_stages_are_warm() {
         (ipv6().udp(|u| u).payload_len(100).build(), Meta::default()),
         (ipv6().tcp(|t| t).payload_len(20_000).build(), meta(4000)),
     ];
-    // The wire keeps as many buffers as it has room for frames, and all those of a datagram are held at once.
+    // The wire keeps as many buffers as it has room for frames, and all buffers of a datagram are held at once.
     for (buffers, room) in [(Buffers::Coalesce, 16), (Buffers::KeepGeometry, 64)] {
         let (near, far) = wire(LinkType::Ethernet, Device::new(Features::NONE), room);
         let (mut near, mut far) =

@@ -1,7 +1,7 @@
-//! Tiers of the merge path may answer sooner, never otherwise: with and without them, deliveries, verdicts and counters
-//! are the same.
+//! Tiers of the merge path may answer earlier, but never differently: with and without them, deliveries, verdicts and
+//! counters are equal.
 //!
-//! `GROSSO_CASES_FACTOR` multiplies the random frames: 50 of them are a million.
+//! `GROSSO_CASES_FACTOR` multiplies the random frames: a factor of 50 makes a million.
 
 use std::env;
 
@@ -27,7 +27,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// One thing that leaves a coalescer, in order.
+/// One output of a coalescer, in order.
 #[derive(Debug, PartialEq)]
 enum Left {
     Delivery {
@@ -69,12 +69,12 @@ impl Sink<Vec<u8>> for Receiver {
     }
 }
 
-/// One coalescer with all tiers and one with none, step by step side by side.
+/// One coalescer with all tiers and one with none, in lockstep.
 struct Both {
     profile: Profile,
     coalescers: [Coalescer<Vec<u8>>; 2],
     joined: usize,
-    /// The frame that was pushed last.
+    /// The last pushed frame.
     last: (Vec<u8>, Meta),
 }
 
@@ -125,7 +125,7 @@ impl Both {
     }
 }
 
-/// The profiles that are built in, and the default with each stage.
+/// Returns the built-in profiles, and the default with each stage.
 fn profiles() -> Vec<Profile> {
     let with = |edit: fn(&mut Profile)| {
         let mut profile = Profile::linux();
@@ -134,7 +134,7 @@ fn profiles() -> Vec<Profile> {
     };
     let staged = [
         with(|profile| profile.batch = Batch::ByFlow { packets: 64 }),
-        // Ends within the packets of one flow.
+        // Trains also end within the packets of one flow.
         with(|profile| profile.batch = Batch::ByFlow { packets: 3 }),
         with(|profile| {
             profile.batch = Batch::ByFlow { packets: 64 };
@@ -143,7 +143,7 @@ fn profiles() -> Vec<Profile> {
         with(|profile| {
             profile.bypass = Some(Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 });
         }),
-        // What bypasses a stage finds no part at times, and joins nothing.
+        // A packet that bypasses a stage may find no free part, and merges with nothing.
         with(|profile| {
             profile.limits.parts = 3;
             profile.bypass = Some(Bypass { probe_bytes: 20_000, joined_min: 9, skip_bytes: 2000 });
@@ -157,7 +157,7 @@ fn profiles() -> Vec<Profile> {
     Profile::all().into_iter().chain(staged).collect()
 }
 
-/// The metadata of a frame, whose checksums a device has verified or not.
+/// Returns the metadata of a frame; if `is_trusted`, a device has verified its checksums.
 fn meta(workload: &Workload, frame: &[u8], is_trusted: bool) -> Meta {
     let checksum =
         if is_trusted { Checksum::Unnecessary { levels: u8::MAX } } else { Checksum::None };
@@ -180,7 +180,8 @@ fn every_workload_leaves_as_it_does_without_tiers() {
         workload.frames.truncate(WORKLOAD_FRAMES);
         let mut joined = 0;
         for profile in profiles() {
-            // Packets of a poll come in one instant, in which stages and batches let them by, or one after the other.
+            // Packets of a poll arrive at the same time, so that they bypass stages and batches, or one after the
+            // other.
             for (is_trusted, is_at_once) in [(true, true), (true, false), (false, true)] {
                 let mut both = Both::new(profile.clone(), LinkType::Ethernet);
                 for (index, frame) in workload.frames.iter().enumerate() {
@@ -195,7 +196,7 @@ fn every_workload_leaves_as_it_does_without_tiers() {
                 joined += both.joined;
             }
         }
-        // No poll has two packets of one of a thousand flows, and there is no room for two superframes in one.
+        // No poll has two packets of one of the thousand flows, and a train has no room for two superframes.
         let never = ["frag", "gso", "tcp4_1000rr"].iter().any(|prefix| name.starts_with(prefix));
         assert!(joined > 0 || never, "{name}: nothing joined");
     }
@@ -215,7 +216,7 @@ fn random_frames_leave_as_they_do_without_tiers() {
         let traffic = Traffic::over(link, seed).deviations_percent(deviations);
         let (mut now_ns, is_received) = (0, random.one_in(2));
         for frame in traffic.take(RUN_FRAMES) {
-            // Those of a poll may come in one instant.
+            // Packets of a poll may arrive at the same time.
             now_ns += if random.one_in(3) { random.below(120) as u64 } else { 0 };
             let (frame, meta) = match is_received {
                 true => received(&frame, link, &mut random),
@@ -236,7 +237,7 @@ fn random_frames_leave_as_they_do_without_tiers() {
     assert!(joined > runs * RUN_FRAMES / 8, "{joined} joined in {runs} runs");
 }
 
-/// One that is built in, the default with random limits and stages, or any rules at all.
+/// Returns a built-in profile, the default with random limits and stages, or a profile with arbitrary rules.
 fn profile(random: &mut Random) -> Profile {
     let mut profile = match random.below(4) {
         0 => return random.choose(&profiles()).clone(),
@@ -256,7 +257,7 @@ fn profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// Any rules, each field as often exact as not.
+/// Sets random rules, each field exact half of the time.
 fn rules(rules: &mut Rules, random: &mut Random) {
     let fields = [
         &mut rules.differentiated_services,
@@ -293,9 +294,9 @@ fn rules(rules: &mut Rules, random: &mut Random) {
 const SEED: u64 = 1;
 /// Nanoseconds between two packets.
 const INTERVAL_NS: u64 = 700;
-/// Frames of each workload: enough for every flow to have its turn.
+/// Frames of each workload: enough for every flow to have a turn.
 const WORKLOAD_FRAMES: usize = 2048;
-/// Random frames, unless there are to be more.
+/// Default number of random frames.
 const FRAMES: usize = 20_000;
-/// Random frames to one profile.
+/// Random frames per profile.
 const RUN_FRAMES: usize = 200;

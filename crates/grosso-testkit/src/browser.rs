@@ -1,4 +1,4 @@
-//! A page as a real browser shows it: Chromium without a screen, if there is one.
+//! A page as displayed by a real browser: Chromium without a screen, if it is installed.
 
 use std::{
     env, fs,
@@ -35,7 +35,7 @@ pub fn defects(page: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// The browser's program.
+/// Finds the browser's program.
 fn find() -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     let folders: Vec<PathBuf> = env::split_paths(&folders).collect();
@@ -43,9 +43,9 @@ fn find() -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-/// The words of the probe in a page of this width, and those of the console before them.
+/// Returns the result of the probe in a page of this width, after the lines of the console.
 fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)) -> Vec<String> {
-    // The page is a frame of another: a window cannot be as narrow.
+    // The page is embedded in another page, because a window cannot be that narrow.
     let probed = page.replace("</html>", &format!("{PROBE}</html>"));
     let quoted = probed.replace('&', "&amp;").replace('"', "&quot;");
     let frame = format!(
@@ -72,7 +72,7 @@ fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)
     console.chain(found.lines().map(str::to_owned)).collect()
 }
 
-/// A folder that is removed when this is dropped.
+/// A directory that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -87,7 +87,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The browser may still write; what is left is of no use to anyone.
+        // The browser may still write; remaining files are harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -96,10 +96,10 @@ impl Drop for Folder {
 const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 /// A narrow screen and a wide one.
 const WIDTHS: [u32; 2] = [375, 1280];
-/// Schemes of colours, as the browser numbers them.
+/// Colour schemes, as the browser numbers them.
 const SCHEMES: [(&str, u32); 2] = [("light", 1), ("dark", 0)];
-/// Tells the outer page what is wrong with the inner one, and the colour of its paper at last. Text in a part that
-/// scrolls is not cut off.
+/// Reports problems of the inner page to the outer one, and finally its background colour. Text in a scrolling part is
+/// not truncated.
 const PROBE: &str = r#"<script>
 addEventListener("load", () => {
   const found = [];

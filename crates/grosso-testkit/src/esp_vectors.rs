@@ -1,5 +1,5 @@
-//! Published ESP packets with AES-GCM: draft-mcgrew-gcm-test-01, section 4. The cases with a key of 192 bits are left
-//! out.
+//! Published ESP packets with AES-GCM: draft-mcgrew-gcm-test-01, section 4. The cases with a key of 192 bits are
+//! omitted.
 
 /// A published packet. Numbers and texts are hexadecimal.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +8,7 @@ pub struct Vector {
     pub key: &'static str,
     /// Salt and initialization vector.
     pub nonce: &'static str,
-    /// SPI and sequence number as they are authenticated: 12 bytes with an extended sequence number.
+    /// SPI and sequence number as authenticated: 12 bytes with an extended sequence number.
     pub associated: &'static str,
     /// The plaintext, with its trailer.
     pub plaintext: &'static str,
@@ -17,17 +17,17 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Whether its sequence number is extended.
+    /// Returns whether the vector's sequence number is extended.
     pub fn is_extended(&self) -> bool {
         self.associated.len() == 24
     }
 
-    /// Its SPI.
+    /// Returns the vector's SPI.
     pub fn spi(&self) -> u32 {
         u32::from_str_radix(&self.associated[..8], 16).expect("hexadecimal")
     }
 
-    /// Its sequence number.
+    /// Returns the vector's sequence number.
     pub fn sequence(&self) -> u64 {
         u64::from_str_radix(&self.associated[8..], 16).expect("hexadecimal")
     }
@@ -39,10 +39,10 @@ impl Vector {
     }
 }
 
-/// The bytes of a hexadecimal text.
+/// Decodes a hexadecimal text.
 ///
 /// # Panics
-/// Panics if it is not hexadecimal.
+/// Panics if the text is not hexadecimal.
 pub fn bytes(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.chars().map(|digit| digit.to_digit(16).expect("hexadecimal") as u8).collect();

@@ -1,4 +1,4 @@
-//! Invariants between the packets that go in and those that come out.
+//! Invariants between input and output packets.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub fn assert_conserved<A: AsRef<[u8]>, B: AsRef<[u8]>>(input: &[A], output: &[B
 /// Asserts that the packets of every flow come out in the order in which they went in.
 ///
 /// # Panics
-/// Panics if one does not; the message names the flow and shows the first packet out of place.
+/// Panics if a flow was reordered; the message names the flow and shows the first packet out of place.
 pub fn assert_order_within_flows<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     input: &[A],
     output: &[B],
@@ -52,7 +52,7 @@ pub fn assert_order_within_flows<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     }
 }
 
-/// The first bytes of a frame and its length, for messages.
+/// Formats the first bytes of a frame and its length, for messages.
 pub fn hex(frame: &[u8]) -> String {
     let shown: Vec<String> = frame.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
     format!(
@@ -63,7 +63,7 @@ pub fn hex(frame: &[u8]) -> String {
     )
 }
 
-/// Bytes of a frame that a message shows: every header, little payload.
+/// Number of bytes of a frame that a message shows: every header, little payload.
 const SHOWN: usize = 120;
 
 fn by_flow<T: AsRef<[u8]>>(frames: &[T], link: Link) -> BTreeMap<Flow, Vec<&[u8]>> {

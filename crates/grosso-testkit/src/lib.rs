@@ -1,5 +1,4 @@
-//! Packets, traffic and slow oracles for the tests of Grosso, independent of the code that they
-//! test.
+//! Packets, traffic and slow oracles for the tests of Grosso, independent of the tested code.
 //!
 //! | module | content |
 //! |---|---|

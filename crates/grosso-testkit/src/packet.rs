@@ -38,9 +38,9 @@ pub struct Packet {
 /// The innermost bytes.
 #[derive(Clone, Debug)]
 enum Payload {
-    /// These.
+    /// These bytes.
     Bytes(Vec<u8>),
-    /// That many bytes of the stream that the sequence number points into.
+    /// This many bytes of the stream that the sequence number points into.
     Stream(usize),
 }
 
@@ -62,7 +62,7 @@ macro_rules! appends {
 }
 
 impl Packet {
-    /// A packet without headers and without payload.
+    /// Creates a packet without headers and without payload.
     pub fn new() -> Self {
         Self::default()
     }
@@ -116,7 +116,7 @@ impl Packet {
         gue_direct: Udp = |_: &Self| Udp::new().destination_port(GUE_PORT);
     }
 
-    /// The packet and one more header. Apart from its callers, which are compiled anew for each closure.
+    /// Adds one more header. This is a separate function because its callers are compiled anew for each closure.
     fn with(mut self, header: Header) -> Self {
         self.headers.push(header);
         self
@@ -130,8 +130,8 @@ impl Packet {
         self
     }
 
-    /// The packet in the other direction: the addresses of every Ethernet and IP header and the ports of every TCP
-    /// header are swapped.
+    /// Returns the packet in the opposite direction: the addresses of every Ethernet and IP header and the ports of
+    /// every TCP header are swapped.
     pub fn answer(mut self) -> Self {
         for header in &mut self.headers {
             match header {
@@ -177,12 +177,12 @@ impl Packet {
         self
     }
 
-    /// The frame, with every checksum complete.
+    /// Builds the frame, with every checksum complete.
     pub fn build(&self) -> Vec<u8> {
         self.finish(self.assemble(false))
     }
 
-    /// The frame with the innermost transport checksum partial: the field holds the folded, uncomplemented
+    /// Builds the frame with the innermost transport checksum partial: the field holds the folded, uncomplemented
     /// pseudo-header sum. Outer checksums are those of the completed packet (rule C40). Also returns the offset at
     /// which the sum starts, and the offset of its field from there.
     ///
@@ -198,7 +198,7 @@ impl Packet {
         (self.finish(frame), start, offset)
     }
 
-    /// The frame as a superframe to be cut: every TCP and UDP checksum that is not overridden is the folded,
+    /// Builds the frame as a superframe: every TCP and UDP checksum that is not overridden is the folded,
     /// uncomplemented pseudo-header sum (rules G51, T11), and a GRE checksum is zero. Also returns the offset of the
     /// innermost transport header, and the offset of its checksum from there.
     ///
@@ -209,13 +209,13 @@ impl Packet {
         (self.finish(self.assemble(true)), start, offset)
     }
 
-    /// Length of all headers in bytes.
+    /// Returns the length of all headers in bytes.
     pub fn header_len(&self) -> usize {
         self.headers.iter().map(Header::len).sum()
     }
 
-    /// The packet inside the outermost tunnel: an Ethernet frame as it is, any other packet behind the link layer of
-    /// this one. `None` if there is no tunnel.
+    /// Returns the packet inside the outermost tunnel: an Ethernet frame unchanged, any other packet after the link
+    /// layer of this one. `None` if there is no tunnel.
     pub fn out_of_tunnel(&self) -> Option<Self> {
         let is_ip = |header: &Header| header.addresses().is_some();
         let network = self.headers.iter().position(is_ip)?;
@@ -232,17 +232,17 @@ impl Packet {
         Some(Self { headers, pad_to: 0, trailer: Vec::new(), truncate: None, ..self.clone() })
     }
 
-    /// The packet from its first IP header on.
+    /// Returns the packet from its first IP header on.
     pub fn without_link(mut self) -> Self {
         let network = self.headers.iter().position(|header| header.addresses().is_some());
         self.headers.drain(..network.unwrap_or(0));
         self
     }
 
-    /// The headers and the payload, from the inside out.
+    /// Assembles the headers and the payload, from the inside out.
     fn assemble(&self, superframe: bool) -> Vec<u8> {
         let mut headers = self.headers.clone();
-        // The checksum that is left to the receiver is one inside the tunnel header that announces it.
+        // The checksum that is left to the receiver is inside the tunnel header that announces it.
         if let Some(tunnel) = headers.iter().position(Header::wants_seed)
             && let Some(last) = headers.iter().rposition(|h| h.checksum_offset().is_some())
             && last > tunnel
@@ -257,7 +257,7 @@ impl Packet {
         inner
     }
 
-    /// Padding, trailer and truncation.
+    /// Adds padding and trailer, and truncates the frame.
     fn finish(&self, mut frame: Vec<u8>) -> Vec<u8> {
         frame.resize(frame.len().max(self.pad_to), 0);
         frame.extend(&self.trailer);
@@ -289,7 +289,7 @@ impl Packet {
         place.expect("a partial checksum needs a TCP or UDP header")
     }
 
-    /// The innermost TCP header, if there is one.
+    /// Returns the innermost TCP header, if there is one.
     pub(crate) fn tcp_mut(&mut self) -> Option<&mut Tcp> {
         self.headers.iter_mut().rev().find_map(|header| match header {
             Header::Tcp(tcp) => Some(tcp),
@@ -306,7 +306,7 @@ impl Packet {
     }
 }
 
-/// The `len` bytes of an endless pseudo-random stream from position `first`, which wraps like a sequence number.
+/// Returns `len` bytes of an endless pseudo-random stream from position `first`, which wraps like a sequence number.
 pub fn stream(first: u32, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 16);
     let mut word = first & !7;

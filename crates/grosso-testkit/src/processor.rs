@@ -1,11 +1,11 @@
-//! Processors for tests that measure: one each, so that as many of them run at once as there are processors, and none
-//! beside another on its own.
+//! CPUs for tests that measure: one each, so that as many of them run at once as there are CPUs, and each alone on its
+//! own.
 
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The processors of this process, and those of them that no test has.
+/// The CPUs of this process, and those that no test uses.
 struct Processors {
     all: CpuSet,
     free: Mutex<Vec<usize>>,
@@ -24,14 +24,14 @@ impl Processors {
     }
 }
 
-/// The number of processors, and so of tests that can measure at once.
+/// Returns the number of CPUs, and so of tests that can measure at once.
 pub fn count() -> usize {
     PROCESSORS.all.count() as usize
 }
 
-/// The only processor of the calling thread, and of the processes that it starts, until this value is dropped.
+/// The only CPU of the calling thread, and of the processes that it starts, until this value is dropped.
 ///
-/// It stays with its thread, whose affinity it is.
+/// It stays with its thread, whose affinity it represents.
 #[derive(Debug)]
 pub struct Processor {
     number: usize,
@@ -43,7 +43,7 @@ impl Processor {
     ///
     /// # Panics
     ///
-    /// If the system does not let the thread run there.
+    /// Panics if the system does not let the thread run there.
     pub fn acquire() -> Self {
         let mut free = PROCESSORS.free();
         let number = loop {
@@ -61,7 +61,7 @@ impl Processor {
 
 impl Drop for Processor {
     fn drop(&mut self) {
-        // A thread that cannot go back stays where it is.
+        // If the affinity cannot be restored, the thread stays on its CPU.
         let _ = sched_setaffinity(None, &PROCESSORS.all);
         PROCESSORS.free().push(self.number);
         PROCESSORS.returned.notify_one();

@@ -1,4 +1,4 @@
-//! A small generator of seeded random numbers.
+//! A small seeded random number generator.
 
 /// SplitMix64: a seed gives the same sequence on every machine, for ever.
 #[derive(Clone, Debug)]
@@ -7,45 +7,44 @@ pub struct Random {
 }
 
 impl Random {
-    /// The generator of this seed.
+    /// Creates the generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         let value = mix(self.state);
         self.state = self.state.wrapping_add(GOLDEN);
         value
     }
 
-    /// A number below `bound`, which is not zero. The bias is below one in a million for bounds
-    /// below 2^40.
+    /// Returns a number below `bound`, which is not zero. The bias is below one in a million for bounds below 2^40.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.bits() % bound as u64) as usize
     }
 
-    /// A number from `first` to `last`, both included.
+    /// Returns a number from `first` to `last`, both included.
     pub fn within(&mut self, first: usize, last: usize) -> usize {
         first + self.below(last - first + 1)
     }
 
-    /// True once in `count` times on average.
+    /// Returns true once in `count` times on average.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 
-    /// True with this probability in percent.
+    /// Returns true with this probability in percent.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `choices`, which are not empty.
+    /// Returns one of `choices`, which must not be empty.
     pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 
-    /// A geometric number with this mean, at least 1.
+    /// Returns a geometric number with this mean, at least 1.
     pub fn geometric(&mut self, mean: usize) -> usize {
         let mut count = 1;
         while !self.one_in(mean) {
@@ -54,7 +53,7 @@ impl Random {
         count
     }
 
-    /// `len` random bytes.
+    /// Returns `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {
@@ -75,7 +74,7 @@ impl Random {
 /// The increment of SplitMix64, odd and close to 2^64 over the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The output function of SplitMix64 applied to the state after `state`.
+/// Returns the output function of SplitMix64 applied to the state after `state`.
 pub(crate) const fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(GOLDEN);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -5,10 +5,10 @@ use crate::headers::{Ipv4, Tcp};
 use crate::oracle::Link;
 use crate::random::Random;
 
-/// Headers in front of the outermost IP header.
+/// Headers before the outermost IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
-    /// Nothing: the frame starts with IP.
+    /// No headers: the frame starts with IP.
     Bare,
     /// Ethernet.
     Ethernet,
@@ -44,13 +44,13 @@ pub enum Network {
 /// A routing header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Its type: 0, 2 or 4.
+    /// The type: 0, 2 or 4.
     pub kind: u8,
     /// Number of segments left; the last of them is the final destination.
     pub left: u8,
 }
 
-/// A tunnel behind an IP header.
+/// A tunnel after an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tunnel {
     /// IP in IP.
@@ -87,7 +87,7 @@ pub enum Tunnel {
     GueDirect,
     /// FOU with an outer checksum.
     Fou,
-    /// L2TPv3 that carries Ethernet, in the form that the oracle reads.
+    /// L2TPv3 that carries Ethernet, in the format that the oracle reads.
     L2tp,
 }
 
@@ -111,7 +111,7 @@ pub enum Transport {
 /// A stack of headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Headers in front of the outermost IP header.
+    /// Headers before the outermost IP header.
     pub front: Front,
     /// The tunnels, each with the IP header before it, outermost first.
     pub tunnels: Vec<(Network, Tunnel)>,
@@ -137,12 +137,12 @@ pub struct Place {
 }
 
 impl Stack {
-    /// A stack without tunnels.
+    /// Creates a stack without tunnels.
     pub fn plain(front: Front, network: Network, transport: Transport) -> Self {
         Self { front, tunnels: Vec::new(), network, transport }
     }
 
-    /// A random stack: at most two tunnels and [`HEADERS_MAX`] headers; TCP most of the time.
+    /// Creates a random stack with at most two tunnels and [`HEADERS_MAX`] headers; most stacks have TCP.
     pub fn random(random: &mut Random, link: Link) -> Self {
         loop {
             let fronts = if link == Link::Ip { &FRONTS[..1] } else { &FRONTS[1..] };
@@ -165,8 +165,7 @@ impl Stack {
         }
     }
 
-    /// Every stack with one tunnel or none behind Ethernet, and every front and transport without a
-    /// tunnel.
+    /// Returns every stack with at most one tunnel over Ethernet, and every front and transport without a tunnel.
     pub fn all() -> Vec<Self> {
         let mut stacks = Vec::new();
         for &network in NETWORKS {
@@ -189,12 +188,13 @@ impl Stack {
         stacks
     }
 
-    /// The first header of its frames.
+    /// Returns the type of the first header of the stack's frames.
     pub fn link(&self) -> Link {
         if self.front == Front::Bare { Link::Ip } else { Link::Ethernet }
     }
 
-    /// Whether its packets can form trains: TCP or UDP inside, and no header that forbids it (rule T21, rule C54).
+    /// Returns whether the stack's packets can form trains: TCP or UDP inside, and no header that forbids it (rules
+    /// T21, C54).
     pub fn couples(&self) -> bool {
         let tunnels = || self.tunnels.iter().map(|(_, tunnel)| *tunnel);
         let remote = |tunnel| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -203,7 +203,7 @@ impl Stack {
             && tunnels().filter(|tunnel| remote(*tunnel)).count() <= 1
     }
 
-    /// The packet at this place of its flow, without payload.
+    /// Returns the packet at this position of its flow, without payload.
     pub fn packet(&self, place: &Place) -> Packet {
         let mut packet = front(Packet::new(), self.front);
         for (level, (outer, tunnel)) in self.tunnels.iter().enumerate() {
@@ -221,7 +221,7 @@ impl Default for Place {
     }
 }
 
-/// Greatest number of headers in a random stack, so that two more fit the 16 of a dissection.
+/// Greatest number of headers in a random stack, so that two more still fit into the 16 of a dissection.
 pub const HEADERS_MAX: usize = 14;
 
 /// Every front.
@@ -290,7 +290,7 @@ pub const TRANSPORTS: &[Transport] = &[
     Transport::Esp,
 ];
 
-/// IPv4 half of the time: only IPv4 has an identification, which may increment or stay fixed.
+/// Returns IPv4 half of the time, because only IPv4 has an identification, which may increment or stay fixed.
 fn any_network(random: &mut Random) -> Network {
     if random.percent(40) {
         return Network::Ipv4;
@@ -315,7 +315,7 @@ fn front(packet: Packet, front: Front) -> Packet {
 
 fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Packet {
     let id = place.ids.get(level).copied().unwrap_or_default();
-    // Flows differ in an address as well as in a port, so that tests see that both matter.
+    // Flows differ in an address and in a port, so that tests show that both matter.
     let host = (place.flow & 3) as u8;
     let ipv6 = |packet: Packet| {
         packet.ipv6(|mut ip| {
@@ -343,7 +343,7 @@ fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Pac
     }
 }
 
-/// An address that is in no IPv6 header: one of a routing header, or a home address.
+/// Returns an address that is in no fixed IPv6 header: one of a routing header, or a home address.
 fn elsewhere(number: u8, host: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[..2].copy_from_slice(&[0xfd, 0xbb]);

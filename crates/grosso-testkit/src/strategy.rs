@@ -1,4 +1,4 @@
-//! Strategies for `proptest`; every value has its seed, which a failure shows.
+//! Strategies for `proptest`; every value contains its seed, which a failure prints.
 
 use proptest::prelude::*;
 use proptest::strategy::NoShrink;
@@ -8,10 +8,10 @@ use crate::random::Random;
 use crate::stack::Stack;
 use crate::traffic::{Sender, Traffic};
 
-/// A value made from a seed.
+/// A value generated from a seed.
 #[derive(Clone, Debug)]
 pub struct Seeded<T> {
-    /// The seed from which it was made.
+    /// The seed of the value.
     pub seed: u64,
     /// The value.
     pub value: T,
@@ -20,7 +20,7 @@ pub struct Seeded<T> {
 /// A train: packets of one flow that obey all laws.
 #[derive(Clone)]
 pub struct GeneratedTrain {
-    /// Their headers.
+    /// The headers of the packets.
     pub stack: Stack,
     /// The packets in order; the last may be shorter, or have PSH.
     pub frames: Vec<Vec<u8>>,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for GeneratedTrain {
     }
 }
 
-/// Any stack of the kit over Ethernet.
+/// Generates any stack of the kit over Ethernet.
 pub fn stack() -> impl Strategy<Value = Seeded<Stack>> {
     seed().prop_map(|seed| Seeded {
         seed,
@@ -41,18 +41,18 @@ pub fn stack() -> impl Strategy<Value = Seeded<Stack>> {
     })
 }
 
-/// A train of 1 to 20 packets (fewer if the size forbids it) over any stack that couples.
+/// Generates a train of 1 to 20 packets (fewer if the size forbids it) over any stack that can merge.
 pub fn train() -> impl Strategy<Value = Seeded<GeneratedTrain>> {
     (seed(), 1..=20_usize).prop_map(|(seed, count)| Seeded { seed, value: train_of(seed, count) })
 }
 
-/// Up to `frames_max` frames of [`Traffic::new`].
+/// Generates up to `frames_max` frames of [`Traffic::new`].
 pub fn traffic(frames_max: usize) -> impl Strategy<Value = Seeded<Vec<Vec<u8>>>> {
     (seed(), 1..=frames_max)
         .prop_map(|(seed, count)| Seeded { seed, value: Traffic::new(seed).take(count).collect() })
 }
 
-/// The train of at most `count` packets of this seed.
+/// Returns the train of at most `count` packets with this seed.
 pub fn train_of(seed: u64, count: usize) -> GeneratedTrain {
     let mut random = Random::new(seed);
     let stack = loop {
@@ -70,10 +70,10 @@ pub fn train_of(seed: u64, count: usize) -> GeneratedTrain {
     GeneratedTrain { stack, frames }
 }
 
-/// Most payload bytes of a train: 65535 less generous room for headers.
+/// Greatest number of payload bytes of a train: 65535 minus ample room for headers.
 const TRAIN_BYTES_MAX: usize = 65_000;
 
-/// A seed, which is not shrunk: a smaller one is not simpler.
+/// Generates a seed that is not shrunk, because a smaller one is not simpler.
 fn seed() -> NoShrink<proptest::num::u64::Any> {
     any::<u64>().no_shrink()
 }

@@ -1,8 +1,8 @@
-//! The traffic of every benchmark, by name: Ethernet frames generated from a seed, with all checksums right.
+//! The traffic of every benchmark, by name: Ethernet frames generated from a seed, with correct checksums.
 //!
-//! The table of workloads leaves some choices open, which are made here: flows that are not said to be interleaved come
-//! in bursts of mean 8; outer IP headers have identification 0 and DF; fragments come datagram by datagram, from the
-//! sources in turn; the superframes of a `gso_` workload are of one flow.
+//! The table of workloads leaves some choices open, which are made here: flows that are not declared as interleaved
+//! arrive in bursts of mean 8; outer IP headers have identification 0 and DF; fragments arrive datagram by datagram,
+//! from the sources in turn; the superframes of a `gso_` workload belong to one flow.
 
 use crate::Packet;
 use crate::headers::Tcp;
@@ -39,13 +39,13 @@ pub const WORKLOADS: &[&str] = &[
 /// Packets of a workload, unless the table says otherwise.
 pub const PACKETS: usize = 16384;
 
-/// Packets that one poll of the receiver takes.
+/// Packets that one poll of the receiver reads.
 pub const POLL: usize = 64;
 
 /// The frames of one workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Its name.
+    /// The name of the workload.
     pub name: &'static str,
     /// The Ethernet frames in order: packets, fragments or superframes.
     pub frames: Vec<Vec<u8>>,
@@ -60,20 +60,20 @@ pub struct Workload {
 /// Metadata of a workload's superframes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// Description of its segments.
+    /// Description of the segments.
     pub description: Description,
-    /// Number of packets into which it is cut.
+    /// Number of packets into which a superframe is segmented.
     pub segments: usize,
     /// Start of the partial checksum, in bytes from the start of the frame.
     pub checksum_start: usize,
-    /// Offset of its field, in bytes from that start.
+    /// Offset of the checksum field, in bytes from that start.
     pub checksum_offset: usize,
 }
 
-/// The workload of this name.
+/// Returns the workload with this name.
 ///
 /// # Panics
-/// Panics if there is none; the names are in [`WORKLOADS`].
+/// Panics if there is no such workload; the names are in [`WORKLOADS`].
 pub fn workload(name: &str, seed: u64) -> Workload {
     let known = WORKLOADS.iter().copied().find(|known| *known == name);
     let name = known.unwrap_or_else(|| panic!("no workload {name}; there are {WORKLOADS:?}"));
@@ -116,7 +116,7 @@ impl Connection {
         Self { path, index, sequence, ack, id, clock, sent: 0 }
     }
 
-    /// The next packet in the sender's order; it takes one identification for each of `segments` packets.
+    /// Returns the next packet in the sender's order; it consumes one identification for each of `segments` packets.
     fn packet(&mut self, len: usize, segments: u32, edit: impl FnOnce(Tcp) -> Tcp) -> Packet {
         let (index, id) = (self.index, self.id);
         // One address for 250 flows: flows differ by port, some by address as well.
@@ -157,7 +157,7 @@ impl Connection {
 
 /// Orders in which flows send.
 enum Turns {
-    /// One packet each, in turn.
+    /// Each flow sends one packet in turn.
     Each,
     /// Bursts of a random flow, of this mean length.
     Bursts(usize),
@@ -165,7 +165,7 @@ enum Turns {
     Random,
 }
 
-/// The workloads of TCP segments.
+/// Generates the workloads of TCP segments.
 fn segments(name: &'static str, random: &mut Random) -> Workload {
     let (path, flows, len, turns) = match name {
         "tcp4_1" => (Path::Ipv4, 1, 1448, Turns::Each),
@@ -207,7 +207,7 @@ fn segments(name: &'static str, random: &mut Random) -> Workload {
     Workload { name, packets: frames.len(), frames, payload_bytes, gso: None }
 }
 
-/// The flow that sends each packet.
+/// Returns the flow that sends each packet.
 fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Vec<usize> {
     let mut order = Vec::with_capacity(packets);
     while order.len() < packets {
@@ -226,7 +226,7 @@ fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Ve
 
 /// Moves 2 % of the frames back by 1 to 3 places.
 fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
-    // From the end, so that the frames before do not carry a frame along.
+    // Iterates from the end, so that frames do not carry earlier frames along.
     for index in (0..frames.len()).rev() {
         if random.percent(2) {
             let target = (index + random.within(1, 3)).min(frames.len() - 1);
@@ -235,7 +235,7 @@ fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
     }
 }
 
-/// `udp4_quic`: runs of 1 to 15 datagrams of 1250 bytes closed by a shorter one.
+/// Generates `udp4_quic`: runs of 1 to 15 datagrams of 1250 bytes, each ended by a shorter one.
 fn datagrams(name: &'static str, random: &mut Random) -> Workload {
     let mut ids: Vec<u16> = (0..16).map(|_| random.bits() as u16).collect();
     let (mut frames, mut payload_bytes) = (Vec::with_capacity(PACKETS), 0);
@@ -257,8 +257,8 @@ fn datagrams(name: &'static str, random: &mut Random) -> Workload {
     Workload { name, packets: PACKETS, frames, payload_bytes, gso: None }
 }
 
-/// UDP datagrams of `len` bytes from `sources` hosts, in fragments for an MTU of 1500 bytes; about [`PACKETS`]
-/// fragments.
+/// Generates UDP datagrams of `len` bytes from `sources` hosts, in fragments for an MTU of 1500 bytes; about
+/// [`PACKETS`] fragments.
 fn fragments(
     name: &'static str,
     random: &mut Random,
@@ -281,7 +281,7 @@ fn fragments(
     Workload { name, packets: frames.len(), frames, payload_bytes, gso: None }
 }
 
-/// The fragments of one datagram, in order.
+/// Returns the fragments of one datagram, in order.
 fn fragments_of(payload: &[u8], datagram: usize, source: usize, ipv6: bool) -> Vec<Vec<u8>> {
     let host = 2 + source as u8;
     let network = |packet: Packet| {
@@ -315,8 +315,8 @@ fn fragments_of(payload: &[u8], datagram: usize, source: usize, ipv6: bool) -> V
     pieces.collect()
 }
 
-/// Superframes of 45 x 1448 (UDP: 50 x 1250) bytes with a partial checksum; [`PACKETS`] packets or
-/// a few more.
+/// Generates superframes of 45 x 1448 (UDP: 50 x 1250) bytes with a partial checksum; [`PACKETS`] packets or a few
+/// more.
 fn superframes(name: &'static str, random: &mut Random) -> Workload {
     let (segments, gso_size) = if name == "gso_udp4" { (50, 1250) } else { (45, 1448) };
     let path = match name {

@@ -1,4 +1,4 @@
-//! The test kit beside other programs, and beside itself.
+//! The test kit compared with other programs, and with itself.
 
 mod oracle;
 mod packet;

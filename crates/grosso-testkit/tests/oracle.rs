@@ -9,7 +9,7 @@ use grosso_testkit::strategy;
 use grosso_testkit::{Packet, Traffic};
 use proptest::prelude::*;
 
-/// One packet of the kernel's fixture: `len` bytes from sequence number 100 + `at` on.
+/// Returns one packet of the kernel's fixture: `len` bytes from sequence number 100 + `at` on.
 fn tcp4(at: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     both(at, len, |ip| ip, edit)
 }
@@ -28,7 +28,7 @@ fn udp4(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(len).build()
 }
 
-/// Number of packets in each train.
+/// Returns the number of packets in each train.
 fn shape(frames: &[Vec<u8>]) -> Vec<usize> {
     let trains = trains(frames, Link::Ethernet, Rules::default());
     trains.iter().map(|train| train.packets.len()).collect()
@@ -48,7 +48,7 @@ fn k01_to_k04_lengths() {
     let padded = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(200));
     let padded = padded.payload_len(1).pad_to(60).build();
     assert_eq!(shape(&[tcp4(0, 100, plain), padded]), [1, 1]);
-    // Rule G39: a shorter segment joins once and closes.
+    // Rule G39: a shorter segment merges as the last one.
     let frames = [tcp4(0, 100, plain), tcp4(100, 50, plain), tcp4(150, 100, plain)];
     assert_eq!(shape(&frames), [2, 1]);
 }
@@ -117,7 +117,7 @@ fn k16_to_k21_ipv4() {
     assert_eq!(two(&|ip| ip.options(&[68, 8, 5, 0, 0, 0, 0, 0])), [1, 1, 1]);
     assert_eq!(two(&|ip| ip.df(false)), [1, 1, 1]);
     assert_eq!(two(&|ip| ip.reserved_bit(true)), [1, 1, 1]);
-    // A fragment is of no flow, and does not end the train.
+    // A fragment belongs to no flow, and does not end the train.
     assert_eq!(
         shape(&[tcp4(0, 100, plain), both(100, 100, |ip| ip.more_fragments(true), plain)]),
         [1, 1]
@@ -175,7 +175,7 @@ fn k31_k32_size() {
     assert_eq!(shape(&frames), [45, 1]);
 }
 
-/// Oddities that keep a packet out of every train, even if its neighbours have them too.
+/// Oddities that keep a packet out of every train, even if its neighbours have the same ones.
 #[test]
 fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
     let two = |edit: &dyn Fn(u32) -> Vec<u8>| shape(&[edit(0), edit(100)]);
@@ -287,7 +287,7 @@ fn linux_couples_one_tunnel_level_and_no_udp() {
     };
     let start = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     assert_eq!(two(start().udp(|u| u)), (1, 2));
-    // Equal packets of TCP are retransmissions, so the tunnels are tested with UDP, which is switched on here.
+    // Equal TCP packets are retransmissions, so the tunnels are tested with UDP, which is enabled here.
     let nested = |count| {
         let packet = (0..count).fold(start(), |packet, _| packet.gre(|g| g).ipv6(|ip| ip));
         let frames = vec![packet.udp(|u| u).payload_len(100).build(); 2];
@@ -311,8 +311,8 @@ fn c54_remote_checksum_needs_an_outer_checksum() {
     assert_eq!(two(&same, &remote, &plain), [2]);
     assert_eq!(two(&zero, &remote, &plain), [1, 1]);
     assert_eq!(two(&zero, &|g| g, &plain), [2]);
-    // The same fields written by hand; then with another place than that of the TCP checksum, or with a checksum that
-    // is complete already.
+    // The same fields encoded separately; then with an offset other than that of the TCP checksum, or with a checksum
+    // that is already complete.
     let place = |offset| move |g: Gue| g.flags(1).options(&[0x80, 0, 0, 0, 0, 20, 0, offset]);
     let seed = |t: Tcp| t.checksum_seed();
     assert_eq!(two(&same, &place(36), &seed), [2]);
@@ -424,7 +424,8 @@ fn what_cannot_be_cut_is_refused() {
     assert_eq!(cut(start().tcp(|t| t), 100), None);
 }
 
-/// Equality of the builder's superframe with one long payload and the oracle's join of its segments.
+/// Equality of the builder's superframe with one long payload and the superframe into which the oracle merges its
+/// segments.
 #[test]
 fn the_builder_and_the_oracle_agree_on_superframes() {
     for stack in Stack::all().into_iter().filter(Stack::couples) {
@@ -432,7 +433,7 @@ fn the_builder_and_the_oracle_agree_on_superframes() {
         let description = Description { gso_size: 100, ..Description::default() };
         let cut = segment(&superframe, stack.link(), description).expect("a stack that couples");
         if stack.transport == grosso_testkit::stack::Transport::Udp {
-            // UDP has no sequence numbers: joining depends on the order of the packets alone.
+            // UDP has no sequence numbers: merging depends only on the order of the packets.
             assert_eq!(cut.len(), 10, "{stack:?}");
         }
         let (joined, again) = join(&cut, stack.link());
@@ -469,7 +470,7 @@ proptest! {
 }
 
 proptest! {
-    /// Asserts that no oracle panics, and that packets are neither lost nor invented, whatever the bytes are.
+    /// Asserts that no oracle panics, and that packets are neither lost nor invented, for any bytes.
     #[test]
     fn oracles_survive_hostile_bytes(
         frames in proptest::collection::vec(hostile(), 1..20),
@@ -499,7 +500,7 @@ proptest! {
     }
 }
 
-/// Random bytes, some behind a start that leads deep into the parser.
+/// Generates random bytes, some after a start that leads deep into the parser.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..120);
     (0..Stack::all().len(), 0..130_usize, bytes).prop_map(|(stack, keep, bytes)| {
@@ -523,7 +524,7 @@ fn trains_step_their_identification_or_keep_it() {
     assert!(count(&|ids| ids & 6 != 0) > 10, "{found:?}");
 }
 
-/// The variety of traffic: most benign packets couple, deviations of every kind end trains, tunnels occur.
+/// The variety of traffic: most benign packets merge, deviations of every kind end trains, tunnels occur.
 #[test]
 fn traffic_is_varied() {
     let count = |traffic: Traffic| {
@@ -541,7 +542,7 @@ fn traffic_is_varied() {
     }
 }
 
-/// Reasons for which trains of hostile traffic end: every law is broken by some packet.
+/// Reasons for which trains of hostile traffic end: some packet breaks every law.
 #[test]
 fn every_reason_occurs() {
     let mut reasons = std::collections::BTreeSet::new();

@@ -1,10 +1,10 @@
-//! Frames of the kit against published frames, and the kit's wrong fields against its own oracle.
+//! Frames of the kit compared with published frames, and the kit's wrong fields with its own oracle.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{Link, State, is_right, verify};
 use grosso_testkit::stack::{Front, Network, Place, Stack, Transport, Tunnel};
 
-/// The states of all checksums of a frame, by header.
+/// Returns the states of all checksums of a frame, by header.
 fn states(frame: &[u8]) -> Vec<(&'static str, State)> {
     verify(frame, Link::Ethernet).iter().map(|v| (v.name, v.state)).collect()
 }
@@ -35,7 +35,7 @@ fn segments_that_others_wrote_down() {
     assert_eq!(udp.build()[20..], expected);
 }
 
-/// The fixture of the kernel's gro.c test, pushed by hand.
+/// The fixture of the kernel's gro.c test, pushed header by header.
 #[test]
 fn the_default_packet_is_the_kernel_fixture() {
     let mut expected = vec![0xaa, 0, 0, 0, 0, 1, 0xaa, 0, 0, 0, 0, 2, 0x08, 0x00];
@@ -251,7 +251,7 @@ fn checksums_are_those_of_the_last_stop_and_of_home() {
         let transport = frame.len() - 20 - 99;
         assert_eq!(frame[transport..transport + 20], arrived[54..74]);
         assert!(is_right(&frame, Link::Ethernet), "{frame:?}");
-        // No earlier hop is covered, so exchanging the final destination for it is detected.
+        // The checksum does not cover earlier hops, so swapping the final destination with one of them is detected.
         let mut other = frame.clone();
         let at = frame.windows(16).position(|bytes| bytes == last).expect("the last stop");
         other[at + 15] ^= 1;

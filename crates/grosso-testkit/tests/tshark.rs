@@ -1,4 +1,4 @@
-//! The kit's frames as tshark reads them: every checksum that it can verify is right, and a wrong one is reported.
+//! The kit's frames as tshark parses them: every checksum that it can verify is correct, and a wrong one is reported.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -8,8 +8,8 @@ use std::process::Command;
 use grosso_testkit::Packet;
 use grosso_testkit::stack::{Place, Stack, Transport, Tunnel};
 
-/// tshark's result for each frame: its protocols, and the states of its checksums (0 is bad, 1 is good, 2 is not
-/// verified, 3 is not there).
+/// Returns tshark's result for each frame: its protocols, and the states of its checksums (0 is bad, 1 is good, 2 is
+/// not verified, 3 is absent).
 fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     let path = std::env::temp_dir().join(format!("{name}-{}.pcap", std::process::id()));
     fs::write(&path, capture(frames)).expect("the temporary directory can be written");
@@ -18,7 +18,7 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     for preference in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{preference}.check_checksum:TRUE")]);
     }
-    // No packet tells the form of an L2TPv3 session.
+    // No packet contains the format of an L2TPv3 session.
     command.args(["-o", "l2tp.cookie_size:4 Byte Cookie", "-d", "l2tp.pw_type==0,eth"]);
     command.args(["-o", "l2tp.l2_specific:Default L2-Specific"]);
     command.args(["-o", "sctp.checksum:CRC 32c", "-e", "frame.protocols"]);
@@ -39,7 +39,7 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     Some(fields)
 }
 
-/// A classic pcap file of Ethernet frames, all at time zero.
+/// Encodes Ethernet frames as a classic pcap file, all at time zero.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     file.extend(262_144_u32.to_le_bytes());
@@ -54,7 +54,7 @@ fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn tshark_finds_no_wrong_checksum() {
-    // tshark reports an announced remote checksum as wrong, and bare IP is another link type.
+    // tshark reports an announced remote checksum as wrong, and IP without a link layer has another link type.
     let remote = |stack: &Stack| {
         let tunnels = &mut stack.tunnels.iter();
         tunnels.any(|(_, t)| matches!(t, Tunnel::VxlanRemote | Tunnel::GueRemote))
@@ -67,7 +67,7 @@ fn tshark_finds_no_wrong_checksum() {
     let Some(fields) = dissect("grosso-testkit-right", &frames) else { return };
     for (stack, (protocols, states)) in stacks.iter().zip(&fields) {
         assert!(!states.contains('0'), "{stack:?}: {protocols} {states}");
-        // ESP has no checksum, and tshark reads FOU and GUE as plain data.
+        // ESP has no checksum, and tshark treats FOU and GUE as plain data.
         let opaque = stack.transport == Transport::Esp || protocols.ends_with("udp:data");
         assert!(opaque || states.contains('1'), "{stack:?}: {protocols} {states}");
         assert!(!protocols.contains("malformed"), "{stack:?}: {protocols}");

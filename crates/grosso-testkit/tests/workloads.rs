@@ -1,4 +1,4 @@
-//! Every workload against its row of the table.
+//! Every workload compared with its row of the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ fn flows(workload: &Workload) -> usize {
     workload.frames.iter().filter_map(|f| flow_of(f, LINK)).collect::<BTreeSet<_>>().len()
 }
 
-/// Packets a train when every poll starts anew.
+/// Returns the packets per train if every poll starts anew.
 fn coupling(workload: &Workload) -> f64 {
     let polls = workload.frames.chunks(POLL);
     let count: usize = polls.map(|poll| trains(poll, LINK, Rules::default()).len()).sum();
@@ -42,7 +42,7 @@ fn every_frame_is_right_and_of_the_promised_count() {
             "tcp4_small" => 130,
             "udp4_quic" => 1292,
             "frag6_64k" | "frag6_shuffled" => 1510,
-            // The same payload as in GRE, with 16 more bytes of headers around it.
+            // The same payload as in GRE, with 16 more bytes of outer headers.
             "gue_rco_tcp4" => 1530,
             _ => 1514,
         };
@@ -175,7 +175,7 @@ fn two_percent_are_out_of_order() {
             let parsed = parse(&frame, LINK, Lengths::Declared);
             let sequence = parsed.last().expect("a TCP header").number("sequence") as u32;
             let expected = next.entry(flow).or_insert(sequence);
-            // Before the expected sequence number, modulo 2^32.
+            // The sequence number is before the expected one, modulo 2^32.
             late += usize::from(sequence.wrapping_sub(*expected) > 1 << 31);
             if sequence.wrapping_sub(*expected) < 1 << 31 {
                 *expected = sequence.wrapping_add(1448);

@@ -1,4 +1,4 @@
-//! Capture files written out field by field, independently of the code under test.
+//! Capture files encoded field by field, independently of the tested code.
 
 use grosso_capture::ByteOrder;
 
@@ -119,8 +119,8 @@ impl File {
     }
 }
 
-/// A pcapng file with every feature: two sections of both byte orders, interfaces of several units,
-/// all packet blocks, names, statistics, secrets, custom and unknown blocks and options.
+/// Returns a pcapng file with every feature: two sections of both byte orders, interfaces of several units, all packet
+/// blocks, names, statistics, secrets, custom and unknown blocks and options.
 pub(crate) fn everything(order: ByteOrder) -> Vec<u8> {
     let mut file = File::new(order);
     section_of_everything(&mut file);

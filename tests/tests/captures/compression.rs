@@ -20,7 +20,7 @@ pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     compress_to_vec(bytes, CompressionLevel::Fastest)
 }
 
-/// A capture larger than any buffer involved, with data that does not compress to nothing.
+/// Returns a capture larger than any buffer involved, with data that hardly compresses.
 fn large() -> Vec<u8> {
     let mut file = File::pcap(ByteOrder::Little, 0xa1b2_3c4d, 1);
     let mut state = 1_u32;

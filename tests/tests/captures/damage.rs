@@ -1,4 +1,4 @@
-//! Bad input: every way in which a file can end or be wrong, with the sentence shown to the user.
+//! Invalid input: every way in which a file can end or be wrong, with the message shown to the user.
 
 use std::io::{self, Read, Write};
 
@@ -14,7 +14,7 @@ use super::build::{File, everything};
 use super::compression::{gzip, zstd};
 use super::packets::packets;
 
-/// Entries handed out, and the error after them.
+/// Returns the number of entries read, and the error after them.
 fn read(bytes: &[u8]) -> (usize, Option<CaptureError>) {
     let mut reader = match CaptureReader::new(bytes) {
         Ok(reader) => reader,
@@ -258,7 +258,7 @@ fn errors_of_a_writer_say_what_happened() {
     assert!(full.to_string().ends_with("(after packet 0)"), "{full}");
 }
 
-/// Options before the damage are written again, and the damage is counted.
+/// Options before the damage are written, and the damage is counted.
 #[test]
 fn damaged_options_are_written_as_far_as_they_are_sound() {
     for order in [ByteOrder::Little, ByteOrder::Big] {

@@ -1,4 +1,4 @@
-//! Captures from outside: round trips, damage, compression, and other tools.
+//! Captures from other sources: round trips, damage, compression, and other tools.
 
 mod build;
 mod compression;

@@ -1,4 +1,4 @@
-//! Other readers and tools agree with Grosso's reader, and preserve what its writer wrote.
+//! Other readers and tools agree with Grosso's reader, and preserve the output of its writer.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ use grosso_capture::{
 
 use super::packets::{Seen, packets};
 
-/// Packets of a pcap file, read by the crate `pcap-file`.
+/// Reads the packets of a pcap file with the crate `pcap-file`.
 fn pcap_of_oracle(bytes: &[u8]) -> Vec<Seen> {
     let mut reader = PcapReader::with_capacity(bytes, 1 << 20).expect("a pcap file");
     let link_type = u32::from(reader.header().datalink);
@@ -36,7 +36,7 @@ fn pcap_of_oracle(bytes: &[u8]) -> Vec<Seen> {
     packets
 }
 
-/// Packets of a pcapng file, read by the crate `pcap-file`.
+/// Reads the packets of a pcapng file with the crate `pcap-file`.
 fn pcapng_of_oracle(bytes: &[u8]) -> Vec<Seen> {
     let mut reader = PcapNgReader::with_capacity(bytes, 1 << 20).expect("a pcapng file");
     let mut packets = Vec::new();
@@ -115,7 +115,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of this test")
 }
 
-/// Two interfaces, and packets with every kind of metadata.
+/// Returns two interfaces, and packets with every kind of metadata.
 fn annotated(order: ByteOrder) -> (Vec<u8>, Vec<PacketMeta>) {
     let mut options = WriterOptions::new(Format::Pcapng);
     options.order = order;

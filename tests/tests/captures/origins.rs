@@ -1,10 +1,10 @@
-//! The place of each packet in the file that it comes from.
+//! The position of each packet in its original file.
 
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Merge, Origin, PacketMeta, WriterOptions,
 };
 
-/// A capture of packets of these times, each as long as its place says.
+/// Returns a capture of packets with these times; the length of each depends on its index.
 fn capture(format: Format, times_ns: &[u64]) -> Vec<u8> {
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
     for (place, &time_ns) in times_ns.iter().enumerate() {
@@ -38,7 +38,7 @@ fn merged_packets_remember_their_files_and_count_those_left_out() {
     let (one, two) = (capture(Format::Pcap, &[10, 30, 50]), capture(Format::Pcapng, &[20, 40, 60]));
     let readers = [(&one[..], "one"), (&two[..], "two")]
         .map(|(bytes, name)| (CaptureReader::new(bytes).unwrap(), name.to_string()));
-    // The second packet of each is left out.
+    // The second packet of each file is omitted.
     let select: grosso_capture::Select = Box::new(|packet| Ok(packet.number != 2));
     let merge = Merge::new(readers.into(), Some(select), true).unwrap();
     let outcome = merge.outcome();

@@ -14,7 +14,7 @@ pub(crate) struct Seen {
     pub(crate) data: Vec<u8>,
 }
 
-/// All packets up to the end or the first error.
+/// Returns all packets up to the end or the first error.
 pub(crate) fn packets(bytes: &[u8]) -> Vec<Seen> {
     let mut reader = CaptureReader::new(bytes).expect("a capture");
     let mut packets = Vec::new();

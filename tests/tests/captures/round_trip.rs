@@ -35,8 +35,7 @@ fn pcapng_copy_is_byte_identical() {
 fn pcap_copy_is_byte_identical() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         for magic in [0xa1b2_c3d4, 0xa1b2_3c4d] {
-            // Fields that Grosso does not interpret are kept too: time zone, a fraction of more
-            // than a second.
+            // Fields that Grosso does not interpret are also preserved: time zone, a fraction of more than a second.
             let mut file = File::new(order);
             file.u32(magic).u16(2).u16(4).u32(3600).u32(6).u32(96).u32(1);
             file.record(1, 2_000_000_000, b"data", 1).record(2, 0, b"", 7);
@@ -46,7 +45,7 @@ fn pcap_copy_is_byte_identical() {
     }
 }
 
-// A check sequence is no longer true once its packet is merged, split or repaired.
+// A frame check sequence becomes invalid when its packet is merged, split or repaired.
 #[test]
 fn a_frame_check_sequence_of_known_length_is_not_copied() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
@@ -66,7 +65,7 @@ fn pcap_of_a_version_before_2_4_is_read_and_copied_as_2_4() {
         let file = |minor: u16, lengths: [u32; 2]| {
             let mut file = File::new(order);
             file.u32(0xa1b2_c3d4).u16(2).u16(minor).u32(3600).u32(2).u32(1600).u32(1);
-            // A time that is later than any that could be written anew.
+            // A time later than any that a new record can hold.
             file.record(1, 2, b"whole", 5)
                 .u32(u32::MAX)
                 .u32(u32::MAX)
@@ -76,7 +75,7 @@ fn pcap_of_a_version_before_2_4_is_read_and_copied_as_2_4() {
             file.bytes
         };
         let today = file(4, [3, 1514]);
-        // Programs of version 2.3 had both orders.
+        // Programs of version 2.3 used both orders.
         let old = [(0, [1514, 3]), (1, [1514, 3]), (2, [1514, 3]), (3, [1514, 3]), (3, [3, 1514])];
         for (minor, lengths) in old {
             let copied = copy(&file(minor, lengths), |_| {}).unwrap();
@@ -130,7 +129,7 @@ fn pcap_becomes_pcapng_and_back_without_a_difference() {
     }
 }
 
-/// Copies the packets of several files, and no blocks, into one.
+/// Copies the packets of several files into one, without other blocks.
 fn join(files: &[&[u8]], options: WriterOptions) -> Result<Vec<u8>, CaptureError> {
     let mut writer = CaptureWriter::new(Vec::new(), options);
     for file in files {

@@ -40,12 +40,12 @@ fn gue_gre(wrong_udp: u16, wrong_gre: u16) -> Packet {
     packet.ipv6(|ip| ip).tcp(|t| t).payload_len(77)
 }
 
-/// The sum of a packet from its first IP header on, computed plainly.
+/// Returns the sum of a packet from its first IP header on, computed by the oracle.
 fn sum_of(packet: &[u8]) -> u16 {
     oracle::sum(&packet[14..])
 }
 
-/// `0` and `0xffff` are the same sum.
+/// Returns whether a checksum is the complete sum of a packet; `0` and `0xffff` are the same sum.
 fn is_sum(checksum: Checksum, packet: &[u8]) -> bool {
     matches!(checksum, Checksum::Complete { sum } if sum % 0xffff == sum_of(packet) % 0xffff)
 }
@@ -54,7 +54,7 @@ fn is_sum(checksum: Checksum, packet: &[u8]) -> bool {
 fn wrong_checksums_around_a_packet_are_named() {
     assert_eq!(take(&vxlan(1).build()).unwrap_err(), Refusal::UdpChecksum);
     assert_eq!(take(&gue_gre(1, 0).build()).unwrap_err(), Refusal::UdpChecksum);
-    // The outer checksum is right: it covers the wrong one.
+    // The outer checksum is correct: it covers the wrong inner one.
     assert_eq!(take(&gue_gre(0, 1).build()).unwrap_err(), Refusal::GreChecksum);
     let header = Packet::new().ethernet(|e| e).ipv4(|ip| ip.checksum_xor(1));
     let frame = header.ipv4(|ip| ip).udp(|u| u).build();
@@ -71,7 +71,7 @@ fn verified_checksums_are_not_verified_again() {
         let taken = take_knowing(&vxlan(1).build(), unnecessary(levels)).unwrap();
         assert_eq!(taken.meta.checksum, inside, "{levels}");
     }
-    // One of two was verified: the payload is read for the other.
+    // One of two checksums was verified: the payload is read for the other.
     let one =
         |wrong_udp, wrong_gre| take_knowing(&gue_gre(wrong_udp, wrong_gre).build(), unnecessary(0));
     let taken = one(1, 0).unwrap();
@@ -79,7 +79,7 @@ fn verified_checksums_are_not_verified_again() {
     assert_eq!(one(0, 1).unwrap_err(), Refusal::GreChecksum);
     let taken = take_knowing(&gue_gre(1, 1).build(), unnecessary(2)).unwrap();
     assert_eq!(taken.meta.checksum, unnecessary(0));
-    // An absent checksum takes no level.
+    // An absent checksum does not use up a level.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
     let frame = packet.vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).build();
     assert_eq!(take_knowing(&frame, unnecessary(0)).unwrap().meta.checksum, unnecessary(0));
@@ -105,13 +105,14 @@ fn c30_a_verified_sum_becomes_the_sum_of_the_packet_inside() {
             assert_eq!(read.meta.checksum, Checksum::None);
         }
     }
-    // A wrong sum is not believed.
+    // A wrong sum is not trusted.
     let frame = vxlan(0).build();
     let wrong = Checksum::Complete { sum: sum_of(&frame) ^ 1 };
     assert_eq!(take_knowing(&frame, wrong).unwrap_err(), Refusal::UdpChecksum);
 }
 
-/// A congestion mark changes the sum of IPv6. It does not change that of IPv4, whose header checksum balances it.
+/// A congestion mark changes the sum of IPv6. It does not change that of IPv4, because the header checksum compensates
+/// it.
 #[test]
 fn c30_a_sum_follows_the_mark_of_congestion() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(3)).udp(|u| u).gue(|g| g);
@@ -147,13 +148,13 @@ fn partial_checksums_move_with_the_packet() {
 fn a_partial_checksum_around_the_packet_is_gone_with_its_header() {
     let frame = vxlan(1).build();
     let partial = |start, offset| Checksum::Partial { start, offset };
-    // The outer UDP header starts behind Ethernet and IPv4.
+    // The outer UDP header starts after Ethernet and IPv4.
     let taken = take_knowing(&frame, partial(34, 6)).unwrap();
     assert_eq!(taken.meta.checksum, Checksum::None);
     // A checksum inside the partial one has to be verified.
     let gre = gue_gre(1, 1).build();
     assert_eq!(take_knowing(&gre, partial(54, 6)).unwrap_err(), Refusal::GreChecksum);
-    // A checksum around the partial one counts as right.
+    // A checksum around the partial one counts as correct.
     let taken = take_knowing(&gue_gre(1, 1).build(), partial(66, 4)).unwrap();
     assert_eq!(taken.meta.checksum, Checksum::None);
     for (start, offset) in
@@ -188,7 +189,8 @@ fn remote_gue(edit: impl FnOnce(Gue) -> Gue) -> Packet {
     packet.ipv4(|ip| ip).udp(|u| u).payload_len(64)
 }
 
-/// Private flags with remote checksum offload and these places, counted from the end of the header.
+/// Returns a GUE change that adds private flags and remote checksum offload with these offsets, counted from the end of
+/// the header.
 fn places(start: u16, at: u16) -> impl FnOnce(Gue) -> Gue {
     let options = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
     move |gue| gue.flags(1).options(&options)
@@ -218,7 +220,7 @@ fn c53_remote_checksum_offload_is_completed_or_stays_partial() {
     }
 }
 
-/// One's complement has two zeros, and UDP uses one of them to mean that there is no checksum.
+/// One's complement has two zeros; UDP uses one of them for an absent checksum.
 #[test]
 fn p42_a_sum_of_zero_is_written_as_all_ones() {
     let mut seen = 0;
@@ -233,7 +235,7 @@ fn p42_a_sum_of_zero_is_written_as_all_ones() {
     assert_eq!(seen, 1);
 }
 
-/// The header that asked for it is removed, and the metadata shows that it was done.
+/// The header that requested the checksum is removed, and the metadata shows that it was completed.
 #[test]
 fn p43_b51_remote_checksum_offload_is_done_once() {
     let packet = remote_vxlan().ipv4(|ip| ip).gre(|g| g).ipv4(|ip| ip).tcp(|t| t).payload_len(100);
@@ -241,7 +243,7 @@ fn p43_b51_remote_checksum_offload_is_done_once() {
     let twice = take_knowing(&once.packet, once.meta.checksum).unwrap();
     assert!(is_right(&twice.packet, Link::Ethernet));
     assert_eq!(twice.packet, packet.out_of_tunnel().unwrap().out_of_tunnel().unwrap().build());
-    // If the metadata has the place already, the tunnel's request is not applied to it again.
+    // If the metadata already has the offset, the tunnel's request is not applied again.
     let (frame, start, offset) = packet.build_partial();
     let partial = Checksum::Partial { start: start as u16, offset: offset as u16 };
     assert_eq!(take_knowing(&frame, partial).unwrap().packet, once.packet);
@@ -284,7 +286,7 @@ fn c55_p41_places_outside_the_packet_are_refused() {
     assert_eq!(take(&frame).unwrap_err(), Refusal::RemoteChecksumPlace);
 }
 
-/// The kernel once read the inner packet as the option.
+/// The kernel once treated the inner packet as the option.
 #[test]
 fn p40_b13_an_option_beyond_its_header_is_refused() {
     let frame = remote_gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])).build();
@@ -302,7 +304,7 @@ fn c56_remote_checksum_offload_that_is_not_expected_is_refused() {
 #[test]
 fn a_partial_checksum_elsewhere_than_the_remote_one_is_refused() {
     let frame = remote_gue(Gue::remote_checksum).build();
-    // Behind Ethernet, IPv4, UDP, GUE with its fields, and IPv4.
+    // The offset follows Ethernet, IPv4, UDP, GUE with its fields, and IPv4.
     let transport = 14 + 20 + 8 + 12 + 20;
     let partial = |start, offset| take_knowing(&frame, Checksum::Partial { start, offset });
     assert!(partial(transport, 6).is_ok());

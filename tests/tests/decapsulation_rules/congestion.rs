@@ -35,7 +35,7 @@ fn network(packet: Packet, is_ipv6: bool, class: u8) -> Packet {
     }
 }
 
-/// IP in IP, or VXLAN with a VLAN tag inside.
+/// Returns an IP in IP packet, or a VXLAN packet with a VLAN tag inside.
 fn tunnelled(versions: (bool, bool), classes: (u8, u8), is_vxlan: bool) -> Packet {
     let packet = network(Packet::new().ethernet(|e| e), versions.0, classes.0);
     let packet = if is_vxlan {

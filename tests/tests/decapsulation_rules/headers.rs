@@ -85,7 +85,7 @@ fn w10_w24_fou_is_the_protocol_that_its_port_says() {
         let taken = take_with(&frame, &meta, LinkType::Ethernet, &rules).unwrap();
         assert_eq!(taken.tunnel, tunnel);
         assert_eq!(taken.packet, packet.out_of_tunnel().unwrap().build());
-        // At a port without a protocol, it is an ordinary datagram.
+        // On a port without a protocol, it is an ordinary datagram.
         refused(&packet, Refusal::NoTunnel);
     }
     for protocol in [0, 6, 17, 50, 255] {
@@ -111,7 +111,7 @@ fn w20_w21_gue_flags_that_are_not_known_are_refused() {
     refused(&gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])), Refusal::Malformed);
     refused(&gue(|g| g.protocol_raw(0)), Refusal::Protocol);
     refused(&gue(|g| g.hlen_raw(31)), Refusal::Truncated);
-    // Excess space is skipped.
+    // Unused space is skipped.
     taken(&gue(|g| g.options(&[1; 20])), Tunnel::IpipGue);
     taken(&gue(|g| g.flags(1).options(&[0; 12])), Tunnel::IpipGue);
 }
@@ -177,8 +177,8 @@ fn w40_w41_geneve_options() {
     refused(&overlong, Refusal::GeneveOptions);
 }
 
-/// A device that inspects other hosts' packets is no end of their tunnel, so an unknown critical option is reported and
-/// not refused.
+/// A device that inspects packets of other hosts is not an endpoint of their tunnel, so an unknown critical option is
+/// reported, not refused.
 #[test]
 fn w41_critical_options_are_told_of_where_they_are_taken_to_be_understood() {
     let mut rules = rules();
@@ -224,7 +224,7 @@ fn w51_gre_checksum_covers_everything_behind_it() {
     assert_eq!(take(&frame).unwrap_err(), Refusal::GreChecksum);
 }
 
-/// A web cache's header, which Linux takes for IP by mistake.
+/// A web cache's header, which Linux mistakes for IP.
 #[test]
 fn w52_wccp_is_refused() {
     refused(&gre(|g| g.protocol_raw(0x883e)), Refusal::Protocol);
@@ -274,7 +274,7 @@ fn what_is_no_tunnel_is_called_so() {
         Refusal::NoTunnel,
     );
     refused(&Packet::new().ethernet(|e| e).mpls(|m| m).ipv4(|ip| ip).udp(|u| u), Refusal::NoTunnel);
-    // A key exchange beside ESP.
+    // A key exchange on the port of ESP.
     refused(&ipv4().udp(|u| u.destination_port(4500)).payload(&[0; 28]), Refusal::NoTunnel);
     refused(&ipv4().udp(|u| u.destination_port(4500)).payload(&[1; 28]), Refusal::Encrypted);
     refused(&ipv4().esp(|e| e).payload(&[0; 28]), Refusal::Encrypted);
@@ -307,7 +307,7 @@ fn lengths_agree_with_each_other() {
     refused(&zero, Refusal::LengthZero);
 }
 
-/// Padding behind the tunnel's declared end is removed.
+/// Padding after the tunnel's declared end is removed.
 #[test]
 fn padding_around_a_tunnel_stays_behind() {
     let small = ipv4().gre(|g| g).ipv4(|ip| ip).udp(|u| u.destination_port(9));
@@ -319,7 +319,7 @@ fn padding_around_a_tunnel_stays_behind() {
     let inside = small.out_of_tunnel().unwrap().pad_to(60).build();
     let frame = ipv4().udp(|u| u).vxlan(|v| v).payload(&inside).build();
     assert_eq!(take(&frame).unwrap().packet, inside);
-    // Bytes behind the inner packet of IP in IP belong to nothing.
+    // Bytes after the inner packet of IP in IP belong to nothing.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(4));
     let trailing = packet.payload(&[&expected[14..], b"more"].concat());
     assert_eq!(take(&trailing.build()).unwrap().packet, expected);

@@ -51,7 +51,7 @@ fn tags_around_an_ip_packet_stay_and_the_last_names_it() {
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
 }
 
-/// Rule W4: a device's metadata about the frame concerned the tunnel.
+/// Rule W4: the device's metadata of the frame described the tunnel.
 #[test]
 fn w04_a_tag_beside_the_frame_stays_as_tags_in_it_do_and_the_hash_goes() {
     let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
@@ -91,12 +91,12 @@ fn cooked_captures_name_what_follows() {
     let frame = sit().build();
     assert_eq!(taken(&sll(0x0800, &frame), LinkType::LinuxSll), Ok(sll(0x86dd, &inside)));
     assert_eq!(taken(&sll2(0x0800, &frame), LinkType::LinuxSll2), Ok(sll2(0x86dd, &inside)));
-    // A frame inside loses its addresses and keeps its tag.
+    // An inner frame loses its addresses and keeps its tag.
     let frame = vxlan().ethernet(|e| e).vlan(|v| v.id(5)).ipv4(|ip| ip).udp(|u| u).build();
     let tagged = &frame[20 + 8 + 8 + 14..];
     assert_eq!(taken(&sll(0x0800, &frame), LinkType::LinuxSll), Ok(sll(0x8100, tagged)));
     assert_eq!(taken(&sll2(0x0800, &frame), LinkType::LinuxSll2), Ok(sll2(0x8100, tagged)));
-    // ARP, and a length in the place of an EtherType.
+    // ARP, and a length instead of an EtherType.
     for (field, name) in [(0x0806_u16, 0x0806), (0x0026, 0x0004)] {
         let inner = [&[2; 12][..], &field.to_be_bytes(), &[1; 46]].concat();
         let frame = vxlan().payload(&inner).build();

@@ -36,8 +36,8 @@ fn check(stack: &Stack, packet: Packet) {
     unreachable!("there are as many tunnels as levels: {stack:?}");
 }
 
-/// Whether no link header announces the contents of this tunnel: the next protocol of a service header in front is not
-/// rewritten, and neither PPP nor a label stack has a number for a service header.
+/// Returns whether no link header announces the contents of this tunnel: the next protocol of an outer service header
+/// is not rewritten, and neither PPP nor a label stack has a number for a service header.
 fn may_be_unnamed(stack: &Stack, level: usize) -> bool {
     let is_service = matches!(stack.tunnels.get(level), Some((_, Tunnel::VxlanGpeNsh)));
     match stack.front {
@@ -47,14 +47,14 @@ fn may_be_unnamed(stack: &Stack, level: usize) -> bool {
     }
 }
 
-/// Without a link layer, only IP can be presented.
+/// Returns the expected inner packet; without a link layer, only IP can be presented.
 fn expected(packet: &Packet, link: LinkType) -> Option<Packet> {
     let inner = packet.out_of_tunnel()?;
     Some(if link == LinkType::Raw { inner.without_link() } else { inner })
 }
 
-/// Whether remote checksum offload is used only for the transport checksum directly inside its tunnel. The kit leaves
-/// that one to the receiver, but not those of tunnels in between.
+/// Returns whether remote checksum offload is used only for the transport checksum directly inside its tunnel. The kit
+/// leaves that checksum to the receiver, but not those of tunnels in between.
 fn is_remote_right(stack: &Stack) -> bool {
     let is_remote =
         |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -66,7 +66,7 @@ fn is_remote_right(stack: &Stack) -> bool {
     }
 }
 
-/// Whether decapsulation knows all its tunnels: L2TPv3 is not among those that have an end here.
+/// Returns whether decapsulation supports all tunnels of the stack: L2TPv3 has no endpoint here.
 fn has_ends(stack: &Stack) -> bool {
     stack.tunnels.iter().all(|(_, tunnel)| *tunnel != Tunnel::L2tp)
 }

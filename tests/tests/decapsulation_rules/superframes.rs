@@ -1,4 +1,4 @@
-//! Superframes keep the metadata by which they are cut, and lose the tunnel (rule W4).
+//! Superframes keep the metadata that describes their segments, and lose the tunnel (rule W4).
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink,
@@ -19,7 +19,7 @@ fn take(frame: &[u8], meta: &Meta) -> Result<super::taking::Taken, Refusal> {
     take_with(frame, meta, LinkType::Ethernet, &rules())
 }
 
-/// The packets of one train, and the superframe that the coalescer makes of them.
+/// Returns the packets of one train, and the superframe into which the coalescer merges them.
 fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     let packets: Vec<_> = (0..4)
         .map(|i: u16| {
@@ -44,7 +44,7 @@ fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     (packets, frame, meta)
 }
 
-/// Cutting the decapsulated superframe gives the same packets as decapsulation one by one.
+/// Segmenting the decapsulated superframe gives the same packets as decapsulating them one by one.
 #[test]
 fn w04_a_superframe_is_cut_after_the_tunnel_as_before() {
     for tunnel in [
@@ -80,7 +80,7 @@ fn w04_a_superframe_is_cut_after_the_tunnel_as_before() {
     }
 }
 
-/// Fixed identifications are given by IP level, and decapsulation removes one level.
+/// Fixed identifications are numbered by IP level, and decapsulation removes one level.
 #[test]
 fn w04_b50_levels_of_identification_move_up() {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).gre(|g| g).ipv4(|ip| ip);
@@ -95,7 +95,7 @@ fn w04_b50_levels_of_identification_move_up() {
     }
 }
 
-/// Datagrams of a tunnel that were joined as datagrams are many packets: they must be cut first.
+/// Datagrams of a tunnel that were merged as datagrams are several packets: they must be segmented first.
 #[test]
 fn b29_a_superframe_of_tunnel_datagrams_is_no_single_packet() {
     let datagram = || {

@@ -1,4 +1,4 @@
-//! Checks whether a packet came through a given tunnel, in the form that its receiving end expects.
+//! Checks whether a packet came through a given tunnel, in the form that its endpoint expects.
 
 use std::net::IpAddr;
 
@@ -19,18 +19,18 @@ use super::{
     putting::{Known, packets, partial, put},
 };
 
-/// The receiver's decapsulation plan for the first packet from the sender.
+/// Returns the receiver's decapsulation plan for the first packet from the sender.
 fn plan(sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
     planned(packets(sender).swap_remove(0).1, sender, receiver)
 }
 
-/// The receiver's decapsulation plan for this packet from the sender.
+/// Returns the receiver's decapsulation plan for this packet from the sender.
 fn planned(packet: Packet, sender: &Endpoint, receiver: &Endpoint) -> Decapsulation {
     let mut encapsulator = Encapsulator::new(sender.clone(), 1).unwrap();
     let link = super::putting::link_of(sender);
     let sent = put(&mut encapsulator, &Known::new(packet.build()), link).unwrap();
     let mut rules = receiver.rules();
-    // The receiver must recognize the tunnel itself, and not only its port.
+    // The receiver must recognize the tunnel itself, not only its port.
     rules.ports = sender.ports();
     rules.ipv6_without_checksum = true;
     let stack = dissect(&sent.bytes, LinkType::Raw, &rules.ports);
@@ -61,7 +61,7 @@ fn the_other_end_takes_what_is_sent_and_no_other_does() {
     }
 }
 
-/// Every format against every other: the difference that is found has a name.
+/// Every format is compared with every other: each difference has a name.
 #[test]
 fn tunnels_of_other_kinds_are_foreign() {
     let (mut foreign, mut same) = (0, 0);
@@ -118,7 +118,7 @@ fn w30_w31_identifiers_and_policies_have_to_be_the_tunnels() {
     assert_eq!(check(geneve(false), geneve(true)), Err(NotAdmitted::Payload));
 }
 
-/// The mode of `ip link`: packets of the other version are neither sent nor taken.
+/// The mode of `ip link`: packets of the other version are neither sent nor accepted.
 #[test]
 fn packets_have_to_be_of_the_version_that_the_tunnel_carries() {
     for carrier in [Carrier::Ip, Carrier::Gue(udp(6080))] {
@@ -154,7 +154,7 @@ fn w51_the_checksum_of_gre_has_to_be_there_or_not() {
     }
 }
 
-/// Rule W51: a number older than expected is late, and numbers wrap.
+/// Rule W51: a sequence number older than expected is late, and numbers wrap.
 #[test]
 fn w51_numbers_count_on() {
     let numbered = v4(gre(None, false, true, false), Carrier::Ip);
@@ -212,7 +212,7 @@ fn rules_are_those_of_the_endpoint() {
     }
 }
 
-/// The plan for a frame of TCP in VXLAN from a socket, whose UDP checksum field is zero.
+/// Returns the plan for a TCP frame in VXLAN that was read from a socket, with a UDP checksum field of zero.
 fn plan_of(
     endpoint: &Endpoint,
     outer_checksum: OuterChecksum,
@@ -231,7 +231,7 @@ fn plan_of(
     Decapsulation::plan(&frame, &stack, &meta, LinkType::Ethernet, &rules)
 }
 
-/// A socket that passes only correct datagrams does not show their checksum, but there was one.
+/// A socket that passes only correct datagrams does not report their checksum, but there was one.
 #[test]
 fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     for [local, remote] in [V4, V6] {
@@ -252,7 +252,7 @@ fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     }
 }
 
-/// A checksum that is not shown says nothing about inner ones.
+/// An unreported checksum proves nothing about inner ones.
 #[test]
 fn a_checksum_that_was_verified_below_says_nothing_of_those_inside() {
     let endpoint = v4(VXLAN, Carrier::Udp(udp(4789)));

@@ -53,7 +53,7 @@ fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     assert_eq!(made, 39 * 4);
 }
 
-/// The device completes the checksum that was partial before, at its new place.
+/// The device completes the checksum that was already partial, at its new offset.
 #[test]
 fn c40_the_checksum_inside_stays_the_partial_one() {
     let (_, mut encapsulator) = end(VXLAN, Carrier::Udp(udp(4789)));
@@ -135,7 +135,7 @@ fn c51_c52_gue_says_where_a_partial_checksum_is() {
     }
 }
 
-/// If the fields cannot express the place, or if the result would be wrong, the packet is sent without remote checksum
+/// If the fields cannot express the offset, or if the result would be wrong, the packet is sent without remote checksum
 /// offload.
 #[test]
 fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
@@ -156,20 +156,20 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
             assert_eq!((sent.bytes[28], sent.bytes[31]), (0, 0));
         }
     };
-    // No checksum is partial.
+    // The packet has no partial checksum.
     goes_without(VXLAN, &Known::new(tcp().build()));
     // The checksum starts at an offset that seven bits cannot express in words.
     let options =
         Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|o| o.data(&[0; 206]));
     goes_without(VXLAN, &Known::partial(&options.tcp(|t| t)));
-    // A checksum around the partial one would have to be right both before and after the receiver completes it.
+    // A checksum around the partial one would have to be correct both before and after the receiver completes it.
     let ip = || Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(9);
     goes_without(gre(None, true, false, false), &Known::partial(&ip()));
     let inner = Packet::new().ipv4(|ip| ip).gre(|g| g.checksum()).ipv4(|ip| ip).tcp(|t| t);
     goes_without(Header::Ip, &Known::partial(&inner));
     let inner = Packet::new().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e);
     goes_without(Header::Ip, &Known::partial(&inner.ipv4(|ip| ip).tcp(|t| t)));
-    // Its offset is neither that of TCP nor that of UDP.
+    // The offset is neither that of TCP nor that of UDP.
     let mut odd = Known::partial(&tcp());
     odd.meta.checksum = partial(34, 4);
     goes_without(VXLAN, &odd);

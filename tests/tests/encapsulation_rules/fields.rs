@@ -31,7 +31,7 @@ fn hop_limit(packet: &[u8]) -> u8 {
     packet[if packet[0] >> 4 == 4 { 8 } else { 7 }]
 }
 
-/// Packets of each version with a traffic class and a TTL, bare and in a frame.
+/// Returns packets of each version with a traffic class and a TTL, with and without a link header.
 fn inner(class: u8, ttl: u8) -> Vec<(LinkType, Packet)> {
     let with_ip = |start: Packet| {
         let v4 = start.clone().ipv4(|ip| ip.tos(class).ttl(ttl));
@@ -114,8 +114,7 @@ fn w03_dont_fragment_is_configured_or_inherited() {
     }
 }
 
-/// RFC 6864 section 4.1: identifications of packets that may be fragmented are unique; those of others may all be the
-/// same.
+/// RFC 6864 section 4.1: identifications of packets that may be fragmented are unique; those of others may be equal.
 #[test]
 fn w03_identifications_count_where_they_mean_something() {
     let [local, remote] = V4;
@@ -139,7 +138,7 @@ fn datagram(flow: usize) -> Packet {
     ip.udp(|u| u.source_port(1000)).payload_len(flow % 7)
 }
 
-/// Rule W3: one port for a flow, whatever its packets look like, and the whole range of ports for all flows.
+/// Rule W3: one port per flow, regardless of its packets, and the whole range of ports for all flows.
 #[test]
 fn w03_source_ports_are_a_flows_own_and_spread_over_the_range() {
     let [local, remote] = V4;
@@ -184,7 +183,7 @@ fn one_port_and_all_ports_are_ranges_too() {
     }
 }
 
-/// RFC 6438 section 3: a flow label of its own, or the configured one.
+/// RFC 6438 section 3: a separate flow label, or the configured one.
 #[test]
 fn flow_labels_are_a_flows_own_or_configured() {
     let [local, remote] = V6;
@@ -200,7 +199,7 @@ fn flow_labels_are_a_flows_own_or_configured() {
     assert_eq!(label(&endpoint, 3), 0);
 }
 
-/// RFC 2473 section 4.1.1: the tunnel encapsulation limit bounds the number of tunnels that a packet enters.
+/// RFC 2473 section 4.1.1: the tunnel encapsulation limit restricts the number of tunnels that a packet enters.
 #[test]
 fn w61_the_encapsulation_limit_counts_down() {
     let [local, remote] = V6;
@@ -214,7 +213,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     }
     let refusal = put(&mut encapsulator, &packet, LinkType::Raw).unwrap_err();
     assert_eq!(refusal, Refusal::EncapsulationLimit);
-    // A tunnel without such options obeys the limit all the same; a tunnel over IPv4 does not.
+    // A tunnel without such options obeys the limit too; a tunnel over IPv4 does not.
     endpoint.encapsulation_limit = None;
     let mut without = Encapsulator::new(endpoint, 1).unwrap();
     let refusal = put(&mut without, &packet, LinkType::Raw).unwrap_err();
@@ -225,7 +224,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     assert!(put(&mut over_ipv4, &packet, LinkType::Raw).is_ok());
 }
 
-/// Segmentation supports five IP headers at most.
+/// Segmentation supports at most five IP headers.
 #[test]
 fn s04_b10_a_sixth_ip_header_is_refused() {
     let [local, remote] = V4;
@@ -261,7 +260,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     let around = Around { source_port, ..Around::default() };
     let expected = expected(&endpoint, Carried::Ethernet, &tagged.build(), around).build();
     assert_eq!(sent.completed(), expected);
-    // A tunnel of IP packets has no place for it.
+    // A tunnel of IP packets has no position for it.
     let gre = Endpoint::new(local, remote, gre(None, false, false, false), Carrier::Ip);
     let mut encapsulator = Encapsulator::new(gre.clone(), 1).unwrap();
     let frame = Known { bytes: plain.build(), meta };
@@ -278,7 +277,7 @@ fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3).pad_to(60);
     let sent = send(&endpoint, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[20..], packet.build()[14..45]);
-    // A tunnel of Ethernet frames carries them as they are.
+    // A tunnel of Ethernet frames carries them unchanged.
     let bridge = Endpoint::new(local, remote, VXLAN, Carrier::Udp(udp(4789)));
     let sent = send(&bridge, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[36..], packet.build());
@@ -324,7 +323,7 @@ fn what_a_tunnel_cannot_carry_is_refused_by_name() {
     }
 }
 
-/// RFC 8926 section 3.4: the header says that one of its options must not be ignored.
+/// RFC 8926 section 3.4: the header indicates that one of its options must not be ignored.
 #[test]
 fn w40_a_critical_option_sets_the_bit() {
     let [local, remote] = V4;

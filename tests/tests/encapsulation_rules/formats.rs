@@ -70,7 +70,7 @@ pub(crate) fn geneve(inherit_protocol: bool) -> Header {
     Header::Geneve { identifier: 42, options, inherit_protocol }
 }
 
-/// Every format over IPv4 and IPv6, with a flow label that the kit can write too.
+/// Returns every format over IPv4 and IPv6, with a flow label that the kit can write too.
 pub(crate) fn all() -> Vec<Endpoint> {
     let key = Some(0x1122_3344);
     let gpe = Header::Vxlan { identifier: 7, policy: None, generic_protocol: true };
@@ -112,7 +112,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
     endpoints
 }
 
-/// The formats that use remote checksum offload.
+/// Returns the formats that use remote checksum offload.
 pub(crate) fn remote() -> Vec<Endpoint> {
     let key = gre(Some(5), false, false, false);
     let formats = [
@@ -138,7 +138,7 @@ pub(crate) struct Around {
     pub(crate) sequence: u32,
 }
 
-/// The kit's packet of this tunnel with `inner` in it.
+/// Returns the kit's packet of this tunnel that contains `inner`.
 pub(crate) fn expected(
     endpoint: &Endpoint,
     carried: Carried,

@@ -1,4 +1,5 @@
-//! Hostile frames and metadata: nothing panics, no bound is broken, and decapsulation restores what was encapsulated.
+//! Hostile frames and metadata: nothing panics, no bound is exceeded, and decapsulation restores the encapsulated
+//! frame.
 
 use grosso::{
     Meta,
@@ -24,7 +25,7 @@ fn endpoints() -> impl Strategy<Value = Endpoint> {
     prop::sample::select([all(), remote()].concat())
 }
 
-/// Any metadata, with a partial checksum near the headers or anywhere.
+/// Generates metadata with a partial checksum near the headers or anywhere.
 fn knowledge() -> impl Strategy<Value = Meta> {
     let places = prop_oneof![(0_u16..200, 0_u16..40), (any::<u16>(), any::<u16>())];
     let sizes = prop::option::of(1_u16..2000);
@@ -63,13 +64,13 @@ fn check(frame: &[u8], split: usize, meta: &Meta, link: LinkType, endpoint: &End
         return;
     }
     let before = completed(frame, put_in.replaced, frame.len() - put_in.padding, meta);
-    // First as it is, for its receiver may be on this host, then as it is on a wire.
+    // First unchanged, because its receiver may be on this host, then as it is on a wire.
     for sent in [&sent, &Known::new(sent.completed())] {
         match try_take(endpoint, sent) {
             Ok(taken) if meta.vlan.is_none() => assert_eq!(taken.completed(), before),
-            // The VLAN tag is now in the frame, behind the addresses.
+            // The VLAN tag is now in the frame, after the addresses.
             Ok(taken) => assert_eq!(taken.bytes.len(), frame.len() + 4, "{endpoint:?}"),
-            // Headers that contradict themselves are left as they were.
+            // Headers that contradict themselves stay unchanged.
             Err(refusal) => assert!(
                 matches!(
                     refusal,
@@ -84,7 +85,7 @@ fn check(frame: &[u8], split: usize, meta: &Meta, link: LinkType, endpoint: &End
     }
 }
 
-/// These bytes of a frame, with its partial checksum completed.
+/// Returns these bytes of a frame, with its partial checksum completed.
 fn completed(frame: &[u8], start: usize, end: usize, meta: &Meta) -> Vec<u8> {
     let mut bytes = frame[..end].to_vec();
     if let Checksum::Partial { start, offset } = meta.checksum {

@@ -30,7 +30,7 @@ fn encapsulator(endpoint: &Endpoint) -> Encapsulator {
     Encapsulator::new(endpoint.clone(), 7).unwrap()
 }
 
-/// A packet of a TCP connection over each version of IP, as such a tunnel carries it.
+/// Returns a packet of a TCP connection over each IP version, as this tunnel carries it.
 fn connections(endpoint: &Endpoint) -> [Packet; 2] {
     let start = || match link_of(endpoint) {
         LinkType::Ethernet => Packet::new().ethernet(|e| e),
@@ -43,8 +43,8 @@ fn bytes(frames: &[Known]) -> Vec<Vec<u8>> {
     frames.iter().map(Known::completed).collect()
 }
 
-/// tso.py: superframes that the device can cut behind a tunnel leave in one piece. If the device only repeats headers,
-/// all but the last packet leave in one piece. The packets on the wire are the same, whoever cuts.
+/// tso.py: superframes that the device can segment after a tunnel header leave unsplit. If the device only repeats
+/// headers, all but the last packet leave unsplit. The packets on the wire are the same, whoever segments.
 #[test]
 fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     let key = || gre(None, false, false, false);
@@ -81,7 +81,7 @@ fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     }
 }
 
-/// gre_gso.sh: a file passes GRE over IPv6 in large sends, cut by the device or before it.
+/// gre_gso.sh: a file passes GRE over IPv6 in large sends, segmented by the device or before it.
 #[test]
 fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     let endpoint = end(V6, gre(None, false, false, false), Carrier::Ip);
@@ -119,8 +119,8 @@ fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     }
 }
 
-/// big_tcp.sh: the stream arrives intact, whichever of the sender's and the router's devices cut, and whichever of the
-/// router and the receiver join; in frames beyond 64 KB if nothing cuts or if the receiver joins.
+/// big_tcp.sh: the stream arrives intact, whichever of the sender's and the router's devices segment, and whichever of
+/// the router and the receiver merge; in frames beyond 64 KB if nothing segments or if the receiver merges.
 #[test]
 fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     let (on, off) = (true, false);
@@ -146,7 +146,7 @@ fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     }
 }
 
-/// A device that cuts the frames it must not send in one piece.
+/// Segments the frames that a device must not send in one piece.
 fn cut_all(frames: &[Known]) -> Vec<Known> {
     let cut_one = |frame: &Known| match frame.meta.gso {
         Some(_) => cut(frame, LinkType::Raw, &Ports::NONE, Outgoing::default()),
@@ -155,7 +155,7 @@ fn cut_all(frames: &[Known]) -> Vec<Known> {
     frames.iter().flat_map(cut_one).collect()
 }
 
-/// A receiver that joins frames into superframes of up to 185 KB.
+/// Merges frames like a receiver with superframes of up to 185 KB.
 fn join(frames: Vec<Known>) -> Vec<Known> {
     let mut profile = Profile::linux();
     profile.limits.size_bytes = 185_000;
@@ -169,7 +169,7 @@ fn join(frames: Vec<Known>) -> Vec<Known> {
 }
 
 /// big_tcp_tunnels: UDP lengths end at 64 KB (B1), so a longer superframe is refused by name and its packets are
-/// encapsulated one by one. The stream is intact, and the other end joins it again as far as lengths allow.
+/// encapsulated one by one. The stream is intact, and the peer merges it again as far as lengths allow.
 #[test]
 fn k133_big_superframes_go_through_udp_tunnels_as_their_packets() {
     for header in [VXLAN, geneve(false)] {
@@ -204,9 +204,9 @@ fn goes_through(endpoint: &Endpoint, whole: &Known) {
     assert!(bytes(&received) == bytes(&cut(whole, link, &ports, Outgoing::default())));
 }
 
-/// double_udp_encap.sh: one large send is four packets on the wire, which are joined into one if two tunnels are
-/// allowed. Linux does so only with a hint from the sender, and not if the outer checksum is absent; here nothing has
-/// to be guessed, since every checksum is verified.
+/// double_udp_encap.sh: one large send is four packets on the wire, which are merged into one if two tunnels are
+/// allowed. Linux does so only with a hint from the sender, and not if the outer checksum is absent; here no guess is
+/// needed, because every checksum is verified.
 #[test]
 fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     let outside =
@@ -218,7 +218,7 @@ fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
         for inside in inside.iter().chain([&inherited]) {
             let ports = union(inside.ports(), outside.ports()).unwrap();
             for packet in connections(inside) {
-                // Equal lengths, and a shorter last one.
+                // All lengths are equal, except for a shorter last one.
                 for len in [4000, 3900] {
                     let whole = superframe(&packet.clone().payload_len(len), 1000);
                     let once = put(&mut encapsulator(inside), &whole, link_of(inside)).unwrap();
@@ -238,7 +238,8 @@ fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     assert_eq!(seen, 2 * 3 * 2 * 2);
 }
 
-/// Number of frames that a receiver makes of these packets, whose checksums its device verified all or not at all.
+/// Returns the number of frames into which a receiver merges these packets; its device has verified either all
+/// checksums or none.
 fn received(wire: &[Known], ports: Ports, tunnels_max: u8, is_verified: bool) -> usize {
     let mut profile = Profile::linux();
     profile.tunnels_max = tunnels_max;
@@ -252,7 +253,7 @@ fn received(wire: &[Known], ports: Ports, tunnels_max: u8, is_verified: bool) ->
     receiver.delivered.len()
 }
 
-/// l2_tos_ttl_inherit.sh: the fields that GRE, VXLAN and Geneve inherit from frames with a VLAN tag and without.
+/// l2_tos_ttl_inherit.sh: the fields that GRE, VXLAN and Geneve inherit from frames with and without a VLAN tag.
 #[test]
 fn k136_class_and_ttl_are_inherited_or_fixed_around_tagged_frames_too() {
     let formats = [
@@ -287,7 +288,7 @@ fn k136_class_and_ttl_are_inherited_or_fixed_around_tagged_frames_too() {
     assert_eq!(seen, 3 * 2 * 4 * 6);
 }
 
-/// Frames of both versions of IP, without a tag, with one, and with two.
+/// Returns frames of both IP versions with no tag, one and two tags.
 fn frames_with_class_and_ttl() -> Vec<Packet> {
     let tagged = |tags: usize| {
         (0..tags).fold(Packet::new().ethernet(|e| e), |packet, _| packet.vlan(|v| v.id(5)))

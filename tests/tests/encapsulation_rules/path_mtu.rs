@@ -23,13 +23,13 @@ use super::{
     superframes::superframe,
 };
 
-/// For a tunnel whose device takes so much, whatever its path.
+/// Returns the fit for a tunnel whose device has this MTU, regardless of its path.
 fn fit_of(frame: &Known, link: LinkType, device: usize) -> (Fit, Vec<u8>) {
     fit_within(frame, link, TunnelMtu { device, ..TunnelMtu::UNLIMITED })
 }
 
 fn fit_within(frame: &Known, link: LinkType, mtu: TunnelMtu) -> (Fit, Vec<u8>) {
-    // Earlier contents of the buffer do not matter.
+    // Earlier contents of the buffer have no effect.
     let mut message = vec![0xa5; 30];
     let fit = fit(&[&frame.bytes], &frame.meta, link, mtu, &mut message);
     (fit, message)
@@ -43,7 +43,7 @@ fn v6() -> Packet {
     Packet::new().ipv6(|ip| ip)
 }
 
-/// A packet whose IP length is `len`.
+/// Returns a packet whose IP length is `len`.
 fn of_len(start: Packet, len: usize) -> Known {
     let packet = start.udp(|u| u);
     let headers = packet.header_len();
@@ -66,7 +66,7 @@ fn s49_what_fits_fits_to_the_byte() {
     assert_eq!(fit_of(&frame, LinkType::Ethernet, 37).0, Fit::Told);
 }
 
-/// Tags are in front of what a device's MTU is of, but bytes of the path like others, in the frame or beside it.
+/// Tags are outside a device's MTU, but they are bytes of the path like others, in the frame or in the metadata.
 #[test]
 fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
     let long = |start: Packet| start.ipv4(|ip| ip.df(true)).udp(|u| u).payload_len(1218).build();
@@ -85,12 +85,12 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
         let fit = |device, path| fit_within(&frame, LinkType::Ethernet, TunnelMtu { device, path });
         assert_eq!(fit(1246, 1246 + tags).0, Fit::Fits, "{tags}");
         assert_eq!(fit(1245, 1246 + tags).0, Fit::Told, "{tags}");
-        // The sender is told what fits behind its tags.
+        // The sender gets the size that fits after its tags.
         let (refused, message) = fit(1246, 1245 + tags);
         assert_eq!(refused, Fit::Told, "{tags}");
         let link = message.len() - 576;
         assert_eq!(message[link + 26..link + 28], 1245_u16.to_be_bytes(), "{tags}");
-        // Routers may fragment what the path is said not to carry.
+        // Routers may fragment packets longer than the reported path MTU.
         for (path, forbids) in [(1246 + tags, 0x40), (1245 + tags, 0)] {
             let [local, remote] = V4;
             let endpoint = Endpoint::new(local, remote, gre(None, false, false, true), Carrier::Ip);
@@ -102,7 +102,7 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
     }
 }
 
-/// The length that counts for a superframe is that of its packets.
+/// For a superframe, the length of its packets counts.
 #[test]
 fn s49_a_superframe_fits_if_its_packets_do() {
     for (start, headers) in [(v4(), 40), (v6(), 60)] {
@@ -236,7 +236,7 @@ fn nobody_is_told_of_what_nobody_may_be_told_of() {
     assert_eq!(fit_of(&echo(v6(), 128), raw, 1300).0, Fit::Told);
 }
 
-/// Truncated frames are survived, whatever the metadata and the MTU.
+/// Truncated frames do not cause a panic, with any metadata and MTU.
 #[test]
 fn any_beginning_of_a_frame_is_no_reason_to_panic() {
     let frame = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(1500).build();

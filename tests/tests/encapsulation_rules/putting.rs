@@ -26,13 +26,13 @@ impl Known {
         Self { bytes, meta: Meta::default() }
     }
 
-    /// A packet of the kit whose innermost checksum is partial.
+    /// Builds a packet of the kit whose innermost checksum is partial.
     pub(crate) fn partial(packet: &Packet) -> Self {
         let (bytes, start, offset) = packet.build_partial();
         Self { bytes, meta: Meta { checksum: partial(start, offset), ..Meta::default() } }
     }
 
-    /// The bytes with a partial checksum completed, as by a device.
+    /// Returns the bytes with a partial checksum completed, as by a device.
     pub(crate) fn completed(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         if let Checksum::Partial { start, offset } = self.meta.checksum {
@@ -46,7 +46,7 @@ pub(crate) fn partial(start: usize, offset: usize) -> Checksum {
     Checksum::Partial { start: start as u16, offset: offset as u16 }
 }
 
-/// The frame after encapsulation.
+/// Encapsulates the frame.
 pub(crate) fn put(
     encapsulator: &mut Encapsulator,
     frame: &Known,
@@ -57,19 +57,19 @@ pub(crate) fn put(
     Ok(Known { bytes: [put_in.header, rest].concat(), meta: put_in.meta })
 }
 
-/// The packet that the other end decapsulates, with all checks of a receiver.
+/// Decapsulates the packet at the peer, with all checks of a receiver.
 pub(crate) fn take(endpoint: &Endpoint, frame: &Known) -> Known {
     try_take(endpoint, frame).unwrap_or_else(|refusal| panic!("{refusal}: {endpoint:?}"))
 }
 
-/// The same for a packet that may be invalid.
+/// Decapsulates a packet that may be invalid.
 pub(crate) fn try_take(endpoint: &Endpoint, frame: &Known) -> Result<Known, decapsulate::Refusal> {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);
     let rules = other.rules();
     let stack = dissect(&frame.bytes, LinkType::Raw, &rules.ports);
     let link = link_of(endpoint);
-    // The contents of an Ethernet tunnel are a frame, and need no link header in front.
+    // The contents of an Ethernet tunnel are a frame, and need no outer link header.
     let plan = Decapsulation::plan(&frame.bytes, &stack, &frame.meta, link, &rules)?;
     other
         .admit(&plan, &mut Expected::default())
@@ -79,12 +79,12 @@ pub(crate) fn try_take(endpoint: &Endpoint, frame: &Known) -> Result<Known, deca
     Ok(Known { bytes: bytes[range].to_vec(), meta: plan.meta })
 }
 
-/// Link type of the frames that such a tunnel carries.
+/// Returns the link type of the frames that this tunnel carries.
 pub(crate) fn link_of(endpoint: &Endpoint) -> LinkType {
     if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw }
 }
 
-/// Packets of the kit that such a tunnel carries, with their kinds.
+/// Returns packets of the kit that this tunnel carries, with their kinds.
 pub(crate) fn packets(endpoint: &Endpoint) -> Vec<(Carried, Packet)> {
     let mut packets = Vec::new();
     let starts = if endpoint.carries_ethernet() {

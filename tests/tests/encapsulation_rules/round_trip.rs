@@ -1,4 +1,4 @@
-//! Every format: the headers are those that the kit writes, and the other end removes them.
+//! Every format: the headers equal those of the kit, and the peer removes them.
 
 use grosso::tunnel::encapsulate::Encapsulator;
 
@@ -7,7 +7,7 @@ use super::{
     putting::{Known, link_of, packets, put, take},
 };
 
-/// The same bytes are sent whatever the metadata says about the inner checksum, and whatever the length.
+/// The same bytes are sent regardless of the metadata of the inner checksum, and for every length.
 // Rules: W23, W32
 #[test]
 fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
@@ -26,7 +26,7 @@ fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
                     assert_eq!(sent.completed(), expected, "{endpoint:?}");
                     let complete = Known::new(sent.completed());
                     assert_eq!(take(&endpoint, &complete).bytes, whole, "{endpoint:?}");
-                    // The packet as it is, too: its receiver may be on this host.
+                    // The unchanged packet is also decapsulated: its receiver may be on this host.
                     assert_eq!(take(&endpoint, &sent).completed(), whole, "{endpoint:?}");
                     sequence += 1;
                     seen += 1;
@@ -37,7 +37,7 @@ fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
     assert_eq!(seen, 39 * 4 * 4 * 2);
 }
 
-/// The source port, which the kit cannot know.
+/// Returns the outer fields, with the source port that the kit cannot compute.
 fn around(endpoint: &grosso::tunnel::Endpoint, sent: &[u8]) -> Around {
     let ip = if endpoint.local.is_ipv4() { 20 } else { 40 };
     let source_port = match endpoint.udp() {

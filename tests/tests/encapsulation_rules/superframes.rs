@@ -1,4 +1,4 @@
-//! Superframes: the same packets come out, whether they are cut before or after encapsulation.
+//! Superframes: the same packets result, whether they are segmented before or after encapsulation.
 
 use std::num::NonZeroU16;
 
@@ -21,14 +21,14 @@ use super::{
     putting::{Known, link_of, packets, partial, put, take},
 };
 
-/// A superframe of the kit.
+/// Returns a superframe of the kit.
 pub(crate) fn superframe(packet: &Packet, size: u16) -> Known {
     let (bytes, start, offset) = packet.build_superframe();
     let checksum = partial(start, offset);
     Known { bytes, meta: Meta { checksum, gso: Gso::every(size), ..Meta::default() } }
 }
 
-/// The packets into which it is cut.
+/// Segments a superframe.
 pub(crate) fn cut(frame: &Known, link: LinkType, ports: &Ports, outgoing: Outgoing) -> Vec<Known> {
     let slices = [&frame.bytes[..]];
     let mut segments = Segments::new(&slices, &frame.meta, link, ports, outgoing)
@@ -45,7 +45,7 @@ fn is_numbered(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Gre { sequence: true, .. })
 }
 
-/// Pairs of equal senders, one pair for each setting of DF.
+/// Returns pairs of equal senders, one pair for each setting of DF.
 fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     let both = |dont_fragment| {
         let mut endpoint = endpoint.clone();
@@ -55,8 +55,8 @@ fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     [DontFragment::Set, DontFragment::Unset, DontFragment::Inherit].map(both).into()
 }
 
-/// Rules S40, S43 to S45, C40: every segment has tunnel headers of its own, whose identifications increment as if it
-/// had been encapsulated alone.
+/// Rules S40, S43 to S45, C40: every segment has its own tunnel headers, whose identifications increment as if it had
+/// been encapsulated separately.
 #[test]
 fn s40_s44_s45_a_superframe_is_cut_into_what_its_packets_would_be() {
     let mut cuts = 0;
@@ -120,7 +120,7 @@ fn a_superframe_in_two_tunnels_is_cut_into_what_its_packets_would_be() {
     assert!(pairs > 1500, "{pairs}");
 }
 
-/// The frame as the outer tunnel carries it: Ethernet tunnels get an Ethernet header in between.
+/// Returns the frame as the outer tunnel carries it: Ethernet tunnels get an Ethernet header in front.
 pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     if !endpoint.carries_ethernet() {
         return frame;
@@ -133,7 +133,7 @@ pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     frame
 }
 
-/// The ports of both, unless they give one port different meanings.
+/// Returns the ports of both, unless one port has different meanings.
 pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
     let contradicts = |(payload, port): (UdpPayload, u16)| match payload {
         UdpPayload::Header(kind) => ![0, port].contains(&other.port(kind)),
@@ -148,7 +148,7 @@ pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
     }))
 }
 
-/// Packets of one end that are joined on the way, before the tunnel headers are removed.
+/// Packets of one endpoint that are merged in transit, before the tunnel headers are removed.
 #[test]
 fn packets_joined_in_the_tunnel_come_out_as_they_were_put_in() {
     let (mut joined, mut came) = (0, 0);
@@ -185,7 +185,7 @@ fn packets_joined_in_the_tunnel_come_out_as_they_were_put_in() {
     assert!(joined * 10 > came * 6, "{joined} of {came}");
 }
 
-/// The same through every pair of tunnels, each of which may use remote checksum offload.
+/// The packets pass through every pair of tunnels, each of which may use remote checksum offload.
 #[test]
 fn packets_joined_in_two_tunnels_come_out_as_they_were_put_in() {
     let (mut joined, mut came) = (0, 0);
@@ -231,7 +231,7 @@ fn packets_joined_in_two_tunnels_come_out_as_they_were_put_in() {
     assert!(joined * 10 > came * 5, "{joined} of {came}");
 }
 
-/// The reverse of [`behind_link`].
+/// Reverses [`behind_link`].
 fn without_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     if endpoint.carries_ethernet() {
         frame.bytes.drain(..14);
@@ -242,7 +242,7 @@ fn without_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     frame
 }
 
-/// Each packet of a tunnel with sequence numbers has a number of its own.
+/// Each packet of a tunnel with sequence numbers has its own number.
 #[test]
 fn s43_a_numbered_superframe_is_cut_before() {
     let [local, remote] = V4;
@@ -260,7 +260,7 @@ fn s43_a_numbered_superframe_is_cut_before() {
     assert_eq!(encapsulator.stats().refused(Refusal::SuperframeNumbered), 1);
 }
 
-/// A datagram that is to be cut into IP fragments cannot have a tunnel header in each of them.
+/// A datagram that is to be split into IP fragments cannot have a tunnel header in each of them.
 #[test]
 fn superframes_of_fragments_are_cut_before() {
     let [local, remote] = V4;
@@ -309,7 +309,7 @@ fn length(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[at], packet[at + 1]])
 }
 
-/// A superframe beyond 64 KB in IP alone is cut into the same packets as any other.
+/// A superframe beyond 64 KB directly in IP is segmented into the same packets as any other.
 #[test]
 fn big_superframes_go_where_lengths_may_be_open() {
     for ([local, remote], header) in
@@ -331,7 +331,7 @@ fn big_superframes_go_where_lengths_may_be_open() {
     }
 }
 
-/// Fixed identifications are given by IP level, and encapsulation adds one level.
+/// Fixed identifications are numbered by IP level, and encapsulation adds one level.
 #[test]
 fn b50_levels_of_identification_move_down() {
     let packet = Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(3000);

@@ -1,4 +1,4 @@
-//! Security associations, and both their ends.
+//! Security associations, and both their endpoints.
 
 use grosso::{
     Meta,
@@ -14,13 +14,13 @@ use grosso_wire::LinkType;
 pub(crate) struct Recipe {
     pub(crate) spi: u32,
     pub(crate) mode: EspMode,
-    /// Bytes of the key without its salt.
+    /// Length of the key without its salt.
     pub(crate) key_bytes: usize,
     pub(crate) icv: IcvLength,
     pub(crate) extended: bool,
     pub(crate) window: u32,
     pub(crate) udp: bool,
-    /// It carries packets to documentation addresses only (RFC 5737, RFC 3849), from anywhere.
+    /// Whether it carries only packets to documentation addresses (RFC 5737, RFC 3849), from any source.
     pub(crate) selective: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) const SPI: u32 = 0x1234_5678;
 /// The key with its salt.
 pub(crate) const KEY: [u8; 36] = *b"thirty-two bytes are enough for AES.";
 
-/// A salt of the vectors, for all encryptors.
+/// The salt of initialization vectors, for all encryptors.
 pub(crate) const VECTOR_SALT: u64 = 0x0123_4567_89ab_cdef;
 
 pub(crate) const TUNNEL_V4: EspMode = EspMode::Tunnel(Outer::V4 {
@@ -59,7 +59,7 @@ impl Recipe {
         }
     }
 
-    /// Every combination of mode, key, ICV, numbers and UDP, each with an SPI of its own.
+    /// Returns every combination of mode, key, ICV, numbers and UDP, each with its own SPI.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for mode in MODES {
@@ -101,7 +101,7 @@ impl Recipe {
         Decryptor::resume(self.association(), last_sequence).expect("an association")
     }
 
-    /// The encrypted packet of a frame, with this sequence number.
+    /// Returns the encrypted packet of a frame, with this sequence number.
     pub(crate) fn encrypted(&self, sequence: u64, frame: &[u8]) -> Vec<u8> {
         encrypt(&mut self.encryptor(sequence - 1), frame).expect("it is encrypted").0
     }

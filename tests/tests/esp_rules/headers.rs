@@ -1,4 +1,4 @@
-//! The headers in front of the encrypted text.
+//! The headers before the encrypted text.
 
 use grosso::tunnel::esp::{EspMode, Refusal, Traffic, classify};
 use grosso_testkit::{
@@ -26,7 +26,7 @@ fn udp6(ip: impl Fn(Ipv6) -> Ipv6) -> Vec<u8> {
 fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     let frame = udp4(|ip| ip.id(77).tos(0x28).options(&[0x94, 4, 0, 0]));
     let wire = Recipe::new(EspMode::Transport).encrypted(0x0102_0304, &frame);
-    // The options stay in front. A plaintext of 15 bytes takes 3 of padding and 2 of trailer.
+    // The options stay in front. A plaintext of 15 bytes needs 3 bytes of padding and 2 of trailer.
     let esp = 14 + 24;
     assert_eq!(wire.len(), esp + 8 + 8 + 15 + 3 + 2 + 16);
     assert_eq!(wire[..16], frame[..16]);
@@ -41,7 +41,7 @@ fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     assert_eq!(wire[esp + 8..esp + 16], vector.to_be_bytes());
 }
 
-/// A header that was damaged on the way is not repaired.
+/// A header that was damaged in transit is not repaired.
 #[test]
 fn a_wrong_ipv4_checksum_stays_wrong() {
     let right = udp4(|ip| ip);
@@ -56,7 +56,7 @@ fn a_wrong_ipv4_checksum_stays_wrong() {
     assert!(!is_right(&received, Link::Ethernet));
 }
 
-/// RFC 4303 section 3.1.1: headers for intermediate nodes stay in front, and options for the final destination are
+/// RFC 4303 section 3.1.1: headers for intermediate nodes stay unencrypted, and options for the final destination are
 /// encrypted.
 #[test]
 fn ipv6_extension_headers_stay_in_front_up_to_the_last_destination_options() {
@@ -133,7 +133,7 @@ fn udp_has_its_ports_its_length_and_a_checksum_only_over_ipv6() {
     }
 }
 
-/// RFC 6040 section 4.2, all 16 combinations, over and in both versions.
+/// RFC 6040 section 4.2, all 16 combinations, with both versions outside and inside.
 #[test]
 fn congestion_in_the_tunnel_is_told() {
     const NOT: u8 = 0;
@@ -168,7 +168,7 @@ fn congestion_in_the_tunnel_is_told() {
     }
 }
 
-/// RFC 4303 section 2.7: padding behind the packet in a tunnel hides its length.
+/// RFC 4303 section 2.7: padding after the packet in a tunnel hides its length.
 #[test]
 fn what_hides_the_length_of_a_tunnelled_packet_is_cut_off() {
     for (inner, next_header) in [(udp4(|ip| ip), 4), (udp6(|ip| ip), 41)] {

@@ -1,4 +1,4 @@
-//! Every refusal by its name; packets that were changed on the way are never accepted.
+//! Every refusal by its name; packets that were changed in transit are never accepted.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn udp4() -> Vec<u8> {
     ethernet().ipv4(|ip| ip).udp(|u| u).payload(b"0123456").build()
 }
 
-/// Frames that cannot be encrypted: the mode, the frame, its metadata, and the refusal.
+/// Returns frames that cannot be encrypted: the mode, the frame, its metadata, and the refusal.
 fn not_encrypted() -> Vec<(EspMode, Vec<u8>, Meta, Refusal)> {
     let known = Meta::default();
     let arp = [&[0; 12][..], &[8, 6], &[1; 28]].concat();
@@ -71,7 +71,7 @@ fn not_encrypted() -> Vec<(EspMode, Vec<u8>, Meta, Refusal)> {
     ]
 }
 
-/// Frames that cannot be decrypted: the association, the frame, and the refusal.
+/// Returns frames that cannot be decrypted: the association, the frame, and the refusal.
 fn not_decrypted() -> Vec<(Recipe, Vec<u8>, Refusal)> {
     let transport = Recipe::new(EspMode::Transport);
     let tunnel = Recipe::new(TUNNEL_V4);
@@ -150,13 +150,13 @@ fn every_refusal_has_a_name_and_a_counter() {
         let result = decryptor.decrypt(&mut frame, LinkType::Ethernet);
         assert_eq!(result.err(), Some(refusal), "{recipe:?} {before:02x?}");
         assert_eq!((decryptor.stats().refused(refusal), decryptor.stats().packets), (1, 0));
-        // The window moves for authentic packets, and for no others.
+        // The window moves only for authentic packets.
         let is_genuine = refusal > Refusal::Integrity;
         assert_eq!(decryptor.last_sequence(), u64::from(is_genuine), "{refusal}");
         assert!(is_genuine || frame == before, "{refusal}");
         seen.insert(refusal);
     }
-    // Refusals that need earlier packets have tests of their own.
+    // Refusals that need earlier packets have their own tests.
     let others =
         [Refusal::BufferTooSmall, Refusal::SequenceExhausted, Refusal::TooOld, Refusal::Replayed];
     seen.extend(others);
@@ -193,7 +193,7 @@ fn a_buffer_of_any_length_is_enough_or_refused() {
     }
 }
 
-/// One wrong bit anywhere behind the SPI: the packet is refused, its buffer is not changed, and the right packet is
+/// One wrong bit anywhere after the SPI: the packet is refused, its buffer is not changed, and the correct packet is
 /// still accepted afterwards.
 #[test]
 fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
@@ -219,7 +219,7 @@ fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
     }
 }
 
-/// Packets truncated everywhere, with length fields that match and with ones that do not.
+/// Packets truncated at every length, with length fields that match and with ones that do not.
 #[test]
 fn truncated_packets_are_refused() {
     for recipe in Recipe::all() {
@@ -241,7 +241,7 @@ fn truncated_packets_are_refused() {
 }
 
 /// An association with another key, ICV, kind of sequence numbers or encapsulation accepts nothing. A packet of tunnel
-/// mode is accepted in transport mode as IP in IP, because the two look the same.
+/// mode is accepted in transport mode as IP in IP, because the two look alike.
 #[test]
 fn associations_do_not_take_each_others_packets() {
     let recipes = Recipe::all().into_iter().map(|recipe| Recipe { spi: 0x1000, ..recipe });
@@ -259,7 +259,7 @@ fn associations_do_not_take_each_others_packets() {
 }
 
 proptest! {
-    /// Any bytes, and any damage to right packets: no panic, and only frames that were encrypted are delivered.
+    /// Any bytes, and any damage to correct packets: no panic, and only encrypted frames are delivered.
     #[test]
     fn damaged_packets_never_panic(
         number in 0..72_usize,

@@ -17,14 +17,14 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// An oracle for which everything up to `top` was accepted.
+    /// Creates an oracle that has accepted everything up to `top`.
     fn new(recipe: &Recipe, top: u64) -> Self {
         let window = recipe.window.into();
         let accepted = (top.saturating_sub(window)..=top).filter(|&number| number > 0).collect();
         Self { window, extended: recipe.extended, top, accepted }
     }
 
-    /// Result for an authentic packet with this number.
+    /// Returns the result for an authentic packet with this number.
     fn receive(&mut self, sequence: u64) -> Result<u64, Refusal> {
         let low = sequence as u32;
         let taken_for = match self.extended {
@@ -35,7 +35,7 @@ impl Oracle {
         if taken_for == 0 {
             return Err(Refusal::SequenceZero);
         }
-        // Signed arithmetic, because the left edge may lie before the first number.
+        // Signed arithmetic is needed because the left edge may be before the first number.
         let edge = i128::from(self.top) - i128::from(self.window) + 1;
         if i128::from(taken_for) < edge {
             return Err(Refusal::TooOld);
@@ -51,7 +51,7 @@ impl Oracle {
         Ok(sequence)
     }
 
-    /// Appendix A2.1: the high half for this low half, if there is one.
+    /// Returns the high half for this low half, if there is one (RFC 4303 appendix A2.1).
     fn high(&self, low: u32) -> Option<u64> {
         let window = self.window as u32;
         let (top_high, top_low) = (self.top >> 32, self.top as u32);
@@ -88,7 +88,7 @@ impl Both {
 
     fn receive(&mut self, sequence: u64) {
         let wire = match sequence {
-            // A number that no encryptor of Grosso uses.
+            // A sequence number that no encryptor of Grosso uses.
             0 => {
                 let mut wire = self.recipe.encrypted(1, &self.frame);
                 wire[38..42].fill(0);
@@ -117,8 +117,7 @@ fn recipe(window: u32, extended: bool) -> Recipe {
     Recipe { window, extended, ..Recipe::new(EspMode::Transport) }
 }
 
-/// Five packets of eight around both edges of the smallest window, in all 32768 orders, with all
-/// repetitions.
+/// Five of eight packets around both edges of the smallest window, in all 32768 orders, with all repetitions.
 #[test]
 fn every_order_and_every_replay_around_the_edges() {
     for (extended, middle) in [(false, 32), (true, (1 << 32) - 12)] {
@@ -153,7 +152,8 @@ fn the_first_packet_may_be_any_but_zero() {
     }
 }
 
-/// Sequence numbers of 32 bits end; those of 64 bits continue, with the low half wrapping at any place of the window.
+/// Sequence numbers of 32 bits end; those of 64 bits continue, with the low half wrapping at any position of the
+/// window.
 #[test]
 fn b25_the_high_half_follows_the_low_one_over_its_end() {
     let end = 1_u64 << 32;

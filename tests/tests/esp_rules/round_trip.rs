@@ -54,7 +54,7 @@ fn every_header_stack_comes_back_in_every_mode() {
     }
 }
 
-/// Headers in front of the encrypted text are right: without the keys, the packet is like any other.
+/// Headers before the encrypted text are correct: without the keys, the packet is like any other.
 #[test]
 fn what_is_on_the_wire_has_right_checksums() {
     for stack in Stack::all().iter().filter(|stack| stack.link() == Link::Ethernet) {
@@ -94,7 +94,7 @@ fn padding_of_ethernet_is_left_off() {
     let bare = packet.payload(b"x").build();
     for recipe in Recipe::all() {
         assert_eq!(there_and_back(&recipe, &padded, Link::Ethernet).as_ref(), Ok(&bare));
-        // Decryption, too.
+        // Decryption accepts it too.
         let mut wire = recipe.encrypted(1, &bare);
         wire.extend([0xee; 9]);
         assert_eq!(decrypt(&mut recipe.decryptor(0), &wire).as_ref(), Ok(&bare));
@@ -128,7 +128,7 @@ fn partial_checksums_are_completed_before_encryption() {
     }
 }
 
-/// RFC 3948 section 3.1.2: behind an address translator, only the ICV proves that a checksum was right.
+/// RFC 3948 section 3.1.2: behind an address translator, only the ICV proves that a checksum was correct.
 #[test]
 fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
     let frame = Stack::all().remove(0).packet(&Place::default()).build();
@@ -147,8 +147,8 @@ fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Hostile traffic: encrypted packets come back complete except for padding, others are refused by name, and every
-    /// packet is counted once.
+    /// Hostile traffic: encrypted packets are restored except for padding, others are refused by name, and every packet
+    /// is counted once.
     #[test]
     fn traffic_comes_back_or_is_refused_by_name(
         seed in any::<u64>().no_shrink(),

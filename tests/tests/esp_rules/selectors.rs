@@ -7,7 +7,8 @@ use grosso_testkit::Packet;
 
 use super::association::{MODES, Recipe, decrypt, encrypt};
 
-/// An address of `198.51.100.0/24` or `2001:db8:4::/47`, or one beside it, in the destination of a packet.
+/// Returns a frame whose destination is an address of `198.51.100.0/24` or `2001:db8:4::/47`, or one next to these
+/// prefixes.
 fn frame(destination: &[u8]) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e);
     let (mut frame, at) = match destination.len() {
@@ -42,18 +43,18 @@ fn a_packet_of_other_addresses_is_refused_in_every_mode() {
                 let expected = if carried { Ok(wire.clone()) } else { Err(Refusal::Selectors) };
                 assert_eq!(sent, expected, "{recipe:?} {destination:?}");
                 assert_eq!(encryptor.stats().refused(Refusal::Selectors), u64::from(!carried));
-                // The number of a packet that was refused is that of the next.
+                // The number of a refused packet is used for the next one.
                 assert_eq!(encryptor.last_sequence(), u64::from(carried));
                 let expected = if carried { Ok(frame.clone()) } else { Err(Refusal::Selectors) };
                 let mut decryptor = recipe.decryptor(0);
                 let found = decrypt(&mut decryptor, &wire).map(|mut found| {
-                    // Of an IPv4 header that was encrypted with a wrong checksum, it stays wrong.
+                    // The wrong checksum of an encrypted IPv4 header stays wrong.
                     found[24..26].copy_from_slice(&frame[24..26]);
                     found
                 });
                 assert_eq!(found, expected, "{recipe:?} {destination:?}");
                 assert_eq!(decryptor.stats().refused(Refusal::Selectors), u64::from(!carried));
-                // The other ends of an association that carries all addresses take it.
+                // The other endpoints of an association that carries all addresses accept it.
                 assert!(decrypt(&mut all.decryptor(0), &wire).is_ok());
             }
         }

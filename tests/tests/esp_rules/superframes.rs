@@ -1,4 +1,4 @@
-//! S46 and B25: superframes are cut before encryption, and no state of one packet is used for the next.
+//! S46 and B25: superframes are segmented before encryption, and no state of one packet is used for the next.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ fn tcp4(len: usize) -> Superframe {
     Superframe::new(&packet.payload_len(len), 100)
 }
 
-/// Superframes of TCP and UDP over every network, with and without a tunnel.
+/// Returns superframes of TCP and UDP over every network, with and without a tunnel.
 fn superframes() -> Vec<Superframe> {
     let mut superframes = Vec::new();
     for network in NETWORKS {
@@ -57,8 +57,8 @@ fn superframes() -> Vec<Superframe> {
     superframes
 }
 
-/// Every packet has a sequence number, an initialization vector, padding and an ICV of its own, and decryption gives
-/// the packets of the superframe, with complete checksums.
+/// Every packet has its own sequence number, initialization vector, padding and ICV, and decryption gives the packets
+/// of the superframe, with complete checksums.
 #[test]
 fn s46_a_superframe_is_cut_before_it_is_encrypted() {
     for superframe in superframes() {
@@ -92,7 +92,7 @@ fn s46_every_packet_has_a_vector_of_its_own() {
         vectors.insert(encrypt(&mut encryptor, &single).unwrap().0[42..50].to_vec());
     }
     assert_eq!(vectors.len(), 33);
-    // None is used again in the next round of the low half, either.
+    // No number is repeated in the next round of the low half either.
     let recipe = Recipe { extended: true, ..recipe };
     let single = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).build();
     let [first, next] =
@@ -178,7 +178,7 @@ fn s46_a_packet_that_does_not_fit_its_buffer_is_still_the_next() {
     assert_eq!(segments.write_next(&mut buffer), Ok(None));
 }
 
-/// A device that repeats headers would repeat sequence numbers, too.
+/// A device that repeats headers would also repeat sequence numbers.
 #[test]
 fn s46_what_a_device_would_still_cut_is_refused() {
     let mut encryptor = Recipe::new(EspMode::Transport).encryptor(0);

@@ -10,7 +10,7 @@ use grosso_testkit::{
 
 use super::association::{KEY, Recipe, encrypt};
 
-/// A classic pcap file of Ethernet frames, all at time zero.
+/// Encodes Ethernet frames as a classic pcap file, all at time zero.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     file.extend(262_144_u32.to_le_bytes());
@@ -23,7 +23,7 @@ fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// The association in the form of tshark's table of keys.
+/// Formats the association as tshark's table of keys.
 fn keys(recipe: &Recipe) -> [String; 2] {
     let (spi, icv) = (recipe.spi, recipe.icv.bytes());
     let mut key = String::new();
@@ -38,7 +38,7 @@ fn keys(recipe: &Recipe) -> [String; 2] {
     })
 }
 
-/// tshark's values of these fields for each frame; `None` if tshark is not installed.
+/// Reads tshark's values of these fields for each frame; `None` if tshark is not installed.
 fn read(
     name: &str,
     recipes: &[Recipe],
@@ -101,7 +101,7 @@ fn tshark_decrypts_what_is_encrypted() {
         assert_eq!(line[3], format!("{protocol:#04x}"), "{case}");
         assert_eq!(line[4].starts_with("4501,4500"), recipe.udp, "{case}");
         assert!(line[5..7].iter().any(|text| text.ends_with(&payload)), "{case}");
-        // 0 is bad, 1 is good, 2 is not verified, 3 is not there.
+        // 0 is bad, 1 is good, 2 is not verified, 3 is absent.
         let states = line[7..].join(",");
         assert!(!states.contains('0') && states.contains('1'), "{case}");
     }
@@ -123,10 +123,10 @@ const FIELDS: &[&str] = &[
     "icmpv6.checksum.status",
 ];
 
-/// Frames, each with the protocol behind the headers that stay in front, and the payload as tshark prints it.
+/// Returns frames, each with the protocol after the unencrypted headers, and the payload as tshark prints it.
 fn plaintexts() -> Vec<(Vec<u8>, u8, String)> {
     let mut plaintexts = Vec::new();
-    // Behind a routing header, a home address option is encrypted with the rest, so tshark cannot apply it.
+    // After a routing header, a home address option is encrypted with the rest, so tshark cannot apply it.
     for network in NETWORKS.iter().filter(|network| **network != Network::Ipv6Mobile) {
         let transports = [(Transport::Tcp, 6), (Transport::Udp, 17), (Transport::Icmp, 1)];
         for (transport, protocol) in transports {
@@ -149,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Proof that the test above can fail: tshark detects one wrong bit, and another key.
+/// Proof that the previous test can fail: tshark detects one wrong bit, and another key.
 #[test]
 fn tshark_tells_right_from_wrong() {
     let recipe = Recipe::new(EspMode::Transport);

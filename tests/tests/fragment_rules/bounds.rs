@@ -10,7 +10,7 @@ use super::{data, push_all, rules};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The first fragment of a new datagram each time, from a source of this number.
+/// Returns the first fragment of a datagram, from source number `source`.
 fn stale(source: u32, id: u16) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| {
         ip.source(source.to_be_bytes()).id(id).df(false).protocol(17).more_fragments(true)
@@ -34,7 +34,7 @@ fn f03_time_runs_from_the_first_fragment_whatever_comes_later() {
         rig.expire();
         assert_eq!(rig.held_datagrams(), 1);
         rig.now_ns += 1;
-        // A push is enough.
+        // A push is sufficient.
         rig.push(&version.frame(2, &pieces[1]));
         assert_eq!(rig.discarded, [(Discard::Timeout, vec![])]);
         assert_eq!(rig.deadline(), Some(rig.now_ns + limit_ns));
@@ -100,13 +100,13 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     limited.limits.source_bytes = 100_000;
     let mut rig = Rig::new(limited);
     (0..100).for_each(|id| _ = rig.push(&tiny(id)));
-    // A buffer, a page of places, and the datagram: no more than 25 of them fit.
+    // A buffer, a page of places, and the datagram: at most 25 of them fit.
     assert!((15..25).contains(&rig.held_datagrams()), "{}", rig.held_datagrams());
     assert!(rig.held_bytes() > rig.held_datagrams() * 4096);
     rig.finish();
 }
 
-/// One sender that never completes a datagram does not lock out the others, whatever it sends.
+/// A sender that never completes a datagram does not lock out others, whatever it sends.
 #[test]
 fn p32_a_stale_sender_does_not_silence_the_rest() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -126,7 +126,7 @@ fn p32_a_stale_sender_does_not_silence_the_rest() {
     }
 }
 
-/// An honest sender is served in a flood from spoofed sources, each of them new.
+/// An honest sender is served during a flood from spoofed sources, each of them new.
 #[test]
 fn p32_spoofed_sources_do_not_silence_an_honest_one() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -216,7 +216,7 @@ fn more_datagrams_than_the_limit_drop_the_one_that_waited_longest() {
     limited.limits.datagrams = 4;
     let mut rig = Rig::new(limited);
     (0..4).for_each(|id| _ = rig.push(&Version::V4.frame(id, &pieces[0])));
-    // The first is the youngest now.
+    // The first datagram is now the youngest.
     rig.push(&Version::V4.frame(0, &pieces[1]));
     rig.push(&Version::V4.frame(4, &pieces[0]));
     assert_eq!(rig.discarded, [(Discard::TableFull, vec![])]);
@@ -262,7 +262,7 @@ fn what_is_missing_is_told() {
     }
 }
 
-/// In every order, fragments cost about the same number of steps: here, as many pages as needed.
+/// In every order, fragments cost about the same number of steps: here, only as many pages as needed.
 #[test]
 fn b40_p31_the_worst_order_takes_no_more_memory_than_the_best() {
     let data = data(Version::V4, 16_000, 40);

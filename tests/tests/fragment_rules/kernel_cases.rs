@@ -12,11 +12,11 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
     for round in 0..60 {
         let version = Version::ALL[round % 2];
         let data = data(version, random.within(8, 10_000), seed + round as u64);
-        // Fewer than the limit of fragments for a datagram.
+        // The number of fragments of a datagram stays below the limit.
         let size = random.within(1, data.len().div_ceil(8)) * 8;
         let pieces = arrange(cut(&data, size), &mut random);
         for rules in modes() {
-            // A payload that fits in one packet is no fragment in IPv4, and an atomic one in IPv6.
+            // A payload that fits into one packet is not a fragment in IPv4, and an atomic one in IPv6.
             let expected = match size < data.len() {
                 true => vec![version.whole(1, &data)],
                 false => vec![],
@@ -26,7 +26,7 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
     }
 }
 
-/// Both modes that reassemble datagrams, with both policies of the kernel's comparison (K84).
+/// Returns both modes that reassemble datagrams, with both policies of the kernel's comparison (K84).
 fn modes() -> [ReassemblyRules; 3] {
     [rules(ReassemblyMode::Coalesce), rules(ReassemblyMode::KeepGeometry), overlap(Overlap::Linux)]
 }
@@ -45,7 +45,7 @@ fn k81_runs_in_the_order_end_middle_start() {
     });
 }
 
-/// All odd fragments, then all even.
+/// Returns all odd fragments, then all even.
 fn odd_then_even(pieces: &[Piece]) -> Vec<Piece> {
     let odd = pieces.iter().skip(1).step_by(2);
     odd.chain(pieces.iter().step_by(2)).cloned().collect()
@@ -59,7 +59,7 @@ fn k82_odd_then_even_with_duplicates() {
             let times = if random.percent(1) || pieces.len() < 4 { 2 } else { 1 };
             arranged.extend(std::iter::repeat_n(piece, times));
         }
-        // The last fragment must come only once: a repetition would start another datagram.
+        // The last fragment must arrive only once: a repetition would start another datagram.
         arranged.dedup_by(|a, b| a == b && *a == odd_then_even(&pieces)[pieces.len() - 1]);
         arranged
     });

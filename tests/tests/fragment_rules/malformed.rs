@@ -1,4 +1,4 @@
-//! Fragments that no honest sender makes.
+//! Fragments that no honest sender creates.
 
 use grosso::{
     Meta,
@@ -18,7 +18,7 @@ fn link() -> Packet {
     Packet::new().ethernet(|e| e)
 }
 
-/// A rig after a push of this frame, and the verdict.
+/// Pushes this frame into a new rig, and returns the rig and the verdict.
 fn pushed(frame: &[u8]) -> (Rig, ReassemblyVerdict) {
     let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     let verdict = rig.push(frame);
@@ -50,7 +50,7 @@ fn f10_misaligned_ipv4_is_rounded_down_as_linux_does_or_refused() {
     assert!(rig.problems.is_empty());
 }
 
-/// A device's sum also covers the bytes that are cut off.
+/// A device's sum also covers the bytes that are removed.
 #[test]
 fn f10_the_sum_of_a_fragment_that_is_rounded_down_is_not_believed() {
     let data = data(Version::V4, 48, 11);
@@ -95,7 +95,7 @@ fn f11_no_data_kills_the_datagram() {
             rig.finish();
         }
     }
-    // The rest after rounding down counts.
+    // The length after rounding down counts.
     let tiny = Piece { offset: 8, more: true, data: vec![1; 7] };
     let mut rig = Rig::new(overlap(Overlap::Linux));
     let verdict = rig.push(&Version::V4.frame(1, &tiny));
@@ -114,7 +114,8 @@ fn f13_b46_beyond_65535_kills_the_datagram() {
     assert!(rig.problems.is_empty());
 }
 
-/// All offsets near the end, with all lengths: either the whole fragment fits in an IP packet, or nothing is delivered.
+/// All offsets near the end, with all lengths: either the whole fragment fits into an IP packet, or nothing is
+/// delivered.
 // Rules: F13
 #[test]
 fn p28_every_offset_and_length_near_the_limit() {
@@ -130,7 +131,7 @@ fn p28_every_offset_and_length_near_the_limit() {
             assert_eq!(whole, expected, "{version:?} {end}");
         }
     }
-    // With options, it may be the first header that makes the packet too long.
+    // With options, the first header may make the packet too long.
     let frame = |piece: &Piece, options: &[u8]| {
         let (offset, more) = ((piece.offset / 8) as u16, piece.more);
         let packet = link().ipv4(|ip| {
@@ -156,7 +157,7 @@ fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
     let data = data(Version::V6, 64, 30);
     let pieces = cut(&data, 32);
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
-        // A datagram that is whole at once takes no place.
+        // A datagram that is complete at once needs no table entry.
         let mut rules = rules(mode);
         rules.limits.datagrams = 1;
         let mut rig = Rig::new(rules);
@@ -164,7 +165,7 @@ fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
         let packet = |link: Packet| link.udp(|u| u).payload_len(9);
         let atomic = packet(link().ipv6(|ip| ip).fragment(|f| f.id(1))).pad_to(90).build();
         assert_eq!(rig.push(&atomic), ReassemblyVerdict::Completed);
-        // Headers in front of it and behind it stay, and so do fields that must not be changed.
+        // Headers before and after the fragment header stay, and so do fields that must not be changed.
         let around = |link: Packet| packet(link.destination_options(|d| d).fragment(|f| f.id(1)));
         let deep = around(link().ipv6(|ip| ip).ipv6(|ip| ip).hop_by_hop(|h| h)).build();
         assert_eq!(rig.push(&deep), ReassemblyVerdict::Completed);
@@ -210,7 +211,7 @@ fn f31_p29_a_first_fragment_has_all_headers() {
         packet.payload(&vec![0; len]).build()
     };
     let plain = || link().ipv6(|ip| ip);
-    // TCP, UDP and ICMPv6 with incomplete headers; 8 bytes are the least aligned length.
+    // TCP, UDP and ICMPv6 with incomplete headers; 8 bytes are the smallest aligned length.
     for (next, least) in [(6, 24), (17, 8), (58, 8), (132, 8)] {
         for len in (8..=32).step_by(8) {
             let (_, verdict) = pushed(&first(plain(), next, len));
@@ -266,7 +267,7 @@ fn p29_tiny_tcp_fragments_die_alone() {
     let verdicts =
         [(0, true, 24), (1, true, 16), (3, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));
     assert_eq!(verdicts, [ReassemblyVerdict::Held, tiny, ReassemblyVerdict::Completed]);
-    // Linux joins them.
+    // Linux merges them.
     let mut rig = Rig::new(overlap(Overlap::Linux));
     let verdicts =
         [(0, true, 8), (1, true, 8), (2, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));
@@ -329,7 +330,7 @@ fn b44_extension_headers_in_front_of_the_fragment_header() {
                 });
                 rig.push(&packet.payload(&piece.data).build());
             }
-            // The test kit writes the same headers around the UDP header that it is given.
+            // The test kit writes the same headers around the given UDP header.
             let expected = around(link().ipv6(|ip| ip));
             let expected = expected.udp(|udp| udp).payload(&data[8..]).build();
             assert_eq!(rig.take_whole(), [expected], "{count} {mode:?}");

@@ -17,19 +17,19 @@ use grosso::reassemble::{
 use grosso_rig::fragments::{Piece, Rig, Version};
 use grosso_testkit::random::Random;
 
-/// The default rules of a mode.
+/// Returns the default rules of a mode.
 fn rules(mode: ReassemblyMode) -> ReassemblyRules {
     ReassemblyRules::new(mode)
 }
 
-/// The default rules with another policy, in the mode that supports all policies.
+/// Returns the default rules with another policy, in the mode that supports all policies.
 fn overlap(overlap: Overlap) -> ReassemblyRules {
     let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
     rules.overlap = overlap;
     rules
 }
 
-/// The data of a UDP datagram with this total length and a right checksum.
+/// Returns the data of a UDP datagram with this total length and a correct checksum.
 fn data(version: Version, len: usize, seed: u64) -> Vec<u8> {
     version.udp(&Random::new(seed).bytes(len - 8))
 }
@@ -39,7 +39,7 @@ fn push_all(rig: &mut Rig, version: Version, id: u32, pieces: &[Piece]) -> Vec<R
     pieces.iter().map(|piece| rig.push(&version.frame(id, piece))).collect()
 }
 
-/// Whole frames that a run of these fragments delivers.
+/// Returns the complete frames that a run of these fragments delivers.
 fn whole(rules: ReassemblyRules, version: Version, pieces: &[Piece]) -> Vec<Vec<u8>> {
     let mut rig = Rig::new(rules);
     push_all(&mut rig, version, 1, pieces);

@@ -1,4 +1,4 @@
-//! Places and orders: overlaps, duplicates, and comparison with a byte map.
+//! Offsets and orders: overlaps, duplicates, and comparison with a byte map.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Discard};
 use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version, cut, random_pieces};
@@ -31,7 +31,7 @@ fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {
                 };
                 assert_eq!(verdict, expected, "{version:?} {mode:?} {name} same {same}");
                 if !same && !disjoint {
-                    // The key is dead as well.
+                    // The key is also dead.
                     assert!(
                         push_all(&mut rig, version, 1, &cut(&data, 80)).iter().all(|v| *v == DEAD)
                     );
@@ -124,7 +124,7 @@ fn f12_ends_that_contradict_each_other_kill() {
     let data = data(Version::V6, 64, 12);
     let last = |start: usize, end: usize| Piece::of(&data[..end], start, end);
     for pieces in [
-        // A last fragment that ends before another, a second end, and a fragment behind the end.
+        // A last fragment that ends before another, a second end, and a fragment after the end.
         [Piece::of(&data, 32, 56), last(8, 16)],
         [last(32, 48), last(32, 40)],
         [last(32, 48), last(48, 64)],
@@ -198,7 +198,7 @@ fn for_each_order(items: &mut Vec<usize>, fixed: usize, act: &mut impl FnMut(&[u
     }
 }
 
-/// Random fragments of one key, right and wrong, compared with the byte map.
+/// Random fragments of one key, valid and invalid, compared with the byte map.
 // Rules: F16
 #[test]
 fn random_fragments_fare_as_the_byte_map_says() {

@@ -6,7 +6,7 @@ use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 
 use super::{data, overlap};
 
-/// The thirteen relations of two intervals (Allen 1983), as places of the second one if the first is 160..240.
+/// The thirteen relations of two intervals (Allen 1983), as offsets of the second one if the first is 160..240.
 pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [
     ("before", 40, 120),
     ("meets", 80, 160),
@@ -23,8 +23,8 @@ pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [
     ("after", 280, 360),
 ];
 
-/// Pushes the two, and then fragments that fill all holes. The data end at 400, or at the end of the farther one of the
-/// two, which is then a last fragment.
+/// Pushes the two fragments, and then fragments that fill all holes. The data ends at 400, or at the end of the farther
+/// one of the two, which is then the last fragment.
 #[test]
 fn p27_f14_all_interval_relations_under_every_policy() {
     let (mut cases, mut completed) = (0, 0);
@@ -60,7 +60,7 @@ fn p27_f14_all_interval_relations_under_every_policy() {
     assert!(completed > cases / 2, "only {completed} of {cases} gave a datagram");
 }
 
-/// The default policy gives in each relation exactly the result of RFC 5722 section 4 and P27.
+/// The default policy gives for each relation exactly the result of RFC 5722 section 4 and P27.
 #[test]
 fn p27_only_the_same_fragment_again_is_harmless() {
     for version in Version::ALL {
@@ -94,7 +94,7 @@ const POLICIES: [(Overlap, ReassemblyMode); 6] = [
     (Overlap::Last, ReassemblyMode::Coalesce),
 ];
 
-/// Fragments of the data that neither 160..240 nor the other one covers.
+/// Returns fragments of the data that neither 160..240 nor the other one covers.
 fn fillers(data: &[u8], (start, end): (usize, usize)) -> Vec<Piece> {
     let mut places = [0, 160, 240, start, end, data.len()].map(|place| place.min(data.len()));
     places.sort_unstable();

@@ -1,4 +1,4 @@
-//! Form and metadata of a whole datagram.
+//! Form and metadata of a complete datagram.
 
 use grosso::{
     Meta,
@@ -73,7 +73,7 @@ fn p30_f01_another_address_identification_or_network_is_another_datagram() {
         assert_eq!(rig.push(frame), ReassemblyVerdict::Held);
         assert_eq!(rig.held_datagrams(), count + 1);
     }
-    // A tag that the device took out also separates datagrams; TTL, TOS and MAC addresses do not.
+    // A tag that the device removed also separates datagrams; TTL, TOS and MAC addresses do not.
     let tag = Some(VlanTag { protocol: 0x8100, tci: 9 });
     rig.push_frame(&frames[0], Meta { vlan: tag, ..Meta::default() });
     rig.push_frame(&frames[4], Meta { vlan: tag, ..Meta::default() });
@@ -222,7 +222,7 @@ fn f23_sums_are_added_and_different_states_say_nothing() {
     }
 }
 
-/// A device also sums the bytes behind the packet.
+/// A device also sums the bytes after the packet.
 #[test]
 fn f23_padding_is_taken_off_the_sum() {
     let data = data(Version::V4, 33, 24);
@@ -275,7 +275,7 @@ fn the_transport_checksum_is_verified_when_asked() {
     }
 }
 
-/// Fragments inside all headers that the dissector supports; the outer headers are written anew.
+/// Fragments inside all headers that the dissector supports; the outer headers are rewritten.
 #[test]
 fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     type Around = fn(Packet) -> Packet;
@@ -310,8 +310,8 @@ fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     }
 }
 
-/// The end of a tunnel joins the fragments of the tunnel's own packets, and those inside pass as they are: malformed
-/// and atomic ones too.
+/// The tunnel's endpoint reassembles the fragments of the tunnel's own packets, and inner fragments pass unchanged:
+/// malformed and atomic ones too.
 #[test]
 fn fragments_inside_a_tunnel_pass_where_they_are_for_others() {
     type Around = fn(Packet) -> Packet;

@@ -1,4 +1,4 @@
-//! Round trips: fragments are reassembled to the original packet, and a reassembled packet is cut into the original
+//! Round trips: fragments are reassembled to the original packet, and a reassembled packet is split into the original
 //! fragments.
 
 use grosso::{
@@ -16,7 +16,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// The fragments of a packet; empty if it cannot be fragmented.
+/// Returns the fragments of a packet; empty if it cannot be fragmented.
 fn fragments(frame: &[u8], meta: &Meta, options: &FragmentOptions) -> Vec<Vec<u8>> {
     let slices = [frame];
     let Ok(mut plan) = Fragments::of_packet(&slices, meta, LinkType::Ethernet, options) else {
@@ -30,7 +30,7 @@ fn fragments(frame: &[u8], meta: &Meta, options: &FragmentOptions) -> Vec<Vec<u8
     fragments
 }
 
-/// Packets with every kind of header, with their fragments in any order: the same packet comes out.
+/// Packets with every kind of header, with their fragments in any order, are restored.
 #[test]
 fn joining_the_fragments_of_a_packet_gives_the_packet() {
     let mut joined = 0;
@@ -58,7 +58,7 @@ fn joining_the_fragments_of_a_packet_gives_the_packet() {
     assert!(joined > 1500, "only {joined} had fragments");
 }
 
-/// The least MTU of IPv4 and values near it, with every length of options, so that fragments are as short and as
+/// The smallest MTU of IPv4 and values near it, with every length of options, so that fragments are as short and as
 /// numerous as possible: a packet that can be fragmented is reassembled.
 #[test]
 fn whatever_mtu_fragments_were_made_for_they_are_joined() {
@@ -102,7 +102,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
         }
         for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             let mut rules = ReassemblyRules::new(mode);
-            // Memory is the only limit: every 8 bytes have a buffer of their own.
+            // Memory is the only limit: every 8 bytes have their own buffer.
             (rules.limits.memory_bytes, rules.limits.source_bytes) = (16 << 20, 16 << 20);
             let mut rig = Rig::new(rules);
             pieces.iter().for_each(|piece| _ = rig.push(piece));
@@ -114,7 +114,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
     assert!(joined > 300 && refused > 10, "{joined} joined, {refused} not cut");
 }
 
-/// The length of the largest fragment and the identification are enough to make the same fragments again (P38).
+/// The length of the largest fragment and the identification are sufficient to recreate the same fragments (P38).
 #[test]
 fn a_forwarded_datagram_is_cut_again_as_it_came() {
     let mut cut = 0;
@@ -140,8 +140,7 @@ fn a_forwarded_datagram_is_cut_again_as_it_came() {
     assert!(cut > 200, "only {cut} had fragments");
 }
 
-/// IPv4 with options, and IPv6 with extension headers in every order, which are in front of the fragments or inside
-/// them.
+/// IPv4 with options, and IPv6 with extension headers in every order, which precede the fragments or are inside them.
 #[test]
 fn options_and_extension_headers_in_every_order_come_back() {
     let mut packets = vec![];

@@ -1,5 +1,5 @@
-//! The shortcut for consecutive fragments of a datagram: a fragment gets the same verdict if the one before it was of
-//! another datagram, in which case its headers are parsed from the start and its datagram is looked up.
+//! The shortcut for consecutive fragments of a datagram: a fragment gets the same verdict if the previous one belonged
+//! to another datagram, in which case its headers are parsed from the start and its datagram is looked up.
 
 use grosso::{
     Meta,
@@ -12,7 +12,7 @@ use grosso_testkit::{Packet, oracle, random::Random};
 
 use super::data;
 
-/// Fragments, right and wrong, of one key and a few others, with metadata from devices.
+/// Returns fragments, valid and invalid, of one key and a few others, with metadata from devices.
 fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
     let version = *random.choose(&Version::ALL);
     let len = random.within(200, 3000);
@@ -33,7 +33,7 @@ fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
         let id = if odd && random.one_in(40) { 2 } else { 1 };
         frames.push(described(version.behind(link(Packet::new()), id, piece), random, odd));
         if odd && random.one_in(30) {
-            // The same fragment once more, or other bytes for its place.
+            // The same fragment repeated, or other bytes at its offset.
             let data = if random.one_in(2) { piece.data.clone() } else { random.bytes(8) };
             let again = Piece { data, ..pieces[random.below(at + 1)].clone() };
             frames.push(described(version.behind(link(Packet::new()), 1, &again), random, odd));
@@ -42,7 +42,7 @@ fn frames(random: &mut Random) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// A frame with metadata from a device; one in ten has damaged headers.
+/// Returns a frame with metadata from a device; one in ten has damaged headers.
 fn described(mut frame: Vec<u8>, random: &mut Random, odd: bool) -> (Vec<u8>, Meta) {
     if !odd {
         return (frame, Meta::default());

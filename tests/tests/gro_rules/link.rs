@@ -20,7 +20,7 @@ fn g01_contexts_share_nothing() {
     }
 }
 
-/// Interleaved connections of two segments: all first segments, then all second ones.
+/// Returns interleaved connections of two segments: all first segments, then all second ones.
 fn interleaved(flows: u16) -> Vec<Vec<u8>> {
     let train = |flow| {
         Path::Ipv4.train(&[100, 100], move |_, s| s.tcp(move |tcp| tcp.source_port(1500 + flow)))
@@ -80,7 +80,7 @@ fn g04_ethernet_addresses_differ() {
     assert_apart(&Path::Ipv6.train(&[100; 3], destination));
 }
 
-/// Ethernet addresses are no part of the flow (a difference from Linux): nothing overtakes when a path changes its
+/// Ethernet addresses do not belong to the flow (a difference from Linux): nothing overtakes when a path changes its
 /// router.
 #[test]
 fn g04_interleaved_ethernet_addresses_keep_the_order() {
@@ -134,8 +134,8 @@ fn g05_mpls_merges() {
     assert_payloads(&[&one[0], &two[0], &one[1], &two[1]].map(Clone::clone), &[200, 200]);
 }
 
-/// A service chain: its path and its index are the flow's, so that both places of a chain on one wire join; whatever
-/// else differs in the header ends the train.
+/// A service chain: its path and its index identify the flow, so packets at both positions of a chain on one wire
+/// merge; any other difference in the header ends the train.
 #[test]
 fn g05_nsh_merges() {
     type Edit = fn(grosso_testkit::headers::Nsh) -> grosso_testkit::headers::Nsh;
@@ -174,7 +174,7 @@ fn g05a_pppoe_merges_and_its_length_is_rewritten() {
     }
 }
 
-/// The length of a session counts the two bytes of its protocol field too.
+/// The length of a session also counts the two bytes of its protocol field.
 #[test]
 fn g05a_pppoe_stays_within_its_length_field() {
     let most = 65535 - 2 - Path::PppoeIpv4.ip_and_tcp_len() - 65 * 1000;
@@ -198,14 +198,14 @@ fn g05a_pppoe_of_another_version_code_or_length_passes() {
     }
 }
 
-/// The verdict on the second of two frames.
+/// Returns the verdict on the second of two frames.
 fn second(frames: &[Vec<u8>]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     engine.push(&frames[0]);
     engine.push(&frames[1])
 }
 
-/// Segments whose VLAN tags have these identifiers and priorities.
+/// Returns segments whose VLAN tags have these identifiers and priorities.
 fn tagged(tags: [(u16, u8); 4]) -> Vec<Vec<u8>> {
     Path::Ipv4.train(&[100; 4], move |index, s| {
         let (id, priority) = tags[index];
@@ -225,7 +225,7 @@ fn g06_vlan_identifier_is_part_of_the_flow() {
     assert_payloads(&interleaved, &[200, 200]);
 }
 
-/// The priority is compared but is no part of the flow (a difference from Linux): one connection keeps its order.
+/// The priority is compared but does not belong to the flow (a difference from Linux): one connection keeps its order.
 #[test]
 fn g06_interleaved_vlan_priorities_keep_the_order() {
     assert_apart(&tagged([(7, 0), (7, 1), (7, 0), (7, 1)]));
@@ -244,7 +244,7 @@ fn g07_a_sixteenth_header_passes() {
     assert_eq!(second(&stacked(100)), Verdict::Passed(Pass::TooDeep));
 }
 
-/// Two superframes of two segments each, in sequence, pushed with this metadata.
+/// Returns two superframes of two segments each, in sequence, pushed with this metadata.
 fn superframes(
     packet: impl Fn(u32) -> Packet,
     change: impl Fn(&mut Gso) + Copy,
@@ -290,7 +290,7 @@ fn g08_udp_superframes_pass() {
     assert_eq!(superframes(udp, |_| ()).0, [Verdict::Passed(Pass::Superframe); 2]);
 }
 
-/// A train of superframes cannot be described if CWR is on the first segment only.
+/// A train of superframes cannot be described if CWR is only on the first segment.
 #[test]
 fn g08_superframes_with_cwr_on_the_first_segment_pass() {
     let cwr = |before| {

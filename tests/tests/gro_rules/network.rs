@@ -43,7 +43,7 @@ fn g10_frame_shorter_than_an_ipv4_header_passes() {
 fn g10_options_pass() {
     let passed = Verdict::Passed(Pass::Ipv4Options);
     assert_second(Path::Ipv4, |s| s.ipv4(|ip| ip.options(&[1])), passed);
-    // The same options on every packet.
+    // Every packet has the same options.
     assert_apart(&Path::Ipv4.train(&[100; 3], |_, s| s.ipv4(|ip| ip.options(&[1; 4]))));
 }
 
@@ -200,8 +200,8 @@ fn g15_the_first_header_survives() {
     unchanged(26..50); // Addresses, TCP up to the checksum.
 }
 
-/// The flow label is compared but is no part of the flow, whereas Linux would make two aggregates: a sender may change
-/// it within a connection, and the connection must keep its order.
+/// The flow label is compared but does not belong to the flow, whereas Linux would build two aggregates: a sender may
+/// change it within a connection, and the connection must keep its order.
 #[test]
 fn g20_interleaved_flow_labels_keep_the_order() {
     let frames = Path::Ipv6
@@ -217,7 +217,7 @@ fn g20_addresses_make_the_flow() {
     assert_payloads(&interleaved(Path::Ipv6, destination), &[200, 200]);
 }
 
-/// Adds one extension header of each kind that is walked.
+/// Adds one extension header of each parsed kind.
 const EXTENSIONS: [fn(Packet, u8) -> Packet; 3] = [
     |packet, byte| packet.hop_by_hop(|h| h.data(&[0x1e, 4, byte, 0, 0, 0])),
     |packet, byte| packet.routing(|r| r.data(&[byte; 6])),
@@ -253,8 +253,8 @@ fn g21_equal_extension_headers_merge() {
     });
 }
 
-/// Found by random frames with the tiers off and on: behind a packet whose last option is cut off, the home address of
-/// the next, in the place of that option, was not in the sum of its checksum (RFC 6275 section 6.3).
+/// Found by random frames with the tiers off and on: after a packet whose last option is truncated, the home address of
+/// the next packet, at the offset of that option, was not included in its checksum (RFC 6275 section 6.3).
 #[test]
 fn g21_a_home_address_in_the_place_of_an_option_that_is_cut_off_is_summed() {
     const HOME: [u8; 16] = [0xfd; 16];

@@ -1,4 +1,4 @@
-//! G75 to G77: the order of deliveries, and superframes among packets.
+//! G75 to G77: the order of deliveries, and superframes between packets.
 
 use core::num::NonZeroU16;
 
@@ -17,7 +17,7 @@ use grosso_testkit::{Packet, headers::Tcp};
 /// A change that makes a packet ineligible, by name.
 type Ineligible = (&'static str, fn(Segment) -> Segment);
 
-/// Every kind of TCP packet that can be in no train, or never joins a held one.
+/// Every kind of TCP packet that can be in no train, or never merges with a held one.
 const TCP: &[Ineligible] = &[
     ("wrong checksum", |s| s.tcp(|tcp| tcp.checksum_xor(1))),
     ("data offset below five", |s| s.tcp(|tcp| tcp.data_offset_raw(4))),
@@ -34,7 +34,7 @@ const TCP: &[Ineligible] = &[
     ("padding", |s| s.frame(|packet| packet.trailer(&[0; 4]))),
 ];
 
-/// The same for IPv4 alone. (If the header length is too short, the addresses are not read.)
+/// Such packets only for IPv4. (If the header length is too short, the addresses are not read.)
 const IPV4: &[Ineligible] = &[
     ("header checksum", |s| s.ipv4(|ip| ip.checksum_xor(1))),
     ("options", |s| s.ipv4(|ip| ip.options(&[1, 1, 1, 1]))),
@@ -46,7 +46,7 @@ const IPV4: &[Ineligible] = &[
     ("length zero", |s| s.ipv4(|ip| ip.total_len_raw(0))),
 ];
 
-/// The same for IPv6 alone.
+/// Such packets only for IPv6.
 const IPV6: &[Ineligible] = &[
     ("atomic fragment", |s| s.extensions(|packet| packet.fragment(|f| f))),
     ("first fragment", |s| s.extensions(|packet| packet.fragment(|f| f.more(true)))),
@@ -59,7 +59,7 @@ const IPV6: &[Ineligible] = &[
     ("length zero", |s| s.ipv6(|ip| ip.payload_len_raw(0))),
 ];
 
-/// The same for UDP.
+/// Such packets for UDP.
 const UDP: &[Ineligible] = &[
     ("wrong checksum", |s| s.udp(|udp| udp.checksum_xor(1))),
     ("no checksum", |s| s.udp(|udp| udp.checksum_zero())),
@@ -69,7 +69,7 @@ const UDP: &[Ineligible] = &[
     ("ttl", |s| s.ttl(99)),
 ];
 
-/// The wire packets of a poll, in the order of delivery.
+/// Returns the wire packets of a poll, in the order of delivery.
 fn leaving(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     coalesce(frames).iter().flat_map(segment).collect()
 }
@@ -87,7 +87,7 @@ fn assert_order(
     }
 }
 
-/// Packets that Linux delivers before it looks for their flow can overtake there; here none does.
+/// Packets that Linux delivers before flow matching can overtake there; here none does.
 // Rules: B7, B55, P16
 #[test]
 fn g75_nothing_of_a_tcp_connection_overtakes() {
@@ -136,7 +136,8 @@ fn g75_fragments_are_barriers_between_their_addresses_only() {
     assert_eq!(payload_lengths(&coalesce(&frames)).len(), 4);
 }
 
-/// A device may give the packets of one connection different hashes, or none to a packet that it could not parse.
+/// A device may assign different hashes to the packets of one connection, or no hash to a packet that it could not
+/// parse.
 #[test]
 fn g75_order_holds_when_the_device_hash_of_a_connection_changes() {
     let frames = Path::Ipv4.train(&[100; 3], at(2, |s| s.tcp(Tcp::psh)));
@@ -157,8 +158,8 @@ fn g76_across_flows_a_finished_train_leaves_first() {
     assert_eq!(payload_lengths(&delivered), [200, 100]);
 }
 
-/// A frame of `len` bytes of payload at offset `before`: if it is longer than 100 bytes, a superframe with segments of
-/// 100.
+/// Returns a frame of `len` bytes of payload at offset `before`: if it is longer than 100 bytes, a superframe with
+/// segments of 100.
 fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id((before / 100) as u16));
     let packet = packet.tcp(|tcp| tcp.sequence(before)).payload_len(len);
@@ -170,7 +171,7 @@ fn unit(before: u32, len: usize) -> Frame<Vec<u8>> {
     Frame { buffer: bytes, meta }
 }
 
-/// Verdicts and deliveries for superframes and packets of these payload lengths, in sequence.
+/// Returns verdicts and deliveries for superframes and packets of these payload lengths, in sequence.
 fn units(lengths: &[usize]) -> (Vec<Verdict>, Vec<Out>) {
     let mut engine = Engine::new(Profile::linux());
     let mut before = 0;
@@ -199,8 +200,8 @@ fn g77_packets_join_superframes() {
     assert_eq!(segment(&delivered[0]), wire);
 }
 
-/// The verdict on a superframe of two packets behind another one; each has a first identification, and identifications
-/// that are fixed or increment.
+/// Returns the verdict on a superframe of two packets after another one; each has a first identification, and
+/// identifications that are fixed or increment.
 fn with_identifications(units: [(u16, bool); 2]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     for (index, (id, is_fixed)) in (0..).zip(units) {
@@ -242,7 +243,8 @@ fn g77_superframe_with_a_short_tail_starts_no_train() {
     assert_eq!(delivered[0].meta.gso.unwrap().segments, 3);
 }
 
-/// Complete packets do not join superframes whose members had partial checksums: segmentation could not restore both.
+/// Complete packets do not merge with superframes whose packets had partial checksums: segmentation could not restore
+/// both.
 #[test]
 fn g77_complete_packets_do_not_join_superframes_of_partial_ones() {
     let mut superframe = unit(0, 200);
@@ -264,7 +266,7 @@ fn g77_geometry_that_is_not_that_of_the_bytes_passes() {
     }
 }
 
-/// A datagram that was joined from fragments leaves in such again, with an identification of its own: it joins nothing.
+/// A datagram that was reassembled leaves in fragments again, with its own identification: it never merges.
 #[test]
 fn s61_a_datagram_that_leaves_in_fragments_again_joins_no_train_and_overtakes_none() {
     for path in [Path::Ipv4, Path::Ipv6] {

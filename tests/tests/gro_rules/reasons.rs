@@ -28,7 +28,7 @@ fn known(packet: &Packet) -> Pushed {
     Frame::new(packet.build())
 }
 
-/// One TCP segment over IPv4, with a change.
+/// Returns one TCP segment over IPv4, with a change.
 fn ipv4(change: impl Fn(Segment) -> Segment) -> Pushed {
     Frame::new(Path::Ipv4.train(&[100], |_, s| change(s)).remove(0))
 }
@@ -37,7 +37,7 @@ fn tcp(change: impl FnOnce(Tcp) -> Tcp + Copy + 'static) -> Pushed {
     ipv4(|s| s.tcp(change))
 }
 
-/// IPv4, UDP and VXLAN around an Ethernet frame.
+/// Returns IPv4, UDP and VXLAN around an Ethernet frame.
 fn vxlan(change: impl FnOnce(Vxlan) -> Vxlan) -> Packet {
     Packet::new()
         .ethernet(|e| e)
@@ -51,12 +51,12 @@ fn geneve(change: impl FnOnce(Geneve) -> Geneve) -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).geneve(change).ethernet(|e| e)
 }
 
-/// IPv4 and TCP with payload, behind the headers of `packet`.
+/// Returns IPv4 and TCP with payload after the headers of `packet`.
 fn inner(packet: Packet) -> Pushed {
     known(&packet.ipv4(|ip| ip).tcp(|t| t).payload_len(100))
 }
 
-/// A segment whose right checksum is zero; 0xffff in its place verifies as well.
+/// Returns a segment whose correct checksum is zero; 0xffff instead verifies as well.
 fn other_form_of_zero() -> Pushed {
     let frame = |payload: &[u8], change: fn(Tcp) -> Tcp| {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(change).payload(payload).build()
@@ -71,7 +71,7 @@ fn with_meta(mut frame: Pushed, change: impl FnOnce(&mut Meta)) -> Pushed {
     frame
 }
 
-/// A superframe of two segments of `size` bytes.
+/// Returns a superframe of two segments of `size` bytes.
 fn superframe(sequence: u32, id: u16, size: u16) -> Pushed {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
     let packet = packet.tcp(|t| t.sequence(sequence)).payload_len(2 * usize::from(size));
@@ -79,7 +79,7 @@ fn superframe(sequence: u32, id: u16, size: u16) -> Pushed {
     Frame { buffer: bytes, meta }
 }
 
-/// A frame for each reason to pass.
+/// Returns a frame for each reason to pass.
 fn passing() -> Vec<(Pass, Pushed)> {
     let ethernet = || Packet::new().ethernet(|e| e);
     let udp = |change: fn(Segment) -> Segment, len: usize| {
@@ -140,7 +140,7 @@ fn passing() -> Vec<(Pass, Pushed)> {
     ]
 }
 
-/// The reason why the second packet of a flow passes after the first stayed alone.
+/// Returns the reason why the second packet of a flow passes after the first stayed single.
 fn bypassed() -> Pass {
     let mut profile = Profile::linux();
     profile.bypass = Some(Bypass { probe_bytes: 1, joined_min: 1, skip_bytes: 100 });
@@ -152,7 +152,7 @@ fn bypassed() -> Pass {
     }
 }
 
-/// The reason why the packet of a second flow passes where there is room for one.
+/// Returns the reason why the packet of a second flow passes if there is room for only one.
 fn without_a_place() -> Pass {
     let mut profile = Profile::inet_lro();
     profile.limits.flows = 1;
@@ -164,7 +164,7 @@ fn without_a_place() -> Pass {
     }
 }
 
-/// Frames of a flow under reordering repair, for each reason; the last frame passes.
+/// Returns frames of a flow under reordering repair, for each reason; the last frame passes.
 fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
     let again = |sequence| at(1, move |s: Segment| s.tcp(move |t| t.sequence(sequence)));
     [(Pass::TcpLate, 100), (Pass::TcpOverlap, 101)]
@@ -203,7 +203,7 @@ fn every_reason_to_pass_is_produced() {
     assert_eq!(produced, BTreeSet::from_iter(Pass::ALL.iter().copied()));
 }
 
-/// Two frames of one flow for each reason why the second does not join the first.
+/// Returns two frames of one flow for each reason why the second does not merge with the first.
 fn refusing() -> Vec<(NoMerge, [Pushed; 2])> {
     let second = |change: fn(Segment) -> Segment| {
         let frames = Path::Ipv4.train(&[100, 100], at(1, change));
@@ -294,7 +294,7 @@ fn refusing() -> Vec<(NoMerge, [Pushed; 2])> {
     ]
 }
 
-/// Reasons without an example: tests cannot make two flows with the same hash.
+/// Reasons without an example: tests cannot create two flows with the same hash.
 const ONLY_WITH_A_HASH_COLLISION: [NoMerge; 1] = [NoMerge::OtherFlow];
 
 #[test]
@@ -318,7 +318,7 @@ fn every_reason_not_to_merge_is_produced() {
     assert_eq!(produced, BTreeSet::from_iter(NoMerge::ALL.iter().copied()));
 }
 
-/// Deliveries for these packets under a profile, each pushed at the time of its index.
+/// Returns the deliveries for these packets under a profile, each pushed at the time of its index.
 fn poll(frames: &[Vec<u8>], change: impl Fn(&mut Profile)) -> Vec<Out> {
     let mut profile = Profile::linux();
     change(&mut profile);
@@ -334,7 +334,7 @@ fn poll(frames: &[Vec<u8>], change: impl Fn(&mut Profile)) -> Vec<Out> {
     engine.delivered
 }
 
-/// More header stacks than the engine remembers: every length of TCP options behind up to six VLAN tags.
+/// Returns more header stacks than the engine remembers: every length of TCP options after up to six VLAN tags.
 fn header_stacks() -> Vec<Vec<u8>> {
     let stack = |tags: usize, words: usize| {
         Path::Ipv4.train(&[100], move |_, s| {
@@ -345,7 +345,7 @@ fn header_stacks() -> Vec<Vec<u8>> {
     (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
 }
 
-/// The headers of the last packet are the first that are known afterwards, as those were whose flow was guessed.
+/// The headers of the last packet are the first known ones afterwards, like those whose flow was guessed.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();

@@ -12,7 +12,7 @@ use grosso_rig::{
 };
 use grosso_testkit::oracle::{checksum, pseudo_header, sum};
 
-/// The only superframe of a train.
+/// Returns the only superframe of a train.
 #[track_caller]
 fn superframe(path: Path, lengths: &[usize]) -> Out {
     let mut delivered = coalesce(&path.train(lengths, plain));
@@ -78,7 +78,7 @@ fn g53_a_packet_alone_is_unmodified_and_verified() {
     assert_eq!(out.meta.gso, None);
 }
 
-/// Every test that coalesces also cuts the result and compares; this one does so explicitly.
+/// Every test that coalesces also segments the result and compares; this one does so explicitly.
 #[test]
 fn g54_cutting_gives_the_packets_back() {
     for path in Path::ALL {
@@ -127,7 +127,7 @@ fn g60_smaller_limit() {
     assert_eq!(payload_lengths(&delivered), [600, 600]);
 }
 
-/// The `linux` profile with another size limit.
+/// Returns the `linux` profile with another size limit.
 fn limited(size_bytes: u32) -> Profile {
     let mut profile = Profile::linux();
     profile.limits.size_bytes = size_bytes;

@@ -80,7 +80,7 @@ fn g31_ports_make_the_flow() {
     }
 }
 
-/// Every bit of the word with data offset and flags except FIN, PSH, SYN, RST and URG, which have rules of their own.
+/// Every bit of the word with data offset and flags except FIN, PSH, SYN, RST and URG, which have their own rules.
 #[test]
 fn g32_reserved_bits_and_flags_differ() {
     for bits in [0x800, 0x400, 0x200, Tcp::AE, Tcp::CWR, Tcp::ECE] {
@@ -156,7 +156,7 @@ fn g32_a_longer_segment_starts_the_next_train() {
     }
 }
 
-/// The verdict on a superframe of two segments of `size` bytes behind one of two segments of 100 bytes.
+/// Returns the verdict on a superframe of two segments of `size` bytes after one of two segments of 100 bytes.
 fn superframe_behind(size: u16) -> Verdict {
     let superframe = |sequence: u32, id: u16, size: u16| {
         let packet = grosso_testkit::Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));

@@ -6,7 +6,7 @@ use grosso_rig::{
     frames::{Path, plain},
 };
 
-/// A profile that holds trains across polls for up to this time.
+/// Returns a profile that holds trains across polls for up to this time.
 fn holding(hold_ns: u64) -> Profile {
     let mut profile = Profile::linux();
     profile.limits.hold_ns = hold_ns;
@@ -16,7 +16,7 @@ fn holding(hold_ns: u64) -> Profile {
 /// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 54;
 
-/// The first segments of that many connections, by source port.
+/// Returns the first segments of `count` connections, by source port.
 fn connections(count: u16) -> Vec<Vec<u8>> {
     let first =
         |port| Path::Ipv4.train(&[100], move |_, s| s.tcp(move |tcp| tcp.source_port(port)));

@@ -1,4 +1,4 @@
-//! S1, S2 and S48: features that a device needs to take a superframe, and the work of software without them.
+//! S1, S2 and S48: features that a device needs to accept a superframe, and the work of software without them.
 
 use grosso::{
     Meta,
@@ -13,7 +13,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, dissect};
 
-/// TCP behind these headers, in segments of 100 bytes.
+/// Returns TCP after these headers, in segments of 100 bytes.
 fn tcp(headers: Packet) -> Superframe {
     Superframe::new(&headers.tcp(|tcp| tcp).payload_len(250), 100).gso(|gso| gso.segments = 3)
 }
@@ -75,8 +75,8 @@ fn s01_every_kind_of_superframe_needs_its_features() {
     }
 }
 
-/// Ethtool has no word for them, so that a device either repeats the header unread or gets what is cut. A kernel takes
-/// such a superframe from a TAP device, and drops it where it has to cut it.
+/// Ethtool has no name for them, so a device either repeats the header unread or gets segmented packets. A kernel
+/// accepts such a superframe from a TAP device, and drops it if it has to segment it.
 #[test]
 fn s01_no_feature_names_a_service_header_a_label_or_a_session() {
     for frame in [

@@ -1,4 +1,4 @@
-//! S60 to S62: fragmentation of packets that are no superframes.
+//! S60 to S62: fragmentation of packets that are not superframes.
 
 use core::num::NonZeroU16;
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 const ID: u32 = 0x0a0b_0c0d;
 
-/// Metadata of a packet that came in fragments of at most so many bytes.
+/// Returns the metadata of a packet that arrived in fragments of at most `largest` bytes.
 fn came_in(largest: u16) -> Meta {
     let largest = NonZeroU16::new(largest);
     let fragmented = largest.map(|largest| Fragmented { largest, identification: ID });
@@ -49,7 +49,7 @@ fn udp4(len: usize, edit: impl FnOnce(Ipv4) -> Ipv4) -> Vec<u8> {
     packet.udp(|udp| udp).payload_len(len).build()
 }
 
-/// The fragment words of Ethernet frames with IPv4.
+/// Returns the fragment words of Ethernet frames with IPv4.
 fn words(fragments: &[Vec<u8>]) -> Vec<u16> {
     fragments.iter().map(|frame| u16::from_be_bytes([frame[20], frame[21]])).collect()
 }
@@ -116,7 +116,7 @@ fn s60_a_wrong_header_checksum_is_not_made_right() {
     }
     // Zero is left to a device, which computes the checksum for each fragment.
     assert_eq!(of_mtu(&udp4(100, |ip| ip.checksum_zero()), 68), of_mtu(&udp4(100, |ip| ip), 68));
-    // The payload is copied, whether its checksum is right or wrong.
+    // The payload is copied, whether its checksum is correct or wrong.
     let wrong = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|u| u.checksum_xor(1));
     let wrong = wrong.payload_len(100).build();
     let data: Vec<u8> = of_mtu(&wrong, 68).unwrap().iter().flat_map(|f| f[34..].to_vec()).collect();
@@ -154,7 +154,8 @@ fn s60_padding_is_left_out_and_missing_bytes_are_noticed() {
     assert_eq!(of_mtu(&packet, 68), Err(NoFragments::BytesMissing));
 }
 
-/// A receiver cuts a packet where PPPoE says that it ends, and drops one that is longer by its IP header (rule G5a).
+/// A receiver truncates a packet to the length in its PPPoE header, and drops one whose IP header declares more (rule
+/// G5a).
 #[test]
 fn s60_bytes_that_pppoe_does_not_count_are_missing() {
     let packet = Packet::new().ethernet(|e| e).pppoe(|p| p).ipv4(|ip| ip.df(false)).udp(|udp| udp);
@@ -173,7 +174,7 @@ fn s61_df_refuses_unless_it_may_be_ignored_or_the_packet_came_in_fragments() {
     assert_eq!(joined.iter().map(|f| f.len() - 14).max(), Some(996));
     let refused = fragment(&packet, &came_in(1501), &options);
     assert_eq!(refused, Err(NoFragments::DontFragment { mtu: 1500 }));
-    // DF stays: it also holds for the fragments.
+    // DF stays: it also applies to the fragments.
     options.ignore_dont_fragment = true;
     let cut = fragment(&packet, &Meta::default(), &options).unwrap();
     assert_eq!(words(&cut), [0x6000, 0x4000 | 185]);
@@ -193,7 +194,7 @@ fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
     let options = FragmentOptions::new(9000, !ID);
     let fragments = fragment(&packet.build(), &came_in(200), &options).unwrap();
     assert_eq!(fragments.iter().map(|f| f.len() - 14).collect::<Vec<_>>(), [1280, 824]);
-    // They have the identification that they came with.
+    // They keep their original identification.
     assert!(fragments.iter().all(|f| f[58..62] == ID.to_be_bytes()));
 }
 
@@ -201,7 +202,7 @@ fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
 fn s62_what_routers_read_stands_before_the_fragment_header_and_nothing_else_does() {
     let fixed = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     let hop = || fixed().hop_by_hop(|h| h);
-    // Place of the fragment header, behind Ethernet and 40 bytes.
+    // Offset of the fragment header, after Ethernet and 40 bytes.
     let cases = [
         (fixed(), 0),
         (hop(), 8),
@@ -231,7 +232,7 @@ fn s62_headers_that_do_not_fit_the_first_fragment_are_refused() {
     let packet =
         Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|d| d.data(&[0; 100]));
     let whole = packet.tcp(|tcp| tcp).payload_len(500).build();
-    // RFC 7112: 48 bytes, 104 of options and 20 of TCP.
+    // RFC 7112: 48 bytes, plus 104 of options and 20 of TCP.
     assert_eq!(of_mtu(&whole, 48 + 120), Err(NoFragments::MtuTooSmall));
     assert!(of_mtu(&whole, 48 + 128).is_ok());
 }

@@ -1,4 +1,4 @@
-//! S3 to S23: the superframes that can be cut, and the fields of TCP and UDP that vary by packet.
+//! S3 to S23: the superframes that can be segmented, and the fields of TCP and UDP that vary by packet.
 
 use grosso::{
     checksum::Checksum,
@@ -16,13 +16,13 @@ use grosso_testkit::{
 /// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 14 + 20 + 20;
 
-/// A TCP superframe over IPv4 with changes, and `len` bytes of payload in segments of 100.
+/// Returns a TCP superframe over IPv4 with changes, and `len` bytes of payload in segments of 100.
 fn tcp4(len: usize, ip: impl Fn(Ipv4) -> Ipv4, tcp: impl Fn(Tcp) -> Tcp) -> Superframe {
     let packet = Packet::new().ethernet(|e| e).ipv4(ip).tcp(tcp).payload_len(len);
     Superframe::new(&packet, 100)
 }
 
-/// Values of a field in the innermost header of that name, packet by packet.
+/// Returns the values of a field in the innermost header with this name, packet by packet.
 fn fields(packets: &[Vec<u8>], layer: &str, field: &str) -> Vec<u64> {
     let value = |packet: &Vec<u8>| {
         let parsed = parse(packet, Link::Ethernet, Lengths::Declared);
@@ -134,7 +134,8 @@ fn s05_extension_headers_are_on_every_packet() {
     assert!(packets.iter().all(|packet| packet[54..78] == frame.bytes[54..78]));
 }
 
-/// A superframe as Linux made it up to 6.19: a hop-by-hop header has the length that the IPv6 header cannot hold.
+/// Returns a superframe as Linux built it up to 6.19: a hop-by-hop header has the length that the IPv6 header cannot
+/// hold.
 fn jumbo(len: usize) -> Superframe {
     let length = (len + 20 + 8) as u32;
     let option = [&[0xc2, 4][..], &length.to_be_bytes()].concat();
@@ -190,7 +191,7 @@ fn s10_sequence_number_advances_and_wraps() {
     assert_eq!(fields(&packets, "tcp", "sequence"), [0xffff_ff9c, 0, 100, 200]);
 }
 
-/// The flags of three packets cut from a superframe with these flags.
+/// Returns the flags of three packets segmented from a superframe with these flags.
 fn flags(flags: u16, cwr: Cwr) -> Vec<u64> {
     let frame = tcp4(300, |ip| ip, |tcp| tcp.flags(flags)).gso(|gso| gso.cwr = cwr);
     fields(&frame.packets(), "tcp", "offset_flags").iter().map(|word| word & 0xfff).collect()
@@ -289,7 +290,7 @@ fn s14_computed_zero_stays_zero_for_tcp() {
     assert!(is_right(&packets[0], Link::Ethernet));
 }
 
-/// A UDP superframe with `len` bytes of payload in datagrams of 100.
+/// Returns a UDP superframe with `len` bytes of payload in datagrams of 100.
 fn udp4(len: usize) -> Superframe {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(7)).udp(|udp| udp);
     Superframe::new(&packet.payload(&stream(0, len)), 100)

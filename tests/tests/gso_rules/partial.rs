@@ -14,13 +14,13 @@ use grosso_testkit::{
 /// A packet and its metadata.
 type Known = (Vec<u8>, Meta);
 
-/// Packets cut from `len` bytes of TCP payload behind these headers, in segments of 100.
+/// Returns the packets segmented from `len` bytes of TCP payload after these headers, in segments of 100 bytes.
 fn cut(headers: &Packet, len: usize, outgoing: Outgoing) -> Vec<Known> {
     let packet = headers.clone().tcp(|tcp| tcp).payload_len(len);
     Superframe::new(&packet, 100).cut(outgoing).unwrap()
 }
 
-/// The headers in front of TCP to test.
+/// Returns the outer headers to test.
 fn headers() -> Vec<Packet> {
     let ethernet = || Packet::new().ethernet(|e| e);
     let vxlan = || ethernet().ipv4(|ip| ip).udp(|udp| udp).vxlan(|v| v).ethernet(|e| e);
@@ -34,7 +34,7 @@ fn headers() -> Vec<Packet> {
     ]
 }
 
-/// The packet after a device has completed its partial checksum.
+/// Returns the packet after a device has completed its partial checksum.
 fn completed((mut packet, meta): Known) -> Vec<u8> {
     let Checksum::Partial { start, offset } = meta.checksum else { panic!("no partial checksum") };
     complete(&mut packet, start, offset).unwrap();
@@ -86,7 +86,7 @@ fn s47_one_whole_segment_and_a_remainder_are_plain_packets() {
     }
 }
 
-/// Every length in front of the payload is that of one segment, because the device repeats the headers unchanged.
+/// Every length before the payload is that of one segment, because the device repeats the headers unchanged.
 // Rules: B5
 #[test]
 fn s47_lengths_are_those_of_one_segment() {
@@ -106,7 +106,7 @@ fn s47_lengths_are_those_of_one_segment() {
     }
 }
 
-/// The repeated headers contain everything that the software had: cutting the packet again gives the same result.
+/// The repeated headers contain everything that software had: segmenting the packet again gives the same result.
 #[test]
 fn s47_a_device_that_repeats_the_headers_makes_the_same_packets() {
     for headers in headers() {

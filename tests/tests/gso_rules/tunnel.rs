@@ -8,22 +8,22 @@ use grosso_testkit::{
     oracle::{Layer, Lengths, Link, is_right, parse},
 };
 
-/// A superframe of 250 bytes in segments of 100 behind these headers.
+/// Returns a superframe of 250 bytes in segments of 100 bytes after these headers.
 fn superframe(headers: Packet) -> Superframe {
     Superframe::new(&headers.tcp(|tcp| tcp).payload_len(250), 100)
 }
 
-/// Ethernet and an outer IPv4 header.
+/// Returns an Ethernet header and an outer IPv4 header.
 fn outer() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(700))
 }
 
-/// VXLAN with an inner IPv4 header.
+/// Returns VXLAN headers with an inner IPv4 header.
 fn vxlan(udp: impl Fn(Udp) -> Udp) -> Packet {
     outer().udp(udp).vxlan(|v| v.vni(42)).ethernet(|e| e).ipv4(|ip| ip.id(9))
 }
 
-/// Values of one field in every header of that name, packet by packet.
+/// Returns the values of a field in every header with this name, packet by packet.
 fn fields(packets: &[Vec<u8>], layer: &str, field: &str) -> Vec<Vec<u64>> {
     let values = |packet: &Vec<u8>| {
         let parsed = parse(packet, Link::Ethernet, Lengths::Declared);
@@ -74,7 +74,7 @@ fn s40_every_udp_tunnel_is_cut() {
     }
 }
 
-/// An outer checksum that is computed as zero is written as 0xffff, because zero would mean that there is none.
+/// An outer checksum that is computed as zero is written as 0xffff, because zero means no checksum.
 #[test]
 fn s40_outer_checksum_of_zero_says_ffff() {
     // Only the outer checksum covers the last two bytes of the inner source MAC.
@@ -119,7 +119,7 @@ fn s42_oversize_tunnel_is_cut_by_its_real_length() {
     assert_right(&packets);
 }
 
-/// GRE with an inner IPv4 header.
+/// Returns GRE headers with an inner IPv4 header.
 fn gre(change: impl Fn(Gre) -> Gre) -> Packet {
     outer().gre(change).ipv4(|ip| ip)
 }

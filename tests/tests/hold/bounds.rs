@@ -1,4 +1,4 @@
-//! Bounds on the holding time, whether or not more packets come.
+//! Bounds on the hold time, whether or not more packets arrive.
 
 use grosso::coalesce::{Hold, reason::Close};
 
@@ -11,7 +11,7 @@ fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     for (hold, part_of_hold, expected) in [
         (Hold::Fixed, 9, vec![2; 10]),
         (Hold::Fixed, 3, vec![4; 5]),
-        // The first packet says nothing about the rate of the others.
+        // The first packet shows nothing about the rate of the others.
         (Hold::Controlled, 9, vec![1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]),
         (Hold::Controlled, 3, vec![1, 4, 4, 4, 4, 3]),
     ] {
@@ -29,14 +29,14 @@ fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     }
 }
 
-/// A receiver that is always behind: one poll of 64 packets follows another, no timer ever expires, and every poll
+/// A receiver that is always behind: polls of 64 packets follow each other, no timer ever expires, and every poll
 /// continues each train.
 #[test]
 fn p23_polls_without_end_hold_nothing_beyond_the_poll_in_which_its_time_is_over() {
     const POLL_NS: u64 = 6_000;
     for hold in HOLDS {
         let mut profile = holding(hold, HOLD_NS);
-        // Only time ends a train.
+        // Only the time limit ends a train.
         profile.limits.size_bytes = 524_280;
         let mut world = World::new(profile);
         for poll in 0..200 {
@@ -73,7 +73,7 @@ fn p24_the_oldest_flow_leaves_first_in_either_way_to_hold() {
     }
 }
 
-/// Order at the end of one poll, when several flows are not expected in time.
+/// Order at the end of a poll, if several flows are not expected in time.
 #[test]
 fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
     let mut world = World::new(holding(Hold::Controlled, HOLD_NS));
@@ -87,7 +87,7 @@ fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
     assert!(firsts.is_sorted(), "{firsts:?}");
 }
 
-/// Once traffic stops, the timer releases everything in time, and then no timer is left.
+/// After traffic stops, the timer releases everything in time, and then no timer is left.
 #[test]
 fn p25_all_is_out_in_time_when_traffic_stops() {
     for hold in HOLDS {

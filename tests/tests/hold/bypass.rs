@@ -11,7 +11,7 @@ use grosso_wire::LinkType;
 
 use super::{MSS, packet};
 
-/// A profile that judges ten packets and, if fewer than two of them joined, passes forty.
+/// Returns a profile that observes ten packets and, if fewer than two of them merge, bypasses forty.
 fn bypassing() -> Profile {
     let bytes = |packets: u32| packets * packet(1, 0, MSS, |tcp| tcp).len() as u32;
     let mut profile = Profile::linux();
@@ -19,7 +19,7 @@ fn bypassing() -> Profile {
     profile
 }
 
-/// Verdicts on packets of one flow, which join if `joins` says so, in polls of four.
+/// Returns the verdicts on packets of one flow, which can merge if `joins` returns true, in polls of four packets.
 fn verdicts(meta: Meta, count: u32, joins: impl Fn(u32) -> bool) -> Vec<Verdict> {
     let mut session = Session::new(bypassing(), LinkType::Ethernet, 1);
     let mut verdicts = Vec::new();
@@ -43,7 +43,7 @@ const PASSED: Verdict = Verdict::Passed(Pass::Bypass);
 fn p48_a_flow_that_is_seldom_joined_passes_and_is_tried_again() {
     let verdicts = verdicts(Meta::default(), 110, |_| false);
     for (number, verdict) in verdicts.iter().enumerate() {
-        // Ten are tried, forty pass, and so on.
+        // Ten packets are observed, forty bypass, and so on.
         assert_eq!(*verdict == PASSED, number % 50 >= 10, "{number}: {verdict:?}");
     }
 }
@@ -51,7 +51,7 @@ fn p48_a_flow_that_is_seldom_joined_passes_and_is_tried_again() {
 #[test]
 fn p48_a_flow_that_is_joined_never_passes() {
     assert!(!verdicts(Meta::default(), 400, |_| true).contains(&PASSED));
-    // A flow that can be joined later is recognized at the next trial.
+    // A flow that can be merged later is recognized at the next trial.
     let late = verdicts(Meta::default(), 400, |number| number >= 20);
     assert_eq!(late.iter().filter(|&&verdict| verdict == PASSED).count(), 40);
 }
@@ -76,7 +76,7 @@ fn p48_a_flow_passes_alone() {
     session.assert_reversible();
 }
 
-/// Held packets of a flow leave before those that pass.
+/// Held packets of a flow leave before those that bypass.
 #[test]
 fn p48_what_passes_overtakes_nothing() {
     let mut random = Random::new(7);
@@ -123,8 +123,8 @@ fn a_bypass_that_never_comes_about_changes_nothing() {
     }
 }
 
-/// A size limit, for a consumer with a small buffer, holds for every train, and a superframe that arrives bigger passes
-/// unchanged (P49).
+/// A size limit, for a consumer with a small buffer, applies to every train, and a longer superframe passes unchanged
+/// (P49).
 #[test]
 fn p49_a_consumer_with_a_small_buffer_sets_how_long_trains_are() {
     for size_bytes in [3_000, 9_000, 37_500] {

@@ -1,4 +1,4 @@
-//! Decisions of the hold controller: the trains it holds, and for how long.
+//! Decisions of the hold controller: the trains that it holds, and for how long.
 
 use grosso::{
     Profile,
@@ -23,7 +23,7 @@ fn an_idle_flow_pays_nothing() {
         assert_eq!(world.session.held.len(), 0);
     }
     assert_eq!(world.residences(), [0; 50]);
-    // The first packet of any flow is not held either.
+    // The first packet of any other flow is not held either.
     for flow in 2..50 {
         world.arrive(flow, 60_000_000);
         assert_eq!(world.session.held.len(), 0);
@@ -60,7 +60,7 @@ fn a_steady_flow_fills_its_trains() {
     world.assert_settled();
 }
 
-/// Bounds of the holding time by round-trip time; on an unknown path the bound is the configured maximum.
+/// Bounds of the hold time by round-trip time; on an unknown path the bound is the configured maximum.
 #[test]
 fn the_round_trip_bounds_the_time() {
     for (round_trip_ns, bound_ns) in [
@@ -68,14 +68,14 @@ fn the_round_trip_bounds_the_time() {
         (Some(LONG_PATH_NS), HOLD_NS),
         (Some(100_000_000), HOLD_NS),
         (Some(160_000), 10_000),
-        // Never so short that two packets cannot meet.
+        // The time is never so short that two packets cannot meet.
         (Some(8_000), HOLD_NS_MIN),
         (Some(0), HOLD_NS_MIN),
     ] {
         let mut world = controlled(HOLD_NS);
         world.arrive(1, 0);
         round_trip_ns.into_iter().for_each(|told| world.learn_round_trip(1, told));
-        // Too slow to fill a superframe in any of these times.
+        // The flow is too slow to fill a superframe in any of these times.
         for packet in 1..50 {
             world.pass_until(packet * 3_000);
             world.push(1);
@@ -89,7 +89,7 @@ fn the_round_trip_bounds_the_time() {
     }
 }
 
-/// The time in which a superframe fills is a bound too: 64 KiB of full packets every 123 ns.
+/// The time in which a superframe fills is also a bound: 64 KiB of full packets every 123 ns.
 #[test]
 fn a_fast_flow_is_held_no_longer_than_a_superframe_takes() {
     let mut world = controlled(HOLD_NS);
@@ -121,11 +121,11 @@ fn a_round_trip_is_that_of_its_flow_only() {
     };
     assert_eq!(longest(1), Some(0));
     assert!(longest(2) > Some(HOLD_NS / 2));
-    // A frame without a flow is survived.
+    // A frame without a flow is ignored.
     world.session.learn_round_trip(&[0; 3], 16_000);
 }
 
-/// The trains of rounds of 10 ms with these numbers of packets, each round back to back at 10 Gb/s.
+/// Returns the trains of rounds of 10 ms with these numbers of packets, sent back to back at 10 Gb/s in each round.
 fn rounds(packets: &[u64]) -> Vec<Vec<u32>> {
     const ROUND_NS: u64 = 10_000_000;
     let mut world = controlled(100_000);
@@ -163,7 +163,7 @@ fn a_long_path_keeps_sixteen_trains_a_round_trip() {
 fn slow_start_keeps_trains_half_as_long() {
     let trains = rounds(&[80, 160, 320, 640, 640, 640]);
     let longest: Vec<u32> = trains.iter().map(|trains| longest(trains)).collect();
-    // Each round is bounded by the size of the one before, and by whether that one grew.
+    // Each round is limited by the size of the previous one, and by whether that one grew.
     assert_eq!(longest, [2, 2, 5, 10, 20, 40]);
 }
 
@@ -186,7 +186,7 @@ fn what_ends_a_train_ends_it_at_once() {
     }
 }
 
-/// With a maximum of zero, nothing is held across polls in either mode.
+/// With a maximum of zero, no mode holds anything across polls.
 #[test]
 fn no_time_to_hold_is_no_hold() {
     let mut world = controlled(0);

@@ -17,16 +17,16 @@ use grosso_wire::LinkType;
 /// Payload bytes of a full packet.
 const MSS: usize = 1448;
 
-/// The longest hold of these tests.
+/// The longest hold time of these tests.
 const HOLD_NS: u64 = 20_000;
 
-/// The longest round-trip time of a short path: acknowledgment clocking does not bound trains there.
+/// The longest round-trip time of a short path, where acknowledgment clocking does not limit trains.
 const SHORT_PATH_NS: u64 = LONG_PATH_NS - 1;
 
 /// Both modes of holding.
 const HOLDS: [Hold; 2] = [Hold::Fixed, Hold::Controlled];
 
-/// A profile that holds trains for at most this time.
+/// Returns a profile that holds trains for at most this time.
 fn holding(hold: Hold, hold_ns: u64) -> Profile {
     let mut profile = Profile::linux();
     profile.hold = hold;
@@ -88,14 +88,14 @@ impl World {
         self.sent[flow] - 1
     }
 
-    /// The longest residence time in each train, in the order in which trains left.
+    /// Returns the longest residence time in each train, in the order of delivery.
     fn residences(&self) -> Vec<u64> {
         let since = |number: &usize| self.session.pushed[*number].at_ns;
         let left = self.session.left.iter();
         left.map(|left| left.at_ns - left.numbers.iter().map(since).min().unwrap_or(0)).collect()
     }
 
-    /// Packets of the trains that left, in order.
+    /// Returns the packets of the delivered trains, in order.
     fn trains(&self) -> Vec<u32> {
         self.session.left.iter().map(|left| left.packets).collect()
     }
@@ -111,7 +111,7 @@ impl World {
     }
 }
 
-/// A packet of a flow behind `number` full ones.
+/// Returns a packet of a flow after `number` full ones.
 fn packet(flow: u16, number: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     let sequence = number.wrapping_mul(MSS as u32);
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));

@@ -1,9 +1,9 @@
-//! Length of trains if many connections share a wire.
+//! Lengths of trains if many connections share a wire.
 //!
-//! A full packet takes 1.23 us at 10 Gb/s, so 20 us have room for 16 packets, and 44 packets take 54 us, whoever sent
-//! them: a train of 15 within 20 us, and one of 40 at all, are possible only if a sender's packets come together. They
-//! do: TCP hands its device superframes of up to 44 packets, which leave back to back. So each connection here sends
-//! bursts of 44 packets back to back, in random order, and the receiver polls at intervals.
+//! A full packet takes 1.23 us at 10 Gb/s, so 20 us have room for 16 packets, and 44 packets take 54 us, whoever sends
+//! them: a train of 15 within 20 us, or of 40 at all, is possible only if a sender's packets arrive together. They do:
+//! TCP passes its device superframes of up to 44 packets, which leave back to back. Therefore each connection here
+//! sends bursts of 44 packets back to back, in random order, and the receiver polls at intervals.
 
 use grosso::{
     Profile,
@@ -26,11 +26,11 @@ struct Wire {
 const TEN_GIGABIT: u64 = 123_000;
 const FORTY_GIGABIT: u64 = 30_750;
 
-/// Packets of a burst.
+/// Packets per burst.
 const BURST: u64 = 44;
 
 impl Wire {
-    /// Mean packets a train, and the longest time that a train was held, over that many bursts.
+    /// Returns the mean packets per train, and the longest time for which a train was held, over `bursts` bursts.
     fn carry(self, profile: Profile, bursts: u64) -> (f64, u64) {
         let mut world = World::new(profile);
         let mut random = Random::new(1);
@@ -95,8 +95,8 @@ fn trains_of_one_to_64_connections_have_forty_packets() {
     }
 }
 
-/// Sorting a poll's packets by flow, as FreeBSD does, joins packets within one poll; holding joins as many, and more if
-/// a burst is split between two polls.
+/// Sorting a poll's packets by flow, as FreeBSD does, merges packets within one poll; holding merges as many, and more
+/// if a burst is split between two polls.
 #[test]
 fn holding_is_never_worse_than_a_sorted_batch() {
     let mut sorted = holding(Hold::Fixed, 0);

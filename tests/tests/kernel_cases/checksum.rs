@@ -12,7 +12,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// The verdict on one frame, and its delivery.
+/// Returns the verdict on one frame, and its delivery.
 fn received(frame: &[u8]) -> (Verdict, Out) {
     let mut engine = Engine::new(grosso::Profile::linux());
     let verdict = engine.push(frame);
@@ -20,7 +20,7 @@ fn received(frame: &[u8]) -> (Verdict, Out) {
     (verdict, engine.checked(&[frame.to_vec()]).remove(0))
 }
 
-/// A TCP segment and a UDP datagram over each family.
+/// Returns a TCP segment and a UDP datagram over each IP version.
 fn transports(edit: impl Fn(usize, Segment) -> Segment) -> Vec<Vec<u8>> {
     let frames = |path: Path| [path.train(&[100], &edit), path.datagrams(&[100], &edit)].concat();
     Path::PLAIN.into_iter().flat_map(frames).collect()
@@ -47,7 +47,8 @@ fn k105_received_bad_checksums_stay_unverified() {
     }
 }
 
-/// Two datagrams with a computed checksum of zero: the first two bytes of each payload are the checksum of the rest.
+/// Returns two datagrams with a computed checksum of zero: the first two bytes of each payload are the checksum of the
+/// rest.
 fn sums_to_zero() -> Packet {
     let datagram = |payload: &[u8]| {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|udp| udp).payload(payload)

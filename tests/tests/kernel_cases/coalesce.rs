@@ -101,7 +101,7 @@ fn k13_tcp_seq() {
 
 #[test]
 fn k14_tcp_ts() {
-    // The same ten bytes of timestamps behind two, one and no NOP.
+    // The same ten bytes of timestamps after two, one and no NOP.
     let options = |index: usize| {
         let timestamps = [&[8, 10][..], &[0, 0, 0, [0, 0, 100, 100, 100][index]], &[0; 4]].concat();
         match index {
@@ -162,7 +162,7 @@ fn k21_ip_frag4() {
     }
 }
 
-/// Segments whose innermost IPv4 headers have these identifications.
+/// Checks the trains of segments whose innermost IPv4 headers have these identifications.
 #[track_caller]
 fn ids(df: bool, ids: &[u16], expected: &[usize]) {
     let change = |index: usize, s: Segment| {
@@ -211,7 +211,7 @@ fn k28_ip_frag6() {
     }
 }
 
-/// Destination options that hold one unknown option whose data is all `byte`.
+/// Returns a change that adds destination options with one unknown option whose data is all `byte`.
 fn option_data(byte: u8) -> impl Fn(Segment) -> Segment {
     move |s| {
         s.extensions(move |p| p.destination_options(|d| d.data(&[0x1e, 4, byte, byte, byte, byte])))
@@ -230,12 +230,12 @@ fn k30_ip_v6ext_diff() {
     case(&Path::OVER_IPV6, &[100, 100], &change, &[100, 100]);
 }
 
-/// Payload bytes for a path MTU of 4096, and the greatest payload of a superframe.
+/// Returns the payload bytes for a path MTU of 4096, and the greatest payload of a superframe.
 fn large(path: Path) -> (usize, usize) {
     (4096 - path.ip_and_tcp_len(), 65535 - path.ip_and_tcp_len())
 }
 
-/// Full segments, one of `last` bytes, and one more of `last` bytes a full segment later.
+/// Returns full segments, one of `last` bytes, and another of `last` bytes a full segment later.
 fn large_train(path: Path, last: usize) -> Vec<Vec<u8>> {
     let (mss, max) = large(path);
     let full = max / mss;
@@ -266,7 +266,7 @@ fn k33_single() {
     case(&Path::ALL, &[100], &plain, &[100]);
 }
 
-/// The first segments of `flows` connections, and then the second ones, which carry PSH.
+/// Returns the first segments of `flows` connections, then the second ones, which carry PSH.
 fn capacity(flows: u16, path: Path) -> Vec<Vec<u8>> {
     let train = |flow: u16| {
         path.train(&[200, 200], move |index, s| {
@@ -333,7 +333,7 @@ fn k36_gro_hw_stats() {
     assert_eq!(count(&capacity(500, Path::Ipv4)), (1000, 500, 500, 1000));
 }
 
-/// The first half of the frames in one poll and the second half in another.
+/// Sends the first half of the frames in one poll and the second half in another.
 fn two_polls(frames: &[Vec<u8>]) -> Vec<grosso_rig::engine::Out> {
     let mut engine = Engine::new(Profile::linux());
     for half in frames.chunks(frames.len() / 2) {
@@ -386,7 +386,7 @@ fn k65_udpgro_fwd() {
     assert_eq!((joins(false), joins(true)), (10, 1));
 }
 
-/// Ten datagrams, or TCP segments, inside VXLAN.
+/// Returns ten datagrams, or TCP segments, inside VXLAN.
 fn over_vxlan(tcp: bool) -> Vec<Vec<u8>> {
     let frame = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).vxlan(|v| v);

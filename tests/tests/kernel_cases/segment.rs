@@ -15,7 +15,7 @@ use grosso_wire::LinkType;
 /// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 14 + 20 + 20;
 
-/// Layout of the superframe in memory: the linear part behind the headers, and the pieces that follow.
+/// Layout of the superframe in memory: the linear part after the headers, and the following pieces.
 struct Geometry {
     linear: usize,
     pieces: &'static [usize],

@@ -1,7 +1,7 @@
 //! K40 to K56: the segmentation cases of `udpgso.c` and `uso.py`.
 //!
 //! Errors of the socket (EMSGSIZE beyond the path MTU, EINVAL beyond 128 datagrams) have no counterpart in the engine:
-//! it answers [`NoSegments::Whole`] for a send that is one plain datagram, and cuts everything else.
+//! it answers [`NoSegments::Whole`] for a send that is one plain datagram, and segments everything else.
 
 use grosso::segment::{NoSegments, Outgoing};
 use grosso_rig::superframe::{Superframe, lengths_behind};
@@ -17,16 +17,16 @@ const HEADERS_V4: usize = 14 + 20 + 8;
 const HEADERS_V6: usize = 14 + 40 + 8;
 /// The greatest payload of a datagram for an Ethernet MTU.
 const MSS_V4: usize = 1472;
-/// The same for IPv6.
+/// The greatest payload of a datagram for an Ethernet MTU over IPv6.
 const MSS_V6: usize = 1452;
 
-/// The superframe of a UDP send of `len` bytes with segment size `size`.
+/// Returns the superframe of a UDP send of `len` bytes with segment size `size`.
 fn sent_v4(len: usize, size: usize) -> Superframe {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(7)).udp(|udp| udp);
     Superframe::new(&packet.payload(&stream(0, len)), size as u16)
 }
 
-/// The same over IPv6.
+/// Returns the superframe of a UDP send over IPv6 of `len` bytes with segment size `size`.
 fn sent_v6(len: usize, size: usize) -> Superframe {
     let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp);
     Superframe::new(&packet.payload(&stream(0, len)), size as u16)
@@ -152,7 +152,7 @@ fn k55_hop_by_hop_header() {
     assert_eq!(lengths_behind(HEADERS_V6 + 8, &frame.packets()), [1, 1]);
 }
 
-/// The lengths that the UDP header of each packet declares.
+/// Returns the lengths that the UDP header of each packet declares.
 fn declared(header_len: usize, packets: &[(Vec<u8>, grosso::Meta)]) -> Vec<(usize, usize)> {
     let length = |packet: &[u8]| {
         usize::from(u16::from_be_bytes([packet[header_len - 4], packet[header_len - 3]]))

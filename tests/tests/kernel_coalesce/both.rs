@@ -25,7 +25,7 @@ pub(crate) struct Offload {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item {
     pub(crate) bytes: Vec<u8>,
-    /// `None` for a packet that is unchanged.
+    /// `None` for an unchanged packet.
     pub(crate) offload: Option<Offload>,
 }
 
@@ -33,18 +33,18 @@ pub(crate) struct Item {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) items: Vec<Item>,
-    /// The packets that left alone, each with whether its checksums are marked as verified.
+    /// The packets that left unmerged, each with whether its checksums are marked as verified.
     pub(crate) verified: BTreeMap<Vec<u8>, bool>,
     /// Number of superframes whose GRE checksum is not zero.
     pub(crate) gre_words: usize,
 }
 
-/// Differences between the two.
+/// Differences between the kernel and the engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Difference {
     pub(crate) kernel: Vec<Item>,
     pub(crate) engine: Vec<Item>,
-    /// The flows whose frames are the same, but in another order.
+    /// The flows whose frames are equal but in another order.
     pub(crate) reordered: Vec<String>,
 }
 
@@ -61,13 +61,13 @@ pub(crate) struct Both {
 }
 
 impl Both {
-    /// Deliveries of the kernel.
+    /// Returns the deliveries of the kernel.
     pub(crate) fn kernel(&mut self, frames: &[Vec<u8>]) -> Answer {
         let delivered = self.kernel.coalesce(frames).unwrap_or_else(|error| panic!("{error}"));
         delivered.into_iter().fold(Answer::default(), Answer::with_delivered)
     }
 
-    /// Deliveries of the engine, [checked](grosso_rig::engine::Engine::checked).
+    /// Returns the deliveries of the engine, [checked](grosso_rig::engine::Engine::checked).
     pub(crate) fn engine(&self, frames: &[Vec<u8>]) -> Answer {
         let mut engine = Engine::with(self.profile.clone(), LinkType::Ethernet, PORTS, ENGINE_SEED);
         frames.iter().for_each(|frame| _ = engine.push(frame));
@@ -107,7 +107,7 @@ impl Answer {
         self
     }
 
-    /// The superframes and packets of each flow in their order.
+    /// Returns the superframes and packets of each flow in order.
     fn by_flow(&self) -> BTreeMap<String, Vec<&Item>> {
         let mut flows: BTreeMap<String, Vec<&Item>> = BTreeMap::new();
         for item in &self.items {
@@ -119,7 +119,7 @@ impl Answer {
     }
 }
 
-/// The frames that only one of the two has, and the flows whose order differs.
+/// Returns the frames that only one of the two delivers, and the flows whose order differs.
 pub(crate) fn difference(kernel: &Answer, engine: &Answer) -> Difference {
     let mut only_engine = engine.items.clone();
     let mut only_kernel = kernel.items.clone();
@@ -141,7 +141,7 @@ pub(crate) fn difference(kernel: &Answer, engine: &Answer) -> Difference {
     Difference { kernel: only_kernel, engine: only_engine, reordered }
 }
 
-/// Metadata of the engine's superframe in the terms of a virtio header.
+/// Converts metadata of the engine's superframe to the terms of a virtio header.
 fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     let Checksum::Partial { start, offset } = meta.checksum else {
         panic!("a superframe has a partial checksum: {meta:?}");

@@ -1,4 +1,4 @@
-//! Vectors made by hand: each known difference shows, and the limits are equal.
+//! Vectors for each known difference, which shows it, and for the limits, which are equal.
 
 use std::collections::BTreeSet;
 
@@ -126,7 +126,8 @@ fn g63_raised_limits_make_the_same_packets_but_for_the_jumbo_header() {
     }
 }
 
-/// A vector that shows this difference, and no other, with the running kernel; `None` if the kernel does not have it.
+/// Returns a vector that shows this difference, and no other, with the running kernel; `None` if the kernel does not
+/// have it.
 fn example(known: Known) -> Option<Vec<Vec<u8>>> {
     let vxlan = |udp_len: Option<u16>, remote: bool, index: u16| {
         let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index));
@@ -174,7 +175,7 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
                 packet.tcp(|tcp| tcp.sequence(100 + index * 100)).payload_len(100).build()
             })
             .collect(),
-        // The packet with the other label is a ninth flow to Linux, which evicts a train for it; to the engine it
+        // Linux treats the packet with the other label as a ninth flow, for which it evicts a train; in the engine it
         // belongs to flow 0, the latest, and ends its train.
         Known::Eviction => {
             let first = (1..8).chain([0]).map(|flow| labelled(flow, 0, 0));
@@ -188,20 +189,20 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
     })
 }
 
-/// The TCP segment of an index, 100 bytes each.
+/// Returns TCP segment number `index`, of 100 bytes.
 fn segment(index: u16, edit: impl Fn(Tcp) -> Tcp) -> Vec<u8> {
     let packet = Packet::new().ethernet(|ethernet| ethernet).ipv4(|ip| ip.id(index));
     let sequence = 100 + u32::from(index) * 100;
     packet.tcp(|tcp| edit(tcp.sequence(sequence))).payload_len(100).build()
 }
 
-/// The TCP segment of an index behind some headers.
+/// Returns TCP segment number `index` after some headers.
 fn behind(packet: Packet, index: u16, len: usize) -> Vec<u8> {
     let packet = packet.ipv4(|ip| ip.id(index));
     packet.tcp(|tcp| tcp.sequence(100 + u32::from(index) * 100)).payload_len(len).build()
 }
 
-/// The second segment, with a payload for which its checksum is zero, written in the other form of zero.
+/// Returns the second segment, with a payload for which its checksum is zero, written in the other form of zero.
 fn other_form() -> Vec<u8> {
     let build = |word: u16, checksum: Option<u16>| {
         let mut payload = [0; 100];

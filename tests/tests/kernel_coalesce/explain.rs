@@ -28,7 +28,7 @@ pub(crate) struct Counts {
     pub(crate) known: BTreeMap<Known, usize>,
     /// Superframes in which Linux leaves a GRE checksum other than zero.
     pub(crate) gre_words: usize,
-    /// Lone packets that only the kernel, or only the engine, marks as verified.
+    /// Unmerged packets that only the kernel, or only the engine, marks as verified.
     pub(crate) verified: [usize; 2],
 }
 
@@ -37,8 +37,8 @@ impl Comparison {
     ///
     /// # Panics
     ///
-    /// Panics if the two differ and no known difference explains it; the message has the seed and the smallest vector
-    /// that fails.
+    /// Panics if the two differ and no known difference explains it; the message contains the seed and the smallest
+    /// failing vector.
     pub(crate) fn compare(&mut self, frames: &[Vec<u8>], seed: u64) {
         let (kernel, engine) = (self.both.kernel(frames), self.both.engine(frames));
         self.counts.vectors += 1;
@@ -59,7 +59,7 @@ impl Comparison {
         }
     }
 
-    /// The known differences that show in a vector.
+    /// Returns the known differences that a vector shows.
     pub(crate) fn explain(&mut self, frames: &[Vec<u8>]) -> Result<BTreeSet<Known>, String> {
         let found = self.ask(frames);
         if found.is_none() {
@@ -81,7 +81,7 @@ impl Comparison {
         if relevant.is_empty() {
             return Err(describe("nothing known explains this", &found));
         }
-        // Without the suspects, nothing may be left to explain, unless the rest has an explanation of its own.
+        // Without the suspects, no difference may remain, unless it has another explanation.
         let without = |name: Option<Known>| -> Vec<Vec<u8>> {
             let is_out = |index| {
                 relevant.iter().any(|suspect| suspect.index == index && Some(suspect.known) != name)
@@ -118,8 +118,8 @@ impl Comparison {
             }
         }
         for item in found.kernel.iter().filter(|item| item.offload.is_some()) {
-            // If the packets are unlike those sent, the kernel lost something in the superframe, or took tunnels for
-            // plain datagrams.
+            // If the packets differ from those sent, the kernel lost information in the superframe, or treated tunnels
+            // as plain datagrams.
             let packets = packets_of(item, frames);
             let same = |packets: &Vec<_>| self.both.engine(packets).items == [item.clone()];
             let is_same = packets.as_ref().is_some_and(same);
@@ -151,7 +151,7 @@ impl Comparison {
         }
     }
 
-    /// The smallest part of a vector that has no explanation, and the message about it.
+    /// Returns the smallest part of a vector that has no explanation, and the message about it.
     fn minimised(&mut self, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, String) {
         let mut smallest = frames.to_vec();
         let mut why = self.explain(frames).err().unwrap_or_else(|| "it does not show again".into());
@@ -169,7 +169,7 @@ impl Comparison {
 }
 
 impl Counts {
-    /// The table of `docs/kernel-differences.md`.
+    /// Formats the table of `docs/kernel-differences.md`.
     pub(crate) fn table(&self) -> String {
         let Self { vectors, frames, superframes, equal, .. } = self;
         let mut text = format!(
@@ -190,8 +190,8 @@ impl Counts {
     }
 }
 
-/// The packets of a vector that a superframe stands for. It does not tell how its identifications vary (rule G14), so
-/// every way is tried; none fits if the kernel took a tunnel for a plain datagram.
+/// Returns the packets of a vector that a superframe contains. Its metadata does not describe how identifications vary
+/// (rule G14), so all possibilities are tried; none matches if the kernel treated a tunnel as a plain datagram.
 fn packets_of(item: &Item, frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let gso_size = usize::from(item.offload?.gso_size);
     let parsed = parse(&item.bytes, Link::Ethernet, Lengths::Whole);

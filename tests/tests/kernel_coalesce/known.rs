@@ -17,9 +17,9 @@ pub(crate) enum Known {
     ChecksumForm,
     /// A packet is delivered without comparison with the held ones of its flow.
     Overtaking,
-    /// The UDP header of a tunnel declares another length than the packet has.
+    /// The UDP header of a tunnel declares a different length from the packet's.
     TunnelLength,
-    /// A field makes a flow of its own in one of the two, and ends a train in the other.
+    /// A field identifies a flow in one of the two, and ends a train in the other.
     FlowIdentity,
     /// CWR is set.
     WindowReduced,
@@ -37,7 +37,7 @@ pub(crate) enum Known {
     Eviction,
 }
 
-/// The one of the two that may join packets that the other keeps apart.
+/// The one of the two that may merge packets that the other keeps separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
@@ -64,7 +64,7 @@ impl Known {
         Self::Eviction,
     ];
 
-    /// The numbers of the rules in `docs/rules.md`.
+    /// Returns the numbers of the rules in `docs/rules.md`.
     pub(crate) fn rule(self) -> &'static str {
         match self {
             Self::UrgentPointer => "G33",
@@ -82,7 +82,7 @@ impl Known {
         }
     }
 
-    /// The one that joins more because of it.
+    /// Returns which of the two merges more because of the difference.
     pub(crate) fn joins(self) -> Joins {
         match self {
             Self::UrgentPointer | Self::ChecksumForm | Self::Overtaking | Self::TunnelLength => {
@@ -92,12 +92,12 @@ impl Known {
             Self::GreChecksumAndKey | Self::RemoteChecksum | Self::FinalAddress => Joins::Engine,
             Self::WindowReduced if release() < (6, 18) => Joins::Either,
             Self::WindowReduced => Joins::Engine,
-            // A kernel that takes the packet for a plain datagram joins it as one.
+            // A kernel that treats the packet as a plain datagram merges it as one.
             Self::NotLookedInto | Self::OlderIdentification | Self::Eviction => Joins::Either,
         }
     }
 
-    /// One sentence for a person.
+    /// Describes the difference in one sentence.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
             Self::UrgentPointer => {
@@ -171,7 +171,7 @@ impl Reach {
             (_, "pppoe") => self.has("pppoe ipv4"),
             // The kernel has no handler for a service chain, on any link or tunnel.
             (_, "nsh") => false,
-            // No device was made for these.
+            // No device was created for these.
             ("udp", "geneve" | "gue" | "ipv4" | "ipv6") => false,
             ("udp", "vxlan" | "vxlan-gpe") => {
                 outer.number("destination_port") != u64::from(VXLAN_GPE_PORT)
@@ -198,7 +198,7 @@ pub(crate) struct Suspect {
 }
 
 impl Suspect {
-    /// Whether it may affect the flow of this frame.
+    /// Returns whether the difference may affect the flow of this frame.
     pub(crate) fn touches(&self, frame: &[u8]) -> bool {
         match self.known {
             Known::Eviction => true,
@@ -208,7 +208,7 @@ impl Suspect {
     }
 }
 
-/// Every suspect of a vector.
+/// Returns every suspect of a vector.
 pub(crate) fn suspects(frames: &[Vec<u8>], reach: &Reach) -> Vec<Suspect> {
     let identities = common_identities(frames);
     let mut suspects = Vec::new();
@@ -233,7 +233,7 @@ pub(crate) fn suspects(frames: &[Vec<u8>], reach: &Reach) -> Vec<Suspect> {
     suspects
 }
 
-/// Known differences that one frame may cause by itself, whatever is around it.
+/// Returns the known differences that one frame may cause by itself, regardless of other frames.
 fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     let verdicts = verify(frame, Link::Ethernet);
     let is_other_form = |verdict: &grosso_testkit::oracle::Verdict| {
@@ -265,7 +265,7 @@ fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     conditions.into_iter().filter_map(|(known, holds)| holds.then_some(known)).collect()
 }
 
-/// Whether any pseudo-header has other addresses than those of the IP header around it.
+/// Returns whether any pseudo-header has addresses other than those of the IP header around it.
 fn has_final_address(parsed: &Parsed) -> bool {
     (0..parsed.layers.len()).any(|index| {
         let shown =
@@ -276,7 +276,7 @@ fn has_final_address(parsed: &Parsed) -> bool {
     })
 }
 
-/// Whether Linux delivers the packet without comparison with the held ones of its flow (rule G75).
+/// Returns whether Linux delivers the packet without comparison with the held ones of its flow (rule G75).
 fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
     let Some(last) = parsed.last() else { return true };
     let is_wrong = |layer: &Layer| match layer.name {
@@ -292,8 +292,8 @@ fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
         && (last.number("checksum") == 0
             || parsed.payload(frame).is_empty()
             || last.declared_end != frame.len());
-    // Linux does not verify the outer checksum if an outer length is wrong or the reserved bit is set, and without that
-    // it does not parse the tunnel.
+    // Linux does not verify the outer checksum if an outer length is wrong or the reserved bit is set, and then it does
+    // not parse the tunnel.
     let lies =
         |layer: &Layer| layer.declared_end != frame.len() || layer.number("fragment") & 0x8000 != 0;
     let tunnel = parsed.layers.iter().position(|layer| layer.name == "udp");
@@ -311,18 +311,19 @@ fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
         || is_odd_datagram
 }
 
-/// The flow of a frame as the engine sees it.
+/// Returns the flow of a frame as the engine sees it.
 pub(crate) fn flow(frame: &[u8]) -> Option<String> {
     flow_of(frame, Link::Ethernet).map(|flow| flow.to_string())
 }
 
-/// The flow of a frame as Linux sees it.
+/// Returns the flow of a frame as Linux sees it.
 fn exact_flow(frame: &[u8]) -> Option<(String, Vec<u8>)> {
     let parsed = parse(frame, Link::Ethernet, Lengths::Declared);
     Some((flow_of_parsed(&parsed)?.to_string(), identity(&parsed)))
 }
 
-/// Fields beside addresses and ports that must be equal in one flow of Linux (rules G4, G6, G20, T2, T5, T21).
+/// Returns the fields, other than addresses and ports, that must be equal in one flow of Linux (rules G4, G6, G20, T2,
+/// T5, T21).
 fn identity(parsed: &Parsed) -> Vec<u8> {
     let mut identity = Vec::new();
     for layer in &parsed.layers {
@@ -351,7 +352,7 @@ fn identity(parsed: &Parsed) -> Vec<u8> {
     identity
 }
 
-/// The identity that most frames of each flow have.
+/// Returns the identity that most frames of each flow have.
 fn common_identities(frames: &[Vec<u8>]) -> BTreeMap<String, Vec<u8>> {
     let mut counts: BTreeMap<String, BTreeMap<Vec<u8>, usize>> = BTreeMap::new();
     for (flow, identity) in frames.iter().filter_map(|frame| exact_flow(frame)) {
@@ -363,7 +364,7 @@ fn common_identities(frames: &[Vec<u8>]) -> BTreeMap<String, Vec<u8>> {
     counts.into_iter().filter_map(|(flow, counts)| Some((flow, most(counts)?))).collect()
 }
 
-/// The outermost addresses of a frame.
+/// Returns the outermost addresses of a frame.
 fn pair(frame: &[u8]) -> Option<Vec<u8>> {
     pair_of(&parse(frame, Link::Ethernet, Lengths::Declared))
 }

@@ -1,9 +1,9 @@
 //! The engine compared with the running kernel: their deliveries for the same frames.
 //!
-//! The frames, the bytes and metadata of superframes, and the order within each flow must be the same, or differ for a
-//! reason that has a name ([`known::Known`]). A reason is accepted only if the vector without the packets that it names
-//! shows no difference. A superframe that only one of the two makes is accepted only if the other makes the same of its
-//! packets alone, or if the reason says which one is stricter.
+//! The frames, the bytes and metadata of superframes, and the order within each flow must be equal, or differ for a
+//! named reason ([`known::Known`]). A reason is accepted only if the vector without the packets that it names shows no
+//! difference. A superframe that only one of the two builds is accepted only if the other builds the same one from its
+//! packets in isolation, or if the reason states which one is stricter.
 //!
 //! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` tests other traffic.
 
@@ -27,17 +27,17 @@ use self::both::Both;
 use self::explain::{Comparison, Counts};
 use self::known::Reach;
 
-/// Number of vectors of a test; a vector takes a millisecond, and one with a difference some more.
+/// Number of vectors of a test; a vector takes a millisecond, and one with a difference a little more.
 const VECTORS: u64 = 600;
 /// A TAP refuses frames shorter than an Ethernet header (rule V1), and the kernel drops a truncated VLAN tag.
 const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// The networks whose pseudo-header does not have the addresses of the IP header.
+/// The networks whose pseudo-header differs from the addresses of the IP header.
 const UNDER_WAY: &[Network] =
     &[Network::Ipv6Routed(Route { kind: 4, left: 2 }), Network::Ipv6Mobile];
-/// The tunnels that the kernel parses without a device of its own, and VXLAN.
+/// The tunnels that the kernel parses without a tunnel device, and VXLAN.
 const TUNNELS: &[Tunnel] = &[
     Tunnel::Ip,
     Tunnel::Gre,
@@ -92,7 +92,8 @@ impl Drop for Told {
     }
 }
 
-/// The two with the same settings; `None`, after a line with the reason, if the kernel's oracle cannot run.
+/// Starts kernel and engine with the same settings; `None`, after printing the reason, if the kernel's oracle cannot
+/// run.
 fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     let features = if udp { vec!["rx-udp-gro-forwarding"] } else { Vec::new() };
     let vxlan_port = Some(VXLAN_PORT);
@@ -109,7 +110,7 @@ fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     started.map_err(|why| skip(&why)).ok()
 }
 
-/// Up to one poll of frames of one to six flows whose headers the kernel parses, half of them in a tunnel.
+/// Returns up to one poll of frames of one to six flows whose headers the kernel parses, half of them in a tunnel.
 fn within_reach(seed: u64, deviations_percent: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let stacks: Vec<Stack> = (0..random.within(1, 6))
@@ -129,7 +130,7 @@ fn network(random: &mut Random) -> Network {
     if random.percent(3) { *random.choose(UNDER_WAY) } else { *random.choose(NETWORKS) }
 }
 
-/// Up to one poll of frames.
+/// Returns up to one poll of frames.
 fn vector(traffic: Traffic, seed: u64) -> Vec<Vec<u8>> {
     let count = Random::new(!seed).within(1, FRAMES_MAX);
     traffic.filter(|frame| frame.len() >= FRAME_BYTES_MIN).take(count).collect()

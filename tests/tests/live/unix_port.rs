@@ -1,4 +1,4 @@
-//! Ports on Unix sockets, with a program at the other end that is written here from the formats.
+//! Ports on Unix sockets, with a peer program implemented here from the format descriptions.
 
 #![cfg(target_os = "linux")]
 
@@ -34,18 +34,18 @@ use rustix::{
     thread::{set_thread_res_gid, set_thread_res_uid},
 };
 
-/// A frame, and what its virtio header says of it.
+/// A frame, and the metadata of its virtio header.
 type Arrived = (Vec<u8>, Meta);
 
 const KINDS: [UnixKind; 2] = [UnixKind::Stream, UnixKind::Datagram];
 const HEADERS: [Option<Form>; 2] = [None, Some(Form::Buffers)];
-/// Bytes of the longest headers here, which are all in the first slice.
+/// Length of the longest headers here, which are all in the first slice.
 const HEADERS_LEN: usize = 54;
-/// The time without a byte after which none will come: the test fails instead of hanging.
+/// Time without a byte after which none is expected: the test fails instead of hanging.
 const STALLED: Duration = Duration::from_secs(20);
 const CONNECT: UnixRole = UnixRole::Connect { local: None, mode: MODE };
 
-/// A folder, and what is in it.
+/// A directory and its contents.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -67,14 +67,14 @@ impl Place {
     }
 }
 
-/// The other program: a socket, and the bytes in front of each frame.
+/// The other program: a socket, and the bytes before each frame.
 enum Peer {
     Stream(UnixStream),
     Datagram(UnixDatagram),
 }
 
 impl Peer {
-    /// A program that connects to a port, from a path of its own.
+    /// Connects a program to a port, from a path of its own.
     fn connect(kind: UnixKind, place: &Place, own: &str) -> Self {
         match kind {
             UnixKind::Stream => Self::Stream(UnixStream::connect(place.path("port")).unwrap()),
@@ -117,7 +117,7 @@ impl Peer {
     }
 }
 
-/// Everything that has arrived.
+/// Receives everything that has arrived.
 fn arrived(port: &mut UnixPort, now_ns: u64) -> Vec<Arrived> {
     let (mut frames, mut buffers) = (Vec::new(), Vec::new());
     let each = &mut |frame: grosso::Frame<grosso_io::PortBuffer>| {
@@ -139,7 +139,7 @@ fn frame(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
 
-/// A frame behind a virtio header that says nothing, if there are headers.
+/// Returns a frame after an empty virtio header, if headers are used.
 fn plain(header: Option<Form>, frame: &[u8]) -> Vec<u8> {
     [vec![0; header.map_or(0, Form::len)], frame.to_vec()].concat()
 }
@@ -193,7 +193,7 @@ fn partial_checksums_and_superframes_are_said_in_the_header() {
         let mut peer = Peer::connect(kind, &place, "peer");
         let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(9000);
         let (bytes, start, offset) = whole.build_superframe();
-        // NEEDS_CSUM, TCPV4, the headers' length, packets of 1448 bytes, and two buffers at most.
+        // NEEDS_CSUM, TCPV4, the headers' length, packets of 1448 bytes, and at most two buffers.
         let mut header = vec![1, 1];
         for field in [whole.header_len() as u16, 1448, start as u16, offset as u16, 0] {
             header.extend(field.to_ne_bytes());
@@ -255,7 +255,7 @@ fn a_program_that_hangs_up_is_counted_and_the_next_one_is_met() {
         for round in 1..=3_u64 {
             let mut peer = Peer::connect(kind, &place, &format!("peer{round}"));
             peer.send(&frame(2));
-            // Datagrams have no end; it shows at the next look that nobody is there any more.
+            // Datagram sockets have no end of stream; the next check shows that the peer is gone.
             assert_eq!(arrived(&mut port, round << 40).len(), 1, "{kind:?} {round}");
             transmit(&mut port, &frame(3), &Meta::default());
             assert_eq!(peer.receive(), frame(3));
@@ -309,7 +309,7 @@ fn a_port_that_connects_finds_a_program_that_comes_later_and_comes_again() {
     }
 }
 
-/// A user who is neither root nor the one of the tests.
+/// A user other than root and the one of the tests.
 const ALICE: u32 = 12_345;
 
 /// Runs as another user, in a thread.
@@ -323,7 +323,7 @@ fn as_alice<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(other_user).join().unwrap())
 }
 
-/// A directory of another user, and a socket of this user that no other one may open.
+/// Returns a directory of another user, and a socket of this user that no other user may open.
 fn place_of_alice() -> Option<(Place, UnixDatagram)> {
     if !geteuid().is_root() {
         println!("skipped: only root can become another user");
@@ -369,7 +369,7 @@ fn a_sender_whose_name_leads_to_the_socket_of_another_user_gets_no_answer_there(
         assert_eq!(log.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(event(&port, UnixEvent::PeerMet), 0);
 
-        // The name is replaced after the port has answered, which it notices at its next look.
+        // The name is replaced after the port has answered, which it notices at its next check.
         fs::remove_file(&name).unwrap();
         let second = send();
         assert_eq!(arrived(&mut port, 1).len(), 1);
@@ -408,7 +408,7 @@ fn a_port_that_connects_follows_no_link_of_another_user_to_a_socket() {
         }
         assert_eq!(log.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(event(&port, UnixEvent::PeerMet), 0, "hard: {is_hard}");
-        // The same name as a socket of its own is connected to.
+        // The same name is used for another socket, which is connected to.
         fs::remove_file(&name).unwrap();
         let peer = as_alice(|| UnixDatagram::bind(&name).unwrap());
         assert!(arrived(&mut port, now_ns).is_empty());
@@ -444,7 +444,7 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
         }
         assert!(arrived(&mut port, 0).is_empty());
         assert_eq!(refused(&port, VnetError::Short), 4, "{kind:?}");
-        // A superframe of packets of 0 bytes, and a checksum outside of the frame.
+        // A superframe of packets of 0 bytes, and a checksum outside the frame.
         let lies = [
             (VnetError::SizeZero, [1, 1, 54, 0, 0, 0, 34, 0, 16, 0, 0, 0]),
             (VnetError::ChecksumOutside, [1, 0, 0, 0, 0, 0, 255, 255, 16, 0, 0, 0]),
@@ -461,7 +461,7 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
                 stream.write_all(&(12 + (66 << 10) + 1_u32).to_be_bytes()).unwrap();
                 assert!(arrived(&mut port, 0).is_empty());
                 assert_eq!(event(&port, UnixEvent::PeerCutOff), 1);
-                assert_eq!(stream.read(&mut [0]).unwrap(), 0, "hung up on");
+                assert_eq!(stream.read(&mut [0]).unwrap(), 0, "disconnected");
                 peer = Peer::connect(kind, &place, "peer");
             }
             Peer::Datagram(_) => {
@@ -475,7 +475,7 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
     }
 }
 
-/// Cutting one superframe may take as long as cutting many, and what has no room is kept.
+/// Segmenting one superframe may take as long as segmenting many, and packets without room are kept.
 #[test]
 fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     for kind in KINDS {
@@ -496,7 +496,7 @@ fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     }
 }
 
-/// A path cuts and completes for such a port; this is the last place that could send a lie.
+/// A path segments and completes for such a port; this is the last point that could send a contradiction.
 #[test]
 fn without_headers_no_superframe_and_no_partial_checksum_leaves() {
     for kind in KINDS {
@@ -530,11 +530,11 @@ fn random_bytes_and_random_headers_stop_nothing() {
     let role = UnixRole::Listen { mode: MODE };
     let options = place.options(UnixKind::Stream, Some(Form::Buffers), role);
     let mut port = UnixPort::open(&options).unwrap();
-    // A child that another test has forked and that has not yet called `execve` holds a copy of each of these.
+    // A child that another test has forked and that has not yet called `execve` holds a copy of each descriptor.
     let mut copies = Vec::new();
     for disconnected in 1..=300 {
         let mut stream = UnixStream::connect(place.path("port")).unwrap();
-        // Everything fits into the buffers, so no write has to wait for the port.
+        // All data fits into the buffers, so no write has to wait for the port.
         stream.set_nonblocking(true).unwrap();
         copies.push(stream.try_clone().unwrap());
         if random.one_in(2) {
@@ -543,7 +543,7 @@ fn random_bytes_and_random_headers_stop_nothing() {
         } else {
             for _ in 0..20 {
                 let mut bytes = [random.bytes(12), frame(random.below(3000))].concat();
-                // Flags and types that there are, so that more than the first check is tried.
+                // Only defined flags and types are used, so that more than the first check is tested.
                 (bytes[0], bytes[1]) = (random.below(8) as u8, random.below(8) as u8);
                 stream.write_all(&(bytes.len() as u32).to_be_bytes()).unwrap();
                 stream.write_all(&bytes).unwrap();
@@ -553,7 +553,7 @@ fn random_bytes_and_random_headers_stop_nothing() {
             let _ = port.transmit(&[&frame], &meta).unwrap();
         }
         let _ = port.flush().unwrap();
-        // Closing is not enough while copies are open.
+        // Closing is not sufficient while copies are open.
         stream.shutdown(Shutdown::Both).unwrap();
         drop(stream);
         arrived(&mut port, 0);

@@ -1,4 +1,4 @@
-//! The driver of a device as a port: against the port that is a device, and against a device that means ill.
+//! The driver of a device as a port: against the port that is a device, and against a malicious device.
 
 #![cfg(target_os = "linux")]
 
@@ -43,7 +43,7 @@ use crate::{
     vhost_port::{ALL, arrived, frame, kicked, superframe},
 };
 
-/// A folder with a socket's path.
+/// Creates a directory with a path for a socket.
 fn folder() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -59,7 +59,7 @@ fn options(path: &PathBuf, side: VhostSide, connects: bool, features: Features) 
     options
 }
 
-/// A device and its driver, which have agreed.
+/// A device and its driver after negotiation.
 struct Pair {
     device: VhostPort,
     driver: VhostPort,
@@ -68,7 +68,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Ports with these features, of which one connects.
+    /// Opens ports with these features; one of them connects.
     fn new(offered: Features, wanted: Features, driver_connects: bool) -> Self {
         let (folder, path) = folder();
         let open = |side, connects, features| {
@@ -101,7 +101,7 @@ impl Pair {
         if is_device { &mut self.device } else { &mut self.driver }
     }
 
-    /// A frame goes each way, with its meaning.
+    /// Checks that a frame and its metadata cross in both directions.
     fn carries(&mut self, frame: &[u8], meta: &Meta) {
         let Self { device, driver, .. } = self;
         assert_eq!(transmit(driver, frame, meta), Transmitted::Taken);
@@ -118,7 +118,7 @@ fn transmit(port: &mut VhostPort, frame: &[u8], meta: &Meta) -> Transmitted {
     sent
 }
 
-/// Number of losses at a port, by its counters.
+/// Returns the number of losses at a port, by its counters.
 fn lost(port: &VhostPort) -> u64 {
     let lost = port.machine_stats().counters().filter(|(counter, _)| counter.is_loss);
     lost.map(|(_, count)| count).sum()
@@ -164,7 +164,7 @@ fn each_end_has_the_features_on_which_both_agree() {
         (Features::ALL, tcp, true, false, true),
         (Features::ALL, Features::SCATTER_GATHER, false, false, false),
         (Features::CHECKSUM_GENERIC, Features::ALL, false, false, true),
-        // Superframes need checksums to fill in, which one of both has not.
+        // Superframes need partial checksums, which one of the two does not support.
         (Features::ALL, Features::SCATTER_GATHER | word, false, false, false),
     ] {
         let pair = Pair::new(offered, wanted, true);
@@ -220,16 +220,16 @@ fn a_verified_checksum_stays_whole_for_whoever_completes_none() {
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;
-    // Where nobody looks for it.
+    // A path that the peer does not look at.
     let other = VhostOptions::new(pair.path.with_extension("other"));
     for round in 1..=3 {
         pair.carries(&frame(700), &Meta::default());
         let options = options(&pair.path, VhostSide::Device, false, Features::ALL);
-        // Frames of which it was not told yet are gone with it.
+        // Frames without a notification yet are lost with it.
         pair.device = VhostPort::open(&other).unwrap();
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(event(&pair.driver, VhostEvent::PeerGone), round);
-        // It looks for another one at once, and then after a tenth of a second.
+        // It looks for another device at once, and then after a tenth of a second.
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(transmit(&mut pair.driver, &frame(9), &Meta::default()), Transmitted::Taken);
         assert_eq!(event(&pair.driver, VhostEvent::TransmitNoPeer), round);
@@ -263,7 +263,7 @@ fn a_ring_without_room_makes_the_port_wait_and_loses_nothing() {
     assert_eq!(lost(&pair.driver), 0);
 }
 
-/// Two machines, and two paths between them that meet as device and driver.
+/// Two VMs, and two paths between them that are connected as device and driver.
 #[test]
 fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
     for driver_connects in [true, false] {
@@ -283,7 +283,7 @@ fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
         for _ in 0..20 {
             for (from, to) in [(0, 1), (1, 0)] {
                 let mut both = [&mut one, &mut other];
-                // Until both paths have met, frames are lost.
+                // Until both paths are connected, frames are lost.
                 let mut got = None;
                 until(|| {
                     while kicked(both[to], TO_GUEST, |to| to.give(66_000, Shape::Direct(1))) {}
@@ -303,13 +303,13 @@ fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
     }
 }
 
-/// A device that has the memory of a driver, and writes into it with its own hands.
+/// A device that has the memory of a driver, and writes into it directly.
 struct Ill {
     listener: UnixSocket,
     socket: Option<UnixSocket>,
     port: VhostPort,
     said: Vec<Message>,
-    /// The time, as the port is told.
+    /// The time that the port is given.
     now_ns: u64,
     _folder: TempDir,
 }
@@ -370,7 +370,7 @@ impl Ill {
     }
 }
 
-/// Position of the used entries in a ring.
+/// Offset of the used entries in a ring.
 const USED: u64 = addresses(0).used;
 
 #[test]
@@ -398,7 +398,7 @@ fn a_device_that_breaks_a_ring_is_cut_off_by_name_and_met_anew() {
         ill.meet();
         assert_eq!(ill.event(VhostEvent::PeerMet), number as u64 + 2);
     }
-    // What it wrote is in memory that nobody has any more.
+    // Its frames are in memory that no device has any more.
     assert_eq!(transmit(&mut ill.port, &frame(9), &Meta::default()), Transmitted::Taken);
     assert_eq!(ill.event(VhostEvent::TransmitNoPeer), 0);
 }
@@ -427,7 +427,7 @@ fn a_device_that_answers_wrongly_or_is_silent_costs_frames_and_nothing_else() {
     socket.send(&[IoSlice::new(&reply(request::GET_FEATURES, &[0; 8]))]).unwrap();
     ill.serve();
     assert_eq!(ill.event(VhostEvent::PeerCutOff), 1, "nobody asked");
-    // It is met again, and says nothing.
+    // It connects again, and sends nothing.
     until(|| {
         ill.serve();
         ill.event(VhostEvent::PeerMet) == 2

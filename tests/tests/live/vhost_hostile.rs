@@ -1,4 +1,4 @@
-//! The device of a virtual machine whose front end, or driver, means ill: it loses its own frames and nothing else.
+//! The device of a VM whose front end, or driver, is malicious: it loses only its own frames.
 
 #![cfg(target_os = "linux")]
 
@@ -67,7 +67,7 @@ fn descriptors_that_are_no_eventfds_are_refused() {
     }
 }
 
-/// Whether a path that slept now would wake at once for frames.
+/// Returns whether a sleeping path would wake at once for frames.
 fn is_awake(port: &VhostPort) -> bool {
     let kick = port.frames_kick().unwrap();
     wait_for(&[(kick, Interest::READ)], Some(Duration::ZERO)).unwrap().is_some()
@@ -85,7 +85,7 @@ fn a_kick_that_says_nothing_wakes_once() {
         kick.write_all(&1_u64.to_ne_bytes()).unwrap();
         assert!(is_awake(&bench.port));
     }
-    // Another one takes its place, and it is heard no more.
+    // Another front end takes its place, and the first one is ignored.
     let next = front_end::semaphore().unwrap();
     front.tell(12, &(FROM_GUEST as u64).to_ne_bytes(), &[next.as_fd()]).unwrap();
     (0..3).for_each(|_| assert!(arrived(&mut bench.port).is_empty()));
@@ -101,7 +101,7 @@ fn a_frame_that_never_fits_is_given_up_by_name_and_the_next_one_goes_on() {
         (0..10).for_each(|_| assert!(front.give(2000, Shape::Direct(1))));
         let long = frame(30_000);
         let second = 1_000_000_000;
-        // It begins to wait now, and is given up when a second has passed.
+        // It starts to wait now, and is given up after a second.
         for (now_ns, result, given_up) in [
             (5, Transmitted::NoRoom, 0),
             (second + 4, Transmitted::NoRoom, 0),
@@ -114,7 +114,7 @@ fn a_frame_that_never_fits_is_given_up_by_name_and_the_next_one_goes_on() {
         }
         assert_eq!(bench.transmit(&frame(9), &Meta::default()), Transmitted::Taken);
         assert_eq!(front.received().map(|got| got[12..].to_vec()), Some(frame(9)));
-        // Where there is no room at all, a frame waits as long as it takes.
+        // If there is no room at all, a frame waits for as long as needed.
         while bench.transmit(&frame(9), &Meta::default()) == Transmitted::Taken {}
         let _ = bench.port.receive(1 << 60, 64, &mut drop).unwrap();
         assert_eq!(bench.transmit(&frame(9), &Meta::default()), Transmitted::NoRoom);
@@ -136,7 +136,7 @@ fn a_path_goes_on_behind_a_frame_that_never_fits() {
             got = other.received();
             got.is_some()
         });
-        // Its checksum may be left to the guest.
+        // The frame's checksum may be left to the guest.
         assert_eq!(got.map(|got| got.len()), Some(12 + frame(9).len()));
         machines.stop();
     }
@@ -170,7 +170,7 @@ const WALKED_MAX: u64 = 32_768 + 1024;
 fn one_frame_walks_so_many_descriptors_and_no_more() {
     let mut bench = Bench::new();
     let mut front = bench.connect(ALL);
-    // A table that goes round, to which every entry leads.
+    // A table with a loop, to which every entry refers.
     let table = slot_at(TO_GUEST, 0);
     for number in 0..1024_u16 {
         let round = descriptor((slot_at(TO_GUEST, 1), 0, 3, (number + 1) % 1024));
@@ -184,7 +184,7 @@ fn one_frame_walks_so_many_descriptors_and_no_more() {
     assert_eq!(bench.event(VhostEvent::RingUnsteady), 1, "the frame is lost by name");
 }
 
-/// A table of memory with these regions, each of a guest's address, bytes, an address of the front end and a place.
+/// Encodes a memory table with these regions: a guest address, a length, an address of the front end and a file offset.
 fn table(regions: &[[u64; 4]]) -> Vec<u8> {
     let numbers = regions.iter().flatten().flat_map(|number| number.to_ne_bytes());
     (regions.len() as u64).to_ne_bytes().into_iter().chain(numbers).collect()
@@ -193,7 +193,7 @@ fn table(regions: &[[u64; 4]]) -> Vec<u8> {
 #[test]
 fn memory_that_is_too_much_or_none_is_refused_by_name() {
     let sparse = front_end::sparse(1 << 41).unwrap();
-    // Open for reading, of a file system whose pages another program might bring.
+    // A descriptor that is open for reading, of a file system whose pages another program might provide.
     let on_disk = File::open("/proc/self/exe").unwrap();
     let small = |number: u64| [number << 20, 1 << 20, number << 20, 0];
     let nine = core::array::from_fn::<_, 9, _>(|number| small(number as u64));

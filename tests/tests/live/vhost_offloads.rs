@@ -1,5 +1,5 @@
-//! Two machines whose features differ in every combination, and a path between them: each gets what it takes, and all
-//! streams and datagrams are whole.
+//! Two VMs whose features differ in every combination, and a path between them: each gets only what it accepts, and all
+//! streams and datagrams are complete.
 
 #![cfg(target_os = "linux")]
 
@@ -16,28 +16,28 @@ use crate::{
     vhost_port::{FORMS, TwoMachines, kicked, plain},
 };
 
-/// Bits by which a guest takes something, and by which its device does (virtio 1.3 section 5.1.3).
+/// Feature bits of a guest and of its device (virtio 1.3 section 5.1.3).
 const CSUM: [u64; 2] = [1 << 1, 1];
 const TSO: [u64; 2] = [1 << 7 | 1 << 8 | 1 << 9, 1 << 11 | 1 << 12 | 1 << 13];
 const USO: [u64; 2] = [1 << 54 | 1 << 55, 1 << 56];
-/// All of which each combination is a machine.
+/// Feature groups; each combination of them is a VM.
 const WORDS: [u64; 4] = [CSUM[0] | CSUM[1], TSO[0] | TSO[1], USO[0] | USO[1], MERGEABLE];
-/// Bytes of the payload of a superframe, and of each of its packets.
+/// Payload length of a superframe, and of each of its packets.
 const PAYLOAD_BYTES: usize = 30_000;
 const SEGMENT_BYTES: usize = 1200;
 
-/// TCP or UDP, over a version of IP.
+/// TCP or UDP, over an IP version.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     is_tcp: bool,
     is_ipv4: bool,
 }
 
-/// Features that a guest chooses with rings of this form, whose words are the bits of a number.
+/// Returns the features that a guest chooses with rings of this form; bits of `number` remove features.
 fn machine(form: u64, number: u32) -> u64 {
     let without = (0..4).filter(|word| number & 1 << word == 0).map(|word| WORDS[word]);
     let chosen = form & !without.sum::<u64>();
-    // A driver may choose superframes with checksums to be filled in alone.
+    // A driver may choose superframes only together with partial checksums.
     let has_checksums = number & 1 != 0;
     if has_checksums { chosen } else { chosen & !(WORDS[1] | WORDS[2]) }
 }
@@ -50,7 +50,7 @@ impl Kind {
         packet.payload_len(payload_bytes)
     }
 
-    /// The type of a superframe in a virtio header.
+    /// Returns the type of a superframe in a virtio header.
     fn gso_type(self) -> u8 {
         match (self.is_tcp, self.is_ipv4) {
             (true, true) => 1,
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// The bits of its superframes: of a guest, or of its device.
+    /// Returns the feature bits of superframes: of a guest, or of its device.
     fn bits(self, side: usize) -> u64 {
         match (self.is_tcp, self.is_ipv4, side) {
             (true, true, 0) => 1 << 7,
@@ -72,13 +72,13 @@ impl Kind {
         }
     }
 
-    /// Position of the header of TCP or UDP, and of the payload.
+    /// Returns the offsets of the TCP or UDP header and of the payload.
     fn places(self) -> (usize, usize) {
         let transport = if self.is_ipv4 { 34 } else { 54 };
         (transport, transport + if self.is_tcp { 20 } else { 8 })
     }
 
-    /// Frames with their virtio headers, as a machine that has chosen these features sends them.
+    /// Returns frames with their virtio headers, as a VM with these features sends them.
     fn frames(self, chosen: u64) -> Vec<Vec<u8>> {
         let whole = self.packet(PAYLOAD_BYTES);
         let (bytes, start, offset) = whole.build_superframe();
@@ -107,7 +107,7 @@ impl Kind {
         segments.into_iter().map(one).collect()
     }
 
-    /// The sum of the pseudo-header.
+    /// Returns the pseudo-header sum.
     fn pseudo_sum(self, frame: &[u8]) -> u16 {
         let (transport, _) = self.places();
         let (protocol, len) = (if self.is_tcp { 6 } else { 17 }, frame.len() - transport);
@@ -116,7 +116,7 @@ impl Kind {
         oracle::sum(&oracle::pseudo_header(source, destination, protocol, len))
     }
 
-    /// The payloads of the packets of a frame, which has to be one that this machine takes.
+    /// Returns the payloads of the packets of a frame, and checks that this VM accepts it.
     fn payloads(self, got: &[u8], chosen: u64) -> Vec<Vec<u8>> {
         let (header, frame) = got.split_at(12);
         let (transport, payload) = self.places();
@@ -163,7 +163,7 @@ impl Kind {
         let packets = expected.len();
         let counts = match (from.chosen & self.bits(1) != 0, to.chosen & self.bits(0) != 0) {
             (true, true) => 1..=1,
-            // Packets that come together are joined; those that do not are more.
+            // Packets that arrive together are merged; otherwise there are more.
             (false, true) => 1..=packets,
             (_, false) => packets..=packets,
         };
@@ -187,7 +187,7 @@ fn machines_of_all_combinations_get_what_each_takes_and_every_stream_is_whole() 
         }
         machines.stop();
     };
-    // Each end of two machines waits for the kernel, so many of them end at once.
+    // Each endpoint waits for the kernel, so the pairs of machines run in parallel.
     thread::scope(|scope| {
         for a in 0..16 {
             scope.spawn(move || (0..16).for_each(|b| meet(a, b)));

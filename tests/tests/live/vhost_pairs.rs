@@ -1,4 +1,4 @@
-//! The device of a virtual machine with several pairs of rings.
+//! The device of a VM with several pairs of rings.
 
 #![cfg(target_os = "linux")]
 
@@ -17,11 +17,11 @@ use crate::vhost_port::{ALL, Bench, EVENTS, FORMS, arrived, frame, plain};
 /// The rings of the second pair.
 const TO_GUEST: usize = 2;
 const FROM_GUEST: usize = 3;
-/// Position of the source port, and of the payload behind it, in a frame behind its virtio header.
+/// Offset of the source port, and of the payload, in a frame after its virtio header.
 const SOURCE_PORT: usize = 12 + 34;
 const PAYLOAD: usize = 12 + 42;
 
-/// A datagram with a number, of the flow of a port.
+/// Returns a datagram with a number; the port identifies the flow.
 fn datagram(port: u16, number: u8) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     packet.udp(|udp| udp.source_port(port)).payload(&[number; 100]).build()
@@ -35,7 +35,7 @@ fn give_all(front: &mut FrontEnd) {
     }
 }
 
-/// The numbers of the frames of each flow in the buffers of a pair, in their order.
+/// Returns the numbers of the frames of each flow in the buffers of a pair, in order.
 fn received(front: &mut FrontEnd, pair: usize) -> BTreeMap<u16, Vec<u8>> {
     front.pair = pair;
     let mut flows: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
@@ -107,7 +107,7 @@ fn a_flow_has_one_pair_and_its_order_and_pairs_that_are_not_used_get_nothing() {
     }
 }
 
-/// Ports of two flows, of which the second has the second pair.
+/// Returns the ports of two flows; the second flow uses the second pair.
 fn flows(bench: &mut Bench, front: &mut FrontEnd) -> [u16; 2] {
     give_all(front);
     for port in 5000..5020 {
@@ -169,7 +169,7 @@ fn a_ring_that_is_broken_costs_its_own_frames_and_a_machine_may_boot_again() {
         front.write(GUEST + rings(ring)[1] + 2, &400_u16.to_le_bytes());
     }
     assert!(arrived(&mut bench.port).is_empty());
-    // All that is known to be there is used before the ring is looked at again.
+    // All known entries are used before the ring is read again.
     let sends = [first].into_iter().chain([second; SLOTS as usize]).chain([first]);
     for port in sends {
         assert_eq!(bench.transmit(&datagram(port, 1), &Meta::default()), Transmitted::Taken);

@@ -1,4 +1,4 @@
-//! The device of a virtual machine as a port, with a front end and a driver that are written from the formats.
+//! The device of a VM as a port, with a front end and a driver implemented from the format descriptions.
 
 #![cfg(target_os = "linux")]
 
@@ -36,18 +36,18 @@ use tempfile::TempDir;
 
 use crate::live_path::world::until;
 
-/// Everything that a front end may choose, with split rings.
+/// All features that a front end may choose, with split rings.
 pub(crate) const ALL: u64 = !PACKED;
-/// The same, with rings of either form.
+/// All features, with rings of either form.
 pub(crate) const FORMS: [u64; 2] = [ALL, ALL | PACKED];
-/// Those, with events by numbers and by flags.
+/// All features, with notifications by event index and by flags.
 pub(crate) const EVENTS: [u64; 4] = [ALL, ALL & !EVENT_INDEX, FORMS[1], FORMS[1] & !EVENT_INDEX];
 const SHAPES: [Shape; 5] =
     [Shape::Direct(1), Shape::Direct(2), Shape::Direct(4), Shape::Table(1), Shape::Table(17)];
-/// Features of virtio that say that a guest takes superframes over IPv4, and partial checksums.
+/// Virtio features of a guest that accepts superframes over IPv4, and partial checksums.
 const GUEST_TSO4: u64 = 1 << 7;
 const GUEST_CSUM: u64 = 1 << 1;
-/// Bytes of the headers of TCP over IPv4 here.
+/// Length of the headers of TCP over IPv4 here.
 const HEADERS_LEN: usize = 54;
 
 pub(crate) struct Bench {
@@ -61,7 +61,7 @@ impl Bench {
         Self::offering(Features::ALL)
     }
 
-    /// A port whose guest may share this number of bytes.
+    /// Opens a port whose guest may share this many bytes.
     pub(crate) fn with_memory(bytes: u64) -> Self {
         Self::opened(|options| options.memory_bytes_max = bytes)
     }
@@ -88,7 +88,7 @@ impl Bench {
 
     pub(crate) fn try_connect(&mut self, wanted: u64, pairs: usize) -> io::Result<FrontEnd> {
         let Self { port, path, .. } = self;
-        // The one before is let go of, and this one is met.
+        // The previous front end is released, and this one is connected.
         let mut serve = || (0..3).for_each(|_| assert!(arrived(port).is_empty()));
         FrontEnd::with_pairs(UnixStream::connect(path)?, (wanted, pairs), &mut serve)
     }
@@ -104,7 +104,7 @@ impl Bench {
         sent
     }
 
-    /// A frame goes each way.
+    /// Checks that a frame crosses in each direction.
     pub(crate) fn carries(&mut self, front: &mut FrontEnd) {
         let frame = frame(700);
         assert!(front.send(&plain(&frame), Shape::Direct(2)));
@@ -115,14 +115,14 @@ impl Bench {
     }
 }
 
-/// Everything that has arrived.
+/// Receives everything that has arrived.
 pub(crate) fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
     let (mut frames, mut buffers) = (Vec::new(), Vec::new());
     let each = &mut |frame: Frame<PortBuffer>| {
         frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
         buffers.push(frame.buffer);
     };
-    // As a path does, which does not sleep before the port has asked to be woken.
+    // As on a path, which does not sleep before the port has requested a notification.
     while port.receive(0, 64, each).unwrap() > 0 || port.deadline() == Some(0) {}
     port.recycle_all(&mut buffers);
     frames
@@ -132,12 +132,12 @@ pub(crate) fn frame(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
 
-/// A frame behind a header that says nothing.
+/// Returns a frame after an empty virtio header.
 pub(crate) fn plain(frame: &[u8]) -> Vec<u8> {
     [&[0; 12], frame].concat()
 }
 
-/// A superframe with its virtio header: NEEDS_CSUM, TCPV4, packets of 1448 bytes.
+/// Returns a superframe with its virtio header: NEEDS_CSUM, TCPV4, packets of 1448 bytes.
 pub(crate) fn superframe(len: usize) -> Vec<u8> {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     let (bytes, start, offset) = whole.build_superframe();
@@ -256,7 +256,7 @@ fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
     }
 }
 
-/// A back end that served the rings before may have died between an entry that it used and the call for it.
+/// A back end that served the rings before may have died between using an entry and the call for it.
 #[test]
 fn a_driver_is_called_once_when_its_rings_begin() {
     for wanted in FORMS {
@@ -292,7 +292,8 @@ fn a_driver_is_interrupted_when_it_wants_to_be_and_kicks_when_it_is_asked() {
     }
 }
 
-/// Looks at a ring do not end before its driver was asked to kick; one that has more meanwhile is not asked.
+/// The device does not stop polling a ring before it has requested kicks from the driver; a driver with new entries
+/// meanwhile is not asked.
 #[test]
 fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
     for wanted in EVENTS {
@@ -331,7 +332,7 @@ fn a_machine_may_boot_again_go_and_come() {
             front.reboot(&mut || assert!(arrived(&mut bench.port).is_empty())).unwrap();
             bench.carries(&mut front);
             let next = front.stop_ring(FROM_GUEST, &mut || drop(arrived(&mut bench.port))).unwrap();
-            // One entry, which has two descriptors.
+            // One entry with two descriptors.
             assert_eq!(next, if front.is_packed() { 0x8002 } else { 1 });
             drop(front);
             assert!(arrived(&mut bench.port).is_empty());
@@ -341,7 +342,7 @@ fn a_machine_may_boot_again_go_and_come() {
     }
 }
 
-/// A superframe waits for the room of a guest; the next guest takes packets alone, with whole checksums.
+/// A superframe waits for room in a guest; the next guest accepts only packets, with complete checksums.
 #[test]
 fn a_frame_that_waited_for_a_guest_is_made_for_the_one_that_boots_anew() {
     for wanted in FORMS {
@@ -395,7 +396,7 @@ pub(crate) struct TwoMachines {
 }
 
 impl TwoMachines {
-    /// Machines that want these features, where they are offered.
+    /// Starts VMs that request these features if they are offered.
     pub(crate) fn start(one: u64, other: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| folder.path().join(name));
@@ -416,7 +417,7 @@ impl TwoMachines {
     }
 }
 
-/// The next frame that arrives, for which there is room.
+/// Waits for the next frame and returns it.
 fn awaited(front: &mut FrontEnd) -> Vec<u8> {
     let mut frame = None;
     until(|| {
@@ -449,7 +450,7 @@ fn two_machines_on_a_path_that_sleeps_get_what_each_takes() {
     }
 }
 
-/// A wrong descriptor, or a wrong entry, and its name.
+/// A wrong descriptor, or a wrong entry, and the name of the fault.
 type Wrong = (&'static str, fn(&mut FrontEnd, usize), VhostEvent);
 
 const WRONG: [Wrong; 10] = [
@@ -512,7 +513,7 @@ fn put(front: &mut FrontEnd, ring: usize, (address, bytes, flags, next): (u64, u
     front.offer(ring, 255);
 }
 
-/// The same with an address that is right.
+/// Writes a descriptor with a valid address.
 fn chain(front: &mut FrontEnd, ring: usize, (_, bytes, flags, next): (u64, u32, u16, u16)) {
     put(front, ring, (slot_at(ring, 0), bytes, flags, next));
 }
@@ -588,7 +589,7 @@ fn a_frame_that_is_too_long_or_too_short_is_counted() {
         assert!(arrived(&mut bench.port).is_empty());
         assert_eq!(bench.port.stats().events(LiveEvent::ReceiveTruncated), 1);
         assert_eq!(bench.port.stats().counters().map(|(_, count)| count).sum::<u64>(), 3);
-        // Nothing fits into buffers of one byte, all of which together are too few.
+        // Nothing fits into buffers of one byte, which are too few in total.
         let mut bench = Bench::new();
         let mut front = bench.connect(wanted & !MERGEABLE);
         assert!(front.give(1, Shape::Direct(1)));
@@ -607,7 +608,7 @@ fn memory_that_is_taken_away_costs_the_guest_its_port_and_nobody_else() {
             if takes_file {
                 front.lose_memory().unwrap();
             } else {
-                // A table of memory without regions.
+                // A memory table without regions.
                 front.tell(5, &[0; 8], &[]).unwrap();
             }
             let _ = arrived(&mut bench.port);
@@ -661,7 +662,7 @@ fn messages_that_cannot_be_end_the_connection_and_not_the_port() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Rings full of anything, and then a right frame.
+    /// Rings full of arbitrary data, and then a valid frame.
     #[test]
     fn anything_in_a_ring_is_borne(seed: u64, wanted: u64) {
         let mut random = Random::new(seed);

@@ -1,4 +1,4 @@
-//! Ports around a port forward its answers, except those that are their own.
+//! Ports around a port forward its answers, except for their own.
 
 #![cfg(unix)]
 

@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments of trains on the data path: those that a host would have sent for
-//! the packets replace them.
+//! Expansion of acknowledgments of trains on the data path: the acknowledgments that a host would have sent for the
+//! packets replace them.
 
 use grosso::{
     Frame, Meta,
@@ -31,7 +31,7 @@ fn packet(from_host: bool, tcp: impl FnOnce(Tcp) -> Tcp, len: u32) -> Vec<u8> {
     packet.tcp(|t| tcp(ports(t))).payload_len(len as usize).build()
 }
 
-/// A packet of the train.
+/// Returns a packet of the train.
 fn data(i: u32) -> Vec<u8> {
     packet(false, |t| t.sequence(i * LEN).ack(1), LEN)
 }
@@ -53,7 +53,7 @@ fn take(port: &mut MemoryPort) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// The acknowledgment numbers of the frames, in packets.
+/// Returns the acknowledgment numbers of the frames, in packets.
 fn acknowledged(frames: &[(Vec<u8>, Meta)]) -> Vec<u32> {
     frames.iter().map(|(frame, _)| number(frame) / LEN).collect()
 }
@@ -126,7 +126,7 @@ impl Bench {
         Self { server, outside, inside, host, to_host, to_wire }
     }
 
-    /// One poll in each direction, as in a path's thread.
+    /// Runs one poll in each direction, as a path's thread does.
     fn turn(&mut self) {
         let Self { outside, inside, to_host, to_wire, .. } = self;
         to_host.poll(outside, inside, 0).unwrap();
@@ -192,7 +192,7 @@ fn what_finds_no_room_waits_and_keeps_its_order() {
 
 #[test]
 fn copies_do_not_overtake_what_is_held_of_their_connection() {
-    // The wire takes superframes too, so the host's packets are held until its poll ends.
+    // The wire also accepts superframes, so the host's packets are held until its poll ends.
     let mut bench = Bench::new(Features::ALL, 1000, true);
     bench.stretch(8);
     bench.turn();

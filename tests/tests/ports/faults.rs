@@ -1,5 +1,4 @@
-//! An impaired wire in memory: damaged packets are never merged with sound ones, and never reported
-//! as verified.
+//! An impaired wire in memory: damaged packets are never merged with undamaged ones, and never reported as verified.
 
 use std::collections::HashSet;
 
@@ -22,7 +21,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, Ports};
 
-/// Six flows in turn: TCP and UDP over IPv4 and IPv6, plain and in a tunnel.
+/// Returns six flows in turn: TCP and UDP over IPv4 and IPv6, plain and in a tunnel.
 fn packets(count: u32) -> Vec<Vec<u8>> {
     let ethernet = || Packet::new().ethernet(|e| e);
     let vxlan = || ethernet().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e);
@@ -45,8 +44,7 @@ fn packets(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(packet).collect()
 }
 
-/// Deliveries of a data path behind an impaired wire, and the number of packets with a wrong
-/// checksum that it received.
+/// Deliveries of a data path after an impaired wire, and the number of packets with a wrong checksum that it received.
 struct Outcome {
     frames: Vec<(Vec<u8>, Meta)>,
     damaged: usize,
@@ -94,7 +92,7 @@ fn through(impairment: &str, packets: &[Vec<u8>]) -> Outcome {
     Outcome { frames, damaged, stats: *direction.coalesce_stats().unwrap() }
 }
 
-/// The packets of a superframe with complete checksums.
+/// Returns the packets of a superframe with complete checksums.
 fn cut(frame: &[u8], meta: &Meta) -> Vec<Vec<u8>> {
     let (slices, ports) = ([frame], Ports::ASSIGNED);
     let mut segments =

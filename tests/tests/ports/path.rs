@@ -1,5 +1,4 @@
-//! The data path between ports in memory: exactly the work that the features require, and no packet
-//! lost.
+//! The data path between ports in memory: exactly the work that the features require, and no packet lost.
 
 use grosso::{
     Frame, Meta,
@@ -136,7 +135,7 @@ fn superframes_count_as_the_packets_of_the_wire_on_every_way() {
     assert_eq!(stats.joined.iter().map(|made| made.frames).sum::<u64>(), 1);
     assert_eq!((stats.rx_checksums[Said::None as usize], stats.tx_partial), (40, 1));
 
-    // Segmented for a plain wire that has room for few packets, or passed on whole.
+    // Segmented for a plain wire that has room for few packets, or forwarded unsplit.
     for (features, frames_max, sent) in [(Features::NONE, 3, 40), (tcp_offloads(), 1000, 1)] {
         let mut path = Bench::new(features, frames_max);
         path.offer(&superframe, meta);
@@ -301,7 +300,7 @@ fn what_fills_a_hole_may_lie_behind_as_many_packets_as_a_poll_takes() {
     assert_eq!(poll(&[0], 0), 1);
     assert_eq!(poll(&[], 20_000), 0);
     assert_eq!(poll(&[2], 30_000), 1);
-    // Its thread slept until long after the hole's time.
+    // Its thread slept until long after the hole's deadline.
     assert_eq!(poll(&[3, 4, 1], 900_000), 2);
     assert_eq!(poll(&[], 900_000), 1);
     let stats = bench.direction.coalesce_stats().unwrap().reorder;

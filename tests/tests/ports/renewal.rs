@@ -1,4 +1,4 @@
-//! Frames that wait while the one who takes them comes to take less: a guest that boots anew.
+//! Waiting frames whose receiver reduces its features: a guest that reboots.
 
 use grosso::{
     Meta,
@@ -14,7 +14,7 @@ use grosso_io::{
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, Ports};
 
-/// Whoever takes frames: it has these features, which flushes change, and room or none.
+/// A receiver of frames with these features, which flushes change, with or without room.
 struct Guest {
     features: Features,
     at_flush: Vec<Features>,
@@ -44,7 +44,7 @@ impl Transmit for Guest {
 }
 
 impl Guest {
-    /// One that takes TCP superframes, and has no room for any.
+    /// Returns a guest that accepts TCP superframes but has no room for any.
     fn full() -> Self {
         let features = LEAST
             | Features::CHECKSUM_GENERIC
@@ -53,7 +53,7 @@ impl Guest {
         Self { features, at_flush: Vec::new(), has_room: false, got: Vec::new() }
     }
 
-    /// Packets that it got, each with its checksum complete.
+    /// Returns the packets that the guest received, each with its checksum complete.
     fn packets(&self) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         for (bytes, meta) in &self.got {
@@ -69,7 +69,7 @@ impl Guest {
     }
 }
 
-/// Features of a guest that takes packets alone.
+/// Features of a guest that accepts only packets.
 const LEAST: Features = Features::SCATTER_GATHER;
 const PACKET_LEN: usize = 1000;
 
@@ -78,7 +78,7 @@ fn packet(i: u32, len: usize) -> Packet {
     packet.tcp(|t| t.sequence(i * PACKET_LEN as u32)).payload_len(len)
 }
 
-/// A superframe of ten packets, sent to the guest.
+/// Sends a superframe of ten packets to the guest.
 fn send(guest: &mut Guest) -> Egress {
     let (bytes, start, offset) = packet(0, 10 * PACKET_LEN).build_superframe();
     let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };

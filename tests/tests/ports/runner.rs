@@ -21,7 +21,7 @@ use grosso_wire::LinkType;
 /// Payload bytes of a packet.
 const LEN: usize = 1000;
 
-/// The next packets of `flows` flows, in turn.
+/// Returns the next packets of `flows` flows, in turn.
 fn frames(flows: u16, each: u32) -> impl Iterator<Item = Vec<u8>> {
     let frame = move |number: u32, flow: u16| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));
@@ -44,7 +44,7 @@ struct Lingering {
 }
 
 impl Lingering {
-    /// Number of frames delivered so far.
+    /// Returns the number of frames delivered so far.
     fn delivered(&self) -> usize {
         let mut target = self.target.borrow_mut();
         let more = target.receive(0, usize::MAX, &mut drop).unwrap();
@@ -113,8 +113,8 @@ fn run(
     (end.snapshot.sleeps, end.left.delivered())
 }
 
-/// While each poll brings frames the thread does not sleep, so no timer is armed: the end of each
-/// poll checks the deadlines.
+/// While each poll returns frames the thread does not sleep, so no timer is armed: the end of each poll checks the
+/// deadlines.
 #[test]
 fn no_timer_is_armed_while_polls_come_back_to_back() {
     for hold in [Hold::Fixed, Hold::Controlled] {
@@ -132,7 +132,7 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
         let (far, right) = wire(LinkType::Ethernet, plain, 100);
         let (mut sender, other) = if from_left { (near, far) } else { (far, near) };
         frames(1, 1).for_each(|frame| send(&mut sender, &frame));
-        // The path ends when no more frames can arrive from there.
+        // The path ends when no more frames can arrive from that side.
         drop(sender);
         let end = DataPath::new(left, right, RunOptions::new(1)).unwrap().run();
         end.result.unwrap();
@@ -142,8 +142,8 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
     }
 }
 
-/// A hundred held trains share one timer: that of the earliest, whose expiry releases all that are
-/// due. If the machine stalls meanwhile there is none.
+/// A hundred held trains share one timer: that of the earliest train, whose expiry releases all that are due. If the
+/// machine stalls meanwhile there is no timer.
 #[test]
 fn one_timer_serves_all_held_trains() {
     let (sleeps, delivered) = run(Hold::Fixed, 500_000, frames(100, 20), 100);
@@ -151,8 +151,7 @@ fn one_timer_serves_all_held_trains() {
     assert!(sleeps < 50, "{sleeps}");
 }
 
-/// Round trips measured from requests of one direction and replies of the other bound the hold time
-/// of the replies.
+/// Round trips measured from requests in one direction and replies in the other limit the hold time of the replies.
 #[test]
 fn both_directions_tell_how_long_a_round_trip_takes() {
     const ROUND_TRIP_NS: u64 = 160_000;
@@ -190,7 +189,7 @@ fn both_directions_tell_how_long_a_round_trip_takes() {
     }
 }
 
-/// A port that meets a defect at its first poll.
+/// A port that panics at its first poll.
 struct Defective;
 
 impl Port for Defective {

@@ -9,7 +9,7 @@ fn vary() -> impl Strategy<Value = Vary> {
     prop_oneof![Just(Vary::Equal), Just(Vary::First), Just(Vary::Latest)]
 }
 
-/// A profile with arbitrary rules and small limits.
+/// Generates a profile with arbitrary rules and small limits.
 fn profile() -> impl Strategy<Value = Profile> {
     let fields = proptest::array::uniform9(vary());
     let words = (
@@ -55,7 +55,7 @@ fn profile() -> impl Strategy<Value = Profile> {
     })
 }
 
-/// The packets of one connection: data, acknowledgments, and packets that differ by a few bits.
+/// Generates the packets of one connection: data, acknowledgments, and packets that differ by a few bits.
 fn connection() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one = (prop_oneof![Just(0_usize), Just(1), 90..110_usize], any::<[u8; 4]>(), 0..4_u16);
     proptest::collection::vec(one, 1..40).prop_map(|packets| {

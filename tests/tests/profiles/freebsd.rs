@@ -21,7 +21,7 @@ fn freebsd_joins_acknowledgments_that_say_something_new() {
 
 /// A decision, shown on a connection's data with one packet in between.
 struct Decision {
-    /// The decision's place in tcp_lro.c, as numbered in the notes of rule L.
+    /// The position of the decision in tcp_lro.c, as numbered in the notes of rule L.
     place: &'static str,
     /// The third of five packets.
     third: Vec<u8>,

@@ -10,7 +10,7 @@ fn p02_a_limit_of_packets_from_the_receiver_s_mtu_cuts_mixed_trains_at_seven() {
     let frames = data(86);
     let largest = |profile: Profile| *packets(&poll(profile, &frames).0).iter().max().unwrap();
     assert_eq!(largest(Profile::inet_lro_2007(9000)), 7);
-    // As many as would fit are 43, but a socket buffer had 18 places.
+    // 43 packets would fit, but a socket buffer had 18 entries.
     assert_eq!(largest(Profile::inet_lro_2007(1500)), 18);
     assert_eq!(largest(Profile::inet_lro_2007(4000)), 16);
     assert!(largest(Profile::inet_lro()) >= 43);
@@ -58,8 +58,8 @@ fn l04_statistics_count_as_inet_lro_did() {
     }
     engine.poll_end(0);
     let lro = engine.stats().lro();
-    // Three packets of the first session and one of the second; the third found no place, and the acknowledgment is in
-    // none.
+    // Three packets of the first session and one of the second; the third found no entry, and the acknowledgment
+    // belongs to none.
     assert_eq!((lro.aggregated, lro.flushed, lro.no_descriptor), (4, 2, 1));
 }
 
@@ -72,7 +72,7 @@ fn l15_no_superframe_has_more_bytes_or_packets_than_both_limits_say() {
     assert_eq!(packets(&poll(Profile::inet_lro(), &short).0), [64, 36]);
 }
 
-/// Frames handed up for packets of so many flows that take turns, in two polls of ten rounds each.
+/// Returns the number of frames delivered for packets of `flows` flows in turn, in two polls of ten rounds each.
 fn handed_up(profile: Profile, flows: u16) -> usize {
     let mut engine = Engine::new(profile);
     for start in [0, 10] {
@@ -87,8 +87,8 @@ fn handed_up(profile: Profile, flows: u16) -> usize {
     engine.delivered.len()
 }
 
-/// The original has a list of eight sessions, and hands up what finds none while it goes on with those: of sixteen
-/// flows, eight have two superframes and the others twenty packets each.
+/// The original has a list of eight sessions, and delivers packets without a session while it continues with those: of
+/// sixteen flows, eight have two superframes and the others twenty packets each.
 #[test]
 fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
     for name in ["inet-lro", "inet-lro-2007", "myri10ge"] {
@@ -96,11 +96,11 @@ fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
         profile.limits.tcp_segments = 64;
         assert_eq!(handed_up(profile, 16), 8 * 2 + 8 * 20, "{name}");
     }
-    // Where the oldest makes room, each arrival evicts the train that the next one would have joined (rule G3).
+    // If the oldest train is evicted, each arrival evicts the train that the next one would have continued (rule G3).
     let mut evicts = Profile::inet_lro();
     evicts.rules.full = FullTable::Evicts;
     assert_eq!(handed_up(evicts, 16), 320);
-    // FreeBSD's takes a poll flow by flow, so that its eight places are enough.
+    // FreeBSD's profile processes a poll flow by flow, so its eight entries suffice.
     assert_eq!(handed_up(Profile::freebsd(), 16), 16 * 2);
 }
 

@@ -1,5 +1,5 @@
-//! The profiles of other receive offloads: the packets they join, those they leave alone, and the information lost in
-//! their trains.
+//! The profiles of other receive offloads: the packets they merge, those they leave unmerged, and the information lost
+//! in their trains.
 
 mod any;
 mod freebsd;
@@ -25,7 +25,7 @@ use grosso_testkit::{
 /// Payload bytes of a full packet.
 const MSS: usize = 1448;
 
-/// A packet of one connection, whose payload starts at this byte of the stream.
+/// Returns a packet of one connection whose payload starts at this offset of the stream.
 fn packet(at: usize, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     marked(at, len, |ip| ip, edit)
 }
@@ -41,13 +41,13 @@ fn marked(
     packet.tcp(|own| tcp(own.sequence(sequence)).flag(Tcp::ACK)).payload_len(len).build()
 }
 
-/// Full packets in order.
+/// Returns full packets in order.
 fn data(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|i| packet(i * MSS, MSS, |tcp| tcp)).collect()
 }
 
-/// Deliveries and verdicts of a profile for one poll, after checks: each buffer comes back, packets are conserved, and
-/// the headers of deliveries are right once a device has completed them.
+/// Returns the deliveries and verdicts of a profile for one poll, after checks: each buffer is returned, packets are
+/// conserved, and the headers of deliveries are correct once a device has completed them.
 fn poll(mut profile: Profile, frames: &[Vec<u8>]) -> (Vec<Out>, Vec<Verdict>) {
     // Without batching, the verdict on a packet is known at once.
     profile.batch = Batch::AsItCame;
@@ -82,19 +82,19 @@ fn lossy() -> impl Iterator<Item = Profile> {
     Profile::all().into_iter().filter(|profile| !profile.rules.is_invertible())
 }
 
-/// The profiles of hosts and NICs whose trains keep the last acknowledgment.
+/// Returns the profiles of hosts and NICs whose trains keep the last acknowledgment.
 fn receivers() -> impl Iterator<Item = Profile> {
     lossy().filter(|profile| profile.rules.acknowledgment == Vary::Latest)
 }
 
-/// Options of twelve bytes behind two paddings: timestamps, or a block of SACK.
+/// Returns options of twelve bytes after two bytes of padding: timestamps, or a SACK block.
 fn twelve(kind: u8, value: u32) -> impl Fn(Tcp) -> Tcp {
     let [a, b, c, d] = value.to_be_bytes();
     move |tcp| tcp.options(&[1, 1, kind, 10, a, b, c, d, 0, 0, 0, 9])
 }
 
-/// Found by random frames with the tiers off and on: where timestamps may vary, a SACK block as long as they are was
-/// taken for them, or they for one, as the first packet of that length had it.
+/// Found by random frames with the tiers off and on: if timestamps may vary, a SACK block of the same length was
+/// mistaken for them, or the reverse, depending on the first packet of that length.
 #[test]
 fn a_sack_block_as_long_as_timestamps_is_none() {
     const TIMESTAMPS: u8 = 8;
@@ -107,7 +107,7 @@ fn a_sack_block_as_long_as_timestamps_is_none() {
             };
             let train = [of(then, 1), of(then, 2), of(then, 3)];
             let (_, alone) = poll(profile.clone(), &train);
-            // A packet of the other kind, far behind in the stream, has left its headers to be known.
+            // A packet of the other kind, far behind in the stream, has left its headers as known.
             let before = packet(40 * MSS, MSS, twelve(first, 1));
             let all = [&[before][..], &train].concat();
             let (_, after) = poll(profile.clone(), &all);

@@ -1,4 +1,4 @@
-//! Windows' contract for NIC drivers: its eight exceptions and its worked examples.
+//! Without a unit to continue, they start none.
 
 use grosso::coalesce::reason::{Close, NoMerge};
 
@@ -160,7 +160,7 @@ fn ndis_uro_joins_datagrams_of_one_length_and_a_shorter_last_one() {
     assert_eq!(joined(&lengths(&[100, 100, 60, 100])), [3, 1]);
     assert_eq!(joined(&lengths(&[100, 0, 100])), [1, 1, 1]);
     assert_eq!(joined(&lengths(&[60, 100])), [1, 1]);
-    // As many as fit in an IP packet, which is more than Linux sockets accept.
+    // As many as fit into an IP packet, which is more than Linux sockets accept.
     assert_eq!(joined(&lengths(&[100; 200])), [200]);
     let changes: [fn(Ipv4) -> Ipv4; 4] =
         [|ip| ip.tos(4), |ip| ip.tos(1), |ip| ip.ttl(9), |ip| ip.df(false)];

@@ -10,7 +10,8 @@ fn both() -> [Profile; 2] {
     [Profile::inet_lro(), Profile::inet_lro_2007(9000)]
 }
 
-/// A frame with the sum of everything behind its link header, as a device delivers it that sums received frames.
+/// Returns a frame with the sum of everything after its link header, as delivered by a device that sums received
+/// frames.
 fn summed(buffer: &[u8], link_len: usize) -> Frame<Vec<u8>> {
     let checksum = Checksum::Complete { sum: sum(&buffer[link_len..]) };
     Frame { buffer: buffer.to_vec(), meta: Meta { checksum, ..Meta::default() } }
@@ -124,7 +125,7 @@ fn review_5_the_way_of_delivery_is_the_caller_s_at_every_call() {
     }
 }
 
-/// A receiver whose MTU is 9000, and senders of 1500 and 9000 on one connection's path.
+/// A receiver whose MTU is 9000, and senders with 1500 and 9000 on one connection's path.
 // Rules: P2
 #[test]
 fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {
@@ -152,7 +153,7 @@ fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {
     }
 }
 
-/// The total length of the IP header.
+/// Returns the total length of the IP header.
 fn number_of_ip(out: &Out) -> u64 {
     u64::from(u16::from_be_bytes([out.bytes[16], out.bytes[17]]))
 }

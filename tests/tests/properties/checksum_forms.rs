@@ -1,5 +1,5 @@
 //! The two forms of zero in the sums of RFC 1071: a packet with the form that segmentation would not write is delivered
-//! unchanged, whatever the state of its checksums.
+//! unchanged, for any checksum state.
 
 use grosso::{Meta, Profile, checksum::Checksum};
 use grosso_rig::session::Session;
@@ -52,7 +52,7 @@ fn all_ones_in_ipv4_come_back() {
     assert_both_forms_come_back(|number| build(id, number), "ipv4", 14 + 10);
 }
 
-/// Tests a train whose checksums of one header are all zero, and the same with all ones instead.
+/// Tests a train whose checksums of one header are all zero, and the same train with all ones instead.
 fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: usize) {
     let states = [Checksum::None, Checksum::Unnecessary { levels: 0 }];
     let more = (1..4).map(|levels| Checksum::Unnecessary { levels });
@@ -65,7 +65,7 @@ fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: u
                 frame[at..at + 2].copy_from_slice(&form);
                 let verdicts = verify(&frame, Link::Ethernet);
                 assert!(verdicts.iter().all(|verdict| verdict.state == State::Right));
-                // The sum of everything behind the link header.
+                // The sum of everything after the link header.
                 let complete = Checksum::Complete { sum: oracle::sum(&frame[14..]) };
                 let meta = Meta { checksum: state.unwrap_or(complete), ..Meta::default() };
                 session.push(&frame, meta);
@@ -79,7 +79,7 @@ fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: u
     }
 }
 
-/// The value that a sender writes into the checksum of the outermost header of this name.
+/// Returns the value that a sender writes into the checksum of the outermost header of this name.
 fn expected(frame: &[u8], name: &str) -> u16 {
     let verdicts = verify(frame, Link::Ethernet);
     verdicts.iter().find(|verdict| verdict.name == name).expect("the header").expected

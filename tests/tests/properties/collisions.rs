@@ -10,7 +10,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// One bucket and more flows than it has ways: every lookup meets other flows.
+/// One bucket and more flows than it has ways: every lookup finds other flows.
 #[test]
 fn p21_flows_in_one_bucket_never_merge() {
     for choice in [BucketChoice::Seeded, BucketChoice::Device] {
@@ -44,7 +44,7 @@ fn what_is_joined_can_be_cut_however_deep_it_is() {
     }
 }
 
-/// The same with GRE keys, which the hash may not cover.
+/// The flows differ in GRE keys, which the hash may not cover.
 #[test]
 fn p21_flows_of_different_gre_keys_never_merge() {
     for seed in 0..50 {
@@ -57,7 +57,7 @@ fn p21_flows_of_different_gre_keys_never_merge() {
     }
 }
 
-/// The same in every field that identifies a flow, with everything else equal.
+/// The flows differ in one identifying field, with everything else equal.
 #[test]
 fn p21_flows_that_differ_in_one_field_never_merge() {
     type Build = fn(u16, u16) -> Packet;
@@ -99,8 +99,7 @@ fn p21_flows_that_differ_in_one_field_never_merge() {
     }
 }
 
-/// Neither trains nor buffers exceed their limits, however many flows come and however long their
-/// trains are.
+/// Neither trains nor buffers exceed their limits, for any number of flows and any length of their trains.
 #[test]
 fn held_trains_and_buffers_stay_within_their_limits() {
     for (flows_max, parts_max) in [(1, 65536), (3, 2), (8, 0), (64, 10), (4096, 100)] {
@@ -130,12 +129,12 @@ fn run(profile: Profile, frames: &[Vec<u8>], seed: u64) -> Session {
     session
 }
 
-/// Every superframe is made of packets of one flow.
+/// Checks that every superframe consists of packets of one flow.
 fn assert_unmixed(session: &Session) {
     for left in &session.left {
         let flow = |number: &usize| {
             let bytes = &session.pushed[*number].bytes;
-            // Link-layer addresses are no part of the flow but must not be mixed either.
+            // Link-layer addresses do not belong to the flow but must not be mixed either.
             (flow_of(bytes, Link::Ethernet).expect("a flow"), bytes[..12].to_vec())
         };
         let first = flow(&left.numbers[0]);
@@ -143,7 +142,7 @@ fn assert_unmixed(session: &Session) {
     }
 }
 
-/// Short bursts of each flow in random order.
+/// Returns short bursts of each flow in random order.
 fn interleaved(flows: u16, seed: u64, build: impl Fn(u16, u16) -> Vec<u8>) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let mut next = vec![0; usize::from(flows)];
@@ -158,7 +157,7 @@ fn interleaved(flows: u16, seed: u64, build: impl Fn(u16, u16) -> Vec<u8>) -> Ve
     frames
 }
 
-/// Every flow sends the same sequence numbers, so only its ports distinguish it.
+/// Returns a packet of a plain flow: every flow has the same sequence numbers, so only the ports distinguish them.
 fn plain(flow: u16, number: u16) -> Vec<u8> {
     let packet = link().ipv4(|ip| ip.id(number));
     let tcp = packet.tcp(|t| t.source_port(2000 + flow).sequence(100 + u32::from(number) * 50));

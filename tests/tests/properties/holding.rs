@@ -1,4 +1,5 @@
-//! Time: nothing is held longer than allowed, the deadline is right, and the oldest train leaves first (P19, P22, P24).
+//! Time: nothing is held longer than allowed, the deadline is correct, and the oldest train leaves first (P19, P22,
+//! P24).
 
 use grosso::{
     Meta, Profile,
@@ -12,7 +13,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(super::cases(300))]
 
-    /// A caller that expires at every deadline, as a timer does, between polls at any time.
+    /// A caller that calls `expire` at every deadline, as a timer does, and polls at any time.
     #[test]
     fn nothing_is_held_beyond_the_deadline(
         seed in any::<u64>().no_shrink(),
@@ -70,7 +71,7 @@ proptest! {
         session.assert_settled();
     }
 
-    /// A clock that stands still, jumps, or reaches its end.
+    /// A clock that stops, jumps, or reaches its end.
     #[test]
     fn any_clock_is_survived(seed in any::<u64>().no_shrink(), count in 1..100_usize) {
         let mut random = Random::new(seed);
@@ -93,7 +94,7 @@ proptest! {
     }
 }
 
-/// The age of a train is that of its first packet: packets that join later do not prolong it.
+/// The age of a train is that of its first packet: later packets do not prolong it.
 #[test]
 fn joining_does_not_prolong() {
     let mut profile = Profile::linux();

@@ -49,9 +49,9 @@ proptest! {
     }
 }
 
-/// Whether both parse the frame alike. A frame that the engine cannot parse, such as one that ends inside its TCP
-/// options, ends every train that it might belong to, which it does not in the oracle; and the engine is configured
-/// with IPv4 for the port of FOU, whereas the oracle looks at the packet.
+/// Returns whether both parse the frame alike. A frame that the engine cannot parse, for example one that ends inside
+/// its TCP options, ends every train that it might belong to, unlike in the oracle. The engine is configured with IPv4
+/// for the FOU port, whereas the oracle inspects the packet.
 fn is_readable_to_both(frame: &[u8]) -> bool {
     if dissect(frame, LinkType::Ethernet, &PORTS).stop != grosso_wire::Stop::Payload {
         return false;

@@ -1,4 +1,5 @@
-//! Order within a flow: no packet overtakes another with the same addresses and ports, whatever the two are (rule G75).
+//! Order within a flow: no packet overtakes another with the same addresses and ports, for any two kinds of packets
+//! (rule G75).
 
 use grosso::{Meta, Profile};
 use grosso_rig::session::Session;
@@ -9,7 +10,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Headers in front of the innermost IP header.
+/// Headers before the innermost IP header.
 type Outer = fn(u16) -> Packet;
 
 /// The outer headers under which all tests run; the argument numbers the packets.
@@ -32,7 +33,7 @@ const OUTERS: &[(&str, Outer)] = &[
     ("geneve in ip6 in ip", |n| outer(n).ipv6(|ip| ip).udp(|u| u).geneve(|g| g).ethernet(|e| e)),
 ];
 
-/// The place of a packet in its flow.
+/// The position of a packet in its flow.
 #[derive(Clone, Copy)]
 struct Turn {
     number: u16,
@@ -40,7 +41,7 @@ struct Turn {
     v6: bool,
 }
 
-/// A packet that does not belong to the train, behind these outer headers.
+/// A packet that does not belong to the train, after these outer headers.
 type Odd = fn(Packet, Turn) -> Packet;
 
 /// Odd packets of TCP with both IP versions.
@@ -131,7 +132,7 @@ const IPV6_ODDS: &[(&str, Odd)] = &[
     }),
     ("unknown extension header", |p, t| {
         let inside = tcp(Packet::new(), t, |h| h).payload_len(LEN).build();
-        // Mobility (RFC 6275): next header TCP, no more than 8 bytes.
+        // Mobility (RFC 6275): next header TCP, 8 bytes in total.
         let header = [6, 0, 5, 0, 0, 0, 0, 0];
         ip_with(p, t, |ip| ip, |ip| ip.next_header(135)).payload(&[&header[..], &inside].concat())
     }),
@@ -261,7 +262,7 @@ fn no_odd_outer_header_overtakes_or_is_overtaken() {
     }
 }
 
-/// A frame of the flow, truncated at every place behind the addresses.
+/// A frame of the flow, truncated at every offset after the addresses.
 #[test]
 fn no_cut_frame_overtakes_or_is_overtaken() {
     for (name, outer_of) in OUTERS {
@@ -282,7 +283,7 @@ fn no_cut_frame_overtakes_or_is_overtaken() {
     }
 }
 
-/// One odd packet at every position of a train, in each of the outer headers.
+/// Tests one odd packet at every position of a train, in each of the outer headers.
 fn assert_in_order(
     name: &str,
     odd: Odd,
@@ -302,7 +303,7 @@ fn assert_in_order(
     }
 }
 
-/// A train with one odd packet, behind which the sequence continues as if it had been a segment.
+/// Returns a train with one odd packet, after which the sequence continues as if it had been a segment.
 fn sequence(position: u16, mut packet: impl FnMut(u16, bool, u32) -> Vec<u8>) -> Vec<Vec<u8>> {
     (0..=TRAIN)
         .map(|number| packet(number, number == position, 100 + u32::from(number) * LEN as u32))
@@ -361,7 +362,7 @@ fn ip_with(
     if turn.v6 { packet.ipv6(ipv6) } else { packet.ipv4(|ip| ipv4(ip.id(turn.number).df(true))) }
 }
 
-/// A TCP segment over IPv4, with a change.
+/// Returns a TCP segment over IPv4, with a change.
 fn v4(packet: Packet, turn: Turn, change: impl FnOnce(Ipv4) -> Ipv4) -> Packet {
     tcp(ip_with(packet, turn, change, |ip| ip), turn, |h| h).payload_len(LEN)
 }
@@ -378,5 +379,5 @@ fn udp(packet: Packet, change: impl FnOnce(Udp) -> Udp) -> Packet {
 const LEN: usize = 100;
 /// Packets of a train.
 const TRAIN: u16 = 4;
-/// The first of [`OUTERS`] that has a tunnel header of its own.
+/// The first of [`OUTERS`] with its own tunnel header.
 const TUNNELS_FROM: usize = 6;

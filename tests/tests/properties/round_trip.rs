@@ -17,7 +17,7 @@ use super::trains::readable_train;
 proptest! {
     #![proptest_config(super::cases(400))]
 
-    /// Hostile traffic over every stack, any limits, polls, holds, hash seeds and checksum states.
+    /// Hostile traffic over every stack, with any limits, polls, holds, hash seeds and checksum states.
     #[test]
     fn cutting_gives_back_what_was_joined(
         seed in any::<u64>().no_shrink(),
@@ -30,8 +30,8 @@ proptest! {
         session.assert_reversible();
     }
 
-    /// Every train in up to two tunnels becomes one superframe if the limits of Linux allow it, and that superframe is
-    /// cut into the same train.
+    /// Every train in up to two tunnels becomes one superframe if the limits of Linux permit, and that superframe is
+    /// segmented into the same train.
     #[test]
     fn a_train_within_the_limits_is_one_superframe(
         seed in any::<u64>().no_shrink(),
@@ -50,8 +50,8 @@ proptest! {
         session.assert_reversible();
     }
 
-    /// Superframes of a device or of an earlier stage are joined further, and are cut into the packets that they stand
-    /// for (rule G77).
+    /// Superframes of a device or of an earlier stage are merged further, and are segmented into their original packets
+    /// (rule G77).
     #[test]
     fn superframes_join_further(seed in any::<u64>().no_shrink(), count in 1..200_usize) {
         let frames: Vec<_> = Traffic::new(seed).deviations_percent(3).take(count).collect();

@@ -1,4 +1,4 @@
-//! Equality of the packets on the wire over every way to cut a superframe.
+//! Equality of the packets on the wire for every way to segment a superframe.
 
 use grosso::{
     Meta,
@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(super::cases(400))]
 
     /// Directly, as in the oracle; with partial checksums that are completed afterwards; with repeated headers that a
-    /// device cuts afterwards.
+    /// device segments afterwards.
     #[test]
     fn partial_work_and_the_rest_of_it_are_the_whole_work(
         seed in any::<u64>().no_shrink(),
@@ -181,7 +181,7 @@ fn assert_arithmetic(udp: bool, size: usize, len: usize) {
     assert!(payload == bytes[header_len..], "size {size}, length {len}");
 }
 
-/// The superframe that the oracle makes of a train.
+/// Returns the superframe into which the oracle merges a train.
 fn superframe(train: &[Vec<u8>]) -> (Vec<u8>, Meta, Description) {
     let (bytes, description) = join(train, Link::Ethernet);
     let parsed = parse(&train[0], Link::Ethernet, Lengths::Declared);
@@ -197,7 +197,7 @@ fn superframe(train: &[Vec<u8>]) -> (Vec<u8>, Meta, Description) {
     (bytes, Meta { checksum, gso, ..Meta::default() }, description)
 }
 
-/// Packets on the wire of a device: it repeats headers where it is told to, and completes checksums.
+/// Returns the packets that a device sends: it repeats headers if requested, and completes checksums.
 fn wire(superframe: &[u8], meta: &Meta, outgoing: Outgoing) -> Vec<Vec<u8>> {
     let packets = cut(&[superframe], meta, LinkType::Ethernet, outgoing).expect("a superframe");
     packets.into_iter().flat_map(|(packet, meta)| finish(packet, &meta)).collect()
@@ -213,8 +213,8 @@ fn finish(mut packet: Vec<u8>, meta: &Meta) -> Vec<Vec<u8>> {
     vec![packet]
 }
 
-/// The packet with all ones in place of a zero checksum, which means the same: a device that completes a checksum
-/// writes all ones (rule C3).
+/// Returns the packet with all ones instead of a zero checksum, which are equivalent: a device that completes a
+/// checksum writes all ones (rule C3).
 fn normal_form(packet: &[u8]) -> Vec<u8> {
     let parsed = parse(packet, Link::Ethernet, Lengths::Declared);
     let mut packet = packet.to_vec();

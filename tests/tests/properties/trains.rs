@@ -1,4 +1,4 @@
-//! Trains with headers for which the engine has a configuration.
+//! Trains with headers for which the engine is configured.
 
 use grosso_testkit::{
     random::Random,
@@ -6,8 +6,8 @@ use grosso_testkit::{
     strategy::{GeneratedTrain, train_of},
 };
 
-/// The first train, among those derived from this seed, that the engine can parse: the port of FOU stands for one
-/// protocol only, which is IPv4 in these tests.
+/// Returns the first train, among those derived from this seed, that the engine can parse: the port of FOU stands for
+/// one protocol only, which is IPv4 in these tests.
 pub(crate) fn readable_train(seed: u64, count: usize) -> GeneratedTrain {
     let mut random = Random::new(seed);
     let mut trains = core::iter::repeat_with(|| train_of(random.bits(), count));

@@ -15,12 +15,12 @@ use grosso_wire::LinkType;
 
 use super::connection::{Connection, holes};
 
-/// A frame with `len` bytes of payload, whose checksum the device verified.
+/// Returns a frame with `len` bytes of payload whose checksum the device verified.
 fn template(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len).build()
 }
 
-/// The template as a packet of this flow with this sequence number.
+/// Returns the template as a packet of this flow with this sequence number.
 fn of(template: &[u8], flow: u32, sequence: u32) -> Frame<Vec<u8>> {
     let mut buffer = template.to_vec();
     buffer[34..38].copy_from_slice(&flow.to_be_bytes());
@@ -72,7 +72,7 @@ fn p31_p33_tiny_segments_out_of_order_take_no_more_memory_than_one_flow_may() {
     let mut random = Random::new(31);
     let (mut peak, start) = (0, live_bytes());
     for _ in 0..200_000 {
-        // Every other byte, in random order: each would be a run of its own.
+        // Every other byte, in random order: each would be a separate run.
         target.push(of(&template, 1, 2 * random.below(1 << 20) as u32));
         peak = peak.max(live_bytes() - start);
     }
@@ -92,7 +92,7 @@ fn p18_a_million_flows_that_all_wait_take_no_more_memory_than_the_first_thousand
     let mut target = Target::new(holes());
     let (mut warm, mut peak, start) = (0, 0, live_bytes());
     for flow in 0..1_000_000 {
-        // Each flow has a waiting packet: the first one passes, and then one ahead of sequence comes.
+        // Each flow has a waiting packet: the first one passes, and then one ahead of sequence arrives.
         target.push(of(&template, flow, 1));
         target.push(of(&template, flow, 1000));
         peak = peak.max(live_bytes() - start);
@@ -156,7 +156,7 @@ fn nothing_is_allocated_once_warm() {
     profile.reorder = Reorder::holes(30_000);
     let mut coalescer =
         Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 9).profile(profile).ports(PORTS));
-    // Flows come and go, with skew and loss, in equal rounds.
+    // Flows start and end, with skew and loss, in equal rounds.
     let mut sequence = Vec::new();
     for place in 0..20_000_u32 {
         let flow = 1 + place % 10 + 10 * (place / 2000);

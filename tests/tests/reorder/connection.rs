@@ -1,4 +1,4 @@
-//! One connection whose packets are numbered by their places in it.
+//! One connection whose packets are numbered by their positions.
 
 use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
 use grosso_rig::{frames::Path, frames::Segment, session::Session};
@@ -8,7 +8,7 @@ use grosso_wire::LinkType;
 pub(crate) const HOLE_NS: u64 = 100_000;
 pub(crate) const HOLD_NS: u64 = 20_000;
 
-/// A profile that waits for holes and holds trains.
+/// Returns a profile that waits for holes and holds trains.
 pub(crate) fn holes() -> Profile {
     let mut profile = Profile::linux();
     profile.limits.hold_ns = HOLD_NS;
@@ -16,7 +16,7 @@ pub(crate) fn holes() -> Profile {
     profile
 }
 
-/// A profile that restores the order within one poll.
+/// Returns a profile that restores the order within one poll.
 pub(crate) fn within_batch() -> Profile {
     let mut profile = Profile::linux();
     profile.reorder = Reorder::WITHIN_BATCH;
@@ -38,7 +38,7 @@ impl Connection {
         Self { session, told: 0, places: Vec::new() }
     }
 
-    /// A connection that continues with segment 1, because segment 0 has left.
+    /// Creates a connection that continues with segment 1, because segment 0 has left.
     pub(crate) fn begun(profile: Profile) -> Self {
         let mut connection = Self::new(profile);
         connection.push(&[0]);
@@ -88,7 +88,7 @@ impl Connection {
         self.session.expire();
     }
 
-    /// Segments of each frame that left since the last call.
+    /// Returns the segments of each frame that left since the last call.
     pub(crate) fn left(&mut self) -> Vec<Vec<usize>> {
         let new = &self.session.left[self.told..];
         self.told += new.len();
@@ -106,12 +106,12 @@ impl Connection {
         self.left()
     }
 
-    /// Number of packets released for a reason.
+    /// Returns the number of packets released for a reason.
     pub(crate) fn released(&self, why: Release) -> u64 {
         self.session.stats().reorder.released[why.index()]
     }
 
-    /// Number of waiting packets.
+    /// Returns the number of waiting packets.
     pub(crate) fn waiting(&self) -> u64 {
         self.session.stats().reorder.waiting()
     }

@@ -23,7 +23,7 @@ const GAP_NS: u64 = 1_200;
 /// Time of arrival, and the frame.
 type Coming = (u64, Vec<u8>);
 
-/// Segments of 100 bytes of one flow, of which the first has this sequence number.
+/// Returns segments of 100 bytes of one flow; the first has sequence number `first`.
 fn segments(port: u16, first: u32, count: usize) -> Vec<Vec<u8>> {
     Path::Ipv4.train(&vec![100; count], move |index, s| {
         let sequence = first.wrapping_add(100 * index as u32);
@@ -32,7 +32,7 @@ fn segments(port: u16, first: u32, count: usize) -> Vec<Vec<u8>> {
     })
 }
 
-/// A packet that data must not overtake, or that has no place in the order.
+/// Returns a packet that data must not overtake, or that has no position in the order.
 fn odd(port: u16, random: &mut Random) -> Vec<u8> {
     let edits: [fn(Tcp) -> Tcp; 5] =
         [|t| t.ack(9), Tcp::syn, Tcp::rst, |t| t.urg().sequence(7), |t| t.checksum_xor(1)];
@@ -45,7 +45,7 @@ fn odd(port: u16, random: &mut Random) -> Vec<u8> {
 /// bound.
 fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
     coming.sort_by_key(|(at_ns, _)| *at_ns);
-    // The end of a wait is noticed a tick late, and so is the end of a train behind it.
+    // The end of a wait is noticed one tick late, and so is the end of a train after it.
     let most_ns = profile.reorder.total_ns().max(profile.limits.hold_ns) + 2 * TICK_NS;
     let mut session = Session::new(profile, LinkType::Ethernet, 3);
     let mut ticked_ns = 0;
@@ -136,7 +136,7 @@ fn all_header_stacks_and_any_clock_are_survived() {
     }
 }
 
-/// The same packets in the order sent, and delayed by `delay` each.
+/// Returns the same packets in the order sent, and delayed by `delay` each.
 fn both(profile: &Profile, delay: impl Fn(usize) -> u64) -> [Session; 2] {
     let frames = segments(1, 5, 2000);
     let coming = |delay: &dyn Fn(usize) -> u64| {
@@ -178,7 +178,7 @@ fn within_a_poll_any_order_makes_the_same_trains() {
         let frames = segments(1, u32::MAX - 2500, 200);
         let outcomes = [false, true].map(|shuffles| {
             let mut session = Session::new(within_batch(), LinkType::Ethernet, 3);
-            // No more runs than the limit.
+            // There are no more runs than the limit.
             for poll in frames.chunks(30) {
                 let mut order: Vec<usize> = (0..poll.len()).collect();
                 if shuffles {

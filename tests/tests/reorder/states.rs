@@ -15,7 +15,7 @@ use super::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 /// A change of a packet.
 type Edit = fn(Segment) -> Segment;
 
-/// Packets that no waiting packet may be behind: the name, the payload bytes, and the oddity of each.
+/// Packets that no waiting packet may follow: the name, the payload bytes, and the oddity of each.
 const BARRIERS: &[(&str, usize, Edit)] = &[
     ("pure acknowledgment", 0, |s| s.tcp(|tcp| tcp.ack(200))),
     ("SYN", 100, |s| s.tcp(Tcp::syn)),
@@ -44,7 +44,7 @@ fn none_and_anything_else_leaves_at_once_and_is_not_remembered() {
         let mut flow = Connection::new(holes());
         flow.push_len(3, *len, change);
         assert_eq!(flow.left(), [[3]], "{name}");
-        // A flow that continued behind it would not wait.
+        // A flow that continued after it would not wait.
         flow.push(&[4]);
         assert_eq!(flow.waiting(), 1, "{name}");
     }
@@ -176,7 +176,7 @@ fn late_data_is_no_progress() {
 #[test]
 fn a_flow_whose_packets_are_all_late_has_gone_back_and_begins_anew() {
     let mut flow = Connection::begun(within_batch());
-    // A number far ahead, by mistake or with malice.
+    // A number far ahead, by mistake or malice.
     flow.push(&[500]);
     flow.session.poll_end();
     assert_eq!(flow.left(), [[500]]);
@@ -207,7 +207,7 @@ fn p26_overlapping_data_is_never_trimmed_nor_merged() {
         assert_eq!(verdict, Verdict::Passed(Pass::TcpOverlap), "{name}");
         assert_eq!(flow.left(), [vec![3, 4], vec![place]], "{name}");
         assert_eq!(flow.released(Release::Overlap), 2);
-        // The flow continues behind the last end.
+        // The flow continues after the last end.
         let next = (place * 100 + len).max(500) / 100;
         if len.is_multiple_of(100) {
             flow.push(&[next]);
@@ -321,7 +321,7 @@ fn active_and_the_hole_stays_everything_leaves_at_once() {
     assert_eq!(flow.left(), [vec![2, 3], vec![5]]);
     assert_eq!(flow.released(Release::HoleTime), 3);
     assert_eq!(flow.session.left.last().unwrap().closed, Close::HoldTime);
-    // The flow continues behind it.
+    // The flow continues after it.
     flow.push(&[6]);
     assert_eq!(flow.waiting(), 0);
 }
@@ -398,7 +398,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         (vec![segment(0)], true),
         (vec![segment(1)], true),
         (vec![segment(1), segment(3)], false),
-        // A packet that no waiting packet may be behind also ends the wait for missing ones.
+        // A packet that no waiting packet may follow also ends the wait for missing ones.
         (vec![acknowledgment], false),
     ];
     for (comes, is_spared) in cases {
@@ -418,11 +418,11 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         flows.session.now_ns += 1;
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(2)));
         flows.pass(HOLD_NS);
-        // A third flow takes one of the places.
+        // A third flow takes one of the entries.
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(3)));
         flows.pass(HOLD_NS);
         flows.left();
-        // A flow that is still remembered continues; another begins anew, and waits.
+        // A flow that is still remembered continues; another starts again, and waits.
         flows.push(&[5]);
         let came: Vec<_> = comes.iter().map(|(place, ..)| place).collect();
         assert_eq!(flows.waiting(), u64::from(!is_spared), "came: {came:?}");
@@ -431,13 +431,13 @@ fn recovery_ends_when_what_was_given_up_has_come() {
 
 #[test]
 fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not() {
-    // Packet that arrives that long after the packet ahead, and the wait for the next hole that results.
+    // Packet that arrives this long after the packet ahead, and the resulting wait for the next hole.
     for (place, took_ns, hole_ns) in [
-        // The missing one: the estimate grows by half of the excess over the 10 us before.
+        // The missing packet: the estimate grows by half of the excess over the previous 10 us.
         (3, 40_000, 2 * (10_000 + 15_000)),
-        // One that came before.
+        // A packet that had already arrived.
         (0, 40_000, 20_000),
-        // A retransmission, because no path takes so long.
+        // A retransmission, because no path takes that long.
         (3, HOLE_NS + 1, 20_000),
     ] {
         let mut profile = holes();
@@ -471,7 +471,7 @@ fn recovery_ends_with_the_time_that_an_idle_flow_is_remembered() {
     flows.session.now_ns += 1;
     flows.push_as(0, of(2));
     flows.pass(HOLD_NS);
-    // The third flow takes the place of the first, which is idle and was seen before the second.
+    // The third flow takes the entry of the first, which is idle and was seen before the second.
     flows.push_as(0, of(3));
     flows.pass(HOLD_NS);
     flows.push_as(1, of(2));
@@ -505,7 +505,7 @@ fn a_full_table_forgets_the_idle_then_those_that_wait_then_those_in_recovery() {
     flows.push_as(0, of(2));
     flows.push_as(0, of(3));
     flows.pass(HOLD_NS);
-    // The first is in recovery, the second waits, the third is idle.
+    // The first flow is in recovery, the second waits, the third is idle.
     flows.push_as(2, of(1));
     flows.pass(HOLE_NS);
     flows.push_as(2, of(2));

@@ -1,4 +1,4 @@
-//! The dirty log: what a back end writes into a guest's memory, page by page.
+//! The dirty log: the writes of a back end into a guest's memory, page by page.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 const PAGE_BYTES: u64 = 4096;
-/// Bytes of a log of the guest's memory, and the place of it in its file.
+/// Length of a log of the guest's memory, and its offset in the file.
 const LOG_BYTES: u64 = MEMORY_BYTES / PAGE_BYTES / 8;
 const OFFSET: u64 = 24;
 
@@ -29,7 +29,7 @@ fn log_file() -> File {
     file
 }
 
-/// A back end whose front end knows of logs in shared memory.
+/// Creates a back end whose front end supports logs in shared memory.
 fn back_end() -> BackEnd {
     let mut back = BackEnd::new(OFFERED).unwrap();
     let protocol = features::PROTOCOL_LOG_SHMFD;
@@ -77,7 +77,7 @@ fn each_page_that_a_device_writes_is_recorded_and_no_other() {
         assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));
         assert!(back.is_running(Way::ToGuest));
         logged(&log);
-        // From the middle of a page to the next but one, a page by itself, and the last byte of one.
+        // From the middle of a page to the page after the next, a separate page, and the last byte of a page.
         guest.describe(TABLE, 0, (data(16) + 2000, 8000, WRITTEN, 0));
         guest.describe(TABLE, 1, (data(40), 4096, WRITTEN, 0));
         guest.describe(TABLE, 2, (data(50) - 1, 1, WRITTEN | 1, 3));
@@ -98,7 +98,7 @@ fn each_page_that_a_device_writes_is_recorded_and_no_other() {
         }
         let _ = back.ring(Way::ToGuest).unwrap().ask();
         assert_eq!(logged(&log), [USED / PAGE_BYTES], "events");
-        // Read entries are handed back as well, and nothing else is written.
+        // Read entries are also returned, and nothing else is written.
         let mut guest = Guest::new(form, 8, 0);
         set_up(&mut back, &guest, features::LOG_ALL, Way::FromGuest);
         logged(&log);
@@ -126,7 +126,7 @@ fn a_log_begins_and_ends_while_frames_pass() {
             logged(&log).contains(&(data(number) / PAGE_BYTES))
         };
         assert!(!pass(&mut back, 0));
-        // The log comes first where rings are in use already.
+        // The log is set first if rings are already in use.
         assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));
         assert!(!pass(&mut back, 1), "nobody wants it yet");
         say(&mut back, request::SET_FEATURES, &[plain | features::LOG_ALL], vec![]).unwrap();
@@ -162,19 +162,19 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
         assert!(reason.contains(why), "{reason}");
         assert!(!back.is_running(Way::ToGuest));
     }
-    // One that was too short while nobody wanted it.
+    // A log that was too short while it was not requested.
     let mut back = back_end();
     set_up(&mut back, &guest, 0, Way::ToGuest);
     assert_eq!(give_log(&mut back, [LOG_BYTES - 1, OFFSET], &log_file()), Ok(true));
     let said = say(&mut back, request::SET_FEATURES, &[features::LOG_ALL], vec![]);
     assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
     assert!(back.refused_memory().unwrap().to_string().contains("is too short: memory reaches"));
-    // Who does not know of logs in shared memory, and a log without a file.
+    // A back end that does not support logs in shared memory, and a log without a file.
     let mut back = BackEnd::new(OFFERED).unwrap();
     assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log_file()), Err(Refused::Message));
     let said = say(&mut back_end(), request::SET_LOG_BASE, &[LOG_BYTES, OFFSET], vec![]);
     assert_eq!(said, Err(Refused::Message));
-    // A log that is long enough for one table of memory, and not for the next.
+    // A log that is long enough for one memory table, but not for the next.
     let (mut back, log) = (back_end(), log_file());
     set_up_logged(&mut back);
     assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));

@@ -1,4 +1,5 @@
-//! A front end against the back end, in one process, and against a device that writes anything into its memory.
+//! A front end and the back end in one process, and a front end with a device that writes arbitrary data into its
+//! memory.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +25,7 @@ const WANTED: u64 = u64::MAX;
 /// Bytes of a virtio header.
 const HEADER_BYTES: usize = 12;
 
-/// A letter as it arrives.
+/// Returns a letter as the message that arrives.
 fn arrived(letter: Letter) -> Message {
     let Letter { bytes, files } = letter;
     let word = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk().unwrap());
@@ -43,7 +44,7 @@ fn answer(request: u32, number: u64) -> Message {
     Message { request, wants_reply: false, payload, files: vec![] }
 }
 
-/// Both ends, which have agreed.
+/// Both ends after negotiation.
 struct Ends {
     front: FrontEnd,
     back: BackEnd,
@@ -101,22 +102,22 @@ impl Ends {
     }
 }
 
-/// A frame behind a header, of bytes that say its number.
+/// Returns a frame after a header; its bytes depend on `number`.
 fn frame(number: u64, bytes: usize) -> Vec<u8> {
     let all = (0..bytes).map(|at| (number as usize * 7 + at) as u8);
     let mut header = [0; HEADER_BYTES];
-    // One buffer: the device says so, and the driver has to say none (virtio 1.3 section 5.1.6).
+    // One buffer: the device sets the number, and the driver must not (virtio 1.3 section 5.1.6).
     header[..8].copy_from_slice(&number.to_le_bytes());
     header.into_iter().chain(all).collect()
 }
 
-/// The same without the number of buffers, which the device fills in.
+/// Returns the frame without the number of buffers, which the device sets.
 fn without_buffers(mut frame: Vec<u8>) -> Vec<u8> {
     frame[10..12].fill(0);
     frame
 }
 
-/// A step: frames one way, or an end takes some.
+/// A step: frames are sent in one direction, or an end receives some.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Send(Way, usize),
@@ -215,7 +216,7 @@ fn is_told(ends: &mut Ends, way: Way) -> bool {
     bell.unwrap()
 }
 
-/// Whether a descriptor is ready now.
+/// Returns whether a descriptor is ready now.
 fn rings(bell: BorrowedFd<'_>) -> bool {
     wait_for(&[(bell, Interest::READ)], Some(Duration::ZERO)).unwrap().is_some()
 }
@@ -230,7 +231,7 @@ fn who_has_no_room_is_told_when_there_is_some() {
         ends.front.publish(Way::FromGuest);
         ends.front.take_call(Way::FromGuest);
         assert!(!ends.front.ring(Way::FromGuest).unwrap().ask());
-        // Who goes by numbers is told of half the room at once.
+        // A driver that uses the event index is notified once half of the ring is free.
         let told_of = if offered & features::EVENT_INDEX == 0 { 1 } else { SLOTS / 2 + 1 };
         for taken in 1..=told_of {
             assert!(ends.receive(Way::FromGuest).is_some());
@@ -239,7 +240,7 @@ fn who_has_no_room_is_told_when_there_is_some() {
         }
         (0..told_of).for_each(|_| assert!(ends.send(Way::FromGuest, &sent)));
         assert!(!ends.send(Way::FromGuest, &sent));
-        // The other way, the front end gives room.
+        // In the other direction, the front end provides room.
         (0..SLOTS).for_each(|_| assert!(ends.send(Way::ToGuest, &sent)));
         assert!(!ends.send(Way::ToGuest, &sent));
         ends.back.publish(Way::ToGuest);
@@ -269,7 +270,7 @@ fn a_back_end_that_comes_again_gets_new_memory_and_rings() {
     }
 }
 
-/// A device that only has the memory, and the eventfds, of a front end.
+/// A device that has only the memory and the eventfds of a front end.
 struct Device {
     front: FrontEnd,
     memory: File,
@@ -318,7 +319,7 @@ impl Device {
     }
 }
 
-/// Position of the used entries in a ring.
+/// Offset of the used entries in a ring.
 const USED: u64 = addresses(0).used;
 const PLAIN: u64 = features::VERSION_1 | features::PROTOCOL_FEATURES;
 
@@ -352,7 +353,7 @@ fn a_slot_that_comes_back_twice_is_not_sent_with_twice() {
     assert_eq!(device.send(), Sent::Whole);
     device.give_back(Way::FromGuest, 0, (0, 0));
     device.count(Way::FromGuest, 1);
-    // The slot that came back is used again, and comes back.
+    // The returned slot is used again, and is returned again.
     assert_eq!(device.send(), Sent::Whole);
     device.give_back(Way::FromGuest, 1, (0, 0));
     device.give_back(Way::FromGuest, 2, (0, 0));
@@ -417,7 +418,8 @@ fn the_file_of_the_memory_keeps_its_length() {
 fn a_ring_is_whole_before_the_back_end_hears_of_it() {
     let device = Device::new(PLAIN).unwrap();
     let numbers: Vec<u32> = device.said.iter().map(|message| message.request).collect();
-    // Those of QEMU's manual: owner, features, memory; each ring's call, size, base, addresses, kick; and both enabled.
+    // The messages of QEMU's manual: owner, features, memory; each ring's call, size, base, addresses, kick; and both
+    // enabled.
     assert_eq!(numbers, [16, 3, 2, 5, 13, 8, 10, 9, 12, 13, 8, 10, 9, 12, 18, 18]);
     assert!(device.said.iter().all(|message| !message.wants_reply), "it knows no such thing");
     for kick in device.said.iter().filter(|message| message.request == request::SET_VRING_KICK) {
@@ -462,7 +464,7 @@ fn answers_that_nobody_asked_for_are_refused() {
     let short = Message { payload: vec![0; 7], ..answer(request::GET_FEATURES, 0) };
     let _ = front.greet();
     assert!(front.hear(&short).is_err());
-    // A back end that says of a message that it failed.
+    // A back end that reports the failure of a message.
     let _ = front.greet();
     front.hear(&answer(request::GET_FEATURES, PLAIN)).unwrap();
     let letters = front.hear(&answer(request::GET_PROTOCOL_FEATURES, u64::MAX)).unwrap();

@@ -1,4 +1,4 @@
-//! Rings and back ends against a driver that is written from the formats, entry by entry.
+//! Rings and back ends with a driver implemented from the format descriptions, entry by entry.
 
 #![cfg(target_os = "linux")]
 
@@ -27,8 +27,8 @@ use rustix::{
     fs::{MemfdFlags, memfd_create},
 };
 
-/// Places of the parts of a ring, and of the bytes that its descriptors name: the same in the file, in the guest and in
-/// the front end.
+/// Offsets of the parts of a ring, and of the bytes of its descriptors: equal in the file, in the guest and in the
+/// front end.
 const TABLE: u64 = 0;
 const AVAILABLE: u64 = 0x8_0000;
 const USED: u64 = 0xa_0000;
@@ -38,7 +38,7 @@ const MEMORY_BYTES: u64 = 0x20_0000;
 const NEXT: u16 = 1;
 const WRITTEN: u16 = 2;
 const TABLED: u16 = 4;
-/// Those of a packed ring that say in which lap it was made available, and used.
+/// Flags of a packed ring that show in which lap a descriptor was made available, and used.
 const AVAILABLE_FLAG: u16 = 1 << 7;
 const USED_FLAG: u16 = 1 << 15;
 const LAPS: u16 = AVAILABLE_FLAG | USED_FLAG;
@@ -46,24 +46,24 @@ const LAPS: u16 = AVAILABLE_FLAG | USED_FLAG;
 /// Features of rings of both forms.
 const FORMS: [u64; 2] = [0, features::RING_PACKED];
 
-/// A guest of one ring.
+/// A guest with one ring.
 struct Guest {
     file: File,
     /// Whether the ring is packed.
     is_packed: bool,
     size: u16,
-    /// Entries made available, or descriptors of a packed ring, and those that came back.
+    /// Available entries, or descriptors of a packed ring, and returned ones.
     offered: u16,
     seen: u16,
-    /// Descriptors of a packed ring, by the numbers that they have in chains until they are in it.
+    /// Descriptors of a packed ring, by their numbers in chains before they are in the ring.
     described: Vec<Words>,
-    /// Descriptors of each entry that is out.
+    /// Number of descriptors of each outstanding entry.
     slots: VecDeque<u16>,
 }
 
 impl Guest {
-    /// A guest whose entries are numbered from `first` on. In a packed ring of one descriptor an entry its laps are
-    /// numbered so.
+    /// Creates a guest whose entries are numbered from `first` on. In a packed ring with one descriptor per entry, its
+    /// laps are numbered the same way.
     fn new(form: u64, size: u16, first: u16) -> Self {
         let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
         file.set_len(MEMORY_BYTES).unwrap();
@@ -96,13 +96,13 @@ impl Guest {
         Ring::new(&self.memory(), &PLACES, self.size, base, self.form() | events).unwrap()
     }
 
-    /// The number of an entry as messages have it.
+    /// Returns the number of an entry as encoded in messages.
     fn base(&self, number: u16) -> u32 {
         let bits = u32::from(self.bits(number));
         if self.is_packed { bits << 16 | bits } else { number.into() }
     }
 
-    /// The number of an entry as events have it.
+    /// Returns the number of an entry as encoded in events.
     fn bits(&self, number: u16) -> u16 {
         if !self.is_packed {
             return number;
@@ -110,7 +110,7 @@ impl Guest {
         (number % self.size) | (u16::from(self.is_odd(number)) << 15)
     }
 
-    /// Whether the descriptor of a packed ring is in an odd lap, of which the first is one.
+    /// Returns whether the descriptor of a packed ring is in an odd lap; the first lap is odd.
     fn is_odd(&self, number: u16) -> bool {
         (number / self.size).is_multiple_of(2)
     }
@@ -192,7 +192,7 @@ impl Guest {
         self.offer(number);
     }
 
-    /// The entries that came back: of each its head and a length.
+    /// Returns the used entries: the head and length of each.
     fn used(&mut self) -> Vec<(u32, u32)> {
         iter::from_fn(|| self.next_used()).collect()
     }
@@ -227,13 +227,13 @@ impl Guest {
         }
     }
 
-    /// Says that it wants to be told of nothing, or of anything.
+    /// Disables all notifications, or enables them.
     fn want_none(&self, is_none: bool) {
         let at = if self.is_packed { AVAILABLE + 2 } else { AVAILABLE };
         self.put(at, &u16::from(is_none).to_le_bytes());
     }
 
-    /// The entry of which the device wants to be told, and whether it says by a flag that it wants to be told of none.
+    /// Returns the entry for which the device requests a notification, and whether its flag disables notifications.
     fn asked(&self) -> (u16, bool) {
         let [event, flags] = if self.is_packed {
             [USED, USED + 2]
@@ -244,7 +244,7 @@ impl Guest {
     }
 }
 
-/// Address, length, flags, and the next one.
+/// Address, length, flags, and number of the next descriptor.
 type Words = (u64, u32, u16, u16);
 
 const PLACES: Addresses = Addresses { descriptors: TABLE, used: USED, available: AVAILABLE };
@@ -258,7 +258,7 @@ fn received(ring: &mut Ring) -> Result<Option<Vec<u8>>, ChainFault> {
     Ok(ring.receive(&mut into)?.map(|bytes| into[..bytes].to_vec()))
 }
 
-/// Gives a frame of so many bytes, behind a header of twelve in them.
+/// Sends a frame of `bytes` bytes, including a header of twelve bytes.
 fn give(ring: &mut Ring, bytes: usize, mergeable: bool) -> Sent {
     let frame: Vec<u8> =
         (0..bytes).map(|number| if number < 12 { 0 } else { number as u8 }).collect();
@@ -277,8 +277,8 @@ fn frames_go_on_when_the_numbers_go_round() {
             guest.offer_plain(round % 8, 9, 0);
             assert_eq!(received(&mut ring), Ok(Some(vec![round as u8; 9])));
             assert_eq!(received(&mut ring), Ok(None));
-            assert_eq!(guest.used(), [], "before it is told");
-            assert!(ring.publish(), "it wants to be told of each");
+            assert_eq!(guest.used(), [], "before publish");
+            assert!(ring.publish(), "it requests a notification for each entry");
             assert_eq!(guest.used(), [(u32::from(round % 8), 0)]);
             assert_eq!(ring.base(), guest.base(number.wrapping_add(1)));
             assert!(!ring.ask(), "there are no more");
@@ -384,11 +384,11 @@ fn a_ring_is_a_power_of_two_and_its_parts_are_aligned_and_in_memory() {
     }
 }
 
-/// Wrong entries: the head, the descriptors to write in front, and the fault. Those that name no entry are not handed
-/// back.
+/// Wrong entries: the head, the descriptors to write first, and the fault. Entries without a valid head are not
+/// returned.
 type Wrong = (&'static str, u16, &'static [(u64, u16, Words)], ChainFault);
 
-/// Those of rings of both forms.
+/// Wrong entries for both forms of rings.
 const WRONG: &[Wrong] = &[
     (
         "an address behind the memory",
@@ -447,7 +447,7 @@ const WRONG: &[Wrong] = &[
     ),
 ];
 
-/// Those of a split ring, which names descriptors by numbers.
+/// Wrong entries for a split ring, which numbers descriptors.
 const WRONG_NUMBERS: &[Wrong] = &[
     ("a head behind the table", 8, &[], ChainFault::Index),
     ("the greatest head", 65_535, &[], ChainFault::Index),
@@ -524,7 +524,7 @@ fn nothing_of_a_frame_is_written_where_a_part_of_its_room_is_wrong() {
         guest.offer(0);
         assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
         assert_eq!(guest.bytes::<20>(data(0)), [0; 20]);
-        // An entry in front of a wrong one is handed back with it.
+        // An entry before a wrong one is returned with it.
         guest.offer_plain(2, 20, WRITTEN);
         guest.offer(0);
         assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
@@ -618,7 +618,7 @@ fn descriptors_are_counted_as_they_are_read() {
     }
 }
 
-/// Regions of a guest's memory and of its file, each of one page.
+/// Maps regions of a guest's memory to its file, each of one page.
 fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
     let place =
         |&[guest, offset]: &[u64; 2]| RegionPlace { guest, bytes: 0x1000, user: guest, offset };
@@ -631,7 +631,7 @@ fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
 #[test]
 fn bytes_go_on_in_the_next_region_and_nowhere_else() {
     let guest = Guest::new(FORMS[0], 8, 0);
-    // One behind the other in the guest, in another order in the file, and one by itself.
+    // Consecutive regions in the guest, in another order in the file, and a separate region.
     let memory = mapped(&guest, &[[0x1_1000, 0x4000], [0x1_0000, 0x8000], [0x1_3000, 0]]);
     assert!(memory.write(0x1_0ffc, b"12345678"));
     assert_eq!((guest.bytes(0x8ffc), guest.bytes(0x4000)), (*b"1234", *b"5678"));
@@ -691,7 +691,7 @@ fn memory_that_cannot_be_is_refused_with_its_reason() {
     assert!(Memory::map(&[right; 2], &one_file).is_err());
 }
 
-/// A message to a back end, with files or an eventfd of its own.
+/// Sends a message to a back end, with files or with its own eventfd.
 fn say(
     back: &mut BackEnd,
     request: u32,
@@ -729,7 +729,7 @@ fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {
         let mut back = BackEnd::new(OFFERED).unwrap();
         let mut guest = Guest::new(form, 8, first);
         set_up(&mut back, &guest, features::VERSION_1, Way::FromGuest);
-        // Round the end of the numbers, or to a later lap.
+        // Across the end of the numbers, or to a later lap.
         for number in 0..13 {
             guest.offer_plain(number % 8, 9, 0);
             let ring = back.ring(Way::FromGuest).unwrap();
@@ -794,7 +794,7 @@ fn a_ring_moves_to_other_memory_and_goes_on_where_it_was() {
         after.put(data(1), &[5; 9]);
         after.offer_plain(1, 9, 0);
         assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![5; 9])));
-        // A table that is refused leaves none behind, and says why.
+        // A refused table leaves no table behind, and returns the reason.
         let files = vec![after.file.try_clone().unwrap().into()];
         assert!(say(&mut back, request::SET_MEM_TABLE, &[1, 0, 0, 0, 0], files).is_err());
         assert!(back.ring(Way::FromGuest).is_none());
@@ -863,7 +863,7 @@ fn who_knows_of_pairs_has_so_many_rings_and_no_more() {
             assert_eq!(said.is_ok(), is_known, "{ring} {request}");
         }
     }
-    // Rings that were enabled, and nothing else, are not begun.
+    // Rings that were only enabled are not started.
     assert!((0..2).all(|_| back.ring(Way::ToGuest).is_none()) && back.pairs() == 1);
 }
 
@@ -873,7 +873,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     let guests = [0, 1, 2].map(|_| Guest::new(FORMS[0], 8, 0));
     say(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
     say(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
-    // The memory of the first has the rings of all: their sizes tell them apart.
+    // The memory of the first ring contains the rings of all: their sizes distinguish them.
     let file = vec![guests[0].file.try_clone().unwrap().into()];
     say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
     let mut set = |ring: u64, is_enabled: u64| {
@@ -886,7 +886,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     [(0, 1), (2, 0), (4, 1), (5, 1)].into_iter().for_each(|(ring, enabled)| set(ring, enabled));
     assert_eq!(back.pairs(), 3);
     assert_eq!(back.rings(Way::ToGuest).count(), 2);
-    // A frame leaves a trace in the ring that was chosen.
+    // A frame leaves a trace in the chosen ring.
     for (pair, entries) in [(0, [1, 0]), (1, [1, 1]), (2, [1, 2]), (3, [2, 2])] {
         guests[0].put(AVAILABLE + 2, &8_u16.to_le_bytes());
         back.choose(Way::ToGuest, pair);

@@ -1,4 +1,4 @@
-//! Packed rings: what they have and split ones have not.
+//! Packed rings: the differences from split rings.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 const PACKED: u64 = FORMS[1];
-/// The place at which a ring began, which QEMU says of one whose back end died; it is not believed.
+/// The position at which a ring started, as QEMU reports it for a ring whose back end died; it is not trusted.
 const BEGAN: Base = Base::Told(0x8000_8000);
 
 #[test]
@@ -60,7 +60,7 @@ fn a_driver_is_told_of_the_descriptor_that_it_wants_in_the_lap_that_it_wants() {
             assert_eq!(ring.publish(), is_told, "{count} of {size} from {first}: {event}");
         }
     }
-    // Who has not agreed on places is told of any, and so is who says what nothing means.
+    // A driver without the event index is always notified, and so is one with undefined flags.
     for (event_index, flags) in [(false, 2), (false, 3), (true, 3), (true, 0xfffc)] {
         let mut guest = Guest::new(PACKED, 8, 0);
         let mut ring = guest.ring(event_index);
@@ -74,7 +74,7 @@ fn a_driver_is_told_of_the_descriptor_that_it_wants_in_the_lap_that_it_wants() {
 /// A step of a driver, or of its device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Offers a chain of so many descriptors, or a table; and, or not, has the device replaced before its first one.
+    /// Offers a chain of this many descriptors, or a table; the last flag replaces the device before the first one.
     Offer(u16, bool, bool),
     Receive,
     Publish,
@@ -93,11 +93,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// A driver, its device, and all that is out.
+/// A driver, its device, and all outstanding entries.
 struct World {
     guest: Guest,
     ring: Ring,
-    /// Frames that were offered and did not come back, and of them those that were received.
+    /// Frames that were offered and not returned, and of them those that were received.
     out: VecDeque<Vec<u8>>,
     taken: usize,
     count: u8,
@@ -127,7 +127,7 @@ impl World {
         let frame: Vec<u8> = (0..count as u8).map(|number| self.count ^ number << 6).collect();
         self.guest.put(at, &frame);
         for number in 0..count {
-            // Nothing but the direction counts in a table.
+            // In a table only the direction counts.
             let flags = if is_table { NEXT | TABLED } else { NEXT * u16::from(number + 1 < count) };
             let table = if is_table { at + 64 } else { TABLE };
             let words = (at + u64::from(number), 1, flags, (number + 1) % size.max(1));
@@ -139,7 +139,7 @@ impl World {
         let mut writes = self.guest.lay_out(0);
         let first = writes.pop().unwrap();
         writes.into_iter().for_each(|(at, words)| self.guest.write(at, words));
-        // Of a chain as long as the ring it cannot be known.
+        // For a chain as long as the ring it cannot be known.
         if is_cut && slots < size {
             self.replace();
         }
@@ -187,8 +187,8 @@ fn words(guest: &Guest) -> Vec<[u8; 8]> {
     (0..guest.size).map(|slot| guest.bytes(TABLE + 16 * u64::from(slot) + 8)).collect()
 }
 
-/// It dies while it marks the descriptors of a frame, in which buffers of two descriptors and of one are, at every
-/// place in the ring and after every mark.
+/// The device dies while it marks the descriptors of a frame with buffers of one and two descriptors, at every position
+/// in the ring and after every mark.
 #[test]
 fn a_device_marks_what_another_one_left_unmarked() {
     const SIZE: u16 = 9;
@@ -213,7 +213,7 @@ fn a_device_marks_what_another_one_left_unmarked() {
             (0..more).for_each(|_| guest.offer_plain(7, 100, WRITTEN));
             let before = words(&guest);
             assert_eq!(give(&mut ring, 180, true), Sent::Whole);
-            assert!(words(&guest) == before, "nothing before it is told");
+            assert!(words(&guest) == before, "nothing before publish");
             ring.publish();
             for unmarked in 0..5 - marked {
                 let slot = (first + unmarked) % SIZE;
@@ -227,7 +227,7 @@ fn a_device_marks_what_another_one_left_unmarked() {
                 assert_eq!((guest.used(), give(&mut ring, 180, true)), (vec![], Sent::Whole));
                 ring.publish();
             }
-            // Where a mark was missing, the length of an entry of two descriptors is that of the first.
+            // If a mark was missing, the length of an entry of two descriptors is that of the first.
             let [whole, last] = [(0, 5), (4, 2)].map(|(number, mark)| {
                 let written = if number == 0 { 100 } else { 20 };
                 (number, if marked == 0 || marked >= mark { written } else { 50 })
@@ -259,7 +259,7 @@ fn a_chain_that_does_not_end_breaks_the_ring() {
     }
 }
 
-/// A driver that makes descriptors available again which it did not get back.
+/// A driver that makes descriptors available again that were not returned.
 #[test]
 fn no_more_is_taken_than_the_ring_has_before_its_driver_is_told() {
     let mut guest = Guest::new(PACKED, 4, 0);
@@ -274,7 +274,7 @@ fn no_more_is_taken_than_the_ring_has_before_its_driver_is_told() {
     assert!(received(&mut ring).unwrap().is_some());
     assert_eq!(received(&mut ring), Ok(None));
     assert!(!ring.ask(), "it would never sleep");
-    // A chain that goes over those has no end.
+    // A chain that crosses those has no end.
     let mut guest = Guest::new(PACKED, 4, 0);
     let mut ring = guest.ring(true);
     (0..3).for_each(|number| guest.offer_plain(number, 9, 0));
@@ -300,7 +300,7 @@ fn numbers_are_handed_back_as_they_are_and_nothing_is_a_length_too() {
     }
 }
 
-/// The flags of descriptors behind the first one of a chain may say anything of laps.
+/// The flags of descriptors after the first one of a chain may have any lap bits.
 #[test]
 fn a_chain_is_made_available_by_its_first_descriptor() {
     for laps in [0, AVAILABLE_FLAG, USED_FLAG, LAPS] {
@@ -337,7 +337,7 @@ fn a_table_stands_alone_in_its_chain() {
     }
 }
 
-/// A ring whose flags are anything begins somewhere in it, and what its driver lays out from there on is taken.
+/// A ring with arbitrary flags starts somewhere in it, and the entries that its driver adds from there are accepted.
 #[test]
 fn any_flags_are_some_place() {
     for bits in 0..1_u32 << 8 {

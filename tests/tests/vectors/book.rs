@@ -8,7 +8,7 @@ use grosso_capture::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Version of the form of the files; `docs/conformance.md` describes it.
+/// Format version of the files; `docs/conformance.md` describes it.
 const FORMAT: &str = "grosso.vectors/1";
 /// Link type of the captures: Ethernet.
 const ETHERNET: u32 = 1;
@@ -24,7 +24,7 @@ pub(crate) struct Book {
     vectors: Vec<Value>,
 }
 
-/// Frames that follow each other in the capture, by their numbers.
+/// Consecutive frames in the capture, by their numbers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Span {
     first: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The number of the frame at an index.
+    /// Returns the number of the frame at an index.
     pub(crate) fn number(self, index: usize) -> usize {
         self.first + index
     }
@@ -94,7 +94,7 @@ impl Book {
     }
 }
 
-/// A pair of files as a stranger reads it.
+/// A pair of files as an independent reader parses it.
 pub(crate) struct Pair {
     pub(crate) vectors: Vec<Value>,
     frames: Vec<Vec<u8>>,
@@ -117,12 +117,12 @@ impl Pair {
         Self { vectors: page["vectors"].as_array().expect("a list").clone(), frames }
     }
 
-    /// The frame with this number.
+    /// Returns the frame with this number.
     pub(crate) fn frame(&self, number: &Value) -> &[u8] {
         &self.frames[self.index(number)]
     }
 
-    /// The frames with these numbers: a list of them, or the first and the last.
+    /// Returns the frames with these numbers: a list of them, or the first and the last.
     pub(crate) fn frames(&self, numbers: &Value) -> Vec<Vec<u8>> {
         match numbers.as_array() {
             Some(list) => list.iter().map(|number| self.frame(number).to_vec()).collect(),
@@ -137,7 +137,7 @@ impl Pair {
     }
 }
 
-/// A file of a pair.
+/// Returns a file of a pair.
 pub(crate) fn path(kind: &str, extension: &str) -> PathBuf {
     folder().join(format!("{kind}.{extension}"))
 }

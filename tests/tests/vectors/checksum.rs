@@ -1,5 +1,5 @@
-//! Vectors of checksums: bytes and their sums, frames and the verdicts on their checksums, and partial checksums that
-//! are to be completed.
+//! Vectors of checksums: bytes and their sums, frames and the verdicts on their checksums, and partial checksums to
+//! complete.
 
 use grosso::{Profile, Verdict, checksum::complete, coalesce::reason::Pass};
 use grosso_checksum::Sum;
@@ -30,11 +30,11 @@ struct Vector {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum What {
-    /// Bytes, and the Internet checksum of them.
+    /// Bytes, and their Internet checksum.
     Sum { bytes: String, checksum: String },
     /// A frame, and the verdict on each of its checksums, from the outside.
     Verify { frame: usize, checksums: Vec<Field> },
-    /// A frame whose innermost checksum field holds the sum of the pseudo-header, and the same complete.
+    /// A frame whose innermost checksum field holds the pseudo-header sum, and the completed frame.
     Complete { frame: usize, start: usize, offset: usize, out: usize },
 }
 
@@ -42,14 +42,14 @@ enum What {
 #[derive(Serialize)]
 struct Field {
     header: &'static str,
-    /// `right`, `wrong`, or `absent`, which a UDP checksum of zero is.
+    /// `right`, `wrong`, or `absent` for a UDP checksum of zero.
     verdict: &'static str,
     found: String,
     /// The value that a sender writes.
     right: String,
 }
 
-/// The pair of files.
+/// Builds the pair of files.
 pub(crate) fn book() -> Book {
     let mut book = Book::new("checksum");
     for (name, rules, shows, bytes) in sums() {
@@ -212,7 +212,8 @@ fn partial() -> Vec<Case<Packet>> {
     ]
 }
 
-/// A datagram with a computed checksum of zero: the first two bytes of its payload are the checksum of the rest.
+/// Returns a datagram with a computed checksum of zero: the first two bytes of its payload are the checksum of the
+/// rest.
 fn summing_to_zero() -> Packet {
     let datagram = |payload: &[u8]| {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|udp| udp).payload(payload)

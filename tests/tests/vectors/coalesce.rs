@@ -1,4 +1,4 @@
-//! Vectors of coalescing: packets of one poll, and the superframes that they make.
+//! Vectors of coalescing: packets of one poll, and the resulting superframes.
 
 use grosso_rig::{
     engine::{Out, coalesce, segment},
@@ -35,7 +35,7 @@ struct Vector {
     rules: &'static [&'static str],
     shows: &'static str,
     r#in: Span,
-    /// Frames of each flow, if there are several: order is kept within each.
+    /// Frames of each flow, if there are several: the order within each must be kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     flows: Vec<Vec<usize>>,
     out: Vec<Train>,
@@ -45,13 +45,13 @@ struct Vector {
 #[derive(Serialize)]
 struct Train {
     packets: Vec<usize>,
-    /// The frame that leaves: the packet itself, or a superframe.
+    /// The delivered frame: the packet itself, or a superframe.
     frame: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     superframe: Option<Description>,
 }
 
-/// The pair of files.
+/// Builds the pair of files.
 pub(crate) fn book() -> Book {
     let mut book = Book::new("coalesce");
     for Case { name, rules, shows, frames } in cases() {
@@ -66,7 +66,8 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// A delivery, with the numbers of its packets: the first of those with the same bytes that left in nothing else yet.
+/// Describes a delivery, with the numbers of its packets: the first packets with the same bytes that are in no other
+/// delivery yet.
 fn train(
     out: &Out,
     frames: &[Vec<u8>],
@@ -90,7 +91,8 @@ fn train(
     }
 }
 
-/// Frames by flow, if there is more than one; a frame whose flow cannot be read belongs to the one before.
+/// Returns the frames by flow, if there are several flows; a frame whose flow cannot be read belongs to the flow of the
+/// previous frame.
 fn flows(frames: &[Vec<u8>], span: Span) -> Vec<Vec<usize>> {
     let mut flows: Vec<(String, Vec<usize>)> = Vec::new();
     let mut last = 0;
@@ -164,7 +166,7 @@ fn assert_virtio(bytes: &[u8], superframe: &Value, name: &Value) {
     );
 }
 
-/// The cases, in the order of their first rules.
+/// Returns the cases, in the order of their first rules.
 fn cases() -> Vec<Case> {
     [link(), ipv4(), ipv6(), tcp(), flags(), sizes(), order(), udp(), tunnels()]
         .into_iter()
@@ -181,17 +183,17 @@ fn case(
     Case { name, rules, shows, frames }
 }
 
-/// Three segments of which the second has a change.
+/// Returns three segments; the second has a change.
 fn second(path: Path, change: impl Fn(Segment) -> Segment) -> Vec<Vec<u8>> {
     path.train(&[100; 3], at(1, change))
 }
 
-/// Three segments of which each has a change.
+/// Returns three segments, each with a change.
 fn every(path: Path, change: impl Fn(Segment) -> Segment) -> Vec<Vec<u8>> {
     path.train(&[100; 3], |_, segment| change(segment))
 }
 
-/// Segments with these flags beside ACK.
+/// Returns segments with these flags in addition to ACK.
 fn with_flags(flags: &[u16]) -> Vec<Vec<u8>> {
     Path::Ipv4.train(&vec![100; flags.len()], |index, segment| {
         let flags = flags[index];
@@ -199,7 +201,7 @@ fn with_flags(flags: &[u16]) -> Vec<Vec<u8>> {
     })
 }
 
-/// Segments with these identifications.
+/// Returns segments with these identifications.
 fn ids(df: bool, ids: &[u16]) -> Vec<Vec<u8>> {
     Path::Ipv4.train(&vec![100; ids.len()], |index, segment| {
         let id = ids[index];
@@ -207,7 +209,7 @@ fn ids(df: bool, ids: &[u16]) -> Vec<Vec<u8>> {
     })
 }
 
-/// Two flows, packet by packet in turn.
+/// Returns two flows, packet by packet in turn.
 fn interleaved(one: Vec<Vec<u8>>, other: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     one.into_iter().zip(other).flat_map(|(one, other)| [one, other]).collect()
 }
@@ -456,7 +458,7 @@ fn ipv6() -> Vec<Case> {
     ]
 }
 
-/// A selective acknowledgment of one block that starts there.
+/// Returns a selective acknowledgment of one block that starts at `start`.
 fn sack(start: u8) -> [u8; 12] {
     [1, 1, 5, 10, 0, 0, 0, start, 0, 0, 0, 200]
 }
@@ -700,7 +702,7 @@ fn order() -> Vec<Case> {
         case(
             "g40_repeated",
             &["G40"],
-            "A segment that was sent again leaves behind the superframe that has it.",
+            "A retransmitted segment leaves after the superframe that contains it.",
             train(&[0, 1, 0]),
         ),
         case(
@@ -799,7 +801,7 @@ fn udp() -> Vec<Case> {
     ]
 }
 
-/// Three segments in VXLAN; the second has another inner TTL, network identifier or inner checksum.
+/// Returns three segments in VXLAN; the second has another inner TTL, network identifier or inner checksum.
 fn vxlan(ttl: u8, vni: u32, wrong: u16) -> Vec<Vec<u8>> {
     let frame = |index: u16| {
         let is_second = index == 1;

@@ -1,5 +1,5 @@
-//! The conformance vectors in `vectors/`, for who does not link Grosso: made here from packets of the test kit, and
-//! passed by Grosso. `docs/conformance.md` describes the files.
+//! The conformance vectors in `vectors/`, for implementations that do not link Grosso: generated here from packets of
+//! the test kit, and passed by Grosso. `docs/conformance.md` describes the files.
 
 mod book;
 mod checksum;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use self::book::Pair;
 
 const KINDS: [&str; 4] = ["coalesce", "segment", "reassemble", "checksum"];
-/// Vectors of all kinds together that there are at least.
+/// Minimum number of vectors of all kinds together.
 const VECTORS_MIN: usize = 120;
 
 #[test]

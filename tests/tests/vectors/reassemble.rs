@@ -1,4 +1,4 @@
-//! Vectors of reassembly: fragments in the order in which they arrive, and the datagrams that they make.
+//! Vectors of reassembly: fragments in order of arrival, and the resulting datagrams.
 
 use grosso::reassemble::{ReassemblyMode, ReassemblyRules, ReassemblyVerdict};
 use grosso_rig::fragments::{Piece, Rig, Version, cut};
@@ -16,11 +16,11 @@ struct Vector {
     r#in: Span,
     /// The fate of each fragment.
     fates: Vec<&'static str>,
-    /// The datagrams, in the order in which they are whole.
+    /// The datagrams, in order of completion.
     out: Vec<usize>,
 }
 
-/// The pair of files.
+/// Builds the pair of files.
 pub(crate) fn book() -> Book {
     let mut book = Book::new("reassemble");
     for (name, rules, shows, pieces) in cases() {
@@ -51,7 +51,7 @@ pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     }
 }
 
-/// The fate of each fragment, and the datagrams.
+/// Returns the fate of each fragment, and the datagrams.
 fn reassembled(frames: &[Vec<u8>]) -> (Vec<&'static str>, Vec<Vec<u8>>) {
     let mut rig = Rig::new(ReassemblyRules::new(ReassemblyMode::Coalesce));
     let fates = frames.iter().map(|frame| fate(rig.push(frame))).collect();
@@ -71,7 +71,7 @@ fn fate(verdict: ReassemblyVerdict) -> &'static str {
     }
 }
 
-/// The data of every datagram: UDP with a right checksum.
+/// Returns the data of every datagram: UDP with a correct checksum.
 fn data(version: Version) -> Vec<u8> {
     version.udp(&Random::new(18).bytes(400 - 8))
 }

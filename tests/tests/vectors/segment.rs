@@ -1,4 +1,4 @@
-//! Vectors of segmentation: a superframe, and the packets that it is cut into.
+//! Vectors of segmentation: a superframe, and the packets into which it is segmented.
 
 use grosso::{
     meta::{Cwr, IpLevels},
@@ -35,7 +35,7 @@ struct In {
     superframe: Description,
 }
 
-/// The pair of files.
+/// Builds the pair of files.
 pub(crate) fn book() -> Book {
     let mut book = Book::new("segment");
     for (name, rules, shows, superframe) in cases() {
@@ -69,12 +69,12 @@ pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
 
 type Case = (&'static str, &'static [&'static str], &'static str, Superframe);
 
-/// TCP over IPv4 with changes, in segments of 100 bytes.
+/// Returns TCP over IPv4 with changes, in segments of 100 bytes.
 fn tcp4(len: usize, ip: impl Fn(Ipv4) -> Ipv4, tcp: impl Fn(Tcp) -> Tcp) -> Superframe {
     counted(Packet::new().ethernet(|e| e).ipv4(ip).tcp(tcp), len, 100)
 }
 
-/// A superframe with as many segments as its payload has.
+/// Returns a superframe with a segment count that matches its payload.
 fn counted(headers: Packet, len: usize, size: u16) -> Superframe {
     let segments = len.div_ceil(size.into()) as u16;
     Superframe::new(&headers.payload_len(len), size).gso(|gso| gso.segments = segments)
@@ -222,7 +222,7 @@ fn udp() -> Vec<Case> {
     ]
 }
 
-/// The payload of two datagrams of 100 bytes, of which the first has a checksum of zero.
+/// Returns the payload of two datagrams of 100 bytes; the first has a checksum of zero.
 fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     let mut payload = [vec![0, 0], vec![7; 198]].concat();
     let first = headers.clone().payload(&payload[..100]).build();

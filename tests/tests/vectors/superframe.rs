@@ -15,7 +15,7 @@ use grosso_wire::virtio::{
 use serde::Serialize;
 use serde_json::Value;
 
-/// All that must be known beside the bytes of a superframe to cut it.
+/// Everything needed besides the bytes of a superframe to segment it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Description {
     /// Payload bytes of every packet but the last.
@@ -50,7 +50,7 @@ impl Description {
         }
     }
 
-    /// The metadata that a stranger reads in it.
+    /// Returns the metadata that an independent reader derives from the description.
     pub(crate) fn meta(description: &Value) -> Meta {
         let number = |name: &str| description[name].as_u64().expect("a number") as u16;
         let fixed = description["fixed_ids"].as_array().expect("a list");
@@ -68,8 +68,8 @@ impl Description {
     }
 }
 
-/// The header for a device, written from the headers of the frame and not by the engine. Of a tunnel it says only where
-/// the innermost checksum starts.
+/// Returns the header for a device, derived from the headers of the frame and not by the engine. For a tunnel it only
+/// contains the start of the innermost checksum.
 fn virtio(frame: &[u8], meta: &Meta) -> [u8; HEADER_LEN] {
     let gso = meta.gso.expect("a superframe");
     let parsed = parse(frame, Link::Ethernet, Lengths::Whole);

@@ -1,4 +1,4 @@
-//! The checksums in the files as tshark sees them.
+//! The checksums in the files as tshark verifies them.
 
 use std::process::Command;
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::book::{Pair, path};
 
-/// Headers with checksums, in the order in which tshark is asked.
+/// Headers with checksums, in the order in which tshark is queried.
 const HEADERS: [&str; 3] = ["ipv4", "tcp", "udp"];
 
-/// tshark's words for the checksums of each frame of a pair: the statuses of each of [`HEADERS`], from the outside.
-/// `None` if tshark is not installed.
+/// Returns tshark's words for the checksums of each frame of a pair: the states of each of [`HEADERS`], from the
+/// outside. `None` if tshark is not installed.
 fn statuses(kind: &str) -> Option<Vec<[Vec<String>; 3]>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(path(kind, "pcap")).args(["-T", "fields", "-E", "separator=;"]);
@@ -37,7 +37,7 @@ fn statuses(kind: &str) -> Option<Vec<[Vec<String>; 3]>> {
     Some(text.lines().map(row).collect())
 }
 
-/// tshark's word for a verdict.
+/// Returns tshark's word for a verdict.
 fn word(verdict: &Value) -> &'static str {
     match verdict.as_str().expect("a verdict") {
         "right" => "1",

@@ -18,14 +18,14 @@ use grosso_wire::LinkType;
 
 use super::{Case, ethernet, isolated, packet_socket, read_all, tap, udp4, vxlan};
 
-/// A TAP with the short header, whose reader takes only packets that are not superframes.
+/// Creates a TAP with the short header, whose reader accepts only packets that are not superframes.
 fn plain_tap(control: &Control) -> io::Result<Tun> {
     let tap = tap(control, "tap0")?;
     tap.set_header_bytes(VirtioHeader::BYTES as u8)?;
     Ok(tap)
 }
 
-/// The frames that come out of a TAP, without their short headers.
+/// Reads the frames that leave a TAP, without their short headers.
 fn frames(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     let packets = read_all(tap)?;
     Ok(packets.into_iter().map(|packet| packet[VirtioHeader::BYTES..].to_vec()).collect())
@@ -35,7 +35,7 @@ fn with_header(header: VirtioHeader, frame: &[u8]) -> Vec<u8> {
     [&header.to_bytes()[..VirtioHeader::BYTES], frame].concat()
 }
 
-/// A datagram in a frame with `len` bytes behind its link-layer header.
+/// Returns a datagram in a frame with `len` bytes after its link-layer header.
 fn datagram(len: usize) -> Vec<u8> {
     udp4().payload_len(len - 28).build()
 }
@@ -143,7 +143,7 @@ fn k114_superframes_of_one_byte_more_than_a_segment_up_to_what_ip_can_say() {
     });
 }
 
-/// The packets into which Grosso cuts a superframe.
+/// Returns the packets into which Grosso segments a superframe.
 fn cut(case: &Case) -> Vec<Vec<u8>> {
     let meta = case.understood().unwrap();
     let outgoing = grosso::segment::Outgoing::default();
@@ -199,7 +199,8 @@ fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
     });
 }
 
-/// Two TAPs with a bridge between them, whose readers take all superframes; `None` if there is no form for tunnels.
+/// Creates two TAPs with a bridge between them, whose readers accept all superframes; `None` if the kernel has no
+/// header form for tunnels.
 fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
     if release() < (6, 17) {
         println!("skipped: tunnel superframes wants Linux 6.17");
@@ -214,9 +215,9 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
         let tunnels = Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
         tap.set_offloads(Offloads::CHECKSUM | tcp | tunnels)?;
     }
-    // The bridge would learn the source of frames, and forward none back to it.
+    // The bridge would learn the source of frames, and would not forward frames back to it.
     write_attribute(taps[0].name(), "brport/learning", "0")?;
-    // It would tell the groups that it listens to, to all ports.
+    // It would announce its multicast groups on all ports.
     write_attribute(&bridge, "bridge/multicast_snooping", "0")?;
     control.set_up(&bridge, true)?;
     Ok(Some(taps))
@@ -224,7 +225,7 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
 
 const NESTINGS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
-/// Packets that arrive at the other TAP: the header with its tunnel fields, and the frame.
+/// Reads the packets that arrive at the other TAP: the header with its tunnel fields, and the frame.
 fn arrived(tap: &Tun) -> io::Result<Vec<Case>> {
     let parse = |packet: Vec<u8>| {
         let (header, frame) = packet.split_at(VirtioHeader::TUNNEL_BYTES);
@@ -268,13 +269,13 @@ fn k117_superframes_in_a_tunnel_arrive_whole_and_stand_for_as_many_packets() {
             {
                 let case = vxlan(outer, inner, payload_len, size);
                 assert_eq!(cut(&case).len(), packets);
-                // To a reader that takes superframes: unchanged, and with the same meaning.
+                // To a reader that accepts superframes: unchanged, and with the same meaning.
                 from.write(&case.bytes())?;
                 let [there] = arrived(&to)?.try_into().unwrap();
                 assert_eq!(there.frame, case.frame);
                 assert_eq!(there.understood().unwrap(), case.understood().unwrap());
                 assert_eq!(there.header.tunnel, case.header.tunnel);
-                // To a reader that takes none: cut into the same packets as here.
+                // To a reader that accepts none: segmented into the same packets as here.
                 to.set_offloads(Offloads::NONE)?;
                 from.write(&case.bytes())?;
                 let there: Vec<_> = arrived(&to)?.into_iter().map(|case| case.frame).collect();

@@ -1,10 +1,9 @@
 //! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets.
 //!
-//! The running kernel gets headers that are built by hand, and its answers are compared with the results of
-//! `grosso::vnet` for the same bytes.
+//! The running kernel gets independently built headers, and its answers are compared with the results of `grosso::vnet`
+//! for the same bytes.
 //!
-//! The tests need root, or a user namespace of their own (`unshare -Urm`); without, they print `skipped:` and the
-//! reason.
+//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
 
@@ -36,7 +35,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     let work = || {
         let prepare = || {
             namespace::isolate_thread_network()?;
-            // A kernel without IPv6 is silent already.
+            // A kernel without IPv6 already sends nothing.
             let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             Control::new()
         };
@@ -52,7 +51,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     });
 }
 
-/// A TAP that is up, with the longest virtio header.
+/// Creates a TAP that is up, with the longest virtio header.
 fn tap(control: &Control, name: &str) -> io::Result<Tun> {
     let builder = TunBuilder::tap(InterfaceName::new(name)?);
     let tap = builder.virtio_header(true).nonblocking(true).open()?;
@@ -61,7 +60,7 @@ fn tap(control: &Control, name: &str) -> io::Result<Tun> {
     Ok(tap)
 }
 
-/// A packet socket on the other side of a TAP, with the short virtio header.
+/// Opens a packet socket on the other side of a TAP, with the short virtio header.
 fn observer(tap: &Tun) -> io::Result<PacketSocket> {
     packet_socket().bind(tap.name())
 }
@@ -70,7 +69,7 @@ fn packet_socket() -> PacketSocketBuilder {
     PacketSocket::builder().virtio_header(true).ignore_outgoing(true)
 }
 
-/// Frames that a packet socket receives, with their virtio headers.
+/// Reads the frames that a packet socket receives, with their virtio headers.
 fn shown(socket: &PacketSocket) -> io::Result<Vec<(VirtioHeader, Vec<u8>)>> {
     let mut buffer = vec![0; 1 << 17];
     let mut frames = Vec::new();
@@ -81,7 +80,7 @@ fn shown(socket: &PacketSocket) -> io::Result<Vec<(VirtioHeader, Vec<u8>)>> {
     Ok(frames)
 }
 
-/// Packets that come out of a TAP, virtio headers included.
+/// Reads the packets that leave a TAP, virtio headers included.
 fn read_all(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     let mut buffer = vec![0xa5; 1 << 17];
     let mut packets = Vec::new();
@@ -95,7 +94,7 @@ fn read_all(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Whether the kernel accepted a write; any error but `EINVAL` is a failure.
+/// Returns whether the kernel accepted a write; any error but `EINVAL` is a failure.
 #[track_caller]
 fn taken(result: io::Result<usize>) -> bool {
     match result {
@@ -113,7 +112,7 @@ struct Case {
 }
 
 impl Case {
-    /// A superframe that is cut every `size` bytes, with the right header.
+    /// Returns a superframe that is segmented every `size` bytes, with the correct header.
     fn superframe(packet: Packet, size: u16) -> Self {
         let (frame, start, offset) = packet.build_superframe();
         let ipv6 = frame[12] == 0x86;
@@ -134,7 +133,7 @@ impl Case {
         Self { header, frame }
     }
 
-    /// The same case with a changed header.
+    /// Returns the same case with a changed header.
     fn with(&self, change: impl FnOnce(&mut VirtioHeader)) -> Self {
         let mut case = self.clone();
         change(&mut case.header);
@@ -145,13 +144,13 @@ impl Case {
         [&self.header.to_bytes()[..], &self.frame].concat()
     }
 
-    /// Whether a TAP accepts it.
+    /// Returns whether a TAP accepts the case.
     #[track_caller]
     fn kernel_takes(&self, tap: &Tun) -> bool {
         taken(tap.write(&self.bytes()))
     }
 
-    /// The metadata that Grosso reads from the same bytes.
+    /// Returns the metadata that Grosso reads from the same bytes.
     fn understood(&self) -> Result<Meta, VnetError> {
         let bytes = self.bytes();
         let (header, frame) =
@@ -180,7 +179,7 @@ fn tcp6() -> Packet {
     ethernet().ipv6(|ip| ip).tcp(|t| t)
 }
 
-/// A datagram to a port that nobody answers.
+/// Returns a datagram to a port on which nobody listens.
 fn udp4() -> Packet {
     ethernet().ipv4(|ip| ip).udp(|u| u.destination_port(53_999))
 }
@@ -189,7 +188,7 @@ fn udp6() -> Packet {
     ethernet().ipv6(|ip| ip).udp(|u| u.destination_port(53_999))
 }
 
-/// A VXLAN superframe, with outer and inner IPv4 or IPv6, and with the offsets of its headers.
+/// Returns a VXLAN superframe, with outer and inner IPv4 or IPv6, and with the offsets of its headers.
 fn vxlan(outer_ipv6: bool, inner_ipv6: bool, payload_len: usize, size: u16) -> Case {
     let network = |packet: Packet, ipv6: bool| {
         if ipv6 { packet.ipv6(|ip| ip) } else { packet.ipv4(|ip| ip) }

@@ -6,13 +6,13 @@ use grosso_wire::virtio::{self, Form, Order};
 
 use super::{Case, isolated, packet_socket, read_all, tap, tcp4, tcp6, udp4};
 
-/// Every offload without a tunnel that a reader can take.
+/// Returns every offload, except tunnels, that a reader can accept.
 fn plain_offloads() -> Offloads {
     let tcp = Offloads::TCP_IPV4 | Offloads::TCP_IPV6 | Offloads::TCP_ECN;
     Offloads::CHECKSUM | tcp | Offloads::UDP
 }
 
-/// A packet socket's bytes for a case: the short form.
+/// Returns a packet socket's bytes for a case: the short form.
 fn short(case: &Case) -> Vec<u8> {
     [&case.header.to_bytes()[..VirtioHeader::BYTES], &case.frame].concat()
 }

@@ -30,10 +30,10 @@ fn v01_b33_frames_shorter_than_their_headers_are_refused() {
         for len in 0..24 {
             assert!(!taken(tap.write(&vec![0; len])), "{len} bytes are no header");
         }
-        // The kernel believes the header length; Grosso does not (rule V20).
+        // The kernel trusts the header length; Grosso does not (rule V20).
         for case in superframes() {
             let len = case.frame.len() as u16;
-            // The kernel raises it to the end of the checksum, so small lengths do not matter.
+            // The kernel raises it to the end of the checksum, so small lengths have no effect.
             for (header_length, takes) in
                 [(0, true), (1, true), (14, true), (len, true), (len + 1, false)]
             {
@@ -95,7 +95,7 @@ fn v03_b32_checksums_outside_the_frame_or_inside_its_first_headers_are_refused()
             }
         }
         for (case, least) in superframes().into_iter().zip([20, 40, 20, 20]) {
-            // A TAP counts these bytes from the Ethernet header on, and so accepts places inside the IP header.
+            // A TAP counts these bytes from the Ethernet header, and so accepts offsets inside the IP header.
             let place = |start| case.with(|h| h.checksum_start = start);
             assert!(!place(least - 1).kernel_takes(&tap));
             assert!(place(least).kernel_takes(&tap) || least == 40 || case.header.gso_type == 5);
@@ -141,7 +141,7 @@ fn v05_b37_a_type_that_is_not_that_of_the_headers_is_refused_here_though_a_tap_t
         let tap = tap(control, "tap0")?;
         for case in superframes() {
             let own = case.header.gso_type;
-            // Without a checksum to complete, the kernel does not know where to look.
+            // Without a checksum to complete, the kernel does not know where the transport header is.
             for gso_type in [1, 3, 4, 5] {
                 let case = case.with(|h| (h.flags, h.gso_type) = (0, gso_type));
                 let fits = gso_type == own || gso_type == 3 && own == VirtioHeader::UDP_SEGMENTS;
@@ -253,7 +253,7 @@ fn v08_places_of_a_tunnel_are_compared_with_its_headers_here_and_only_ordered_th
                 .both_refuse(&tap, VnetError::TunnelPlaces);
             case.with(|h| h.tunnel.inner_network = h.tunnel.outer_transport + 7)
                 .both_refuse(&tap, VnetError::TunnelPlaces);
-            // The kernel believes the bit and the offset of the outer header.
+            // The kernel trusts the bit and the offset of the outer header.
             for lie in
                 [case.with(|h| h.gso_type ^= other), case.with(|h| h.tunnel.inner_network -= 2)]
             {
@@ -298,7 +298,7 @@ fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
     assert!(result.is_ok_and(|packets| packets.len() == 1) || kernel_keeps_the_type());
 }
 
-/// Whether the kernel has the defect, which is in all that have the form.
+/// Returns whether the kernel has the bug; all kernels with this form have it.
 fn kernel_keeps_the_type() -> bool {
     grosso_rig::kernel::release() >= (6, 17)
 }

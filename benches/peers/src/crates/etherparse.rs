@@ -1,4 +1,4 @@
-//! etherparse's pool of datagrams, behind its parser: no limits, no time, no checksums, no policy on overlaps.
+//! etherparse's pool of datagrams, after its parser: no limits, no time, no checksums, no overlap policy.
 
 use std::hint::black_box;
 
@@ -79,7 +79,7 @@ fn header_is_right(frame: &[u8]) -> bool {
     Sum16BitWords::new().add_slice(header).ones_complement() == 0
 }
 
-/// Whether the checksum of a UDP datagram matches its data and the addresses of one of its fragments.
+/// Returns whether the checksum of a UDP datagram matches its data and the addresses of one of its fragments.
 fn datagram_is_right(fragment: &[u8], data: &[u8]) -> bool {
     let addresses = &fragment[ETHERNET_BYTES + 12..ETHERNET_BYTES + IPV4_BYTES];
     let pseudo = Sum16BitWords::new().add_slice(addresses).add_2bytes([0, UDP]);
@@ -87,7 +87,7 @@ fn datagram_is_right(fragment: &[u8], data: &[u8]) -> bool {
     sum.ones_complement() == 0
 }
 
-/// The frame of a datagram, with the header of one of its fragments.
+/// Returns the frame of a datagram, with the header of one of its fragments.
 fn whole_frame(fragment: &[u8], data: &[u8]) -> Vec<u8> {
     let mut frame = [&fragment[..ETHERNET_BYTES + IPV4_BYTES], data].concat();
     let header = &mut frame[ETHERNET_BYTES..];

@@ -9,7 +9,7 @@ use grosso_testkit::workloads::Workload;
 
 use crate::{contender::Boxed, work::Work};
 
-/// The contenders of a kind of work, hot.
+/// Returns the contenders of a kind of work, hot.
 pub(crate) fn contenders(work: Work, workload: &Workload) -> Vec<Boxed<'_>> {
     match work {
         Work::CoalesceVerified => tun_rs::coalescer(workload).into_iter().collect(),

@@ -1,6 +1,5 @@
-//! smoltcp's interface, which reassembles only on the way to a socket, so that its figure contains the copy of each
-//! datagram into that socket's buffer. It verifies IPv4 header checksums, as the engine does, and those of the
-//! datagrams if it is told to.
+//! smoltcp's interface, which reassembles only for a socket, so its figure contains the copy of each datagram into that
+//! socket's buffer. It verifies IPv4 header checksums, as the engine does, and with an option those of the datagrams.
 
 use grosso_benches::{Cache, Step};
 use grosso_testkit::{Packet, workloads::Workload};
@@ -88,7 +87,7 @@ fn reassembled(workload: &Workload, udp: Checksum) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A device that yields the frames of a poll and discards all that is sent.
+/// A device that yields the frames of a poll and discards everything sent.
 struct Trace<'a> {
     polls: Polls<'a>,
     poll: core::slice::Iter<'a, Vec<u8>>,
@@ -141,7 +140,7 @@ impl TxToken for Swallowed {
     }
 }
 
-/// The destination addresses and port of a workload of IPv4 fragments.
+/// Returns the destination addresses and port of a workload of IPv4 fragments.
 fn to_whom(workload: &Workload) -> (EthernetAddress, Ipv4Address, u16) {
     let is_first = |frame: &&Vec<u8>| frame[20..22] == [0x20, 0];
     let first = workload.frames.iter().find(is_first).expect("a first fragment");

@@ -7,18 +7,18 @@ use std::{
 
 use grosso_lab::guest::{self, Contents, Image, Kernel};
 
-/// The folder of the kernel that `.ci/run` unpacks, or `GROSSO_GUEST_KERNEL`.
+/// Returns the directory of the kernel that `.ci/run` unpacks, or `GROSSO_GUEST_KERNEL`.
 pub(crate) fn kernel() -> PathBuf {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest/kernel");
     env::var_os("GROSSO_GUEST_KERNEL").map_or_else(own, PathBuf::from)
 }
 
-/// The reason why no guest with these programs can boot.
+/// Returns why no guest with these programs can boot.
 pub(crate) fn missing(programs: &[&str]) -> Option<String> {
     guest::missing(&kernel(), programs)
 }
 
-/// The kernel with a first file system.
+/// Creates an image of the kernel with an initial file system.
 pub(crate) fn image(folder: &Path, contents: &Contents<'_>) -> io::Result<Image> {
     Image::new(folder, Kernel::find(&kernel())?, contents)
 }

@@ -1,21 +1,21 @@
-//! The tunnels: of Grosso, and of the kernel at the other end.
+//! The tunnel configurations: of Grosso, and of the peer kernel.
 
-/// A tunnel in the words of both ends.
+/// A tunnel as configured on both endpoints.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Version of IP outside: 0 for IPv4, 1 for IPv6.
+    /// Outer IP version: 0 for IPv4, 1 for IPv6.
     pub(crate) outer: usize,
-    /// Words of `grosso tunnel add`, behind `type`.
+    /// Arguments of `grosso tunnel add`, after `type`.
     pub(crate) ours: &'static str,
-    /// Words of `ip link add` in the guest, behind `type`.
+    /// Arguments of `ip link add` in the guest, after `type`.
     pub(crate) theirs: &'static str,
-    /// Words of `ip fou add` in the guest.
+    /// Arguments of `ip fou add` in the guest.
     pub(crate) port: Option<&'static str>,
-    /// Versions of IP inside.
+    /// Inner IP versions.
     pub(crate) inner: &'static [usize],
-    /// Filter of tcpdump for packets that leave the checksum inside to who gets them.
+    /// The tcpdump filter for packets that leave the inner checksum to the receiver.
     pub(crate) unsummed: Option<&'static str>,
-    /// Whether the guest's receiver must not join packets: with this kernel GRE in UDP stalls if it does.
+    /// Whether GRO must be off on the guest's receiver: with this kernel, GRE in UDP stalls with GRO on.
     pub(crate) without_gro: bool,
 }
 

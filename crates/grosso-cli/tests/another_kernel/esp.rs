@@ -1,4 +1,4 @@
-//! ESP in transport mode, with the kernel's own at the other end.
+//! ESP in transport mode, with the kernel's ESP as the peer.
 
 use std::{fs, io};
 
@@ -35,7 +35,7 @@ impl Wire {
     fn encrypted(&mut self, version: usize) -> io::Result<()> {
         let keys = ["5a", "c3"].map(|byte| format!("{byte}{version:02}").repeat(10));
         self.guest.run(&associations(version, &keys))?;
-        // The table and the keys are made of what the other kernel's tool prints.
+        // The table and the keys are derived from the output of the other kernel's tool.
         fs::write(self.folder.path().join("xfrm"), self.guest.run("ip xfrm state")?)?;
         let line = format!("config esp xfrm --here {} --key-file keys{version}", B[version]);
         let table = self.grosso(&line)?;
@@ -58,8 +58,8 @@ impl Wire {
     }
 }
 
-/// The script of the guest that makes its associations and policies. Nothing that TCP or UDP carries is taken in the
-/// clear; neighbour discovery is.
+/// Returns the guest's script that creates its associations and policies. They reject unencrypted TCP and UDP and
+/// accept neighbour discovery.
 fn associations(version: usize, [out, back]: &[String; 2]) -> String {
     let (guest, host) = (A[version], B[version]);
     let mut script = "set -e\nip xfrm state flush\nip xfrm policy flush\n".to_owned();

@@ -1,4 +1,4 @@
-//! Commands of `grosso tunnel export --as ip`, given to iproute2 and the other kernel.
+//! Commands printed by `grosso tunnel export --as ip`, run with iproute2 on the other kernel.
 
 use super::wire::Wire;
 use crate::network::{A, B};
@@ -21,7 +21,7 @@ fn ip_takes_what_is_exported() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The script of the guest that runs commands in a network namespace of their own.
+/// Returns the guest's script that runs commands in a separate network namespace.
 fn alone(commands: &str) -> String {
     format!(
         "ip netns add e
@@ -32,7 +32,7 @@ fn alone(commands: &str) -> String {
     )
 }
 
-/// Words of tunnels, and the version of IP outside: 0 for IPv4, 1 for IPv6.
+/// Tunnel arguments, and the outer IP version: 0 for IPv4, 1 for IPv6.
 const EXPORTED: &[(&str, usize)] = &[
     ("vxlan id 42 gbp df inherit tos 0x10 ttl inherit nolearning", 0),
     ("vxlan id 42 remcsumtx remcsumrx flowlabel 7 fdb 02:00:00:00:00:07 fd09::1 remote fd09::7", 1),

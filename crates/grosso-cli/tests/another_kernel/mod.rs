@@ -1,4 +1,4 @@
-//! Tunnels and ESP with a second, real kernel at the other end, which has the devices that the running one may lack.
+//! Tunnels and ESP with a second, real kernel as the peer, which has the devices that the running kernel may lack.
 //!
 //! ```text
 //!  guest: Linux 6.1                    host
@@ -65,11 +65,11 @@ impl Case {
         wire.route()
     }
 
-    /// The script of the guest that makes its end.
+    /// Returns the guest's script that creates its endpoint.
     fn script(&self, mtu: &str) -> String {
         let [near, far] = self.ends();
         let (kind, words) = self.theirs.split_once(' ').unwrap_or((self.theirs, ""));
-        // The kernel's Geneve has no address of its own.
+        // The kernel's Geneve device has no local address.
         let local = if kind == "geneve" { "" } else { &format!("local {near}") };
         let gro = if self.without_gro { "ethtool -K eth0 gro off" } else { "" };
         let port = self.port.map(|port| format!("ip fou add {port}")).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Case {
         Ok(())
     }
 
-    /// Addresses outside: of the guest, and of the host.
+    /// Returns the outer addresses: of the guest, and of the host.
     fn ends(&self) -> [IpAddr; 2] {
         [A, B].map(|addresses| addresses[self.outer])
     }
@@ -112,7 +112,7 @@ impl Case {
 fn nothing_dropped(shown: &str) -> io::Result<()> {
     let shown = crate::common::report(shown);
     let drops = shown["tunnels"][0]["drops"].as_object().ok_or(io::ErrorKind::InvalidData)?;
-    // The number of packets that find no room in a socket depends on the load of the processor.
+    // The number of packets dropped at a full socket buffer depends on the CPU load.
     if drops.keys().all(|name| name == "socket_rx_dropped") {
         return Ok(());
     }
@@ -125,7 +125,7 @@ fn report(title: &str, inner: usize, Rates([to, from]): &Rates) {
     println!("{title}, IPv{inner} inside: {to:.0} Mb/s to the other kernel, {from:.0} from it");
 }
 
-/// The script of the guest that removes what a case made.
+/// The guest script that removes what a case created.
 const CLEAR: &str = "ethtool -K eth0 gro on
 ip link del k0
 ip fou show | while read -r words; do ip fou del $words; done

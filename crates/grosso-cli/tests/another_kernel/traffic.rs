@@ -1,4 +1,4 @@
-//! Data between a host and the guest: everything that comes is compared with what was sent.
+//! Traffic between a host and the guest: all received data is compared with the sent data.
 
 use std::{
     collections::HashSet,
@@ -13,10 +13,10 @@ use sha2::{Digest, Sha256};
 
 use crate::network::STALLED;
 
-/// Megabits a second to the guest and from it.
+/// Mb/s to the guest and from it.
 pub(crate) struct Rates(pub(crate) [f64; 2]);
 
-/// Bytes that both ends know.
+/// Returns bytes that both ends can compute.
 pub(crate) fn content() -> Vec<u8> {
     let mut state = 7_u64;
     let mut next = || {
@@ -26,7 +26,7 @@ pub(crate) fn content() -> Vec<u8> {
     (0..CONTENT_BYTES).map(|_| next()).collect()
 }
 
-/// The script of the guest that starts its ends: who takes, who gives, who sends back.
+/// The guest script that starts its endpoints: the receiver, the sender and the echo server.
 pub(crate) const SERVE: &str = "
 serve() { socat \"$@\" < /dev/null > /dev/null 2>&1 & }
 serve -t 600 TCP6-LISTEN:9,fork,reuseaddr,ipv6only=0 EXEC:/bin/take
@@ -34,7 +34,7 @@ serve -U TCP6-LISTEN:19,fork,reuseaddr,ipv6only=0 OPEN:/content,rdonly
 serve -b 65536 -T 60 UDP6-LISTEN:7,fork,reuseaddr,ipv6only=0 EXEC:/bin/cat,socktype=2
 ";
 
-/// The program behind the port that takes: a line when all is there, and the digest of it.
+/// The program that serves the receiving port: it prints a line and the digest when all data has arrived.
 pub(crate) const TAKE: &str = "#!/bin/dash
 cat > /tmp/$$
 echo taken
@@ -42,7 +42,7 @@ echo taken
 rm /tmp/$$
 ";
 
-/// Streams and datagrams both ways between a host and the guest.
+/// Exchanges streams and datagrams in both directions between a host and the guest.
 pub(crate) fn exchange(
     host: &NetworkNamespace,
     guest: IpAddr,
@@ -110,11 +110,11 @@ fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
     echoes.there_and_back(&content[..SEGMENT_BYTES * 9 + 100], SEGMENT_BYTES)
 }
 
-/// Datagrams that are sent back.
+/// Datagrams that the peer echoes.
 struct Echoes<'a> {
     socket: &'a UdpSocket,
-    /// All that were sent. A guest that was slow answers what was given up and retransmitted as often as it got it, and
-    /// that may come any time later.
+    /// All datagrams sent. A slow guest answers a datagram that was given up and retransmitted as often as it received
+    /// it, possibly much later.
     sent: HashSet<&'a [u8]>,
 }
 
@@ -165,9 +165,9 @@ fn rate(start: Instant) -> f64 {
     CONTENT_BYTES as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e6
 }
 
-/// Bytes of a stream, some 30 superframes: an emulated machine takes 60 Mb/s.
+/// Bytes of a stream, some 30 superframes: an emulated VM receives 60 Mb/s.
 const CONTENT_BYTES: usize = 2 << 20;
-/// Bytes of datagrams: short, about as long as packets are, and in fragments.
+/// Datagram lengths in bytes: short, about packet size, and fragmented.
 const LENGTHS: [usize; 8] = [200, 1000, 1380, 1430, 1500, 9000, 30_000, 60_000];
 /// Bytes of each datagram of a superframe.
 const SEGMENT_BYTES: usize = 1200;
@@ -175,7 +175,7 @@ const SEGMENT_BYTES: usize = 1200;
 const LOST: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 20;
 
-/// An end of an exchange of datagrams with this machine, to which these have come already, and the other end.
+/// Creates an end of an exchange of datagrams with this machine that has already received `answers`, and the other end.
 fn answered(answers: &[&[u8]]) -> [UdpSocket; 2] {
     let [near, far] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
     near.connect(far.local_addr().unwrap()).unwrap();

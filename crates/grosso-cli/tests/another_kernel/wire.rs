@@ -1,4 +1,4 @@
-//! A host that Grosso runs on, and the guest at the other end of its wire.
+//! A host that runs Grosso, and the guest connected to it.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::network::Running;
 
-/// The host, its guest, and the data that both know.
+/// The host, its guest, and the data that both have.
 pub(crate) struct Wire {
     // Dropped first: the guest's device is the host's.
     pub(crate) guest: Guest,
@@ -29,20 +29,20 @@ pub(crate) struct Wire {
     content: Vec<u8>,
 }
 
-/// Addresses inside of tunnels, over IPv4 and IPv6: of the guest.
+/// Inner addresses of the guest, IPv4 and IPv6.
 pub(crate) const INSIDE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Addresses of who is behind the guest. A checksum that was left to the receiver is made on the way there, and
+/// Addresses of the host behind the guest. A checksum that was left to the receiver is completed on the path there, and
 /// verified.
 const BEHIND: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2)),
 ];
 
-/// The words between two others.
+/// Returns the text between `before` and `after`.
 pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).unwrap_or_default();
     rest.split_once(after).unwrap_or_default().0
@@ -101,7 +101,7 @@ impl Wire {
         run(&self.host, self.program(), line)
     }
 
-    /// The program with its files.
+    /// Returns the program's command with its files.
     pub(crate) fn program(&self) -> Command {
         let mut program = Command::new(env!("CARGO_BIN_EXE_grosso"));
         program.env("RUNTIME_DIRECTORY", self.folder.path()).env("NO_COLOR", "1");
@@ -131,7 +131,7 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // A failed case must leave no process behind.
+        // A failed case must not leave a process running.
         let _ = self.grosso("tunnel del g0");
     }
 }
@@ -170,7 +170,7 @@ fn run(host: &NetworkNamespace, mut program: Command, line: &str) -> io::Result<
     Err(io::Error::other(format!("{line}: {}", text(&output.stderr))))
 }
 
-/// The script of the guest that puts somebody behind it, as [`add_neighbour`] does on the host.
+/// The guest script that adds a host behind it, as [`add_neighbour`] does on the host.
 const NEIGHBOUR: &str = "set -e
 mkdir -p /run
 ip netns add r
@@ -188,12 +188,12 @@ echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 ";
 
-/// Programs in the guest beside the image's own.
+/// Programs in the guest in addition to those of the image.
 const PROGRAMS: &[&str] = &["ip", "bridge", "ethtool", "socat", "cat"];
 /// Programs of the host.
 const OWN: &[&str] = &["tcpdump"];
 
-/// Modules of the tunnels and of ESP with its algorithms.
+/// Modules of the tunnels, and of ESP and its algorithms.
 const MODULES: &[&str] = &[
     "veth",
     "vxlan",

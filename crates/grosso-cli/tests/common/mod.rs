@@ -1,4 +1,4 @@
-//! Running the built binary, and captures for it to read.
+//! Helpers that run the built binary, and captures for it to read.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 #[allow(unused_imports, reason = "every test program uses its own part")]
 pub(crate) use self::reports::{assert_obeys, obeys, report, schema};
 
-/// A folder that is removed after the test, and the program to run in it.
+/// A directory that is removed after the test, and the program to run in it.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
 }
@@ -60,7 +60,7 @@ impl Bench {
         finished(self.command(line).stdin(Stdio::null()).output().unwrap())
     }
 
-    /// The same, with bytes on its standard input.
+    /// Runs a command with bytes on its standard input.
     pub(crate) fn pipe(&self, line: &str, input: &[u8]) -> Run {
         let mut command = self.command(line);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -68,7 +68,7 @@ impl Bench {
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
         let writer = std::thread::spawn(move || {
-            // The program may end before it has read everything.
+            // The program may exit before it has read all input.
             let _ = stdin.write_all(&input);
         });
         let run = finished(child.wait_with_output().unwrap());
@@ -85,21 +85,21 @@ impl Bench {
 }
 
 impl Run {
-    /// Its report, which obeys the schema that it names.
+    /// Returns the report, which must match the schema that it names.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         assert!(!self.stdout.is_empty(), "no report: {}", self.stderr);
         report(&self.stdout)
     }
 
-    /// The same of its failure.
+    /// Returns the report of the failure.
     #[track_caller]
     pub(crate) fn json_error(&self) -> Value {
         report(&self.stderr)
     }
 }
 
-/// The result of a run that has ended.
+/// Returns the result of a run that has ended.
 pub(crate) fn finished(output: Output) -> Run {
     Run {
         code: output.status.code().unwrap_or(-1),
@@ -112,7 +112,7 @@ pub(crate) fn finished(output: Output) -> Run {
 /// A packet of a capture.
 pub(crate) type Timed = (u64, Vec<u8>);
 
-/// A capture of these frames, a thousand nanoseconds apart.
+/// Returns a capture of these frames, a thousand nanoseconds apart.
 pub(crate) fn capture(format: Format, link_type: u32, frames: &[Vec<u8>]) -> Vec<u8> {
     let packets = frames.iter().enumerate();
     let packets: Vec<Timed> =
@@ -120,7 +120,7 @@ pub(crate) fn capture(format: Format, link_type: u32, frames: &[Vec<u8>]) -> Vec
     capture_of(format, link_type, &packets)
 }
 
-/// A capture of these packets.
+/// Returns a capture of these packets.
 pub(crate) fn capture_of(format: Format, link_type: u32, packets: &[Timed]) -> Vec<u8> {
     let mut options = WriterOptions::new(format);
     options.interface = Interface::new(link_type);
@@ -132,14 +132,14 @@ pub(crate) fn capture_of(format: Format, link_type: u32, packets: &[Timed]) -> V
     writer.finish().unwrap()
 }
 
-/// The packets of a capture.
+/// Returns the packets of a capture.
 pub(crate) fn packets(bytes: &[u8]) -> Vec<Timed> {
     let mut found = Vec::new();
     each(bytes, |packet| found.push((packet.timestamp_ns.unwrap(), packet.data.to_vec())));
     found
 }
 
-/// The bytes of the packets of a capture.
+/// Returns the bytes of the packets of a capture.
 pub(crate) fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets(bytes).into_iter().map(|(_, data)| data).collect()
 }
@@ -153,7 +153,7 @@ pub(crate) fn each(bytes: &[u8], mut visit: impl FnMut(&grosso_capture::Packet<'
     }
 }
 
-/// Whether a tool is installed; prints a message if not.
+/// Returns whether a tool is installed; prints a message if it is not.
 pub(crate) fn has(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
@@ -162,7 +162,7 @@ pub(crate) fn has(tool: &str) -> bool {
     found
 }
 
-/// The output lines of tshark over a capture.
+/// Returns the output lines of tshark for a capture.
 pub(crate) fn tshark(path: &Path, filter: &str) -> Vec<String> {
     let output = Command::new("tshark")
         .args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"])
@@ -178,7 +178,7 @@ pub(crate) fn tshark(path: &Path, filter: &str) -> Vec<String> {
 pub(crate) const START_NS: u64 = 1_700_000_000_000_000_000;
 pub(crate) const ETHERNET: u32 = 1;
 
-/// Copies the captures of the repository into a new folder.
+/// Copies the captures of the repository into a new directory.
 pub(crate) fn copy_captures(to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");

@@ -1,4 +1,4 @@
-//! Reports in JSON, held against their schemas.
+//! JSON reports, validated against their schemas.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::OnceLock};
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::Bench;
 
-/// The report in this JSON, which obeys the schema that it names and has no field that this does not name.
+/// Parses a JSON report, which must match the schema that it names and have no field that the schema lacks.
 #[track_caller]
 pub(crate) fn report(text: &str) -> Value {
     let report: Value =
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    // The lists of `dev` are ethtool's: each device names the form.
+    // `dev` prints lists, as ethtool does, whose elements name the schema.
     let first = report.get(0).unwrap_or(&report);
     let name = first["schema"].as_str().unwrap_or_else(|| panic!("no form is named: {text}"));
     let form = forms().get(name).unwrap_or_else(|| panic!("{name} is not in schemas"));
@@ -21,7 +21,7 @@ pub(crate) fn report(text: &str) -> Value {
     report
 }
 
-/// The forms in the documents of the repository, by name. A test of its own holds these against the command.
+/// Returns the schemas in the documents of the repository, by name. A separate test compares them with the command.
 fn forms() -> &'static BTreeMap<String, Validator> {
     static FORMS: OnceLock<BTreeMap<String, Validator>> = OnceLock::new();
     FORMS.get_or_init(|| {
@@ -33,7 +33,7 @@ fn forms() -> &'static BTreeMap<String, Validator> {
     })
 }
 
-/// The forms of a document: itself, or each of several.
+/// Returns the schemas of a document: the document itself, or each of several.
 fn of_document(document: &Value) -> Vec<(String, Validator)> {
     let several = document["anyOf"].as_array();
     let forms = several.map_or_else(|| vec![document.clone()], Clone::clone);
@@ -48,19 +48,19 @@ fn of_document(document: &Value) -> Vec<(String, Validator)> {
     forms.into_iter().map(form).collect()
 }
 
-/// The name of a form, or of each item of its list.
+/// Returns the name of a schema, or of the items of its list.
 fn name_of(form: &Value) -> String {
     let one = if form["items"].is_null() { form } else { &form["items"] };
     let name = &one["properties"]["schema"]["const"];
     name.as_str().unwrap_or_else(|| panic!("a form without a name: {form:#}")).to_owned()
 }
 
-/// The schema of a command's JSON.
+/// Returns the schema of a command's JSON.
 pub(crate) fn schema(command: &str) -> Value {
     serde_json::from_slice(&Bench::new().ok(&format!("schema {command}")).bytes).unwrap()
 }
 
-/// Whether a command's JSON obeys its schema, and has no field that this does not name.
+/// Returns whether a command's JSON matches its schema, and has no field that the schema lacks.
 pub(crate) fn obeys(command: &str, report: &Value) -> bool {
     problems(command, report).is_empty()
 }
@@ -93,7 +93,7 @@ fn close(schema: &mut Value) {
                 object.contains_key("properties") && !object.contains_key("additionalProperties");
             for (key, value) in object.iter_mut() {
                 match value {
-                    // Parts of this very object, of which each names some of its fields.
+                    // Alternatives for this same object, each with some of its fields.
                     Value::Array(parts)
                         if is_open && matches!(&**key, "oneOf" | "anyOf" | "allOf") =>
                     {

@@ -1,4 +1,4 @@
-//! Decisions by complete checksums: damage is not hidden, and a valid checksum is complete whatever its value.
+//! Decisions based on complete checksums: damage is not hidden, and a valid checksum is complete whatever its value.
 
 use std::slice::from_ref;
 
@@ -16,11 +16,11 @@ fn tcp(sequence: u32) -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id)).tcp(|t| t.sequence(sequence))
 }
 
-/// The offsets of the checksums in a frame of Ethernet.
+/// The offsets of the checksums in an Ethernet frame.
 const IPV4_CHECKSUM: usize = 14 + 10;
 const TCP_CHECKSUM: usize = 14 + 20 + 16;
 
-/// A superframe whose checksum at this place is complete and wrong.
+/// Returns a superframe whose checksum at this offset is complete and wrong.
 fn damaged(at: usize) -> Vec<u8> {
     let mut frame = tcp(1).payload_len(14_480).build_superframe().0;
     frame[at] ^= 0x5a;
@@ -55,7 +55,7 @@ fn c12_damaged_superframes_are_left_and_named() {
     }
 }
 
-/// A packet whose complete checksum is the sum of its pseudo-header too.
+/// Returns a packet whose complete checksum equals its pseudo-header sum.
 fn ambiguous(sequence: u32) -> Vec<u8> {
     let field = |frame: &[u8]| [frame[TCP_CHECKSUM], frame[TCP_CHECKSUM + 1]];
     let of = |word: u16| {
@@ -122,7 +122,7 @@ fn a_word_against_a_complete_checksum_is_obeyed_and_said() {
     assert_eq!((&shown["by"], &shown["against"]), (&"given".into(), &"checksum".into()), "{shown}");
 }
 
-/// `inspect` says "the wire" exactly where `wire` would change nothing, and what is still wrong afterwards is left.
+/// `inspect` reports "the wire" only if `wire` would change nothing, and an error that remains afterwards is left.
 #[test]
 fn the_wire_is_what_wire_does_not_change() {
     let good = tcp(1).payload_len(100).build();

@@ -1,4 +1,4 @@
-//! Superframes in forms that no device in these tests makes: GSO_PARTIAL, and the large sends of Windows.
+//! Superframes in forms that no device in these tests creates: GSO_PARTIAL, and the large sends of Windows.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -12,7 +12,7 @@ use crate::common::{Bench, ETHERNET, capture, frames};
 const SIZE: usize = 1448;
 const SEGMENTS: usize = 44;
 
-/// The headers before the payload.
+/// Returns the headers before the payload.
 fn stacks() -> Vec<(&'static str, Packet)> {
     let tcp = |packet: Packet| packet.tcp(|tcp| tcp.sequence(7).timestamps(1, 1));
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -25,9 +25,9 @@ fn stacks() -> Vec<(&'static str, Packet)> {
     ]
 }
 
-/// A superframe with the lengths of its first segment in the headers (rule S47), and the packets that the device cuts
-/// it into. The TCP checksum field holds the pseudo-header sum of the whole, and an outer checksum is complete already
-/// (rule C40).
+/// Returns a superframe with the lengths of its first segment in the headers (rule S47), and the packets into which the
+/// device segments it. The TCP checksum field holds the pseudo-header sum of the whole, and an outer checksum is
+/// already complete (rule C40).
 fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (whole, tcp, offset) = packet.clone().payload_len(SIZE * SEGMENTS).build_superframe();
     let description = Description { gso_size: SIZE, ..Description::default() };
@@ -57,9 +57,10 @@ fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
         let (source, destination) = (network.bytes("source"), network.bytes("destination"));
         let place = layer.offset + 6;
         frame[place..place + 2].fill(0);
-        // From the start of the inner sum on, a completed packet adds up to the complement of its pseudo-header sum.
+        // From the start of the inner checksum coverage, a completed packet sums to the complement of its pseudo-header
+        // sum.
         let seed = u16::from_be_bytes([frame[tcp + offset], frame[tcp + offset + 1]]);
-        // Both pseudo-headers are those of the whole, so that their lengths do not differ.
+        // Both pseudo-headers are those of the whole packet, so that their lengths are equal.
         let mut bytes = pseudo_header(source, destination, 17, whole.len() - layer.offset);
         bytes.extend_from_slice(&frame[layer.offset..tcp]);
         bytes.extend_from_slice(&(!seed).to_be_bytes());
@@ -93,9 +94,9 @@ fn a6_superframes_with_the_headers_of_their_first_segment() {
     }
 }
 
-/// A superframe as Windows leaves it to a device (NDIS large send offload), and the packets that the device cuts it
-/// into: the TCP field holds the pseudo-header sum without the length, the IPv4 header checksum is 0, and the length of
-/// the IP header is there or 0.
+/// Returns a superframe as Windows leaves it to a device (NDIS large send offload), and the packets into which the
+/// device segments it: the TCP field holds the pseudo-header sum without the length, the IPv4 header checksum is 0, and
+/// the IP length is set or 0.
 fn large_send(packet: &Packet, has_length: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (whole, tcp, offset) = packet.clone().payload_len(SIZE * 5 + 100).build_superframe();
     let description = Description { gso_size: SIZE, ..Description::default() };
@@ -138,14 +139,14 @@ fn large_sends_of_windows_are_split_and_place_the_capture_on_the_sender() {
             0,
             "{case}"
         );
-        // Without other evidence the MTU decides, and 1448 bytes behind IPv6 and timestamps do not fit into 1500.
+        // Without other evidence the MTU decides, and 1448 bytes after IPv6 and timestamps exceed 1500.
         let by_mtu = case.starts_with("IPv4").then_some("");
         for given in by_mtu.into_iter().chain(["--mss 1448 --strict"]) {
             let run = bench.run(&format!("wire --json -r host.pcap -w out.pcap {given}"));
             assert_eq!(run.code, 0, "{case}: {}", run.stdout);
             assert!(frames(&bench.get("out.pcap")) == segments, "{case}: {}", run.stdout);
         }
-        // Nothing is lost by merging: such a frame is left as it is.
+        // Merging loses nothing: such a frame is left unchanged.
         bench.ok("coalesce -q -r host.pcap -w gro.pcapng");
         bench.ok("segment -q -r gro.pcapng -w back.pcap");
         assert!(frames(&bench.get("back.pcap")) == [frame], "{case}");

@@ -1,10 +1,10 @@
-//! Frames that fraglist GRO merged: the kernel's own, captured before and after.
+//! Frames merged by the kernel's fraglist GRO, captured before and after the merge.
 
 use super::{FAMILIES, PLAIN, assert_is_the_wire, bench, bytes, inspect, longest, sizes};
 use crate::common::{Timed, frames};
 use crate::vantage::{BYTES, Chain, set, without_offloads};
 
-/// A bridge whose port from the sender merges by reference, and a sender without offloads.
+/// Creates a bridge whose port from the sender merges by reference, and a sender without offloads.
 fn chain() -> Option<Chain> {
     let chain = Chain::new(PLAIN)?;
     without_offloads(&chain.sender, "s0");
@@ -13,7 +13,7 @@ fn chain() -> Option<Chain> {
     Some(chain)
 }
 
-/// The datagrams from the sender.
+/// Returns the datagrams from the sender.
 fn datagrams(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let is_udp = |frame: &&Vec<u8>| match frame[12..14] {
         [0x08, 0x00] => frame[23] == 17,

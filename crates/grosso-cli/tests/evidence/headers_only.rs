@@ -1,4 +1,4 @@
-//! Captures that hold only the headers (`tcpdump -s 96`), which are all that GRO looks at.
+//! Header-only captures (`tcpdump -s 96`); GRO inspects nothing else.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_checksum::{pseudo_v4, pseudo_v6};
@@ -13,10 +13,10 @@ use crate::{
 
 /// The bytes that tcpdump captures of each packet.
 const SNAPLEN: usize = 96;
-/// Streams of which one has no checksum that is a pseudo-header's sum by chance, as one in 200 has.
+/// Streams to try until one has no checksum that equals its pseudo-header sum by chance, as one stream in 200 has.
 const STREAMS_MAX: usize = 5;
 
-/// The capture that `tcpdump -s 96` makes of these packets.
+/// Returns the capture that `tcpdump -s 96` writes for these packets.
 fn headers_only(packets: &[Timed]) -> Vec<u8> {
     let mut options = WriterOptions::new(Format::Pcap);
     options.interface = Interface::new(ETHERNET);
@@ -32,10 +32,10 @@ fn headers_only(packets: &[Timed]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// A stream's capture on the wire, whole and as headers only.
+/// Captures a stream on the wire, complete and as headers only.
 ///
-/// One valid checksum in 65,536 is the sum of its pseudo-header too. Where its packet is cut, nobody can tell that no
-/// device has still to complete it; another stream is taken then.
+/// One valid checksum in 65,536 equals its pseudo-header sum. If its packet is truncated, such a checksum cannot be
+/// distinguished from a partial one; another stream is used then.
 fn captures(chain: &Chain, family: usize) -> Bench {
     for _ in 0..STREAMS_MAX {
         let [_, wire] = stream(chain, family);
@@ -48,8 +48,8 @@ fn captures(chain: &Chain, family: usize) -> Bench {
     panic!("{STREAMS_MAX} streams with such a checksum are no chance")
 }
 
-/// Whether the checksum of a TCP segment equals its pseudo-header sum. Packets without TCP, for example those of
-/// neighbor discovery, have none.
+/// Returns whether the checksum of a TCP segment equals its pseudo-header sum; false for packets without TCP, for
+/// example neighbor discovery.
 fn is_seeded(packet: &[u8], family: usize) -> bool {
     let Some(transport) = tcp_of(packet) else { return false };
     let pseudo = if family == IPV6 {
@@ -64,7 +64,7 @@ fn is_seeded(packet: &[u8], family: usize) -> bool {
     packet[transport + 16..transport + 18] == pseudo.fold().to_be_bytes()
 }
 
-/// A neighbor solicitation between the packets of a stream, as a busy host sends it, is 70 bytes for ICMPv6.
+/// A neighbor solicitation between the packets of a stream, as a busy host sends it, is 70 bytes of ICMPv6.
 #[test]
 fn a7_packets_without_tcp_have_no_tcp_checksum() {
     let solicitation = Packet::new().ethernet(|e| e).ipv6(|ip| ip.next_header(58));
@@ -73,7 +73,7 @@ fn a7_packets_without_tcp_have_no_tcp_checksum() {
     assert!(!is_seeded(&solicitation, IPV6));
 }
 
-/// The results of each setting that do not depend on the payload's bytes.
+/// Returns the results of each setting that do not depend on payload bytes.
 fn outcomes(report: &Value) -> Vec<Vec<Value>> {
     let keys = ["profile", "hold", "packets_up", "superframes", "merged_packets", "not_merged"];
     let settings = report["settings"].as_array().unwrap();
@@ -123,8 +123,8 @@ fn a7_headers_only_are_enough_for_explain() {
     }
 }
 
-/// Without payload no checksum of data can be verified, and IPv6 has no identifications: nothing tells a packet of the
-/// wire from a superframe of this length.
+/// Without payload no data checksum can be verified, and IPv6 has no identifications: nothing distinguishes a packet on
+/// the wire from a superframe of this length.
 #[test]
 fn a7_headers_only_leave_inspect_undecided() {
     let Some(chain) = Chain::new(PLAIN) else { return };
@@ -136,7 +136,7 @@ fn a7_headers_only_leave_inspect_undecided() {
     assert_eq!(run.code, 1);
 }
 
-/// Whether a checksum that cannot be verified is right or not, a frame behind which the identification steps by ten is
+/// Whether or not an unverifiable checksum is right, a frame after which the identification increases by ten stands for
 /// ten packets.
 #[test]
 fn a7_headers_only_tell_superframes_by_their_identifications() {

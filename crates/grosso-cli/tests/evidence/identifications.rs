@@ -1,4 +1,4 @@
-//! Identifications are a host's, not a flow's: a gap between two packets counts no segments.
+//! Identifications belong to a host, not to a flow: a gap between two packets does not count segments.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::payload;
 use crate::common::{Bench, ETHERNET, capture, frames};
 
-/// A packet of the connection at this place in its stream, with timestamps.
+/// Returns a packet of the connection at this sequence number, with timestamps.
 fn tcp(id: u16, sequence: u32) -> Packet {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
     packet.tcp(|t| t.sequence(sequence).timestamps(1, 1))
 }
 
-/// The report of `wire`, and the payload lengths of its packets.
+/// Runs `wire`, and returns its report and the payload lengths of its packets.
 fn wire(bench: &Bench, packets: &[Vec<u8>]) -> (Value, Vec<usize>) {
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, packets));
     let report = bench.ok("wire --json -r a.pcap -w out.pcap").json();
@@ -25,7 +25,7 @@ fn wire(bench: &Bench, packets: &[Vec<u8>]) -> (Value, Vec<usize>) {
     (report, output.iter().map(|frame| payload(frame)).filter(|&len| len > 0).collect())
 }
 
-/// Another packet took the identifications between a merged frame and the next, which is short.
+/// Another packet used the identifications between a merged frame and the next one, which is short.
 #[test]
 fn a_gap_is_no_count_of_segments() {
     let bench = Bench::new();
@@ -37,7 +37,7 @@ fn a_gap_is_no_count_of_segments() {
     let (report, lengths) = wire(&bench, &[syn, merged.clone(), next]);
     assert_eq!(lengths, [1418, 1418, 1363, 284], "{report}");
     assert_eq!(report["superframes"]["sizes"][0]["source"], "syn", "{report}");
-    // One pair is a guess, which `--strict` does not take.
+    // A single pair is a guess, which `--strict` refuses.
     let run = bench.run("wire --json --strict -r a.pcap -w out.pcap");
     assert_eq!(
         (run.code, run.json()["superframes"]["split"].as_u64()),
@@ -64,7 +64,7 @@ fn whole_packets_are_not_cut_by_their_identifications() {
     assert_eq!(found, expected);
 }
 
-/// Datagrams of the same host fill the gaps between the superframes of a connection, so that the steps say nothing.
+/// Datagrams of the same host fill the gaps between the superframes of a connection, so that the steps are no evidence.
 #[test]
 fn steps_that_packets_of_other_flows_fill_count_nothing() {
     let datagram = |id: u16| {

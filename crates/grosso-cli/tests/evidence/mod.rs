@@ -1,5 +1,5 @@
-//! The judgment on captures of the kernel's own traffic, case by case: section A of the known errors, and tunnels that
-//! `wire` and other commands did not recognize.
+//! Decisions on captures of real kernel traffic, case by case: section A of the known errors, and tunnels that `wire`
+//! and other commands did not recognize.
 
 #![cfg(target_os = "linux")]
 
@@ -20,14 +20,14 @@ use crate::vantage::{BYTES, Chain, IPV4, IPV6, Way, ip, set, without_offloads};
 const PLAIN: Way = Way { mtu: 1500, behind: None };
 const FAMILIES: [usize; 2] = [IPV4, IPV6];
 
-/// Captures of a stream at the sender and on the wire.
+/// Captures a stream at the sender and on the wire.
 fn stream(chain: &Chain, family: usize) -> [Vec<Timed>; 2] {
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let talk = || chain.stream(chain.ends(family), BYTES);
     chain.record(&devices, family, talk).try_into().unwrap()
 }
 
-/// A folder with these captures, as tcpdump writes them.
+/// Creates a directory with these captures, as tcpdump writes them.
 fn bench(captures: &[(&str, &[Timed])]) -> Bench {
     let bench = Bench::new();
     for (name, packets) in captures {
@@ -52,7 +52,7 @@ fn is_syn(frame: &[u8]) -> bool {
     tcp_of(frame).is_some_and(|tcp| frame[tcp + 13] & 2 != 0)
 }
 
-/// The payload bytes of a TCP packet; zero for others.
+/// Returns the payload bytes of a TCP packet; zero for others.
 fn payload(frame: &[u8]) -> usize {
     let parsed = parsed(frame);
     parsed.last().filter(|last| last.name == "tcp").map_or(0, |tcp| tcp.end - tcp.inside())
@@ -62,7 +62,7 @@ fn without_syns(packets: &[Timed]) -> Vec<Timed> {
     packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()
 }
 
-/// The TCP packets in each direction of their flow: those of the sender, then those of the receiver.
+/// Returns the TCP packets in each direction of their flow: first the sender's, then the receiver's.
 fn by_direction(frames: &[Vec<u8>]) -> [Vec<Vec<u8>>; 2] {
     let tcp: Vec<_> = frames.iter().filter(|frame| tcp_of(frame).is_some()).cloned().collect();
     let sender = tcp.iter().max_by_key(|frame| frame.len()).map(|frame| frame[6..12].to_vec());
@@ -84,7 +84,7 @@ fn longest(frames: &[Vec<u8>]) -> usize {
     frames.iter().map(Vec::len).max().unwrap_or(0)
 }
 
-/// The verdict of `inspect`: its exit code and its report.
+/// Runs `inspect`, and returns its exit code and its report.
 fn inspect(bench: &Bench, file: &str) -> (i32, Value) {
     let run = bench.run(&format!("inspect --json {file}"));
     (run.code, run.json())
@@ -104,7 +104,7 @@ fn assert_taken_for_the_wire(case: &str, packets: &[Timed], options: &str) {
     assert!(bench.get("out.pcap") == bench.get("wire.pcap"), "{case}: wire changed the wire");
 }
 
-/// The sizes at which `wire` cut, with the evidence for them.
+/// Returns the sizes at which `wire` split, with the evidence for them.
 fn sizes(report: &Value) -> Vec<(u64, String)> {
     let rows = report["superframes"]["sizes"].as_array().unwrap();
     let row =
@@ -131,14 +131,14 @@ fn a1_path_mtu_below_the_mss() {
         if run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &output, &wire);
         }
-        // The size of segments that left while the message was on its way may be a guess, but nothing else.
+        // The size of segments sent while the message was in flight may be a guess, but nothing else.
         let carried = bytes(&wire);
         let right = output.iter().filter(|frame| carried.contains(frame)).count();
         assert!(right * 20 > carried.len() * 19, "{right} of {}: {}", carried.len(), run.stdout);
     }
 }
 
-/// Whether it is ICMP's "fragmentation needed", or ICMPv6's "packet too big".
+/// Returns whether a frame is an ICMP "fragmentation needed" or ICMPv6 "packet too big" message.
 fn is_too_big(frame: &[u8], network: &str) -> bool {
     let parsed = parsed(frame);
     let Some(ip) = parsed.layers.iter().find(|layer| layer.name == network) else { return false };
@@ -183,7 +183,7 @@ fn a1_what_the_user_says_wins_over_the_syn() {
                 assert_is_the_wire(&line, &frames(&bench.get("out.pcap")), &wire);
             }
         }
-        // Without the user's size the identifications decide; IPv6 has none, and may only admit a guess.
+        // Without a size from the user the identifications decide; IPv6 has none, and allows only a guess.
         let run = bench.run("wire --json -r host.pcap -w out.pcap");
         if family == IPV4 || run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &frames(&bench.get("out.pcap")), &wire);
@@ -242,23 +242,23 @@ fn a3_long_datagrams_are_the_wire() {
 fn a4_big_tcp_without_syn() {
     let Some(chain) = Chain::new(PLAIN) else { return };
     ip(&chain.sender, "link set s0 gso_max_size 180000");
-    // Buffers with room for two of them in flight.
+    // Buffers for two of them in flight.
     for (host, limits) in [(&chain.sender, "tcp_wmem"), (&chain.receiver, "tcp_rmem")] {
         let file = format!("/proc/sys/net/ipv4/{limits}");
         host.run(|| std::fs::write(file, "4096 4000000 8000000")).unwrap().unwrap();
     }
-    // The kernel sends what it would pace in a millisecond as one packet. With the highest ratio it does so although a
-    // busy machine acknowledges late.
+    // The kernel sends as one packet what it would pace in a millisecond. The highest ratio makes it do so although a
+    // busy host acknowledges late.
     for phase in ["ss", "ca"] {
         let file = format!("/proc/sys/net/ipv4/tcp_pacing_{phase}_ratio");
         chain.sender.run(|| std::fs::write(file, "1000")).unwrap().unwrap();
     }
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let talk = || chain.stream(chain.ends(IPV6), 8 * BYTES);
-    // A busy machine may still need several streams.
+    // A busy host may still need several streams.
     let long_enough = (0..20).find_map(|_| {
         let [host, wire] = chain.record(&devices, IPV6, talk).try_into().unwrap();
-        // As with a filter that keeps nothing else, no plain segment shows the size.
+        // As with a filter that excludes all others, no plain segment shows the size.
         let longer = host.into_iter().filter(|(_, f)| f.len() > JUMBOGRAM);
         Some((longer.collect::<Vec<Timed>>(), wire)).filter(|(longer, _)| longer.len() > 3)
     });
@@ -278,7 +278,7 @@ const JUMBOGRAM: usize = 14 + 40 + (1 << 16);
 #[test]
 fn a5_a_receiver_that_merges_is_the_receiver() {
     let Some(chain) = Chain::new(PLAIN) else { return };
-    // Its acknowledgments leave with partial checksums, as on every host.
+    // Its acknowledgments are sent with partial checksums, as on every host.
     set(&chain.receiver, "d0", "tx-checksum-ip-generic", true);
     set(&chain.receiver, "d0", "rx-gro", true);
     for family in FAMILIES {
@@ -305,7 +305,7 @@ fn a5_a_sender_of_datagram_superframes_is_the_sender() {
         let (code, report) = inspect(&bench(&[("s.pcap", &seen)]), "s.pcap");
         let verdict = &report["verdict"];
         assert_eq!((code, &verdict["vantage"]), (1, &"sender-host".into()), "{report}");
-        // Alone, as with a filter, a receiver could have merged them: but that is no evidence that one did.
+        // Alone, as after a filter, a receiver could have merged them: but that is no evidence that one did.
         let alone: Vec<Timed> = seen.into_iter().filter(|(_, f)| f.len() > 1514).collect();
         let (code, report) = inspect(&bench(&[("s.pcap", &alone)]), "s.pcap");
         let verdict = &report["verdict"];

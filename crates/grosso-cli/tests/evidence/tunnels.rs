@@ -1,4 +1,4 @@
-//! Tunnels: those that are the wire, those whose outer checksums matter, and those on other ports.
+//! Tunnels: those with complete checksums on the wire, those whose outer checksums matter, and those on other ports.
 
 use grosso_testkit::oracle::{Link, is_right};
 
@@ -11,7 +11,7 @@ use crate::{
     vantage::{BYTES, Chain, INSIDE, IPV4, IPV6},
 };
 
-/// Captures of a stream in the kernel's VXLAN at the sender and on the wire; `None` without such a device.
+/// Captures a stream in the kernel's VXLAN at the sender and on the wire; `None` without such a device.
 fn vxlan(way: Way, words: &str, mtu: u32, family: usize) -> Option<[Vec<Timed>; 2]> {
     let chain = Chain::new(way).filter(|chain| chain.vxlan(words, mtu))?;
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
@@ -31,7 +31,7 @@ fn a3_overlays_with_an_inner_mtu_of_1500_are_the_wire() {
             assert_taken_for_the_wire(words, &without_syns(&wire), "");
         }
     }
-    // The kernels of CI machines have no devices for these: the tunnel is put around packets of the wire.
+    // The kernels of CI hosts have no devices for these: packets from the wire are encapsulated instead.
     let Some(chain) = Chain::new(PLAIN) else { return };
     for family in FAMILIES {
         let [_, wire] = stream(&chain, family);
@@ -96,7 +96,7 @@ fn b10_every_command_that_reads_captures_takes_ports() {
     }
     let report = bench.run("inspect --json host.pcap --port vxlan=8472").json();
     assert_eq!(report["tunnels"][0]["kind"], "vxlan", "{report}");
-    // The ends of the tunnel may ask for each other's Ethernet addresses beside it.
+    // The tunnel endpoints may resolve each other's Ethernet addresses outside the tunnel.
     let has_port = |(_, frame): &&Timed| frame.get(36..38) == Some(&8472_u16.to_be_bytes());
     assert_eq!(report["tunnels"][0]["packets"], host.iter().filter(has_port).count(), "{report}");
     let report = bench.ok("coalesce --json -r wire.pcap -w out.pcapng --port vxlan=8472").json();
@@ -118,7 +118,7 @@ fn b10_superframes_in_vxlan_on_another_port_become_the_wire() {
     }
 }
 
-/// A superframe in a tunnel on an unknown port must not be cut like the datagrams of a socket.
+/// A superframe in a tunnel on an unknown port must not be segmented as datagrams of a socket.
 #[test]
 fn b10_without_the_port_superframes_are_left_and_the_hint_is_the_port() {
     let Some([host, wire]) = vxlan(UNDERLAY, OTHER_PORT, 1500, IPV4) else { return };

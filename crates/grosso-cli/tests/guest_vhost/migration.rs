@@ -1,6 +1,6 @@
-//! A machine that goes on in another QEMU while streams pass. What a bridge has written into its memory meanwhile is in
-//! the dirty log, by which QEMU knows what to copy once more. Streams seldom show a page that the log misses, because a
-//! guest that clears pages before it posts them has QEMU copy them anyway; `tests/rings/dirty.rs` has the log alone.
+//! A VM that migrates to another QEMU while streams pass. What a bridge has meanwhile written into its memory is in the
+//! dirty log, which tells QEMU what to copy again. Streams seldom reveal a page missing from the log, because a guest
+//! that clears pages before it posts them makes QEMU copy them anyway; `tests/rings/dirty.rs` tests the log alone.
 //!
 //! ```text
 //!  guest: in one QEMU, then in the other      host
@@ -56,8 +56,8 @@ fn moves(place: &Place, words: &str) -> io::Result<()> {
     let command = |number| {
         let mut machine = place.command("server=off", number, &[words]);
         let monitor = format!("unix:{},server=on,wait=off", path(MONITORS[number]).display());
-        // With two, QEMU 7.2 forgets what one of them writes while a page is copied, and the guest panics; so it does
-        // with its own TAP device, two of ten times.
+        // With two CPUs, QEMU 7.2 loses what one of them writes while a page is copied, and the guest panics; with its
+        // own TAP device this also happened in two of ten runs.
         machine.args(["-qmp", &monitor, "-smp", "1"]);
         machine
     };
@@ -137,7 +137,7 @@ impl Monitor {
         }
     }
 
-    /// The answer to a command, which stands between events.
+    /// Returns the answer to a command, skipping events.
     fn execute(&mut self, command: &Value) -> io::Result<Value> {
         writeln!(self.0.get_ref(), "{command}")?;
         for line in (&mut self.0).lines() {

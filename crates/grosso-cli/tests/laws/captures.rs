@@ -18,10 +18,10 @@ pub(crate) struct Recipe {
     pub(crate) is_pcapng: bool,
 }
 
-/// A capture of up to six flows.
+/// Generates a capture of up to six flows.
 pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
     let seeds = proptest::collection::vec(any::<u64>().no_shrink(), 1..=6);
-    // Common MTUs half of the time, from that of RFC 791 to jumbo frames.
+    // In half of the cases a common MTU, from that of RFC 791 to jumbo frames.
     let usual = proptest::sample::select(vec![576_usize, 1280, 1500, 9000, 9216]);
     let mtu = prop_oneof![usual, 576..=9216_usize];
     let link = proptest::sample::select(vec![Link::Ethernet, Link::Ethernet, Link::Ip]);
@@ -33,7 +33,7 @@ pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
 }
 
 impl Recipe {
-    /// The packets of the flows, in bursts as if they shared a link.
+    /// Returns the packets of the flows, in bursts as if they shared a link.
     pub(crate) fn frames(&self, flow: impl Fn(u64, u16, Medium) -> Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let flows = self.seeds.iter().zip(0..);
         let flows: Vec<Vec<Vec<u8>>> =
@@ -41,7 +41,7 @@ impl Recipe {
         interleave(flows, &mut self.random())
     }
 
-    /// The random numbers for the rest of this capture.
+    /// Returns the random numbers for the rest of this capture.
     pub(crate) fn random(&self) -> Random {
         Random::new(self.seeds.iter().fold(0, |mixed, seed| mixed ^ seed))
     }
@@ -50,18 +50,18 @@ impl Recipe {
         if self.is_pcapng { Format::Pcapng } else { Format::Pcap }
     }
 
-    /// `pcap` or `pcapng`.
+    /// Returns `pcap` or `pcapng`.
     pub(crate) fn extension(&self) -> &'static str {
         if self.is_pcapng { "pcapng" } else { "pcap" }
     }
 
-    /// The number of the link type in files.
+    /// Returns the number of the link type in files.
     pub(crate) fn link_type(&self) -> u32 {
         number_of(self.medium.link)
     }
 }
 
-/// The number of a link type in files.
+/// Returns the number of a link type in files.
 pub(crate) fn number_of(link: Link) -> u32 {
     match link {
         Link::Ethernet => 1,
@@ -69,7 +69,7 @@ pub(crate) fn number_of(link: Link) -> u32 {
     }
 }
 
-/// The packets of several flows, each in its own order, in bursts.
+/// Returns the packets of several flows, each in its own order, in bursts.
 pub(crate) fn interleave<T>(flows: Vec<Vec<T>>, random: &mut Random) -> Vec<T> {
     let mut flows: Vec<_> = flows.into_iter().map(Vec::into_iter).collect();
     let mut frames = Vec::new();
@@ -94,14 +94,14 @@ pub(crate) struct Captured {
 }
 
 impl Captured {
-    /// A complete frame.
+    /// Returns a complete frame.
     pub(crate) fn whole(link_type: u32, data: Vec<u8>) -> Self {
         Self { link_type, original_len: data.len(), data }
     }
 }
 
-/// A capture of these packets, a microsecond apart, with an interface for each link type; classic pcap can hold only
-/// one.
+/// Returns a capture of these packets, one per microsecond, with an interface for each link type; classic pcap supports
+/// only one.
 pub(crate) fn capture(format: Format, packets: &[Captured]) -> Vec<u8> {
     let mut link_types: Vec<u32> = packets.iter().map(|packet| packet.link_type).collect();
     link_types.sort_unstable();
@@ -129,7 +129,7 @@ pub(crate) fn capture(format: Format, packets: &[Captured]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// The packets of a capture.
+/// Returns the packets of a capture.
 pub(crate) fn read(bytes: &[u8]) -> Vec<Captured> {
     let mut reader = CaptureReader::new(bytes).unwrap();
     let mut found = Vec::new();

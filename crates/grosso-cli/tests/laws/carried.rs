@@ -1,4 +1,4 @@
-//! The payload of packets and the state of their checksums, only by the oracle of the testkit.
+//! The payload of packets and the state of their checksums, computed only by the testkit's oracle.
 
 use core::ops::{AddAssign, Range};
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use super::captures::Captured;
 pub(crate) struct Carried {
     /// The number of bytes.
     pub(crate) bytes: u64,
-    /// The sum of the payloads of TCP and UDP, byte by byte: a cut does not change it, but a changed byte does.
+    /// The sum of the TCP and UDP payload bytes: segmentation does not change it, but a changed byte does.
     pub(crate) sum: u64,
 }
 
@@ -34,7 +34,7 @@ impl core::iter::Sum for Carried {
     }
 }
 
-/// The link layer of a link type in files; `None` if no command reads it.
+/// Returns the link layer of a link type in files; `None` if no command reads it.
 pub(crate) fn link_of(link_type: u32) -> Option<Link> {
     match link_type {
         1 => Some(Link::Ethernet),
@@ -50,12 +50,13 @@ pub(crate) enum Fou {
     Opaque,
 }
 
-/// The bytes after the innermost header.
+/// Returns the bytes after the innermost header.
 pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     let Some(link) = link_of(packet.link_type) else {
         return Carried { bytes: packet.data.len() as u64, sum: 0 };
     };
-    // In a longer packet the length may be zero, which only all of its bytes show: those that were cut off are zeros.
+    // In a longer packet the length may be zero, which is visible only in the whole packet: the truncated bytes are
+    // zeros.
     let mut data = Cow::Borrowed(&packet.data);
     if packet.original_len > usize::from(u16::MAX) {
         data.to_mut().resize(packet.original_len.max(packet.data.len()), 0);
@@ -78,8 +79,8 @@ pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     Carried { bytes: bytes.len() as u64, sum }
 }
 
-/// The number of bytes after those headers of the outermost IP packet that each of its fragments has (RFC 8200 section
-/// 4.5: everything up to the routing header).
+/// Returns the number of bytes after the headers of the outermost IP packet that every fragment repeats (RFC 8200
+/// section 4.5: everything up to the routing header).
 pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     let whole = packet.data.len() as u64;
     let Some(link) = link_of(packet.link_type) else { return whole };
@@ -87,7 +88,8 @@ pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     part(&parsed).map_or(whole, |part| part.len() as u64)
 }
 
-/// The bytes among them that are fragment headers of whole datagrams, which are delivered without them (RFC 6946).
+/// Returns the number of those bytes that are fragment headers of whole datagrams, which are delivered without them
+/// (RFC 6946).
 pub(crate) fn atomic(packet: &Captured) -> u64 {
     let Some(link) = link_of(packet.link_type) else { return 0 };
     let parsed = parse(&packet.data, link, Lengths::Declared);
@@ -96,7 +98,7 @@ pub(crate) fn atomic(packet: &Captured) -> u64 {
     headers.filter(|layer| part.contains(&layer.offset)).map(|layer| layer.len as u64).sum()
 }
 
-/// The range of the bytes that are cut into fragments.
+/// Returns the range of the bytes that are divided into fragments.
 fn part(parsed: &Parsed) -> Option<Range<usize>> {
     let outermost = parsed.layers.iter().position(|layer| layer.is_ip())?;
     let behind = parsed.layers.iter().enumerate().skip(outermost + 1);
@@ -114,14 +116,15 @@ fn is_atomic(layer: &Layer) -> bool {
     layer.name == "fragment" && layer.number("offset") & 0xfff9 == 0
 }
 
-/// A wrong checksum of a frame: one that holds neither for the bytes as they are nor for the packet as it will be after
-/// a device has completed the partial ones inside.
+/// Returns a wrong checksum of a frame: one that matches neither the current bytes nor the packet after a device has
+/// completed the partial checksums inside.
 pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
     let mut completed = frame.to_vec();
     for as_is in verify(frame, link).into_iter().rev().filter(|v| v.state != State::Absent) {
         let once_completed = verify(&completed, link);
         let now = once_completed.iter().find(|verdict| verdict.layer == as_is.layer)?;
-        // With nested tunnels, one may leave a checksum to the receiver, and the oracle takes it for the innermost.
+        // With nested tunnels, one level may leave a checksum to the receiver, and the oracle treats it as the
+        // innermost.
         let is_right = now.found == now.expected;
         if is_right || as_is.state != State::Wrong || now.state != State::Wrong {
             continue;
@@ -136,18 +139,18 @@ pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
     None
 }
 
-/// Whether no checksum of a frame is left to a device.
+/// Returns whether no checksum of a frame is left to a device.
 pub(crate) fn is_complete(frame: &[u8], link: Link) -> bool {
     oracle::is_right(frame, link)
 }
 
-/// Whether a tunnel header of a frame leaves a checksum to the receiver (rules C50, C51).
+/// Returns whether a tunnel header of a frame leaves a checksum to the receiver (rules C50, C51).
 pub(crate) fn is_remote(frame: &[u8], link: Link) -> bool {
     parse(frame, link, Lengths::Declared).has_remote_checksum()
 }
 
-/// Whether the field holds the initial value for a device: the sum of the pseudo-header, or zero in GRE (rules G51,
-/// T11).
+/// Returns whether the field holds the initial value for a device: the sum of the pseudo-header, or zero in GRE (rules
+/// G51, T11).
 fn is_partial(parsed: &Parsed, verdict: &Verdict) -> bool {
     let layer = &parsed.layers[verdict.layer];
     let len = layer.end - layer.offset;
@@ -163,7 +166,7 @@ fn is_partial(parsed: &Parsed, verdict: &Verdict) -> bool {
     }
 }
 
-/// The offset of the checksum in a header with this name.
+/// Returns the offset of the checksum in a header with this name.
 fn field(name: &str) -> usize {
     match name {
         "tcp" => 16,

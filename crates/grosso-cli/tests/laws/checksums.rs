@@ -50,7 +50,7 @@ pub(crate) fn of_host_frames(recipe: &Recipe) {
     let name = format!("a.{}", recipe.extension());
     put(&bench, &name, recipe, &recipe.frames(flows::on_host));
     let size = *recipe.random().choose(&["", "--uso-size 1200", "--uso-size 537"]);
-    // Without its port, FOU around a partial checksum is UDP with a wrong one.
+    // Without its port, FOU around a partial checksum is UDP with a wrong checksum.
     let told: Vec<&str> = TUNNELS.iter().copied().filter(|words| !words.contains("fou")).collect();
     check(&bench, &name, recipe, size, &told);
 }
@@ -80,7 +80,7 @@ fn check(bench: &Bench, name: &str, recipe: &Recipe, size: &str, tunnels: &[&str
     is_wire(bench, &format!("wire {size} -r decap.pcapng -w bare.pcapng"), "bare.pcapng");
 
     run(bench, &format!("encap --seed 7 -r {name} -w around.pcapng type {words}"), "around.pcapng");
-    // Without its port, a packet of FOU is UDP that the size would cut.
+    // Without its port, a FOU packet is UDP, which the given size would split.
     let size = if words.contains("fou") { "" } else { size };
     is_wire(bench, &format!("wire {size} -r around.pcapng -w tunnel.pcapng"), "tunnel.pcapng");
     run(bench, "segment -r around.pcapng -w segment.pcapng", "segment.pcapng");
@@ -97,7 +97,7 @@ fn run(bench: &Bench, line: &str, to: &str) -> Value {
     report
 }
 
-/// The same for `wire`, which leaves a checksum to a device only in packets that it reports as left.
+/// Checks the output of `wire`, which leaves a checksum to a device only in packets that it reports as left.
 fn is_wire(bench: &Bench, line: &str, to: &str) {
     let report = run(bench, line, to);
     let left: u64 = report["left"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
@@ -132,7 +132,7 @@ fn nothing_bad(bench: &Bench, name: &str, made_by: &str) {
     assert_eq!(run.code, 0, "{made_by}: {}", run.stderr);
 }
 
-/// Tunnels of every kind, over both versions, with checksums and without.
+/// Tunnels of every type, over both IP versions, with checksums and without.
 const TUNNELS: &[&str] = &[
     "vxlan id 42 local 192.0.2.1 remote 192.0.2.2",
     "vxlan id 42 gbp 7 noudpcsum local 192.0.2.1 remote 192.0.2.2",

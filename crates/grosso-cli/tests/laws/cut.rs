@@ -1,4 +1,4 @@
-//! Law: `segment` of the output of `coalesce` is its input, whatever the snap length cut off.
+//! Law: `segment` of the output of `coalesce` equals its input, whatever the snap length truncated.
 
 use grosso_capture::Format;
 use proptest::prelude::*;

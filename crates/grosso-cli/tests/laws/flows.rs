@@ -1,4 +1,4 @@
-//! Flows over any header stack: as the wire carries them, and as they look on the sending host.
+//! Flows over any header stack: as on the wire, and as captured on the sending host.
 
 use grosso_testkit::{
     Packet,
@@ -16,7 +16,7 @@ pub(crate) struct Medium {
     pub(crate) mtu: usize,
 }
 
-/// One flow as the wire carries it: packets that fit the link, or fragments of larger ones.
+/// Returns one flow as the wire carries it: packets that fit the link, or fragments of larger ones.
 pub(crate) fn on_wire(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     if random.one_in(16) {
@@ -26,7 +26,7 @@ pub(crate) fn on_wire(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     packets(random.bits(), number, medium)
 }
 
-/// One flow as the wire carries it, without fragments.
+/// Returns one flow as the wire carries it, without fragments.
 pub(crate) fn packets(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     match random.below(14) {
@@ -42,13 +42,13 @@ pub(crate) fn packets(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     }
 }
 
-/// One flow as it looks on its sender: superframes, and checksums that a device is to complete.
+/// Returns one flow as its sender sees it: superframes, and checksums that a device is to complete.
 pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     if random.one_in(12) && medium.link == Link::Ethernet {
         return neighbours(&mut random, left_to_device);
     }
-    // A command recognizes FOU only by a given port, and here only `decap` gets one.
+    // A command recognizes FOU only by an explicit port, and here only `decap` gets one.
     let is_fou = |stack: &Stack| stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::Fou);
     let stack = loop {
         let stack = any_stack(&mut random, medium.link);
@@ -62,7 +62,7 @@ pub(crate) fn on_host(seed: u64, number: u16, medium: Medium) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Some datagrams, each with its fragments.
+/// Returns several datagrams, each with its fragments.
 pub(crate) fn fragments(
     number: u16,
     medium: Medium,
@@ -83,7 +83,7 @@ pub(crate) fn fragments(
     datagrams.collect()
 }
 
-/// The fragments of an IP packet without extension headers, cut by hand.
+/// Fragments an IP packet without extension headers, independently of the engine.
 fn cut(frame: &[u8], medium: Medium, id: u32) -> Vec<Vec<u8>> {
     let parsed = parse(frame, medium.link, Lengths::Declared);
     let ip = parsed.layers.iter().find(|layer| layer.is_ip()).expect("an IP header");
@@ -117,7 +117,7 @@ fn cut(frame: &[u8], medium: Medium, id: u32) -> Vec<Vec<u8>> {
     pieces.collect()
 }
 
-/// ARP and neighbour discovery inside tunnels, and ARP beside them.
+/// Returns ARP and neighbour discovery inside tunnels, and ARP outside them.
 fn neighbours(random: &mut Random, build: impl Fn(&Packet) -> Vec<u8>) -> Vec<Vec<u8>> {
     let arp = |packet: Packet| packet.ethernet(|e| e.ethertype_raw(0x0806)).payload(&[7; 28]);
     let discovery = |packet: Packet| {
@@ -140,15 +140,15 @@ fn neighbours(random: &mut Random, build: impl Fn(&Packet) -> Vec<u8>) -> Vec<Ve
     packets.iter().map(build).collect()
 }
 
-/// A TCP flow that reaches a link with a smaller MTU: a router reports it, and the segments become smaller than the MSS
-/// that the SYN announced.
+/// Returns a TCP flow that reaches a link with a smaller MTU: a router reports it, and the segments become smaller than
+/// the MSS that the SYN announced.
 fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     let front = if medium.link == Link::Ip { Front::Bare } else { Front::Ethernet };
     let stack = Stack::plain(front, Network::Ipv4, Transport::TcpTimestamps);
     let mut sender = Sender::new(stack, number, medium.mtu, random);
     sender.segment = sender.full;
     let mut frames = sender.handshake(random, Packet::build);
-    // Packets in flight at the time of the report pass here as well.
+    // Packets in flight at the time of the report are included here as well.
     let in_flight = (0..random.within(1, 4)).map(|_| sender.send(sender.full).build());
     let in_flight: Vec<Vec<u8>> = in_flight.collect();
     let refused = &in_flight[0];
@@ -171,7 +171,7 @@ fn narrowed(number: u16, medium: Medium, random: &mut Random) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A packet in the form in which its sender hands it to a device that completes checksums.
+/// Returns a packet as its sender passes it to a device that completes checksums.
 fn left_to_device(packet: &Packet) -> Vec<u8> {
     let frame = packet.build();
     let link = if frame[0] >> 4 == 4 || frame[0] >> 4 == 6 { Link::Ip } else { Link::Ethernet };
@@ -179,13 +179,14 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     let is_transport = |layer: &Layer| matches!(layer.name, "tcp" | "udp");
     match parsed.layers.iter().rposition(is_transport) {
         None => frame,
-        // With one checksum inside another, the outer one is that of the completed packet (rule C40); one around
-        // something else is partial itself.
+        // With nested checksums, the outer one is that of the completed packet (rule C40); a checksum around other
+        // protocols is itself partial.
         Some(_) => packet.build_partial().0,
     }
 }
 
-/// A random stack half of the time, else one from the complete list. None has L2TPv3, whose format no command knows.
+/// Returns a random stack half of the time, else one from the complete list. None has L2TPv3, whose format no command
+/// knows.
 pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     loop {
         let stack = if random.percent(50) {
@@ -200,8 +201,8 @@ pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     }
 }
 
-/// Whether remote checksum offload, if used, is that of the innermost tunnel and has a checksum inside: otherwise its
-/// header would refer to a checksum that does not exist, or that others cover.
+/// Returns whether remote checksum offload, if used, is that of the innermost tunnel and has a checksum inside;
+/// otherwise its header would refer to a missing checksum, or to one that others cover.
 fn is_remote_alone(stack: &Stack) -> bool {
     let is_remote =
         |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -216,7 +217,7 @@ fn is_remote_alone(stack: &Stack) -> bool {
 struct Sender {
     stack: Stack,
     place: Place,
-    /// Most payload bytes that the link allows.
+    /// Maximum payload bytes that the link allows.
     full: usize,
     /// Payload bytes of a segment of this flow.
     segment: usize,
@@ -240,7 +241,7 @@ impl Sender {
         Self { stack, place, full, segment, steps }
     }
 
-    /// The next packet, with this payload; the flow advances by this many packets of the wire.
+    /// Returns the next packet with this payload; the flow advances by `packets` wire packets.
     fn send_as(&mut self, len: usize, packets: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
@@ -254,10 +255,10 @@ impl Sender {
         self.send_as(len, 1)
     }
 
-    /// The SYNs: at most one in each direction, if the flow is TCP.
+    /// Returns the SYNs: at most one in each direction, if the flow is TCP.
     ///
-    /// The peer's announcement bounds the segments, options included (RFC 6691 section 2). The sender's own announces
-    /// only the segments that it accepts.
+    /// The peer's MSS option bounds the segments, options included (RFC 6691 section 2). The sender's own option bounds
+    /// only the segments that it receives.
     fn handshake(
         &mut self,
         random: &mut Random,
@@ -285,7 +286,7 @@ impl Sender {
         }
     }
 
-    /// Packets of the wire: mostly full, with pushes, retransmissions and disorder.
+    /// Returns wire packets: mostly full, with pushes, retransmissions and reordering.
     fn packets(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
         let count = random.within(2, 30).min(FLOW_BYTES_MAX / self.full + 2);
         let mut frames: Vec<Vec<u8>> = Vec::new();
@@ -294,7 +295,7 @@ impl Sender {
             let len = if is_short { random.within(0, self.segment) } else { self.segment };
             let packet = self.send(len);
             let packet = if is_short { packet.edit_tcp(Tcp::psh) } else { packet };
-            // The shortest frame of Ethernet; no header counts the padding.
+            // The shortest Ethernet frame; no header counts the padding.
             let is_padded = self.stack.link() == Link::Ethernet && random.percent(50);
             frames.push(if is_padded { packet.pad_to(60).build() } else { packet.build() });
             if random.one_in(20) {
@@ -308,7 +309,7 @@ impl Sender {
         frames
     }
 
-    /// The flow on the host: superframes of many segments, and packets.
+    /// Returns the flow on the host: superframes of many segments, and packets.
     fn superframes(&mut self, random: &mut Random) -> Vec<Vec<u8>> {
         let mut bytes = 0;
         let mut frames = Vec::new();
@@ -338,7 +339,7 @@ impl Sender {
 
 /// A rough limit on the payload bytes of one flow, to keep the tests short.
 const FLOW_BYTES_MAX: usize = 60_000;
-/// Most payload bytes of a superframe, with room for all headers below 64 KB.
+/// Maximum payload bytes of a superframe, so that all headers fit below 64 KB.
 const SUPERFRAME_BYTES_MAX: usize = 50_000;
-/// Below this, no sender makes superframes.
+/// Below this size, no sender creates superframes.
 const SEGMENT_BYTES_MIN: usize = 64;

@@ -1,7 +1,7 @@
-//! Laws of the commands that read and write captures, tried on every header stack of the testkit.
+//! Laws of the commands that read and write captures, tested on every header stack of the testkit.
 //!
-//! Each case is a capture of several flows, each made from a seed of its own: the seeds that a failure prints make the
-//! same capture again, with as few flows as still fail.
+//! Each case is a capture of several flows, each generated from its own seed: the seeds that a failure prints reproduce
+//! the capture, reduced to the fewest flows that still fail.
 
 mod captures;
 mod carried;
@@ -13,7 +13,7 @@ mod wire;
 
 use proptest::test_runner::Config;
 
-/// The number of cases, multiplied by `GROSSO_CASES_FACTOR` if that is set.
+/// Returns the number of cases, multiplied by `GROSSO_CASES_FACTOR` if that is set.
 fn cases(count: u32) -> Config {
     let factor = std::env::var("GROSSO_CASES_FACTOR").ok().and_then(|factor| factor.parse().ok());
     // A case starts dozens of processes, and only the number of flows is worth shrinking.

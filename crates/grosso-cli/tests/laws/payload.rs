@@ -1,7 +1,8 @@
-//! Law: the bytes that packets carry are in the output, complete and unchanged, or in packets that the report names.
+//! Law: the payload bytes of all packets are in the output, complete and unchanged, or in packets that the report
+//! names.
 //!
-//! A command copies the packets that it refuses, so its input comes out again. The only packets that are in no output
-//! are duplicate fragments; `reassemble` counts them.
+//! A command copies the packets that it refuses, so its input is in the output. The only packets missing from the
+//! output are duplicate fragments; `reassemble` counts them.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -52,8 +53,8 @@ proptest! {
     }
 }
 
-/// Eight packets of 9000 bytes, each truncated to 206 bytes of payload. A superframe of them would be longer than its
-/// length field can hold.
+/// Eight packets of 9000 bytes, each truncated to 206 bytes of payload. A superframe of them would exceed its length
+/// field.
 #[test]
 fn truncated_jumbo_packets_keep_their_payload() {
     let seeds = vec![16_479_430_908_611_551_258];
@@ -69,7 +70,7 @@ pub(crate) fn of_packets(recipe: &Recipe) {
 }
 
 pub(crate) fn of_merged_packets(recipe: &Recipe) {
-    // A superframe of UDP with FOU inside has many packets, of which only the first has its headers shown.
+    // A UDP superframe with FOU inside has many packets, of which only the headers of the first are shown.
     let mixture = Mixture::new(recipe, Fou::Opaque);
     let bench = Bench::new();
     bench.put("wire", &capture(recipe.format(), &mixture.packets));
@@ -78,8 +79,8 @@ pub(crate) fn of_merged_packets(recipe: &Recipe) {
     merged.check(&bench, &mut recipe.random());
 }
 
-/// The superframes that Grosso's own tunnels hand to their device, as `tcpdump` sees them: one UDP datagram in which
-/// tunnel header and packet repeat, without a record of the size.
+/// The superframes that Grosso's own tunnels pass to their device, as seen by `tcpdump`: one UDP datagram in which
+/// tunnel header and packet repeat, without a recorded size.
 #[test]
 fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
     let inside = |index: u32| {
@@ -104,7 +105,7 @@ fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
             continue;
         }
         let bytes: u64 = written.iter().map(|packet| payload(packet, Fou::Opaque).bytes).sum();
-        // Either it stayed unchanged and is named, or all of its packets are there.
+        // Either it is unchanged and named, or all of its packets are in the output.
         let stayed = written.len() == 1 && written[0].data == superframe.data;
         let named = ["left", "refused", "passed"]
             .iter()
@@ -117,7 +118,7 @@ fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
 /// Packets of all kinds, including some that no host should send.
 struct Mixture {
     packets: Vec<Captured>,
-    /// Their payload after all fragments are joined that can be.
+    /// Their payload after all possible reassembly.
     joined: Carried,
     /// Duplicate fragments of complete datagrams, and the bytes in them.
     duplicates: (u64, u64),
@@ -145,7 +146,7 @@ impl Mixture {
                 2 => flows::packets(seed, number, medium).into_iter().map(whole).collect(),
                 3 => return mixture.fragments(number, medium, link_type, &mut random),
                 4 => {
-                    // Merged packets may be reported by a count only.
+                    // Merged packets may be reported as a count only.
                     let is_merged = fou == Fou::Opaque;
                     let snaplen = if is_merged { usize::MAX } else { random.within(1, 300) };
                     let flow = flows::packets(seed, number, medium).into_iter().map(whole);
@@ -165,7 +166,7 @@ impl Mixture {
         mixture
     }
 
-    /// Fragments in some order: of complete datagrams, some of them repeated, and of some incomplete ones.
+    /// Returns fragments in random order: of complete datagrams, some of them repeated, and of some incomplete ones.
     fn fragments(
         &mut self,
         number: u16,
@@ -186,7 +187,7 @@ impl Mixture {
             if random.percent(60) {
                 random.shuffle(&mut pieces);
             }
-            // Not the last one: a fragment after it belongs to one of the next datagrams.
+            // Not the last fragment: a fragment after that belongs to one of the next datagrams.
             let again = random.below(pieces.len() - 1);
             if random.percent(30) {
                 pieces.insert(again, pieces[again].clone());
@@ -283,7 +284,7 @@ fn sum(packets: &[Captured]) -> u64 {
     packets.iter().map(fragmentable).sum()
 }
 
-/// The command line that reads `a` and writes `b`, and the balance of its report.
+/// Returns the command line that reads `a` and writes `b`, and the balance of its report.
 fn line_of(command: &'static str, mtu: usize) -> (String, &'static str) {
     let (line, balance) = command.split_once('|').unwrap();
     (line.replace("FROM", "a").replace("TO", "b").replace("MTU", &mtu.to_string()), balance)
@@ -297,7 +298,7 @@ fn run(bench: &Bench, line: &str) -> Value {
     run.json()
 }
 
-/// A packet cut by a capture to this many bytes.
+/// Truncates a packet to `snaplen` bytes, as a capture does.
 fn cut_off(mut packet: Captured, snaplen: usize) -> Captured {
     packet.data.truncate(snaplen);
     packet
@@ -308,7 +309,7 @@ fn noise(random: &mut Random) -> Vec<u8> {
     random.bytes(len)
 }
 
-/// Each command that writes, and the balance of its report.
+/// Each command that writes, and the totals of its report.
 const COMMANDS: &[&str] = &[
     "wire -r FROM -w TO|wire",
     "segment -r FROM -w TO|segment",

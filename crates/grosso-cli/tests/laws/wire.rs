@@ -1,4 +1,4 @@
-//! Law: `wire` of a capture of a wire changes nothing.
+//! Law: `wire` of a capture from the wire changes nothing.
 
 use grosso_testkit::flows::{assert_conserved, hex};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ pub(crate) fn check(recipe: &Recipe) {
     bench.put(&name("a"), &capture(recipe.format(), recipe.link_type(), &before));
     stays(&bench, &name("a"), &name("wire"), &before);
 
-    // Merged packets come back, and are a wire again.
+    // Merged packets are restored to the packets on the wire.
     bench.ok(&format!("coalesce -q -r {} -w merged.pcapng", name("a")));
     bench.ok(&format!("segment -q --strict -r merged.pcapng -w {}", name("cut")));
     let cut = frames(&bench.get(&name("cut")));

@@ -1,4 +1,4 @@
-//! A host with an interface that Grosso takes over, another host at the other end of its wire, and the program between.
+//! A host with an interface that Grosso attaches to, another host connected to it, and the program between them.
 //!
 //! ```text
 //!  host a                      host b
@@ -38,17 +38,17 @@ const fn addresses(host: u8) -> [IpAddr; 2] {
     ]
 }
 
-/// The time without a byte after which none will come: the test fails instead of hanging.
+/// The time without received data after which the test fails instead of hanging.
 pub(crate) const STALLED: Duration = Duration::from_secs(60);
 
-/// Two hosts, and a folder for the program's files.
+/// Two hosts, and a directory for the program's files.
 pub(crate) struct Hosts {
     pub(crate) a: NetworkNamespace,
     pub(crate) b: NetworkNamespace,
     pub(crate) folder: tempfile::TempDir,
 }
 
-/// The name of an interface.
+/// Parses the name of an interface.
 pub(crate) fn name(name: &str) -> InterfaceName {
     InterfaceName::new(name).unwrap()
 }
@@ -75,8 +75,8 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
     }
 }
 
-/// The program in a mount namespace of its own, with a TUN device that every user may open, as udev makes it. A machine
-/// without udev has one for root alone. The process keeps its number; only root may do this.
+/// Returns the program in a separate mount namespace, with a TUN device that every user may open, as udev creates it. A
+/// machine without udev has one only for root. The process keeps its ID; only root may do this.
 pub(crate) fn program_with_open_tun() -> Command {
     let script = "mount -t tmpfs -o mode=755 tmpfs /dev/net && \
                   mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
@@ -97,7 +97,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 impl Hosts {
-    /// The hosts and their wire; `None` if the caller may not make them.
+    /// Creates the hosts and their wire; `None` if the caller may not create them.
     pub(crate) fn new() -> Option<Self> {
         let [a, b] = namespaces()?;
         let hosts = Self { a, b, folder: tempfile::tempdir().unwrap() };
@@ -109,7 +109,7 @@ impl Hosts {
     /// Lays a wire from the first host to an interface of the second.
     pub(crate) fn add_wire(&self, near: &str, far: &str) {
         let lay = || -> io::Result<()> {
-            // The stack of the host must not answer for its device at the interface that Grosso takes over.
+            // The host's IP stack must not answer for its device at the interface that Grosso attaches to.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
             let host = LinkChange::new().namespace(self.a.as_fd());
@@ -136,12 +136,12 @@ impl Hosts {
         self.folder.path().join(file)
     }
 
-    /// The program on the second host, with a command line that is split at blanks.
+    /// Returns the program on the second host, with a command line that is split at spaces.
     pub(crate) fn command(&self, line: &str) -> Command {
         self.on_second(Command::new(env!("CARGO_BIN_EXE_grosso")), line)
     }
 
-    /// The same where every user may open the TUN device.
+    /// Returns the program on the second host, where every user may open the TUN device.
     pub(crate) fn command_with_open_tun(&self, line: &str) -> Command {
         self.on_second(program_with_open_tun(), line)
     }
@@ -183,7 +183,7 @@ pub(crate) struct Running {
     stdout: Option<JoinHandle<String>>,
 }
 
-/// The end of the program.
+/// The result of the program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -228,7 +228,7 @@ impl Running {
         }
     }
 
-    /// Whether one of the lines that have arrived since the last call contains this text.
+    /// Returns whether one of the lines that have arrived since the last call contains this text.
     pub(crate) fn has_said(&self, text: &str) -> bool {
         self.lines.try_iter().any(|line| line.contains(text))
     }
@@ -265,7 +265,7 @@ impl Running {
         Ended { code, stdout, stderr: self.lines.iter().collect::<Vec<_>>().join("\n") }
     }
 
-    /// The threads of its paths: names and numbers.
+    /// Returns the threads of the paths: names and IDs.
     pub(crate) fn threads(&self) -> Vec<(String, String)> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
         let mut threads: Vec<_> = tasks
@@ -283,13 +283,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A failed test must leave no process behind.
+        // A failed test must not leave a process running.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A connection from the first to the second address, each on its host; the near side first.
+/// Opens a connection from the first to the second address, each on its host; returns the near side first.
 pub(crate) fn connect(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),
@@ -344,5 +344,5 @@ impl Content {
     }
 }
 
-/// Bytes that are made and compared at a time.
+/// Bytes that are generated and compared at a time.
 pub(crate) const CHUNK: usize = 1 << 14;

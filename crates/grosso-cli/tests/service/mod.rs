@@ -1,5 +1,5 @@
-//! The unit of `packaging/`, started by a real systemd as the first process of namespaces of its own: a tunnel in UDP
-//! with the kernel's at its other end, ESP with another program of Grosso there, and AF_XDP.
+//! The unit of `packaging/`, started by a real systemd as the first process in separate namespaces: a UDP tunnel with
+//! the kernel as the peer, ESP with another Grosso process as the peer, and AF_XDP.
 
 #![cfg(target_os = "linux")]
 
@@ -17,14 +17,14 @@ struct Said<'a> {
 }
 
 impl Said<'_> {
-    /// The values of each line with this key.
+    /// Returns the values of each line with this key.
     fn all(&self, key: &str) -> Vec<Vec<&str>> {
         let lines = self.log.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let ours = lines.filter(|words| words.len() > 2 && words[..2] == [self.unit, key]);
         ours.map(|words| words[2..].to_vec()).collect()
     }
 
-    /// The only value of the only line with this key.
+    /// Returns the only value of the only line with this key.
     fn one(&self, key: &str) -> &str {
         match &self.all(key)[..] {
             [values] if values.len() == 1 => self.log_of(values[0]),
@@ -38,7 +38,7 @@ impl Said<'_> {
     }
 }
 
-/// The machine can boot systemd; says so if not.
+/// Returns whether the machine can boot systemd; prints a message if it cannot.
 fn can_boot() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let has = |program: &str| Path::new(program).exists();
@@ -59,7 +59,7 @@ fn can_boot() -> bool {
     false
 }
 
-/// Whether this process may make control groups and namespaces.
+/// Returns whether this process may create control groups and namespaces.
 fn has_control_groups() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let script = "mount -t cgroup2 cgroup2 . && mkdir grosso-probe-$$ && rmdir grosso-probe-$$";
@@ -68,7 +68,7 @@ fn has_control_groups() -> bool {
     command.current_dir(folder.path()).output().is_ok_and(|output| output.status.success())
 }
 
-/// The files that are put over the machine's own.
+/// Creates the files that are mounted over the machine's own.
 fn files(folder: &Path) -> io::Result<()> {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
     let put = |path: &str, bytes: &[u8]| -> io::Result<()> {
@@ -170,7 +170,7 @@ key-file = "/run/credentials/grosso@esp.service/esp.key"
 sequence-file = "/var/lib/grosso/esp.sequence"
 "#;
 
-/// The other end of the same, which is not a service.
+/// The peer, which is not a service.
 const PEER: &str = r#"
 [[path]]
 name = "peer"

@@ -27,7 +27,7 @@ impl Tap {
     pub(crate) fn new() -> Option<Self> {
         let [network] = namespaces()?;
         let open = || {
-            // A kernel without IPv6 has no neighbour discovery to silence.
+            // Without IPv6, the kernel has no neighbour discovery to silence.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let device = TunBuilder::tap(name("t0")).virtio_header(true).open()?;
             Control::new()?.set_up(&name("t0"), true)?;
@@ -52,7 +52,7 @@ impl Tap {
     }
 }
 
-/// Network namespaces of the test's own; `None` if the caller may not make them.
+/// Creates network namespaces for the test; `None` if the caller may not create them.
 pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let networks: io::Result<Vec<_>> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     match networks {
@@ -106,7 +106,7 @@ pub(crate) fn read(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// A TCP superframe of IPv4 with 200 bytes of payload in segments of 100, and its virtio header.
+/// Returns a TCP superframe of IPv4 with 200 bytes of payload in segments of 100, and its virtio header.
 pub(crate) fn superframe() -> ([u8; 10], Vec<u8>) {
     let mut frame = vec![0; 254];
     (frame[0], frame[6]) = (2, 2);
@@ -122,7 +122,7 @@ pub(crate) fn superframe() -> ([u8; 10], Vec<u8>) {
     (header, frame)
 }
 
-/// A broadcast of a protocol for experiments (RFC 5342).
+/// A broadcast of an experimental protocol (RFC 5342).
 pub(crate) const BROADCAST: [u8; 60] = {
     let mut frame = [0; 60];
     let mut i = 0;

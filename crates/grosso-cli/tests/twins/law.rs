@@ -1,5 +1,5 @@
-//! The law of the twins: the output of `wire` for a host's capture is the wire, byte for byte, or the report admits a
-//! guess.
+//! The law of the twins: the output of `wire` for a host's capture equals the wire, byte for byte, or the report admits
+//! a guess.
 
 use std::collections::BTreeMap;
 
@@ -21,26 +21,26 @@ pub(crate) struct Twins {
     pub(crate) measure: Measure,
 }
 
-/// The header whose payload stays the same when a superframe is cut.
+/// The header whose payload stays the same when a superframe is segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// The innermost transport header: the kernel repeats the headers around it.
+    /// The innermost transport header: the kernel repeats the outer headers.
     Innermost,
-    /// The outermost one: a socket was given many datagrams at once.
+    /// The outermost one: the socket got many datagrams in one call.
     Outermost,
 }
 
-/// The expected knowledge of a command.
+/// The knowledge expected of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Must {
-    /// The file or the user gives all facts: nothing is guessed.
+    /// The file or the user provides all facts: nothing is guessed.
     Know,
-    /// Guesses and packets that are left are reported.
+    /// Guesses and packets left unchanged are reported.
     Say,
 }
 
 impl Twins {
-    /// The same without the SYNs, like a capture that began later.
+    /// Returns the captures without the SYNs, like captures that began later.
     pub(crate) fn without_syns(&self) -> Self {
         let keep = |packets: &[Timed]| {
             packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()
@@ -48,7 +48,7 @@ impl Twins {
         Self { host: keep(&self.host), wire: keep(&self.wire), ..*self }
     }
 
-    /// The same without ICMP, like a capture with a filter.
+    /// Returns the captures without ICMP, like captures with a filter.
     pub(crate) fn without_icmp(&self) -> Self {
         let keep = |packets: &[Timed]| {
             packets.iter().filter(|(_, frame)| is_compared(frame)).cloned().collect()
@@ -105,7 +105,7 @@ impl Twins {
         self.strict_leaves_whole(bench, options)
     }
 
-    /// With `--strict` frames that would need a guess are left, and everything else is the wire.
+    /// Checks that with `--strict` frames that would need a guess are left, and everything else is the wire.
     fn strict_leaves_whole(&self, bench: &Bench, options: &str) -> Result<(), String> {
         let line = format!("wire --json --strict -r host.pcap -w strict.pcap {options}");
         let run = bench.run(&line);
@@ -139,7 +139,7 @@ impl Twins {
         Ok(())
     }
 
-    /// A capture of the wire is recognized as the wire, and is not changed.
+    /// Checks that a capture of the wire is recognized as the wire and is not changed.
     fn wire_stays(&self, bench: &Bench, options: &str) -> Result<(), String> {
         // Sizes in the options are those of the host's superframes.
         let ports: Vec<_> = options.split("--").filter(|word| word.starts_with("port")).collect();
@@ -223,7 +223,7 @@ fn take(balance: &mut BTreeMap<Vec<u8>, usize>, frame: &[u8]) -> bool {
     }
 }
 
-/// A number that must be in the report.
+/// Returns a number that must be in the report.
 fn number(report: &Value, key: &str) -> Result<u64, String> {
     report[key].as_u64().ok_or_else(|| format!("no {key} in {report}"))
 }
@@ -233,7 +233,7 @@ fn left(report: &Value) -> u64 {
     left.filter_map(Value::as_u64).sum()
 }
 
-/// A capture as tcpdump writes it.
+/// Encodes a capture as tcpdump does.
 pub(crate) fn pcap(packets: &[Timed]) -> Vec<u8> {
     capture_of(Format::Pcap, ETHERNET, packets)
 }
@@ -260,7 +260,7 @@ fn write_zero_one_way(frame: &mut [u8]) {
     }
 }
 
-/// Whether a frame belongs to the stream: neighbour discovery comes at any time.
+/// Returns whether a frame belongs to the stream; neighbour discovery, for example, can occur at any time.
 fn is_compared(frame: &[u8]) -> bool {
     let parsed = parsed(frame);
     parsed.layers.iter().any(|layer| is_transport(layer.name))
@@ -270,7 +270,7 @@ fn parsed(frame: &[u8]) -> Parsed {
     oracle::parse(&readable(frame), Link::Ethernet, Lengths::Declared)
 }
 
-/// The frame in a form for a parser that knows VXLAN only by its own port.
+/// Returns the frame in a form for a parser that knows VXLAN only by its assigned port.
 fn readable(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let parsed = oracle::parse(&frame, Link::Ethernet, Lengths::Declared);

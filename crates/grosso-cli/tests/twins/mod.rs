@@ -1,4 +1,4 @@
-//! Twins: one stream of the kernel's, captured on its sender and on the wire at the same time.
+//! Twins: one kernel stream, captured on its sender and on the wire at the same time.
 
 #![cfg(target_os = "linux")]
 
@@ -37,7 +37,7 @@ impl Table {
         }
     }
 
-    /// With the SYNs, which tell all, and without.
+    /// Checks twins with the SYNs, which contain all information, and without.
     fn both(&mut self, case: &str, twins: &Twins, options: &str, with_syns: Must) {
         self.check(case, twins, options, with_syns);
         let case = format!("{case}, without SYNs");
@@ -54,7 +54,7 @@ impl Drop for Table {
     }
 }
 
-/// Captures of a stream at the sender and on the wire.
+/// Captures a stream at the sender and on the wire.
 fn twins(chain: &Chain, family: usize, measure: Measure, talk: impl FnOnce()) -> Twins {
     let devices = [(&chain.sender, "s0"), (&chain.bridge, "w0")];
     let [host, wire] = chain.record(&devices, family, talk).try_into().unwrap();
@@ -66,7 +66,7 @@ fn stream(chain: &Chain, family: usize) -> Twins {
 }
 
 fn families(mtu: u32) -> impl Iterator<Item = (usize, &'static str)> {
-    // IPv6 requires 1280 bytes of every link.
+    // IPv6 requires an MTU of 1280 bytes on every link.
     let families = [(IPV4, "IPv4"), (IPV6, "IPv6")];
     families.into_iter().filter(move |(family, _)| *family == IPV4 || mtu >= 1280)
 }
@@ -101,8 +101,7 @@ fn streams_in_a_vlan() {
 fn streams_in_the_kernels_vxlan() {
     let mut table = Table::default();
     for (port, words) in [(4789, "udpcsum"), (4789, "noudpcsum"), (8472, "udpcsum")] {
-        // MTUs of the outside and the inside. In the third case the kernel tells its TCP the size of the second, and no
-        // packet shows it.
+        // Outer and inner MTUs. In the third case the kernel passes the inner MTU to its TCP, and no packet shows it.
         for (outer, inner, must) in
             [(1600, 1500, Must::Know), (1500, 1450, Must::Know), (1500, 1500, Must::Say)]
         {
@@ -132,7 +131,7 @@ fn a_path_mtu_below_the_mss() {
             let twins = stream(&chain, family);
             table.both(&case, &twins, "", Must::Say);
             table.both(&format!("{case}, no ICMP"), &twins.without_icmp(), "", Must::Say);
-            // The kernel remembers the MTU of the path for a while: nothing in this file tells it.
+            // The kernel caches the path MTU for a while: nothing in this file shows it.
             let twins = stream(&chain, family);
             let given = format!("--mtu {behind}");
             table.both(&format!("{case}, known before"), &twins, "", Must::Say);
@@ -230,7 +229,7 @@ fn what_grosso_tunnel_sends() {
     }
 }
 
-/// The metadata that `grosso capture` records with each superframe is knowledge, whatever the superframe is.
+/// The metadata that `grosso capture` records with each superframe is definite, whatever the superframe is.
 #[test]
 fn what_grosso_capture_records() {
     let mut table = Table::default();
@@ -257,7 +256,7 @@ fn what_grosso_capture_records() {
     }
 }
 
-/// The sender's recorded capture of a stream, and the packets on the wire.
+/// Returns the sender's recorded capture of a stream, and the packets on the wire.
 fn recorded(chain: &Chain, talk: impl FnOnce()) -> (Bench, Vec<Timed>) {
     let bench = Bench::new();
     let file = bench.path("host.pcapng");

@@ -1,5 +1,5 @@
-//! Hosts whose frames carry a VLAN tag on their way, also if the kernel has no VLAN devices: the test itself inserts
-//! the tag and removes it, between TAPs.
+//! Hosts whose frames carry a VLAN tag in transit, even if the kernel has no VLAN devices: the test itself inserts and
+//! removes the tag, between TAPs.
 //!
 //! ```text
 //!  sender           bridge                     receiver
@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Tagged(Chain);
 
 impl Tagged {
-    /// The hosts; `None` if the caller may not make them.
+    /// Creates the hosts; `None` if the caller may not create them.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         let chain = Chain::bare()?;
         let tap = |host: &NetworkNamespace, device: &str| {
@@ -53,7 +53,7 @@ impl Tagged {
         Some(Self(chain))
     }
 
-    /// Captures of a stream, on the sender's side of the bridge and after it.
+    /// Captures a stream before and after the bridge.
     pub(crate) fn stream(&self, family: usize) -> Twins {
         let chain = &self.0;
         let devices = [(&chain.bridge, "t1"), (&chain.bridge, "t2")];
@@ -105,5 +105,5 @@ fn shift(frame: &mut [u8], bytes: i16) {
     }
 }
 
-/// The length of a virtio header, whose words are in the byte order of the machine.
+/// The length of a virtio header, whose fields are in the host's byte order.
 const VIRTIO_BYTES: usize = 10;

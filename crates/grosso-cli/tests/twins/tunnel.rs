@@ -1,4 +1,4 @@
-//! A tunnel of Grosso at one end of the way.
+//! A Grosso tunnel at one end of the path.
 
 use std::{path::PathBuf, process::Command};
 
@@ -9,7 +9,7 @@ use crate::{
     vantage::{Chain, INSIDE, IPV4, ip},
 };
 
-/// The device `t0` at one end, removed when this is dropped.
+/// The device `t0` at one end, removed on drop.
 pub(crate) struct Tunnel<'a> {
     host: &'a NetworkNamespace,
     folder: PathBuf,

@@ -1,4 +1,4 @@
-//! One stream of the kernel's, captured on its sender and on the wire at the same time.
+//! One kernel stream, captured on its sender and on the wire at the same time.
 //!
 //! ```text
 //!  sender         bridge         router (if any)        receiver
@@ -6,8 +6,8 @@
 //!  superframes          packets
 //! ```
 //!
-//! `w0` cuts and completes the packets of the sender, because it has no offloads; nor have the devices after it, so
-//! that the packets coming back are those of the wire too.
+//! `w0` segments the sender's packets and completes their checksums, because it has no offloads; nor have the devices
+//! after it, so that the packets of the reverse direction are those on the wire too.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -42,16 +42,16 @@ pub(crate) const IPV4: usize = 0;
 pub(crate) const IPV6: usize = 1;
 /// The sender.
 pub(crate) const SENDER: [&str; 2] = ["10.9.0.1", "fd09::1"];
-/// The receiver, beside the sender and behind a router.
+/// The receiver, on the sender's network and behind a router.
 const RECEIVER: [[&str; 2]; 2] = [["10.9.0.2", "fd09::2"], ["10.10.0.2", "fd10::2"]];
 /// The router, on its near and on its far side.
 const ROUTER: [[&str; 2]; 2] = [["10.9.0.9", "fd09::9"], ["10.10.0.9", "fd10::9"]];
-/// The sender and the receiver in a tunnel.
+/// The inner addresses of the sender and the receiver.
 pub(crate) const INSIDE: [[&str; 2]; 2] = [["10.8.0.1", "fd08::1"], ["10.8.0.2", "fd08::2"]];
 /// Bytes of a stream: enough for superframes of 64 KB.
 pub(crate) const BYTES: usize = 1 << 19;
 
-/// The way from the sender to the receiver.
+/// The path from the sender to the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     /// The MTU of every link.
@@ -60,7 +60,7 @@ pub(crate) struct Way {
     pub(crate) behind: Option<u32>,
 }
 
-/// The hosts along a way.
+/// The hosts along a path.
 pub(crate) struct Chain {
     pub(crate) sender: NetworkNamespace,
     pub(crate) bridge: NetworkNamespace,
@@ -71,7 +71,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The hosts; `None` if the caller may not make them.
+    /// Creates the hosts; `None` if the caller may not create them.
     pub(crate) fn new(way: Way) -> Option<Self> {
         let chain = Self::hosts(way.behind.is_some())?;
         chain.wire(("s0", &chain.sender), ("s1", &chain.bridge), way.mtu);
@@ -89,7 +89,7 @@ impl Chain {
         Some(chain)
     }
 
-    /// Hosts without any wire.
+    /// Creates hosts without any wire.
     pub(crate) fn bare() -> Option<Self> {
         Self::hosts(false)
     }
@@ -106,7 +106,7 @@ impl Chain {
     fn make(has_router: bool) -> io::Result<Self> {
         let host = || -> io::Result<NetworkNamespace> {
             let host = NetworkNamespace::new()?;
-            // Addresses are usable at once, and a sender without pacing makes long superframes.
+            // Addresses are usable at once, and a sender without pacing creates long superframes.
             host.run(|| {
                 std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0")?;
                 std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")
@@ -206,7 +206,7 @@ impl Chain {
         true
     }
 
-    /// The addresses of the sender and the receiver.
+    /// Returns the addresses of the sender and the receiver.
     pub(crate) fn ends(&self, family: usize) -> [IpAddr; 2] {
         let receiver = RECEIVER[usize::from(self.has_router)];
         [SENDER, receiver].map(|host| host[family].parse().unwrap())
@@ -247,7 +247,7 @@ impl Chain {
         far.recv(&mut buffer).unwrap();
     }
 
-    /// Captures on several devices while a stream runs; returns the packets of each.
+    /// Captures on several devices while a stream runs, and returns the packets of each.
     pub(crate) fn record(
         &self,
         devices: &[(&NetworkNamespace, &str)],
@@ -280,7 +280,7 @@ impl Chain {
     }
 }
 
-/// tcpdump while it runs.
+/// A running tcpdump.
 struct Watch {
     tcpdump: Child,
     file: PathBuf,
@@ -288,7 +288,7 @@ struct Watch {
 
 impl Watch {
     fn start(host: &NetworkNamespace, device: &str, file: PathBuf) -> Self {
-        // The file of the recording before would be taken for this one's.
+        // The file of the previous recording would be mistaken for this one.
         let _ = std::fs::remove_file(&file);
         let mut command = Command::new("tcpdump");
         command.args(["-i", device, "-B", "65536", "-U", "-w"]).arg(&file);
@@ -301,7 +301,7 @@ impl Watch {
         Self { tcpdump, file }
     }
 
-    /// The packets that it saw between the marks: captures may differ outside of them.
+    /// Returns the packets captured between the marks: captures may differ outside them.
     fn seen(mut self) -> Vec<Timed> {
         until(|| is_over(&self.file));
         kill_process(Pid::from_raw(self.tcpdump.id() as i32).unwrap(), Signal::INT).unwrap();
@@ -315,19 +315,19 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // A failed test must leave no process behind.
+        // A failed test must not leave a process running.
         let _ = self.tcpdump.kill();
         let _ = self.tcpdump.wait();
     }
 }
 
-/// Whether a capture holds the last datagram of each direction.
+/// Returns whether a capture contains the last datagram of each direction.
 pub(crate) fn is_over(file: &Path) -> bool {
     let tail = tail(file);
     END.iter().all(|mark| find(&tail, mark))
 }
 
-/// The packets of each direction that are between the marks.
+/// Returns the packets of each direction that are between the marks.
 pub(crate) fn between(all: &[Timed]) -> Vec<Timed> {
     let place = |mark: &[u8]| {
         let place = all.iter().position(|(_, frame)| is_mark(frame, mark));
@@ -342,7 +342,7 @@ pub(crate) fn between(all: &[Timed]) -> Vec<Timed> {
     (0..all.len()).filter(is_between).map(|index| all[index].clone()).collect()
 }
 
-/// The end of a file.
+/// Returns the end of a file.
 fn tail(file: &Path) -> Vec<u8> {
     let mut file = File::open(file).unwrap();
     let len = file.metadata().unwrap().len();
@@ -401,5 +401,5 @@ pub(crate) fn set(host: &NetworkNamespace, device: &str, feature: &str, on: bool
 /// The first datagram of each direction, and the last.
 const BEGIN: [&[u8]; 2] = [b"the sender begins", b"the receiver begins"];
 const END: [&[u8]; 2] = [b"the sender has said all of it", b"the receiver has said all of it"];
-/// The most bytes that may follow the marks in a file.
+/// The maximum number of bytes that may follow the marks in a file.
 const TAIL_BYTES: u64 = 1 << 16;

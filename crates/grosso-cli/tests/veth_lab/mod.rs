@@ -1,4 +1,4 @@
-//! A veth pair for `grosso lab nic`, with the sink behind its other end.
+//! A veth pair for `grosso lab nic`, with the sink at its other end.
 
 #![allow(dead_code, reason = "each program of tests uses its own part")]
 
@@ -18,7 +18,7 @@ use grosso_sys::{
 
 use crate::common::{Bench, Run, finished};
 
-/// A network with one end of a veth pair, and a sink behind the other end.
+/// A network with one end of a veth pair, and a sink at the other end.
 pub(crate) struct Net {
     pub(crate) bench: Bench,
     pub(crate) network: NetworkNamespace,
@@ -26,7 +26,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// The network; `None` if the caller may not make it.
+    /// Creates the network; `None` if the caller may not create it.
     pub(crate) fn new() -> Option<Self> {
         let [network, far] = [NetworkNamespace::new(), NetworkNamespace::new()];
         let (network, far) = match (network, far) {
@@ -61,7 +61,7 @@ impl Net {
         self.network.run(set).unwrap().unwrap();
     }
 
-    /// A lab of this device.
+    /// Returns the command of a lab on this device.
     pub(crate) fn lab(&self, options: &str) -> Command {
         let mut command = self.bench.command(&format!("lab nic v0 --peer 192.0.2.2 {options}"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -73,7 +73,7 @@ impl Net {
         finished(self.lab(options).output().unwrap())
     }
 
-    /// A lab that has changed the device.
+    /// Starts a lab, and returns it once it has changed the device.
     pub(crate) fn changing(&self, before: &[Feature]) -> Child {
         let mut lab = self.lab("--runs 1000 --no-html --quiet").process_group(0).spawn().unwrap();
         while self.features() == before {
@@ -91,7 +91,7 @@ impl Drop for Net {
     }
 }
 
-/// A sink and the address at which it listens. Nobody reads what it says from then on.
+/// Starts a sink, and returns it with the address at which it listens. Its output is not read after that.
 pub(crate) fn listening(command: &mut Command) -> (Child, String) {
     let mut sink = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
@@ -112,7 +112,7 @@ fn set_up(address: &str) -> std::io::Result<()> {
     Netlink::new()?.add_address(control.index(&name())?, address.parse().unwrap(), 24)
 }
 
-/// The end of a lab and of its watchdog, both of which hold its standard error.
+/// Waits for the end of a lab and of its watchdog, both of which hold its standard error.
 pub(crate) fn ended(mut lab: Child) -> (Option<i32>, String) {
     let mut said = String::new();
     lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();

@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON has them.
+//! Figures of the experiment, as in the JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,9 +12,9 @@ use crate::{experiment::Series, statistics::Spread, trial::Measured};
 pub struct AckFindings {
     /// The results: Grosso at the sender, then at the receiver.
     pub rows: Vec<AckRow>,
-    /// TCP that sent the transfers.
+    /// The TCP implementation that sent the transfers.
     pub senders: SenderKind,
-    /// Timed transfers over a wire with a delay, by senders that count otherwise.
+    /// Timed transfers over a wire with a delay, by senders that count acknowledgments differently.
     pub transfers: Vec<TransferRow>,
     /// Packets overtaken if acknowledgments bypass the coalescer.
     pub overtaken: Overtaken,
@@ -34,17 +34,17 @@ pub struct AckRow {
     pub hold_us: f64,
     /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
     pub window_bytes: Option<usize>,
-    /// Gigabits a second.
+    /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,
-    /// Acknowledgments a second that the receiver sent.
+    /// Acknowledgments per second that the receiver sent.
     pub acknowledgments_sent: Spread,
-    /// Acknowledgments a second that reached the sender.
+    /// Acknowledgments per second that reached the sender.
     pub acknowledgments_reached: Spread,
-    /// Read calls of the receiver a second.
+    /// Read calls of the receiver per second.
     pub reads_a_second: Spread,
-    /// Read calls of the receiver for a gigabyte.
+    /// Read calls of the receiver per gigabyte.
     pub reads_a_gigabyte: Spread,
-    /// Data packets for each frame on the other side of the data path.
+    /// Data packets per frame on the other side of the data path.
     pub segments_a_unit: Spread,
     /// The measurements.
     pub runs: Vec<Measured>,

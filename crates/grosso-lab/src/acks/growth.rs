@@ -1,4 +1,4 @@
-//! Growth of the model's window if acknowledgments come alone, merged, or merged and counted.
+//! Growth of the model's window if acknowledgments arrive single, merged, or merged and counted.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// All rows of the table.
+    /// Returns all rows of the table.
     pub(super) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for counting in COUNTINGS {
@@ -56,7 +56,7 @@ impl Growth {
     }
 }
 
-/// Everything in flight arrives and is acknowledged, two segments at a time.
+/// Delivers and acknowledges everything in flight, two segments at a time.
 fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     let (first, flight) = (sender.unacknowledged, sender.flight());
     let segments = flight.div_ceil(u64::from(SEGMENT));
@@ -78,11 +78,11 @@ fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
 /// The two limits of RFC 3465, and counting by packets, which preceded it.
 const COUNTINGS: [Counting; 3] =
     [Counting::Packets, Counting::Bytes { limit: 1 }, Counting::Bytes { limit: 2 }];
-/// One alone, two (harmful if it is exceeded, according to hn(4)), and those of a superframe of 45 segments.
+/// One acknowledgment, two (harmful if exceeded, according to hn(4)), and those of a superframe of 45 segments.
 const MERGED: [usize; 3] = [1, 2, 22];
 /// Payload bytes of a segment.
 const SEGMENT: u32 = 1448;
-/// Segments for each acknowledgment (RFC 5681 section 4.2).
+/// Segments per acknowledgment (RFC 5681 section 4.2).
 const SEGMENTS_AN_ACKNOWLEDGMENT: u64 = 2;
 /// Segments that 10 Gb/s has in flight at a round-trip time of one millisecond.
 pub(super) const SEGMENTS_WANTED: u64 = 860;
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_where_the_limit_is_what_each_acknowledges() {
-        // From 10 segments, doubled 6 times, is less than 860; 7 times is more.
+        // 10 segments, doubled 6 times, are fewer than 860; 7 times, more.
         assert_eq!(round_trips(Counting::Bytes { limit: 2 }, 1, false), 7);
-        // Half as much each time: 10 * 1.5^n.
+        // The window grows by half each time: 10 * 1.5^n.
         assert_eq!(round_trips(Counting::Packets, 1, false), 11);
         assert_eq!(round_trips(Counting::Bytes { limit: 1 }, 1, false), 11);
     }

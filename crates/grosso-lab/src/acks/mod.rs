@@ -1,8 +1,8 @@
-//! Table R3: throughput of a sender whose acknowledgments are merged, passed or kept, and the reads of a receiver.
+//! Table R3: throughput of a sender whose acknowledgments are merged, passed on or kept, and the reads of a receiver.
 //!
-//! Two halves use the kernel's own TCP: Grosso is the NIC of the sender, where acknowledgments arrive, or of the
-//! receiver. Two exact results stand beside them: a [model](crate::model) of the sender, and a count of packets that
-//! are overtaken.
+//! Two parts use the kernel's own TCP: Grosso is the NIC of the sender, where acknowledgments arrive, or of the
+//! receiver. Two exact results complement them: a [model](crate::model) of the sender, and a count of overtaken
+//! packets.
 
 use core::fmt;
 use std::{io, time::Duration};
@@ -44,7 +44,7 @@ pub use transfer::TransferRow;
 pub enum NicOf {
     /// The sender of the bytes: acknowledgments arrive.
     Sender,
-    /// The receiver of the bytes: data arrive.
+    /// The receiver of the bytes: data arrives.
     Receiver,
 }
 
@@ -52,25 +52,25 @@ pub enum NicOf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Handling {
-    /// Nothing.
+    /// Merges nothing.
     Off,
     /// Merges acknowledgments into one, as FreeBSD's software LRO of 2011 did: profile `freebsd`.
     #[serde(rename = "freebsd")]
     Merged,
-    /// Merges data alone; an acknowledgment ends a train: profile `linux`.
+    /// Merges only data; an acknowledgment ends a train: profile `linux`.
     #[serde(rename = "linux")]
     Passed,
-    /// As `linux`, but acknowledgments leave in batches, each unchanged.
+    /// Like `linux`, but acknowledgments leave in batches, each unchanged.
     Vector,
-    /// As the hardware of the 82599, which does not merge acknowledgments: profile `rsc-82599`.
+    /// Like the hardware of the 82599, which does not merge acknowledgments: profile `rsc-82599`.
     #[serde(rename = "rsc-82599")]
     Hardware,
-    /// As `linux`, and the acknowledgment of a train is expanded to those of its packets.
+    /// Like `linux`, but the acknowledgment of a train is expanded to those of its packets.
     Expanded,
-    /// As `linux`, but acknowledgments of which a later one says all are dropped.
+    /// Like `linux`, but acknowledgments that a later one implies are dropped.
     #[serde(rename = "filter")]
     Filtered,
-    /// As `linux`, with trains held for as long as it pays.
+    /// Like `linux`, with trains held for as long as it pays.
     Controlled,
 }
 
@@ -124,16 +124,16 @@ pub struct Case {
     hold: Duration,
     /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
     window_bytes: Option<usize>,
-    /// The transfer that is timed; `None` for a stream over a wire without a delay.
+    /// The timed transfer; `None` for a stream over a wire without a delay.
     transfer: Option<Transfer>,
 }
 
 /// Parameters of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AckParameters {
-    /// The congestion control of TCP in streams; transfers have senders of their own.
+    /// The congestion control of TCP in streams; transfers have their own senders.
     pub congestion: String,
-    /// Round-trip times of the transfers; the first with every treatment.
+    /// Round-trip times of the transfers; only the first is measured with every treatment.
     #[serde(skip)]
     pub round_trips: Vec<Duration>,
     /// Bytes of a transfer.
@@ -141,7 +141,7 @@ pub struct AckParameters {
 }
 
 impl Default for AckParameters {
-    /// Cubic, and 4 MB over 20, 1 and 100 ms.
+    /// Returns cubic, with 4 MB over 20, 1 and 100 ms.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -163,10 +163,11 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// Both sides, by window, handling and hold, and transfers of these senders; without any, of some in userspace.
+    /// Creates an experiment with both sides, by window, handling and hold, and with transfers of these senders;
+    /// without `senders`, TCP in userspace sends the transfers.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn new(plan: Plan<AckParameters>, senders: Option<Senders>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let mut cases = Vec::new();
@@ -197,7 +198,7 @@ impl Acks {
     fn setting(&self, case: &Case) -> Setting {
         let usual = Layout::default();
         let plan = &self.plan;
-        // Room for superframes whose metadata does not say how to cut them.
+        // The MTU leaves room for superframes without segmentation metadata.
         let receiver = if case.side == NicOf::Receiver { DEVICE_MTU } else { WIRE_MTU };
         let buffers = case.window_bytes.unwrap_or(usual.tcp_buffer_bytes);
         Setting {
@@ -228,7 +229,7 @@ impl Acks {
         }
     }
 
-    /// The setting of a transfer, which is measured from its first byte on.
+    /// Returns the setting of a transfer, which is measured from its first byte.
     fn timed(&self, case: &Case, transfer: &Transfer) -> Setting {
         let mut setting = self.setting(case);
         let [mut there, back] = transfer.wire();
@@ -240,14 +241,14 @@ impl Acks {
                 counting: transfer.worth.counting(),
             };
         }
-        // The acknowledgments of a burst are there when the path looks for them again, as behind a NIC's interrupt.
+        // The acknowledgments of a burst have arrived when the path polls again, as after a NIC's interrupt.
         let [_, processor, _] = self.processors;
         Setting {
             layout: Layout {
                 tcp_buffer_bytes: TRANSFER_BUFFER_BYTES,
                 under_way_bytes: UNDER_WAY_BYTES,
                 read_bytes_min: READ_BYTES_MIN,
-                // A loss is to be noticed as soon as anywhere.
+                // A loss is noticed as early as on any host.
                 patient: transfer.loss <= 0.0,
                 ..setting.layout
             },
@@ -339,7 +340,7 @@ impl Experiment for Acks {
         notes.extend(stalls(repeated, runs.clone().count()));
         let again: u64 = runs.map(|run| run.retransmits).sum();
         if again > 0 {
-            notes.push(format!("{again} segments were sent again in all."));
+            notes.push(format!("{again} segments were retransmitted in total."));
         }
         notes
     }
@@ -350,19 +351,19 @@ const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
 /// The end of the poll, and the 82599's default mitigation time.
 const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
-/// Sizes for some milliseconds of delay: TCP's buffers, and what the wire holds.
+/// Sizes for several milliseconds of delay: TCP's buffers, and the capacity of the wire.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
 const UNDER_WAY_BYTES: usize = 16 << 20;
-/// The time for which the 82599 waits by default, which trains are held at the receiver of a transfer, too.
+/// Default mitigation time of the 82599, for which trains are also held at the receiver of a transfer.
 const MITIGATION: Duration = Duration::from_micros(16);
-/// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits a second. Such a sender sends what a
-/// batch of acknowledgments allows at one instant, where a kernel takes its time for each of them: some 6 us a segment.
+/// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits per second. Such a sender sends
+/// everything that a batch of acknowledgments allows at once, whereas a kernel needs about 6 us per segment.
 const USERSPACE_RATE_BITS: u64 = 2_000_000_000;
 /// Sizes around the window that was best in 2011, and the lab's default.
 const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
 const BEST_2011: usize = 100 << 10;
-/// Least number of bytes that the receiver reads at once, so that it acknowledges every second segment as that of 2011
-/// did: a quarter of the least window.
+/// Least number of bytes that the receiver reads at once, so that it acknowledges every second segment like the
+/// receiver of 2011: a quarter of the smallest window.
 const READ_BYTES_MIN: u16 = 16 << 10;
 /// The MTU of the wire, in bytes.
 const WIRE_MTU: u16 = 1500;
@@ -371,28 +372,28 @@ const DEVICE_MTU: u16 = 65521;
 const WARM_UP: Duration = Duration::from_millis(50);
 const NOTES: &str = "\
 sent: acknowledgments a second of the receiver; reached: those the sender got.
-segm.: packets of data for each frame that the host was given, or gave.
+segm.: data packets per frame that the host received or sent.
 Published (82599, 2011): sender with merged acknowledgments 4-5 Gb/s, else 8.0;
 receiver: reads fall to a third, 4-5 segments a unit; window 100 KB best.
 Streams have the kernel's own sender, which counts bytes without a limit, and no
-delay: a merged acknowledgment grows its window by all that it acknowledges.
+delay: a merged acknowledgment grows its window by all bytes it acknowledges.
 Transfers are timed from their first byte on; their senders are Reno, with an
 acknowledgment worth all its bytes (as to Linux), two segments at most (L = 2,
-RFC 3465, as to FreeBSD) or one segment. The column off is their measure.
+RFC 3465, as to FreeBSD) or one segment. Ratios are relative to the column off.
 Transfers, and streams with Grosso at the sender: the receiver's kernel wakes
 its reader once 16 KB are there (SO_RCVLOWAT) and acknowledges every second
-segment until then, so that its reads are batched. Other streams: what there is
-is read.
-Trains of transfers end with the poll at the sender, and after 16 us at the
-receiver, if nothing else is said.
-expanded: linux, and one acknowledgment for two packets of what was joined, back
-to back, 32 at most for one; reached counts them.";
+segment until then, so that its reads are batched. Other streams are read as the
+data arrives.
+By default, trains of transfers end with the poll at the sender, and after 16 us
+at the receiver.
+expanded: linux, with one acknowledgment per two merged packets, sent back to
+back, 32 at most for one; reached counts them.";
 const IN_USERSPACE: &str = "\
 The senders of the transfers ran in userspace, each as the one connection of a
 port: without selective acknowledgments, tail loss probes and small queues, and
 with a retransmission timeout of a second or more. Their CPU is the path's.
-They send a window at one instant, so that their wire to a receiver's NIC has a
-rate: 2 Gb/s.";
+They send a whole window at once, so the wire to a receiver's NIC is limited to
+2 Gb/s.";
 
 #[cfg(test)]
 mod tests {
@@ -402,7 +403,7 @@ mod tests {
         report::Report,
     };
 
-    /// Results that were never measured: in `Gb/s`, merging costs a third and nothing else costs anything.
+    /// Returns invented results: in Gb/s, merging costs a third, and nothing else costs anything.
     pub(super) fn report() -> Report<AckFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -439,7 +440,7 @@ mod tests {
         (experiment, vec![streams, transfers])
     }
 
-    /// The time of a transfer as senders of 2011 would have needed it.
+    /// Returns the duration of a transfer for senders as of 2011.
     fn seconds(case: &Case) -> f64 {
         let Some(Transfer { worth, .. }) = case.transfer else { return 0.0 };
         let alone = if worth == Worth::One { 0.53 } else { 0.266 };
@@ -475,7 +476,7 @@ mod tests {
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());
             assert_eq!(setting.extent, Extent::Bytes(4 << 20));
-            // What a kernel's sender spreads by its own work comes to a receiver's NIC at a rate.
+            // The packets that a kernel's sender spreads by its own work reach a receiver's NIC at a limited rate.
             assert_eq!(there.rate_bits.is_some(), case.side == NicOf::Receiver);
             assert_eq!(back.rate_bits, None);
             let is_usual = case.side == NicOf::Sender || case.hold == MITIGATION;

@@ -1,4 +1,4 @@
-//! The two-line patch by which acknowledgments without data bypass the coalescer, and overtake held packets of their
+//! The two-line patch with which acknowledgments without data bypass the coalescer and overtake held packets of their
 //! flow.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Meta, Sink, checksum::Checksum};
@@ -7,15 +7,15 @@ use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Packets of a connection with data in both directions that came out behind a later one.
+/// Packets of a connection with data in both directions that left after a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overtaken {
-    /// Packets that came in.
+    /// Packets that arrived.
     pub packets: usize,
     /// Packets overtaken if acknowledgments without data bypass the coalescer.
     pub past_it: usize,
-    /// Packets overtaken if all packets pass through it, so that held ones leave first.
+    /// Packets overtaken if all packets pass through the coalescer, so that held ones leave first.
     pub through_it: usize,
 }
 
@@ -31,13 +31,13 @@ impl Overtaken {
     }
 }
 
-/// A packet, whose place is that in the list of all.
+/// A packet; its place is its index in the list of all packets.
 struct Sent {
     bytes: Vec<u8>,
     is_empty: bool,
 }
 
-/// Number of packets that come out behind a later one.
+/// Returns the number of packets that leave after a later one.
 fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     let mut coalescer =
         PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
@@ -64,7 +64,7 @@ fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     kept.places.iter().filter(is_late).count()
 }
 
-/// The places of the packets that came out, in order.
+/// Records the places of the packets that left, in order.
 struct Kept<'a> {
     packets: &'a [Sent],
     places: Vec<usize>,
@@ -78,7 +78,7 @@ impl Sink<PortBuffer> for Kept<'_> {
     }
 }
 
-/// Data in trains of three, with an acknowledgment behind each train.
+/// Returns data in trains of three packets, with an acknowledgment after each train.
 fn packets() -> Vec<Sent> {
     let mut sequence = 1_u32;
     let packet = |place: usize| {
@@ -91,7 +91,7 @@ fn packets() -> Vec<Sent> {
     (0..POLLS * PACKETS_A_POLL).map(packet).collect()
 }
 
-/// A packet of Ethernet, IPv6 and TCP, whose checksum the device is assumed to have verified.
+/// Returns a packet of Ethernet, IPv6 and TCP, whose checksum the device is assumed to have verified.
 fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
     let mut bytes = vec![2; 12];
     bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
@@ -120,7 +120,7 @@ mod tests {
     fn p10_past_the_coalescer_acknowledgments_overtake_and_through_it_none_does() {
         let overtaken = Overtaken::count();
         assert_eq!(overtaken.through_it, 0);
-        // The acknowledgment number changes behind each train, so a train is three packets; the next packet flushes it.
+        // The acknowledgment number changes after each train, so a train is three packets; the next packet flushes it.
         assert_eq!(overtaken.past_it, 3 * overtaken.packets / 4);
     }
 }

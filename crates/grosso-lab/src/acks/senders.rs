@@ -1,5 +1,5 @@
-//! Senders that differ in what an acknowledgment is worth to them, as congestion controls of the running kernel: three
-//! BPF programs (`bpf/senders.bpf.c`), which `bpftool` registers.
+//! Senders with different values of an acknowledgment, as congestion controls of the running kernel: three BPF programs
+//! (`bpf/senders.bpf.c`), which `bpftool` registers.
 
 use core::fmt;
 use std::{
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::model::Counting;
 
-/// Worth of an acknowledgment to a sender, in slow start and in congestion avoidance.
+/// Value of an acknowledgment to a sender, in slow start and in congestion avoidance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Worth {
@@ -24,15 +24,15 @@ pub enum Worth {
     Bytes,
     /// At most two of them (RFC 3465 with L = 2), as to FreeBSD.
     Limited,
-    /// One segment, whatever it acknowledges.
+    /// One segment, regardless of what it acknowledges.
     One,
 }
 
 impl Worth {
-    /// Every worth, from the greatest to the least.
+    /// Every value, from the greatest to the least.
     pub const ALL: [Self; 3] = [Self::Bytes, Self::Limited, Self::One];
 
-    /// The same to a sender in userspace.
+    /// Returns the same way of counting for a sender in userspace.
     pub(super) const fn counting(self) -> Counting {
         match self {
             Self::Bytes => Counting::Bytes { limit: u32::MAX },
@@ -41,7 +41,7 @@ impl Worth {
         }
     }
 
-    /// The sender's name as a congestion control.
+    /// Returns the sender's name as a congestion control.
     pub(super) const fn congestion(self) -> &'static str {
         match self {
             Self::Bytes => "grosso_bytes",
@@ -61,25 +61,25 @@ impl fmt::Display for Worth {
     }
 }
 
-/// TCP that sends the transfers.
+/// The TCP implementation that sends the transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SenderKind {
-    /// The running kernel's, with congestion controls that were loaded as BPF.
+    /// The running kernel, with congestion controls that were loaded as BPF.
     Kernel,
-    /// That of a [sender in userspace](crate::userspace): deterministic, and without root or BPF.
+    /// A [sender in userspace](crate::userspace): deterministic, and without root or BPF.
     Userspace,
 }
 
-/// The registered senders, which are taken back when this is dropped, and when the process is killed.
+/// The registered senders, which are unregistered when this is dropped, and when the process is killed.
 #[derive(Debug)]
 pub struct Senders {
     guard: Child,
-    /// The lock on the kernel's types: one lab at a time has the names.
+    /// A lock on the file with the kernel's types: only one lab at a time uses the names.
     _lock: File,
 }
 
-/// The reason why the kernel does not take the senders.
+/// The reason why the kernel does not accept the senders.
 #[derive(Debug, thiserror::Error)]
 #[error("the transfers are sent in userspace: {0}")]
 pub struct SendersMissing(String);
@@ -93,7 +93,7 @@ impl Senders {
         let missing = |what: &str, error: io::Error| SendersMissing(format!("{what}: {error}"));
         let lock = path::kernel::open(TYPES).map_err(|error| missing(TYPES, error))?;
         lock.lock().map_err(|error| missing(TYPES, error))?;
-        // Those of a lab that was killed together with its guard.
+        // Unregisters the senders of a lab that was killed together with its guard.
         Worth::ALL.iter().for_each(|worth| unregister(*worth));
         let object = tempfile_of(OBJECT).map_err(|error| missing("the programs", error))?;
         let registered = bpftool(&["struct_ops", "register", &object]);
@@ -116,13 +116,13 @@ impl Drop for Senders {
     }
 }
 
-/// A process that takes the senders back once its input ends, by this process's will or death.
+/// Starts a process that unregisters the senders once its input ends, because this process closes it or dies.
 fn guard() -> io::Result<Child> {
     let names = Worth::ALL.map(Worth::congestion).join(" ");
     let script = format!(
         "cat; for name in {names}; do bpftool struct_ops unregister name $name; done > /dev/null 2>&1"
     );
-    // A group of its own, so that an interruption from the terminal does not end it first.
+    // The process has its own group, so that an interrupt from the terminal does not end it first.
     Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).process_group(0).spawn()
 }
 
@@ -143,7 +143,7 @@ fn tempfile_of(bytes: &[u8]) -> io::Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The types of the running kernel, which the programs are fitted to.
+/// The types of the running kernel, to which the programs are relocated.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// The compiled programs.
 const OBJECT: &[u8] = include_bytes!("../../bpf/senders.bpf.o");
@@ -154,10 +154,10 @@ mod tests {
 
     use super::*;
 
-    /// The arguments of `clang` that made the object, in the folder of its source.
+    /// The arguments of `clang` that compiled the object, in the directory of its source.
     const CLANG: [&str; 7] =
         ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-fdebug-compilation-dir=/", "-c"];
-    /// Another release may make other bytes of the same source.
+    /// Another release may compile the same source to other bytes.
     const RELEASE: &str = "clang version 14.";
 
     fn skipped(why: &str) {
@@ -202,7 +202,7 @@ mod tests {
                 drop(senders);
             }
         }
-        // Another lab may have them by now; with its lock, nobody has.
+        // Another lab may use them by now; while this process holds the lock, none does.
         let Ok(lock) = File::open(TYPES) else { return };
         lock.lock().unwrap();
         assert!(!known().contains("grosso_"), "{}", known());

@@ -1,4 +1,4 @@
-//! The experiment's table for people, of at most 80 columns.
+//! The experiment's table of at most 80 columns.
 
 use core::fmt::Write;
 
@@ -50,7 +50,7 @@ impl Findings for AckFindings {
             rows.map(|row| row.gigabits_a_second.max).fold(0.0, f64::max)
         };
         format!(
-            "A sender moves {} Gb/s with merged acknowledgments, {} with each of them",
+            "A sender moves {} Gb/s with merged acknowledgments, {} with each one",
             digits(best(Handling::Merged)),
             digits(best(Handling::Off)),
         )
@@ -62,7 +62,7 @@ impl Findings for AckFindings {
 }
 
 impl AckFindings {
-    /// Throughput and acknowledgments of the rows of one side.
+    /// Returns a chart of throughput and acknowledgments for the rows of one side.
     fn chart(&self, side: NicOf, title: &str) -> Chart {
         let rows = || self.rows.iter().filter(move |row| row.side == side);
         let columns = [
@@ -76,7 +76,7 @@ impl AckFindings {
         Chart { title: title.into(), names: 190, columns, rows }
     }
 
-    /// A table for each wire and side: a line a treatment, a column a sender.
+    /// Writes a table for each wire and side, with a line per treatment and a column per sender.
     fn write_transfers(&self, text: &mut String) {
         if !self.transfers.is_empty() {
             let _ = writeln!(
@@ -111,8 +111,8 @@ impl AckFindings {
         let _ = writeln!(
             text,
             "\nOvertaken on one connection, of {} packets of data and acknowledgments:\n\
-             {:>6} where acknowledgments go past the coalescer, and nothing leaves first\n\
-             {:>6} where what is held of their flow leaves first",
+             {:>6} if acknowledgments bypass the coalescer and nothing is flushed first\n\
+             {:>6} if the held packets of their flow are flushed first",
             overtaken.packets, overtaken.past_it, overtaken.through_it,
         );
     }
@@ -181,7 +181,7 @@ impl TransferRow {
         );
     }
 
-    /// The line of a treatment, of which this is one row.
+    /// Writes the line of a treatment; `self` is one of its rows.
     fn write(&self, text: &mut String, rows: &[&Self]) {
         let find = |handling, worth, hold_us: f64| {
             let mut rows = rows.iter().filter(|row| (row.handling, row.worth) == (handling, worth));
@@ -214,12 +214,12 @@ impl Growth {
 }
 
 const SIDES: [(NicOf, &str); 2] = [
-    (NicOf::Sender, "Grosso is the NIC of who sends the bytes: acknowledgments come in"),
-    (NicOf::Receiver, "Grosso is the NIC of who receives them: data comes in"),
+    (NicOf::Sender, "Grosso is the sender's NIC: acknowledgments arrive"),
+    (NicOf::Receiver, "Grosso is the receiver's NIC: data arrives"),
 ];
 
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine. A bar is the median, a dot a run: \
+Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run: \
 throughput, and the <b class=\"acks\">acknowledgments</b> that reach the sender of the bytes.";
 
 const KNOBS: &[Knob] = &[
@@ -233,7 +233,7 @@ const KNOBS: &[Knob] = &[
     },
     Knob {
         seen: "a userspace sender counts acknowledgments",
-        turn: &["count the bytes that they acknowledge (RFC 3465)"],
+        turn: &["count acknowledged bytes instead (RFC 3465)"],
     },
 ];
 

@@ -1,4 +1,4 @@
-//! Timed transfers over a wire with a delay: kernel TCP from its first byte on, in slow start and beyond.
+//! Timed transfers over a wire with a delay: kernel TCP from its first byte, in slow start and beyond.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// The wire in both directions: each has half of the round trip, and random numbers of its own.
+    /// Returns the wire in both directions: each has half of the round trip and its own random numbers.
     pub(super) fn wire(&self) -> [Impairment; 2] {
         [1, 2].map(|seed| {
             let mut impairment = Impairment::default();
@@ -42,13 +42,14 @@ impl Transfer {
     }
 }
 
-/// The settings: at the first round trip every treatment and a lossy wire, at the others what tells most.
+/// Returns the settings: every treatment and a lossy wire at the first round trip, the most informative ones at the
+/// others.
 pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |side, handling, hold, transfer| {
         cases.push(Case { side, handling, hold, window_bytes: None, transfer: Some(transfer) });
     };
-    // At the sender trains end with the poll, as those of FreeBSD's `tcp_lro`.
+    // At the sender, trains end with the poll, like those of FreeBSD's `tcp_lro`.
     let usual = |side| if side == Sender { Duration::ZERO } else { MITIGATION };
     for (i, &round_trip) in round_trips.iter().enumerate() {
         let detailed = i == 0;
@@ -83,7 +84,7 @@ pub struct TransferRow {
     pub handling: Handling,
     /// Time for which it held trains, in microseconds.
     pub hold_us: f64,
-    /// Worth of an acknowledgment to the sender.
+    /// Value of an acknowledgment to the sender.
     pub worth: Worth,
     /// The round-trip time of the wire, in milliseconds.
     pub round_trip_ms: f64,
@@ -98,7 +99,7 @@ pub struct TransferRow {
 }
 
 impl TransferRow {
-    /// The row of a series; `None` if it is no transfer.
+    /// Returns the row of a series; `None` if it is not a transfer.
     pub(super) fn new(series: &Series<Case, Measured>) -> Option<Self> {
         let Series { setting: case, runs, .. } = series;
         let Transfer { worth, round_trip, loss } = case.transfer?;
@@ -115,14 +116,14 @@ impl TransferRow {
         })
     }
 
-    /// Whether they differ in nothing but the sender and the treatment.
+    /// Returns whether two rows differ only in the sender and the treatment.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         let wire = |row: &Self| (row.side, row.round_trip_ms.to_bits(), row.loss.to_bits());
         wire(self) == wire(other)
     }
 }
 
-/// Verdicts on transfers of these senders.
+/// Returns verdicts on transfers of these senders.
 pub(super) fn judge(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     let judged = CLAIMS.iter().filter_map(|claim| claim.judge(rows, senders));
     let elsewhere = (senders == SenderKind::Userspace).then(|| Verdict::not_here(KERNEL, NEEDED));
@@ -135,10 +136,10 @@ struct Claim {
     side: NicOf,
     over: (Handling, Worth),
     under: (Handling, Worth),
-    /// The wait of the first, in microseconds, if it is not the side's usual one.
+    /// The hold time of the first transfer, in microseconds, if it is not the side's usual one.
     hold_us: Option<f64>,
     bound: Bound,
-    /// The cause if it is contradicted.
+    /// The cause in case the claim is contradicted.
     cause: &'static str,
 }
 
@@ -178,26 +179,38 @@ impl Claim {
     }
 }
 
-/// Claims of the thread of 2011, for the senders that it was about. In the source, 8.0 Gb/s fell to 4-5.
+/// Claims of the thread of 2011, for the senders that it discussed. In the source, 8.0 Gb/s fell to 4-5.
 const CLAIMS: [Claim; 13] = [
     Claim::new(
-        "L = 2: merged ACKs cost half of the speed",
+        "L = 2: merged ACKs halve the speed",
         Sender,
         (Merged, Limited),
         (Off, Limited),
         COSTS,
     ),
-    Claim::new("counts ACKs: merged ACKs cost half", Sender, (Merged, One), (Off, One), COSTS),
-    Claim::new("who counts bytes is immune", Sender, (Merged, Bytes), (Off, Bytes), HARMLESS),
     Claim::new(
-        "pure ACKs refused: L = 2 is cured",
+        "ACK counting: merged ACKs halve the speed",
+        Sender,
+        (Merged, One),
+        (Off, One),
+        COSTS,
+    ),
+    Claim::new(
+        "byte counting: merged ACKs are harmless",
+        Sender,
+        (Merged, Bytes),
+        (Off, Bytes),
+        HARMLESS,
+    ),
+    Claim::new(
+        "L = 2: unmerged pure ACKs restore the speed",
         Sender,
         (Passed, Limited),
         (Off, Limited),
         HARMLESS,
     ),
     Claim::new(
-        "pure ACKs refused: who counts them is cured",
+        "ACK counting: unmerged pure ACKs restore the speed",
         Sender,
         (Passed, One),
         (Off, One),
@@ -211,14 +224,14 @@ const CLAIMS: [Claim; 13] = [
         HARMLESS,
     ),
     Claim::new(
-        "several ACKs back to back harm nobody",
+        "several back-to-back ACKs are harmless",
         Sender,
         (Vector, Limited),
         (Off, Limited),
         HARMLESS,
     ),
     Claim::new(
-        "byte counting: its limit L gets in the way",
+        "merged ACKs: the limit L = 2 halves the speed",
         Sender,
         (Merged, Limited),
         (Merged, Bytes),
@@ -227,7 +240,7 @@ const CLAIMS: [Claim; 13] = [
     Claim {
         hold_us: Some(1000.0),
         ..Claim::new(
-            "not the wait: 1 ms more does not cost half",
+            "1 ms of added delay does not halve the speed",
             Sender,
             (Merged, Limited),
             (Merged, Limited),
@@ -235,15 +248,21 @@ const CLAIMS: [Claim; 13] = [
         )
     },
     Claim::new(
-        "LRO at the receiver hurts on a round trip, L = 2",
+        "L = 2: LRO at the receiver slows transfers",
         Receiver,
         (Passed, Limited),
         (Off, Limited),
         HURTS,
     ),
-    Claim::new("and more who counts ACKs", Receiver, (Passed, One), (Off, One), HURTS),
     Claim::new(
-        "all ACKs sent: L = 2 is cured",
+        "ACK counting: LRO at the receiver slows transfers",
+        Receiver,
+        (Passed, One),
+        (Off, One),
+        HURTS,
+    ),
+    Claim::new(
+        "L = 2: expanded ACKs restore the speed",
         Receiver,
         (Expanded, Limited),
         (Off, Limited),
@@ -253,7 +272,7 @@ const CLAIMS: [Claim; 13] = [
         cause: "an expanded acknowledgment covers two packets, like the receiver's own, so a sender that counts \
                 them receives the same number",
         ..Claim::new(
-            "all ACKs sent: who counts them is not",
+            "ACK counting: expanded ACKs do not help",
             Receiver,
             (Expanded, One),
             (Off, One),
@@ -262,7 +281,7 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Ratios of times: half of the speed or less, with what 5 of 8 Gb/s leave of that; a harm; and none.
+/// Ratios of times: half of the speed or less, with a margin for 5 of 8 Gb/s; harmful; and harmless.
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
@@ -275,7 +294,7 @@ and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
-/// Waits at the sender beside none: the lab's usual one, and a long one.
+/// Hold times at the sender besides zero: the lab's usual one, and a long one.
 const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

@@ -7,7 +7,7 @@ use crate::{
     verdict::{Bound, Evidence, Verdict},
 };
 
-/// Verdicts on the figures.
+/// Returns verdicts on the figures.
 pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     let AckFindings { rows, senders, transfers, overtaken, growth } = findings;
     let mut verdicts = transfer::judge(transfers, *senders);
@@ -16,16 +16,16 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
         rows,
         Handling::Merged,
     ));
-    verdicts.extend(share("sender: passed on, they cost none", rows, Handling::Passed));
-    verdicts.extend(share("sender: in vectors, they cost none", rows, Handling::Vector));
-    verdicts.extend(share("sender: rsc-82599 costs none", rows, Handling::Hardware));
+    verdicts.extend(share("sender: ACKs passed on cost no throughput", rows, Handling::Passed));
+    verdicts.extend(share("sender: ACKs in vectors cost no throughput", rows, Handling::Vector));
+    verdicts.extend(share("sender: rsc-82599 costs no throughput", rows, Handling::Hardware));
     verdicts.extend(starved(rows));
     verdicts.extend(reads(rows));
     verdicts.extend(expanded(rows));
     verdicts.extend(best_window(rows));
     let word = Evidence::exact(overtaken.past_it > 0 && overtaken.through_it == 0);
     verdicts.push(word.verdict(
-        "ACKs overtake past the coalescer, not through it",
+        "ACKs overtake data only if they bypass the coalescer",
         format!("{}, {}", overtaken.past_it, overtaken.through_it),
         DEFECT,
     ));
@@ -34,7 +34,8 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     verdicts
 }
 
-/// Throughput of a sender, relative to one whose arriving packets are not merged, over all windows and holds.
+/// Judges the throughput of a sender, relative to one whose arriving packets are not merged, over all windows and
+/// holds.
 fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Verdict> {
     let shares = shares(rows, handling);
     let bound =
@@ -44,7 +45,7 @@ fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Ver
     (shares.median > 0.0).then(|| word.verdict(claim, measured, UNLIMITED))
 }
 
-/// Shares by the best runs: other load on the machine makes runs slower, never faster.
+/// Returns the shares of the best runs: other load on the machine makes runs slower, never faster.
 fn shares(rows: &[AckRow], handling: Handling) -> Spread {
     let senders = || rows.iter().filter(|row| row.side == NicOf::Sender);
     let off = |row: &AckRow| {
@@ -56,7 +57,7 @@ fn shares(rows: &[AckRow], handling: Handling) -> Spread {
     Spread::of(rows.filter_map(|row| Some(row.gigabits_a_second.max / off(row)?)))
 }
 
-/// The claim that fewer acknowledgments reach the sender if they are merged.
+/// Judges the claim that fewer acknowledgments reach the sender if they are merged.
 fn starved(rows: &[AckRow]) -> Option<Verdict> {
     let merged =
         rows.iter().filter(|row| row.side == NicOf::Sender && row.handling == Handling::Merged);
@@ -65,7 +66,7 @@ fn starved(rows: &[AckRow]) -> Option<Verdict> {
     let reached = Spread::of(reached);
     (!reached.values().is_empty()).then(|| {
         Evidence::median(&reached, Bound::Under(0.5)).verdict(
-            "sender: merged, under half of them reach it",
+            "sender: under half of the ACKs arrive if merged",
             format!("{:.0} %", reached.median * 100.0),
             "polls that found one acknowledgment each",
         )
@@ -84,13 +85,13 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     let merging = receivers().filter(|row| row.handling != Handling::Off);
     let segments = Spread::of(merging.map(|row| row.segments_a_unit.median));
     Some(Evidence::ratio(&passed, &off, Bound::Under(THIRD)).verdict(
-        "receiver: reads fall to a third or better",
+        "receiver: reads fall to a third or less",
         format!("{:.0} %; {:.1} segm.", share * 100.0, segments.median),
-        "a reader that is slower than its packets finds several at once without merging too",
+        "a reader slower than its packets reads several at once even without merging",
     ))
 }
 
-/// The claim that a window of 100 KB is best.
+/// Judges the claim that a window of 100 KB is best.
 fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     let row = |window| {
         rows.iter().find(|row| {
@@ -109,11 +110,11 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     Some(Evidence::all(others.iter().map(word)).verdict(
         "receiver: a window of 100 KB is best",
         format!("{:.1} Gb/s, others {greatest:.1} at most", best.median),
-        "100 KB were what the processor's cache of 2011 had room for; here more in flight is better",
+        "100 KB fitted into the CPU cache of 2011; on this machine more data in flight is better",
     ).for_every_row())
 }
 
-/// The claim that the sender gets more acknowledgments than the receiver sends if they are expanded.
+/// Judges the claim that the sender gets more acknowledgments than the receiver sends if they are expanded.
 fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     let expanded = rows.iter().filter(|row| row.handling == Handling::Expanded);
     let grown = expanded
@@ -122,31 +123,31 @@ fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     let word = Evidence::exact(grown.median >= GROWN);
     (grown.median > 0.0).then(|| {
         word.verdict(
-            "receiver: expanded, more ACKs arrive than it sends",
-            format!("{:.1} for one", grown.median),
+            "receiver: expansion delivers more ACKs than it sends",
+            format!("{:.1} per ACK sent", grown.median),
             "trains of one packet",
         )
     })
 }
 
-/// The claim that L limits a sender that counts bytes.
+/// Judges the claim that L limits a sender that counts bytes.
 fn limited(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let merged = round_trips(growth, |merged, counted| merged > 2 && !counted)?;
     Some(Evidence::exact(merged > 2 * alone).verdict(
-        "model, L = 2: superframes of ACKs slow the start",
-        format!("{merged} not {alone} trips"),
+        "model, L = 2: merged ACKs slow down slow start",
+        format!("{merged} round trips instead of {alone}"),
         DEFECT,
     ))
 }
 
-/// The claim that the sender needs only the count of merged acknowledgments.
+/// Judges the claim that the sender needs only the count of merged acknowledgments.
 fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
     Some(Evidence::exact(counted <= alone).verdict(
-        "model, L = 2: with their count they do not",
-        format!("{counted} and {alone} trips"),
+        "model, L = 2: counted merged ACKs do not",
+        format!("{counted} and {alone} round trips"),
         DEFECT,
     ))
 }
@@ -158,17 +159,17 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
     growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
 }
 
-/// Causes of another answer: of live figures, and of exact ones.
+/// Causes of a contradiction: of live figures, and of exact ones.
 const UNLIMITED: &str = "\
 this kernel's sender counts acknowledged bytes without a limit, so without a round-trip time only the \
 added delay remains";
-const DEFECT: &str = "a defect: these figures are exact";
+const DEFECT: &str = "a bug in Grosso: these figures are exact";
 /// Share of throughput below which a treatment is costly: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;
-/// Least ratio of acknowledgments that arrive to those sent that shows expansion: others are not expanded, and dilute
+/// Least ratio of received to sent acknowledgments that shows expansion; acknowledgments that are not expanded dilute
 /// it.
 const GROWN: f64 = 1.5;
-/// A third, with a margin for the difference of two measurements of the same setting.
+/// A third, with a margin for the difference between two measurements of the same setting.
 const THIRD: f64 = 0.35;
 
 #[cfg(test)]
@@ -176,7 +177,7 @@ mod tests {
     use super::super::{SenderKind, tests::report};
     use super::*;
 
-    /// The same results of the kernel's senders.
+    /// Returns the same results with the kernel's senders.
     fn kernel() -> AckFindings {
         AckFindings { senders: SenderKind::Kernel, ..report().findings }
     }
@@ -186,7 +187,7 @@ mod tests {
         verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap().holds()
     }
 
-    /// The same results, but for the rows of one side and handling.
+    /// Returns the same results with changed rows of one side and handling.
     fn changed(side: NicOf, handling: Handling, change: impl Fn(&mut AckRow)) -> AckFindings {
         let mut findings = report().findings;
         let rows = findings.rows.iter_mut();
@@ -225,12 +226,12 @@ mod tests {
         let none = changed(NicOf::Receiver, Handling::Expanded, |row| {
             row.acknowledgments_reached = row.acknowledgments_sent;
         });
-        assert!(!said(&none, "more ACKs arrive"));
+        assert!(!said(&none, "expansion delivers more"));
     }
 
     #[test]
     fn the_model_is_asked_too() {
-        // A sender's model in which merging does little harm, and one in which the count does not help.
+        // Models of senders: one in which merging does little harm, and one in which the count does not help.
         let slow = |is_counted, round_trips| {
             let mut findings = report().findings;
             let growth = findings.growth.iter_mut();
@@ -239,17 +240,17 @@ mod tests {
                 .for_each(|growth| growth.slow_start_round_trips = round_trips);
             findings
         };
-        assert!(!said(&slow(false, 14), "superframes of ACKs slow"));
-        assert!(said(&slow(false, 15), "superframes of ACKs slow"));
-        assert!(!said(&slow(true, 8), "with their count"));
+        assert!(!said(&slow(false, 14), "merged ACKs slow down"));
+        assert!(said(&slow(false, 15), "merged ACKs slow down"));
+        assert!(!said(&slow(true, 8), "counted merged ACKs"));
         let mut past = report().findings;
         past.overtaken.through_it = 1;
-        assert!(!said(&past, "past the coalescer"));
-        // Without expansion, the claim is not made.
+        assert!(!said(&past, "bypass the coalescer"));
+        // Without expansion there is no such claim.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 10);
-        // Without rows, nothing is said of streams.
+        // Without rows there are no verdicts on streams.
         findings.rows.clear();
         assert_eq!(judge(&findings).len(), 13 + 3);
     }

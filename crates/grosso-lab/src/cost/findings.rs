@@ -25,7 +25,7 @@ pub struct CostRow {
     pub wire: Wire,
     /// Offloads in use.
     pub offloads: Offloads,
-    /// Gigabits a second, with the overhead of reading clocks.
+    /// Throughput in Gb/s, including the overhead of reading clocks.
     pub gigabits_a_second: Spread,
     /// Path a, from its host to the wire, and path b, from the wire to its host.
     pub paths: [PathCost; 2],
@@ -37,7 +37,7 @@ pub struct CostRow {
     pub runs: Vec<CostRun>,
 }
 
-/// Time of a data path, in nanoseconds of its thread for each packet on the wire.
+/// Time of a data path, in nanoseconds of its thread per packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathCost {
@@ -45,25 +45,25 @@ pub struct PathCost {
     pub total_ns: Spread,
     /// Medians by part.
     pub parts: Parts,
-    /// Packets for each frame at the host: a median, as all fields below.
+    /// Packets per frame at the host: a median, like all fields below.
     pub packets_a_frame: f64,
-    /// Nanoseconds for each frame at the host.
+    /// Nanoseconds per frame at the host.
     pub frame_ns: f64,
-    /// Receive system calls for each packet on the wire.
+    /// Receive system calls per packet on the wire.
     pub receive_calls_a_packet: f64,
-    /// Packets for each receive call; zero if no call was needed.
+    /// Packets per receive call; zero if no call was needed.
     pub packets_a_receive_call: f64,
-    /// Bytes for each receive call, of frames in the port's own form; zero if no call was needed.
+    /// Bytes per receive call, of frames in the port's own format; zero if no call was needed.
     pub bytes_a_receive_call: f64,
-    /// Send system calls for each packet on the wire.
+    /// Send system calls per packet on the wire.
     pub send_calls_a_packet: f64,
-    /// Packets for each send call; zero if no call was needed.
+    /// Packets per send call; zero if no call was needed.
     pub packets_a_send_call: f64,
-    /// Bytes for each send call, of frames in the port's own form; zero if no call was needed.
+    /// Bytes per send call, of frames in the port's own format; zero if no call was needed.
     pub bytes_a_send_call: f64,
     /// The most expensive part.
     pub dominant: PartName,
-    /// Advice on how to lower it.
+    /// Advice on how to lower the most expensive part.
     pub advice: &'static str,
 }
 
@@ -84,7 +84,7 @@ impl CostRow {
         }
     }
 
-    /// Name of the row.
+    /// Returns the name of the row.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.wire, self.offloads)
     }
@@ -122,7 +122,7 @@ impl PathCost {
         }
     }
 
-    /// Share of a part in the whole, in percent.
+    /// Returns the share of a part in the whole, in percent.
     pub(super) fn percent(&self, part: PartName) -> f64 {
         self.parts.get(part) / self.parts.total().max(f64::MIN_POSITIVE) * 100.0
     }
@@ -132,32 +132,32 @@ fn a_call(value: u64, calls: Calls) -> f64 {
     if calls.calls == 0 { 0.0 } else { value as f64 / calls.calls as f64 }
 }
 
-/// Advice on how to lower a part; `side` is 0 for path a, and otherwise path b.
+/// Returns advice on how to lower a part; `side` is 0 for path a, 1 for path b.
 pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
     match (part, side) {
         (PartName::ReceiveCalls, 0) => {
-            "The host's kernel copies frames in them: larger superframes make fewer."
+            "The host's kernel copies frames in these calls: use larger superframes."
         }
         (PartName::ReceiveCalls, _) => {
-            "The kernel copies packets in them: the ring of a packet socket needs none."
+            "The kernel copies packets in these calls: use a packet socket's ring."
         }
-        (PartName::Receive, _) => "Frames are described and copied: a ring hands its slots out.",
-        (PartName::Engine, 0) => {
-            "Headers are made for each packet: a port that takes superframes needs none."
+        (PartName::Receive, _) => {
+            "Frames are described and copied: use a port that lends its slots."
         }
-        (PartName::Engine, _) => "Headers of each packet are compared: longer packets are fewer.",
-        (PartName::Checksums, _) => {
-            "Payload is read: a port with checksums in hardware, or RCO, spares that."
-        }
+        (PartName::Engine, 0) => "Each packet needs headers: use a port that accepts superframes.",
+        (PartName::Engine, _) => "The headers of each packet are compared: use longer packets.",
+        (PartName::Checksums, _) => "Payload is read: use a port with hardware checksums, or RCO.",
         (PartName::SendCalls, 0) => {
-            "The kernel takes each packet over the wire in them: longer packets are fewer."
+            "Each packet crosses the wire in these calls: use longer packets."
         }
         (PartName::SendCalls, _) => {
-            "The host's TCP runs in them: larger superframes, held for longer, are fewer."
+            "The host's TCP runs in these calls: hold longer for larger superframes."
         }
-        (PartName::Send, _) => "Packets are written into slots: a port that takes parts spares it.",
+        (PartName::Send, _) => "Packets are written into slots: use a port that accepts parts.",
         (PartName::Acknowledgments, _) => "Larger superframes are acknowledged less often.",
-        (PartName::Wait, _) => "The thread sleeps and wakes: busy polling (busy_poll) spares it.",
-        (PartName::Loop | PartName::Unexplained, _) => "More frames a poll make fewer turns.",
+        (PartName::Wait, _) => "The thread sleeps and wakes up: use busy polling (busy_poll).",
+        (PartName::Loop | PartName::Unexplained, _) => {
+            "More frames per poll need fewer loop iterations."
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The ends of the wire are packet sockets with rings, AF_XDP sockets, or UDP sockets with a tunnel over them. Each is
-//! measured with offloads and without, and the first also with one frame a poll.
+//! measured with and without offloads, and the first also with one frame per poll.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -58,9 +58,9 @@ impl fmt::Display for Wire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Offloads {
-    /// All: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, 64 frames a poll.
+    /// All: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, 64 frames per poll.
     On,
-    /// The same, but one frame a poll, so that nothing is batched.
+    /// All, but with one frame per poll, so that nothing is batched.
     OneByOne,
     /// None: packets of the MTU everywhere.
     Off,
@@ -83,9 +83,9 @@ pub struct CostSetting {
     pub wire: Wire,
     /// Offloads in use.
     pub offloads: Offloads,
-    /// Device through which the data paths hand packets to a host.
+    /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
     /// The congestion control of TCP.
     pub congestion: String,
@@ -103,10 +103,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// An experiment with every wire, with offloads and without.
+    /// Creates an experiment with every wire, with and without offloads.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn new(plan: Plan<TcpParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = |(wire, offloads)| CostSetting {
@@ -151,7 +151,7 @@ impl Experiment for Cost {
         measure(&setting, interrupted).map(|run| Some(run.bytes))
     }
 
-    /// AF_XDP is left out if it is not permitted or not available.
+    /// Returns whether the setting may be left out: AF_XDP that is not permitted or not available.
     fn is_optional(&self, setting: &CostSetting, error: &io::Error) -> bool {
         setting.wire == Wire::Xdp && is_refused(error)
     }
@@ -186,18 +186,18 @@ impl Experiment for Cost {
         let name = Wire::Xdp.to_string();
         let failed = failed.iter().any(|row| row.setting.starts_with(&name));
         if !failed && !rows.iter().any(|row| row.wire == Wire::Xdp) {
-            notes.push("AF_XDP wants root, and a kernel that has it: it is left out.".into());
+            notes.push("AF_XDP is left out: it needs root and a kernel that supports it.".into());
         }
         let again: u64 = rows.iter().map(|row| row.retransmits).sum();
         let wrong: u64 = rows.iter().map(|row| row.checksum_errors).sum();
         notes.push(format!(
-            "Segments sent again in all runs: {again}; with a wrong checksum: {wrong}."
+            "Segments retransmitted in all runs: {again}; with a wrong checksum: {wrong}."
         ));
         notes
     }
 }
 
-/// Whether the kernel lacks this kind of socket, or refuses it to this user.
+/// Returns whether the kernel lacks this kind of socket, or refuses it to this user.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
@@ -212,17 +212,18 @@ const SETTINGS: [(Wire, Offloads); 7] = [
     (Wire::Udp, Offloads::On),
     (Wire::Udp, Offloads::Off),
 ];
-/// Time before the measurement, in which the connection finds its speed.
+/// Time before the measurement, in which the connection reaches its speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 const NOTE: &str = "\
-Path a: from its host, cut, to the wire. Path b: from the wire, joined, to its
-host. call: in the kernel; port: the port's own work; engine: all between the
-ports, with tunnels; sums: checksums of more than 64 bytes; ACKs: whatever goes
-the other way; loop: around all that; ?: what no part explains. On: superframes,
-coalescing, 64 frames a poll. By 1: one frame a poll. Off: packets everywhere.
-The kernel runs the receiver's TCP, and the way over a veth wire, in the calls.
-UDP: in a tunnel, whose sockets cut and join (UDP_SEGMENT, UDP_GRO) if it is on.
-Looking at the clocks takes time, which is left out; throughput suffers from it.";
+Path a segments packets from its host for the wire. Path b merges packets from
+the wire for its host. call: in the kernel; port: the port's own work; engine:
+all between the ports, with tunnels; sums: checksums of more than 64 bytes;
+ACKs: packets in the other direction; loop: the loop around these; ?: time that
+no part explains. On: superframes, coalescing, 64 frames per poll. By 1: one
+frame per poll. Off: packets everywhere. In the calls, the kernel runs the
+receiver's TCP and carries packets over a veth wire. UDP: in a tunnel, whose
+sockets segment and merge (UDP_SEGMENT, UDP_GRO) if it is on. The time to read
+the clocks is subtracted here, but it reduces the throughput.";
 
 #[cfg(test)]
 mod tests {
@@ -232,8 +233,8 @@ mod tests {
         report::Report,
     };
 
-    /// A run of a second that was never measured: 100000 packets, with one frame at the host for `packets_a_frame` of
-    /// them. Path b has twice as many packets in the same time.
+    /// Returns an invented run of a second: 100000 packets, with one frame at the host per `packets_a_frame` of them.
+    /// Path b has twice as many packets in the same time.
     fn run(packets_a_frame: u64, part_ns: f64) -> CostRun {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);
@@ -255,8 +256,7 @@ mod tests {
         }
     }
 
-    /// Results that were never measured: with one frame a poll, and without offloads, a packet costs five times as
-    /// much.
+    /// Returns invented results: with one frame per poll, and without offloads, a packet costs five times as much.
     pub(super) fn report() -> Report<CostFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

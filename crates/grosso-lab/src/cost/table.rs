@@ -18,7 +18,7 @@ impl Findings for CostFindings {
 
     fn heading(&self, environment: &Environment<TcpParameters>) -> String {
         format!(
-            "what a packet costs the data paths of two hosts, one TCP connection\n\
+            "cost of a packet in the data paths of two hosts, one TCP connection\n\
              ({}) through {}; CPUs: {}\n\
              {}",
             environment.parameters.congestion,
@@ -70,7 +70,7 @@ impl Findings for CostFindings {
         };
         let rows = self.rows.iter().map(|row| (row.name(), row.paths.map(|path| path.bar())));
         let chart = Chart {
-            title: "Nanoseconds of a thread for a packet".into(),
+            title: "Thread time per packet in nanoseconds".into(),
             names: 110,
             columns: [column("path a, host to wire", 0), column("path b, wire to host", 1)],
             rows: rows.collect(),
@@ -123,36 +123,36 @@ impl PathCost {
     }
 }
 
-/// A number of at most five characters.
+/// Returns a number of at most five characters.
 fn short(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value) }
 }
 
-/// A part in words.
+/// Describes a part in words.
 const fn said(part: PartName) -> &'static str {
     match part {
-        PartName::ReceiveCalls => "most is spent in calls that receive",
-        PartName::Receive => "most is the work of the port that receives",
-        PartName::Engine => "most is the engine's",
-        PartName::Checksums => "most is spent on checksums",
-        PartName::SendCalls => "most is spent in calls that send",
-        PartName::Send => "most is the work of the port that sends",
-        PartName::Acknowledgments => "most is spent on acknowledgments",
-        PartName::Wait => "most is spent on falling asleep and waking up",
-        PartName::Loop => "most is spent between the turns",
-        PartName::Unexplained => "most is not explained",
+        PartName::ReceiveCalls => "most time is in receive calls",
+        PartName::Receive => "most time is in the receiving port",
+        PartName::Engine => "most time is in the engine",
+        PartName::Checksums => "most time is spent on checksums",
+        PartName::SendCalls => "most time is in send calls",
+        PartName::Send => "most time is in the sending port",
+        PartName::Acknowledgments => "most time is spent on acknowledgments",
+        PartName::Wait => "most time is spent on sleeping and waking up",
+        PartName::Loop => "most time is spent in the loop itself",
+        PartName::Unexplained => "most time is unexplained",
     }
 }
 
-/// The CSS class and the label of a part.
+/// Returns the CSS class and the label of a part.
 const fn drawn(part: PartName) -> (&'static str, &'static str) {
     match part {
         PartName::ReceiveCalls => ("sender", "receive calls"),
-        PartName::Receive => ("sender", "port that receives"),
+        PartName::Receive => ("sender", "receiving port"),
         PartName::Engine => ("path", "engine"),
         PartName::Checksums => ("far", "checksums"),
         PartName::SendCalls => ("receiver", "send calls"),
-        PartName::Send => ("pale", "port that sends"),
+        PartName::Send => ("pale", "sending port"),
         PartName::Acknowledgments => ("acks", "acknowledgments"),
         PartName::Wait => ("rest", "wait"),
         PartName::Loop => ("rest", "loop"),
@@ -163,12 +163,12 @@ const fn drawn(part: PartName) -> (&'static str, &'static str) {
 const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine, through two data paths. A bar is made of \
 medians: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
-<b class=\"receiver\">calls that send</b>, the port that sends (paler), \
+<b class=\"receiver\">send calls</b>, the sending port (paler), \
 <b class=\"acks\">acknowledgments</b>, <b class=\"rest\">everything else</b>.";
 
 const PATHS: [&str; 2] = [
-    "Path a, from its host to the wire: nanoseconds of its thread for a packet",
-    "Path b, from the wire to its host: nanoseconds of its thread for a packet",
+    "Path a, from its host to the wire: nanoseconds of thread time per packet",
+    "Path b, from the wire to its host: nanoseconds of thread time per packet",
 ];
 
 /// Heading of the columns of [`PathCost::write_parts`].
@@ -204,7 +204,7 @@ mod tests {
         let calls = lines.iter().find(|line| line.starts_with("UDP on     b")).unwrap();
         let expected = ["0.025", "20.0", "30.0k", "0.000", "0.0", "0", "80.0", "4400", "1.00"];
         assert_eq!(words(calls)[3..], expected);
-        assert!(table.contains("ring, path a: most is not explained, 18 %.\n  "), "{table}");
+        assert!(table.contains("ring, path a: most time is unexplained, 18 %.\n  "), "{table}");
         assert_eq!(table.matches(", path ").count(), 6, "of every wire, with offloads");
     }
 

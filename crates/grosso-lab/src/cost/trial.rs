@@ -1,4 +1,4 @@
-//! One measurement, with hosts and data paths of its own.
+//! One measurement, with its own hosts and data paths.
 
 use std::{
     borrow::Cow,
@@ -45,7 +45,7 @@ pub struct CostRun {
 }
 
 impl CostRun {
-    /// Gigabits a second.
+    /// Returns the throughput in Gb/s.
     #[must_use]
     pub fn gigabits_a_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
@@ -60,9 +60,9 @@ pub struct PathRun {
     pub packets: u64,
     /// Frames that carried them at the host.
     pub frames: u64,
-    /// Processor time of the thread in nanoseconds, without reading clocks.
+    /// CPU time of the thread in nanoseconds, without reading clocks.
     pub total_ns: f64,
-    /// The same by part, in nanoseconds.
+    /// The CPU time by part, in nanoseconds.
     pub parts: Parts,
     /// System calls that received the packets.
     pub receive: Calls,
@@ -74,7 +74,7 @@ pub struct PathRun {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Calls {
-    /// Number of calls, including those that moved nothing. Packets of a mapped ring need none.
+    /// Number of calls, including those that moved nothing. Packets of a mapped ring need no calls.
     pub calls: u64,
     /// Packets on the wire.
     pub packets: u64,
@@ -82,22 +82,22 @@ pub struct Calls {
     pub bytes: u64,
 }
 
-/// A part of what a data path does, in the order of the work.
+/// A part of a data path's work, in the order of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum PartName {
     /// System calls that receive packets.
     ReceiveCalls,
-    /// Other work of the port that receives.
+    /// Other work of the receiving port.
     Receive,
-    /// The engine: verifying, coalescing, cutting, and tunnels.
+    /// The engine: verification, coalescing, segmentation, and tunnels.
     Engine,
     /// Checksums of more than 64 bytes, wherever they are computed.
     Checksums,
     /// System calls that send packets.
     SendCalls,
-    /// Other work of the port that sends.
+    /// Other work of the sending port.
     Send,
     /// All work for the packets in the other direction: acknowledgments.
     Acknowledgments,
@@ -105,12 +105,12 @@ pub enum PartName {
     Wait,
     /// The loop around the other parts.
     Loop,
-    /// Time outside of all of these.
+    /// Time outside all of these parts.
     Unexplained,
 }
 
 impl PartName {
-    /// All of them.
+    /// All parts.
     pub const ALL: [Self; 10] = [
         Self::ReceiveCalls,
         Self::Receive,
@@ -135,13 +135,13 @@ impl Parts {
         Self(PartName::ALL.map(make))
     }
 
-    /// The figure of one part.
+    /// Returns the figure of one part.
     #[must_use]
     pub fn get(&self, part: PartName) -> f64 {
         self.0[part as usize]
     }
 
-    /// The sum of all parts.
+    /// Returns the sum of all parts.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.0.iter().sum()
@@ -167,7 +167,7 @@ impl JsonSchema for Parts {
 /// Measures once, with hosts of its own, which are removed afterwards.
 ///
 /// # Errors
-/// Fails if the hosts cannot be made, if the traffic stalls or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stalls or is damaged, or if it is interrupted.
 pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRun, TrialError> {
     let superframes = setting.offloads != Offloads::Off;
     let (layout, device) = (Layout::default(), setting.device);
@@ -222,7 +222,7 @@ impl CostTrial<'_> {
         self.run_timed(layout, hosts, timed)
     }
 
-    /// The same for ports of the wire whose work is timed already.
+    /// Runs the trial for ports of the wire whose work is already timed.
     fn run_timed<W: Port + Send>(
         self,
         layout: &Layout,
@@ -356,7 +356,7 @@ impl Traversed {
 }
 
 impl PathRun {
-    /// The measurement of packets that come from one side and go to the other.
+    /// Measures packets that come from one side and go to the other.
     fn new(spent: &Spent, from: Side, passed: &Traversed, frames: u64) -> Self {
         use Part::{
             FromHost, FromWire, HostReceive, HostReceiveCall, HostSend, HostSendCall, WireReceive,

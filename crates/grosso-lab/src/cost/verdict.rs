@@ -6,13 +6,13 @@ use crate::{
     verdict::{Bound, Evidence, Verdict},
 };
 
-/// Verdicts on the figures.
+/// Returns verdicts on the figures.
 pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
     [explained(rows), batching(rows), offloads(rows)].into_iter().flatten().collect()
 }
 
-/// The greatest share of a path's time that no part accounts for, among settings with many packets a turn: with one
-/// packet a turn, reading the clocks takes as long as many parts.
+/// Judges the greatest share of a path's time that no part accounts for, among settings with many packets per turn.
+/// With one packet per turn, reading the clocks takes as long as many parts.
 fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| &row.paths);
@@ -20,7 +20,7 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     Some(
         Evidence::exact(most <= UNEXPLAINED_PERCENT)
             .verdict(
-                "with offloads, parts explain all but 5 % of the time",
+                "with offloads, the parts explain 95 % of the time",
                 format!("all but {most:.1} %"),
                 "other work that interrupted the path between two readings of the clock",
             )
@@ -28,7 +28,7 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     )
 }
 
-/// The gain from polls of many frames, for the path that receives packets from the wire.
+/// Judges the gain from polls of many frames, for the path that receives packets from the wire.
 fn batching(rows: &[CostRow]) -> Option<Verdict> {
     let total = |offloads| {
         let [_, path_b] = row(rows, Wire::Ring, offloads)?.paths;
@@ -36,13 +36,13 @@ fn batching(rows: &[CostRow]) -> Option<Verdict> {
     };
     let (one, many) = (total(Offloads::OneByOne)?, total(Offloads::On)?);
     Some(Evidence::ratio(&many, &one, Bound::Under(1.0)).verdict(
-        "64 frames a poll make path b cheaper than one",
+        "path b is cheaper with 64 frames per poll",
         format!("{:.1} times (ring)", ratio(one.median, many.median)?),
         "polls that found one frame each",
     ))
 }
 
-/// The gain from offloads for both paths together, on the wire with the least gain.
+/// Judges the gain from offloads for both paths together, on the wire with the smallest gain.
 fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     let both = |row: &CostRow| {
         let [one, other] = row.paths.map(|path| path.total_ns);
@@ -57,7 +57,7 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     let (least, wire, word) = ratios.min_by(|one, other| one.0.total_cmp(&other.0))?;
     Some(
         word.verdict(
-            "offloads make both paths cheaper, whatever the wire",
+            "offloads make both paths cheaper on every wire",
             format!("{least:.1} times ({wire})"),
             "a wire that costs more than the packets on it",
         )

@@ -1,4 +1,4 @@
-//! Claims of the user's own: a figure of one setting beside that of another, or beside a number.
+//! The user's own claims: a figure of one setting compared with that of another, or with a number.
 
 use super::{CustomFindings, CustomRow};
 use crate::{
@@ -9,24 +9,24 @@ use crate::{
 /// A figure of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Gigabits a second.
+    /// Throughput in Gb/s.
     Gbps,
-    /// Seconds of all processors for each gigabyte.
+    /// CPU-seconds of all CPUs per gigabyte.
     CpuSecondsPerGb,
-    /// Segments sent again, a second.
+    /// Retransmitted segments per second.
     Retransmits,
-    /// Packets too long to be forwarded, a second.
+    /// Packets per second too long to be forwarded.
     TooLong,
-    /// Packets in a frame.
+    /// Packets per frame.
     Segments,
 }
 
 /// A bound of a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Than {
-    /// As much, or more.
+    /// At least this value.
     AtLeast(f64),
-    /// Less.
+    /// Less than this value.
     Under(f64),
 }
 
@@ -35,18 +35,18 @@ pub enum Than {
 pub struct CustomClaim {
     /// The claim, in words.
     pub text: String,
-    /// The setting that it is about.
+    /// The setting that the claim is about.
     pub setting: String,
     /// The setting that it is compared with; `None` to compare the figure itself.
     pub beside: Option<String>,
-    /// The figure.
+    /// The figure of the claim.
     pub figure: Figure,
     /// The bound of the figure, or of the ratio of two.
     pub bound: Than,
 }
 
 impl Figure {
-    /// All figures, with the names that they have in files and in the JSON.
+    /// All figures, with their names in files and in the JSON.
     pub const ALL: [(Self, &'static str); 5] = [
         (Self::Gbps, "gbps"),
         (Self::CpuSecondsPerGb, "cpu_s_per_gb"),
@@ -71,7 +71,7 @@ impl Figure {
 }
 
 impl CustomClaim {
-    /// The verdict; `None` if a setting is not among the findings.
+    /// Returns the verdict; `None` if a setting is not among the findings.
     pub(super) fn judge(&self, findings: &CustomFindings) -> Option<Verdict> {
         let figure = self.figure.of(findings.row(&self.setting)?);
         let bound = match self.bound {
@@ -85,7 +85,7 @@ impl CustomClaim {
                 let other = self.figure.of(findings.row(beside)?);
                 let times = ratio(figure.median, other.median).map_or_else(|| "-".into(), digits);
                 let (one, two) = (digits(figure.median), digits(other.median));
-                let measured = format!("{name} {one} beside {two}: {times} times");
+                let measured = format!("{name} {one} against {two}: {times} times");
                 (Evidence::ratio(figure, other, bound), measured)
             }
         };
@@ -93,8 +93,8 @@ impl CustomClaim {
     }
 }
 
-/// The lab cannot know why a claim of someone else does not hold.
-const CAUSE: &str = "the figures say otherwise";
+/// The lab cannot know why a user's claim does not hold.
+const CAUSE: &str = "the figures contradict the claim";
 
 #[cfg(test)]
 mod tests {
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(judged(Some("nobody"), Figure::Gbps, Than::Under(0.5)), None);
         let verdict =
             claim(Some("whole"), Figure::Gbps, Than::Under(0.5)).judge(&findings).unwrap();
-        assert_eq!(verdict.measured, "gbps 0.08 beside 8.00: 0.01 times");
+        assert_eq!(verdict.measured, "gbps 0.08 against 8.00: 0.01 times");
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         let verdict =
             claim(Some("whole"), Figure::Gbps, Than::Under(0.5)).judge(&findings).unwrap();
         assert!(verdict.holds() && verdict.measured.ends_with("0.00 times"), "{verdict:?}");
-        // No run had a cost for each gigabyte.
+        // No run had a cost per gigabyte.
         findings.rows[1].cpu_s_per_gb = Spread::of([f64::INFINITY; 3]);
         let cost = claim(Some("loses"), Figure::CpuSecondsPerGb, Than::Under(2.0));
         let verdict = cost.judge(&findings).unwrap();

@@ -25,17 +25,17 @@ pub struct CustomFindings {
 pub struct CustomRow {
     /// The name of the setting.
     pub setting: String,
-    /// Gigabits a second that arrived.
+    /// Received throughput in Gb/s.
     pub gbps: Spread,
-    /// The ratio of its median to that of the first setting.
+    /// The ratio of the median throughput to that of the first setting.
     pub share_of_first: Option<f64>,
-    /// Seconds of all processors for each gigabyte; of runs in which something arrived.
+    /// CPU-seconds of all CPUs per gigabyte, of runs in which data arrived.
     pub cpu_s_per_gb: Spread,
-    /// Segments sent again, a second.
+    /// Retransmitted segments per second.
     pub retransmits_a_second: Spread,
-    /// Packets too long to be forwarded, a second.
+    /// Packets per second too long to be forwarded.
     pub too_long_a_second: Spread,
-    /// Packets in each frame that the path with the longest trains handed on.
+    /// Packets per frame sent by the path with the longest trains.
     pub segments_per_train: Spread,
     /// The measurements.
     pub runs: Vec<CustomRun>,
@@ -51,7 +51,7 @@ impl CustomFindings {
         Self { rows }
     }
 
-    /// A note for each setting and path whose ports lost frames.
+    /// Returns a note for each setting and path whose ports lost frames.
     pub(super) fn losses(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for CustomRow { setting, runs, .. } in &self.rows {
@@ -69,7 +69,7 @@ impl CustomFindings {
         notes
     }
 
-    /// The row of a setting.
+    /// Returns the row of a setting.
     #[must_use]
     pub fn row(&self, setting: &str) -> Option<&CustomRow> {
         self.rows.iter().find(|row| row.setting == setting)

@@ -1,7 +1,7 @@
-//! Experiments of one's own: hosts, wires and data paths from a file, several settings of these, and claims about them.
+//! Custom experiments: hosts, wires and data paths from a file, several settings of these, and claims about them.
 //!
-//! The lab knows no configuration of paths: whoever reads the file starts them ([`StartPaths`]), in the namespaces that
-//! the network has for them.
+//! The lab does not parse the configuration of paths: the reader of the file starts them ([`StartPaths`]) in the
+//! namespaces that the network provides.
 
 mod claim;
 mod findings;
@@ -31,7 +31,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// An experiment of one's own.
+/// A custom experiment.
 pub struct Custom<S> {
     plan: Plan<CustomParameters>,
     network: CustomNetwork,
@@ -41,7 +41,7 @@ pub struct Custom<S> {
     start: S,
 }
 
-/// One setting: its number, by which whoever starts the paths knows it, and its name.
+/// One setting: its number, by which the starter of the paths identifies it, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomSetting {
     /// The index among all settings.
@@ -54,37 +54,37 @@ pub struct CustomSetting {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CustomParameters {
-    /// The file that describes it.
+    /// The file that describes the experiment.
     pub config: String,
     /// The host that sends and the one that receives.
     pub hosts: [String; 2],
-    /// TCP connections at once.
+    /// Number of concurrent TCP connections.
     pub connections: usize,
-    /// Their congestion control.
+    /// The congestion control of the connections.
     pub congestion: String,
-    /// The processors of the sender and of the receiver, if they were chosen.
+    /// The CPUs of the sender and of the receiver, if they were chosen.
     #[serde(rename = "host_cpus", skip_serializing_if = "Option::is_none")]
     pub processors: Option<[usize; 2]>,
 }
 
 /// The paths of a setting while they run.
 pub trait RunningPaths {
-    /// Their names and handles.
+    /// Returns the names and handles of the paths.
     fn paths(&self) -> Vec<CustomPath>;
 
     /// Stops them.
     ///
     /// # Errors
-    /// The first one's error that ended before.
+    /// Returns the error of the first path that ended early.
     fn stop(self: Box<Self>) -> io::Result<()>;
 }
 
-/// A way to start the paths of a setting, each in its place of the network.
+/// Starts the paths of a setting, each in its namespace of the network.
 pub trait StartPaths {
     /// Starts them.
     ///
     /// # Errors
-    /// Those of the devices.
+    /// Errors from the devices.
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>>;
 }
 
@@ -95,10 +95,10 @@ impl<S> fmt::Debug for Custom<S> {
 }
 
 impl<S: StartPaths> Custom<S> {
-    /// An experiment. Its settings have these names.
+    /// Creates an experiment with settings of these names.
     ///
     /// # Errors
-    /// Fails without a processor, or if the network cannot be.
+    /// Fails if no CPU is available, or if the network is contradictory.
     pub fn new(
         (config, runs, measured): (String, usize, Duration),
         (network, traffic): (CustomNetwork, CustomTraffic),
@@ -135,7 +135,7 @@ impl<S: StartPaths> Custom<S> {
             let times = (self.plan.measured / WARM_UP_SHARE, self.plan.measured);
             trial::measure(&laid, &self.traffic, &running.paths(), times, interrupted)
         });
-        // A path that ended is the cause of whatever else failed.
+        // A path that ended is the cause of all other failures.
         running.stop()?;
         measured
     }
@@ -192,7 +192,7 @@ impl<S: StartPaths> Experiment for Custom<S> {
     }
 }
 
-/// The start that is not measured, as a share of the measurement.
+/// The warm-up, as a share of the measurement.
 const WARM_UP_SHARE: u32 = 5;
 
 #[cfg(test)]

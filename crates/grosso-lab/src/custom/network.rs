@@ -18,20 +18,20 @@ use crate::netns::{engine_network, segment_in_the_kernel, set_up_host};
 pub struct CustomHost {
     /// The name.
     pub name: String,
-    /// Whether it forwards packets of others.
+    /// Whether the host forwards packets.
     pub forwards: bool,
     /// The devices: ends of wires, and TAP and TUN devices of data paths.
     pub devices: Vec<HostDevice>,
-    /// The routers for all other networks, at most one of each version of IP.
+    /// The routers for all other networks, at most one per IP version.
     pub gateways: Vec<IpAddr>,
 }
 
 /// A device of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDevice {
-    /// The name, which no other device of the network has.
+    /// The name, which is unique in the network.
     pub name: String,
-    /// The addresses, with the bits of their prefixes.
+    /// The addresses, with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
@@ -42,19 +42,19 @@ pub struct CustomWire {
     pub ends: [String; 2],
     /// The MTU of both, in bytes from the IP header on.
     pub mtu: u16,
-    /// Whether superframes and partial checksums cross it, as between two virtual machines of one host. Otherwise
-    /// packets of the MTU with complete checksums do, as on a cable.
+    /// Whether superframes and partial checksums cross the wire, as between two VMs on one host. Otherwise packets of
+    /// the MTU with complete checksums cross it, as on a cable.
     pub offloads: bool,
 }
 
-/// The part of a data path that decides where it runs.
+/// The part of a data path's configuration that decides where it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPlace {
-    /// The devices that it opens where it runs.
+    /// The devices that the path opens in its own namespace.
     pub opens: Vec<String>,
-    /// The devices that it makes, and that belong to hosts.
+    /// The devices that the path creates, and that belong to hosts.
     pub makes: Vec<String>,
-    /// The address from which its tunnel sends.
+    /// The source address of the path's tunnel.
     pub address: Option<IpAddr>,
 }
 
@@ -69,17 +69,17 @@ pub struct CustomNetwork {
     pub paths: Vec<PathPlace>,
 }
 
-/// A reason why a network cannot be.
+/// The reason why a network is contradictory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Contradiction {
-    /// The name or address that it is about.
+    /// The name or address in question.
     pub about: String,
     /// The reason, in words.
     pub what: String,
 }
 
-/// A place in which devices are: the host with this index, or the data path, if that is on no host.
+/// The location of devices: the host with this index, or the data path, if it is not on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spot {
     Host(usize),
@@ -109,14 +109,17 @@ impl CustomNetwork {
         for name in devices() {
             is_name(name)?;
             if ![&ends, &made].iter().any(|names| names.contains(&name)) {
-                return wrong(name, format!("{name} is no end of a wire, and no path makes it"));
+                return wrong(
+                    name,
+                    format!("{name} is not an end of a wire, and no path creates it"),
+                );
             }
         }
         for (what, names) in [
             ("two hosts have", devices().collect()),
             ("more than one wire ends at", ends.clone()),
             (
-                "a path makes what is the end of a wire:",
+                "a path creates a device that is also an end of a wire:",
                 ends.iter().chain(&made).copied().collect(),
             ),
         ] {
@@ -132,7 +135,7 @@ impl CustomNetwork {
         }
         for name in made {
             if self.host_with(name).is_none() {
-                return wrong(name, format!("no host has {name}, which a path makes"));
+                return wrong(name, format!("no host has {name}, which a path creates"));
             }
         }
         for host in &self.hosts {
@@ -161,31 +164,31 @@ impl CustomNetwork {
         if *mtu >= least {
             return Ok(());
         }
-        let what = format!("mtu {mtu} between {end} and {other}: {of} wants {least} at least");
+        let what = format!("mtu {mtu} between {end} and {other}: the minimum for {of} is {least}");
         Err(Contradiction { about: end.clone(), what })
     }
 
-    /// The host that has a device.
+    /// Returns the host that has a device.
     fn host_with(&self, device: &str) -> Option<usize> {
         let has = |host: &CustomHost| host.devices.iter().any(|own| own.name == device);
         self.hosts.iter().position(has)
     }
 
-    /// The place of a wire's end.
+    /// Returns the location of an end of a wire.
     fn spot(&self, end: &str) -> Option<Spot> {
         let path = || self.paths.iter().position(|path| path.opens.iter().any(|name| name == end));
         self.host_with(end).map(Spot::Host).or_else(|| path().map(Spot::Path))
     }
 
-    /// The place of a path: the host with the devices that it opens or with its tunnel's address; a place of its own if
-    /// they are no host's.
+    /// Returns the location of a path: the host with the devices that it opens or with its tunnel's address; a separate
+    /// location if no host has them.
     fn place(&self, path: usize) -> Result<Spot, Contradiction> {
         let wrong = |about: &str, what| Err(Contradiction { about: about.into(), what });
         let PathPlace { opens, address, .. } = &self.paths[path];
         let mut spots = Vec::new();
         for name in opens {
             if !self.wires.iter().any(|wire| wire.ends.contains(name)) {
-                return wrong(name, format!("{name} is no end of a wire"));
+                return wrong(name, format!("{name} is not an end of a wire"));
             }
             spots.push((name.clone(), self.host_with(name).map_or(Spot::Path(path), Spot::Host)));
         }
@@ -204,7 +207,7 @@ impl CustomNetwork {
         }
         match &spots[..] {
             [(one, spot), (other, another)] if spot != another => {
-                wrong(one, format!("{one} and {other} are not in the same place"))
+                wrong(one, format!("{one} and {other} are on different hosts"))
             }
             [(_, spot), ..] => Ok(*spot),
             [] => Ok(Spot::Path(path)),
@@ -214,7 +217,7 @@ impl CustomNetwork {
     /// Makes the hosts and the wires. The devices of the paths are not there yet: see [`LaidNetwork::connect`].
     ///
     /// # Errors
-    /// Those of the kernel; `EPERM` without the privileges of [`grosso_sys::userns::enter`].
+    /// Errors from the kernel; `EPERM` without the privileges of [`grosso_sys::permit::enter`].
     pub fn lay(&self) -> io::Result<LaidNetwork> {
         let invalid = |wrong: Contradiction| io::Error::new(io::ErrorKind::InvalidInput, wrong);
         self.check().map_err(invalid)?;
@@ -227,13 +230,13 @@ impl CustomNetwork {
         for wire in &self.wires {
             laid.lay_wire(wire)?;
         }
-        // A tunnel looks for its address when it is opened.
+        // A tunnel needs its address when it is opened.
         laid.give_addresses(false)?;
         Ok(laid)
     }
 }
 
-/// A network that has been made. Its namespaces end with it, unless a path or a socket keeps one.
+/// A network that has been created. Its namespaces end with it, unless a path or a socket keeps one.
 #[derive(Debug)]
 pub struct LaidNetwork {
     spec: CustomNetwork,
@@ -243,19 +246,19 @@ pub struct LaidNetwork {
 }
 
 impl LaidNetwork {
-    /// The namespace in which a path opens its devices.
+    /// Returns the namespace in which a path opens its devices.
     #[must_use]
     pub fn of_path(&self, path: usize) -> &NetworkNamespace {
         self.network(self.places[path])
     }
 
-    /// The namespace of a host.
+    /// Returns the namespace of a host.
     #[must_use]
     pub fn of_host(&self, host: usize) -> &NetworkNamespace {
         &self.hosts[host]
     }
 
-    /// The namespaces of all hosts.
+    /// Returns the namespaces of all hosts.
     #[must_use]
     pub fn hosts(&self) -> &[NetworkNamespace] {
         &self.hosts
@@ -265,7 +268,7 @@ impl LaidNetwork {
     /// routes.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// Errors from the kernel.
     pub fn connect(&self) -> io::Result<()> {
         for (path, place) in self.spec.paths.iter().enumerate() {
             for name in &place.makes {
@@ -307,7 +310,7 @@ impl LaidNetwork {
     fn lay_wire(&self, wire: &CustomWire) -> io::Result<()> {
         let place = |end: &String| {
             let spot = self.spec.spot(end).ok_or(io::ErrorKind::NotFound)?;
-            // A path that opens the end of a wire may be on a host, because of its other end.
+            // A path that opens the end of a wire may be on a host because of its other end.
             Ok::<_, io::Error>(self.network(match spot {
                 Spot::Path(path) => self.places[path],
                 host @ Spot::Host(_) => host,
@@ -364,7 +367,7 @@ impl CustomHost {
             };
             let device = self.devices.iter().find(reaches).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidInput, format!(
-                    "host {}: via {gateway}: no device of it has an address in one network with that",
+                    "host {}: via {gateway}: none of its devices has an address in the gateway's network",
                     self.name
                 ))
             })?;
@@ -379,7 +382,7 @@ impl CustomHost {
     }
 }
 
-/// Whether an address is in the network of a device's.
+/// Returns whether an address is in the network of a device.
 fn is_in_prefix((own, bits): (IpAddr, u8), address: IpAddr) -> bool {
     let number = |address| match address {
         IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
@@ -390,7 +393,7 @@ fn is_in_prefix((own, bits): (IpAddr, u8), address: IpAddr) -> bool {
     own.is_ipv4() == address.is_ipv4() && network(own) == network(address)
 }
 
-/// A name that is in a list more than once.
+/// Returns a name that occurs in a list more than once.
 fn twice<'a>(names: &[&'a String]) -> Option<&'a String> {
     let is_again = |(i, name): &(usize, &&String)| names[..*i].contains(name);
     names.iter().enumerate().find(is_again).map(|(_, name)| *name)
@@ -460,7 +463,7 @@ mod tests {
             address: Some("10.1.0.1".parse().unwrap()),
         });
         let wrong = tunnel.check().unwrap_err();
-        assert_eq!(wrong.to_string(), "e1 and 10.1.0.1 are not in the same place");
+        assert_eq!(wrong.to_string(), "e1 and 10.1.0.1 are on different hosts");
         tunnel.paths[1].opens.clear();
         assert_eq!(tunnel.place(1), Ok(Spot::Host(0)));
     }
@@ -495,13 +498,13 @@ mod tests {
                 "two hosts have a0",
                 "more than one wire ends at a0",
                 "no host has e0, and no path opens it",
-                "no host has b1, which a path makes",
-                "x0 is no end of a wire",
+                "no host has b1, which a path creates",
+                "x0 is not an end of a wire",
                 "no host has 10.9.0.1, from which a tunnel sends",
-                "a0 is no end of a wire, and no path makes it",
+                "a0 is not an end of a wire, and no path creates it",
                 "a has 10.1.0.1 twice",
-                "mtu 67 between a0 and e0: IPv4 wants 68 at least",
-                "mtu 1279 between a0 and e0: IPv6 wants 1280 at least",
+                "mtu 67 between a0 and e0: the minimum for IPv4 is 68",
+                "mtu 1279 between a0 and e0: the minimum for IPv6 is 1280",
             ]
         );
     }

@@ -14,9 +14,9 @@ impl Findings for CustomFindings {
 
     const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
-TCP between two hosts of an experiment of one's own: each a network namespace of this machine. A bar is \
-the median, a dot a run: <b class=\"path\">what arrived</b>, and \
-<b class=\"receiver\">what it cost all processors</b>.";
+TCP between two hosts of a custom experiment; each host is a network namespace of this machine. A bar is \
+the median, a dot a run: <b class=\"path\">throughput</b> and \
+<b class=\"receiver\">the cost on all CPUs</b>.";
 
     fn heading(&self, environment: &Environment<CustomParameters>) -> String {
         let CustomParameters { config, hosts: [from, to], connections, congestion, .. } =
@@ -58,7 +58,7 @@ the median, a dot a run: <b class=\"path\">what arrived</b>, and \
             Column::new("CPU s/GB", self.rows.iter().map(|row| row.cpu_s_per_gb.max)),
         ];
         let rows = self.rows.iter().map(|row| (row.setting.clone(), row.bars())).collect();
-        Chart { title: "What arrived, and what it cost".into(), names: 190, columns, rows }.draw()
+        Chart { title: "Throughput and its cost".into(), names: 190, columns, rows }.draw()
     }
 }
 
@@ -72,7 +72,7 @@ impl CustomRow {
         ]
     }
 
-    /// The cost of a gigabyte; a dash if none arrived.
+    /// Returns the cost of a gigabyte; a dash if none arrived.
     fn cost(&self) -> String {
         if self.cpu_s_per_gb.max > 0.0 { digits(self.cpu_s_per_gb.median) } else { "-".into() }
     }
@@ -96,6 +96,6 @@ impl CustomRow {
 
 /// Heading of the columns of [`CustomRow::write`].
 const HEADING: [&str; 2] = [
-    "setting                  Gb/s                 % of    CPU   sent     too packets",
-    "                                             first   s/GB again/s long/s a frame",
+    "setting                  Gb/s                 % of    CPU retrans    too packets",
+    "                                             first   s/GB      /s long/s a frame",
 ];

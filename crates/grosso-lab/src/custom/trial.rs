@@ -1,4 +1,4 @@
-//! One run: TCP connections from host to host, across data paths that someone else started.
+//! One run: TCP connections from host to host, across data paths that the caller started.
 
 use std::{
     collections::BTreeMap,
@@ -39,22 +39,22 @@ use crate::{
 pub struct CustomTraffic {
     /// The indexes of the host that sends and of the one that receives.
     pub hosts: [usize; 2],
-    /// The address to which the connections go.
+    /// The destination address of the connections.
     pub to: IpAddr,
-    /// Their number.
+    /// The number of connections.
     pub connections: usize,
-    /// Their congestion control.
+    /// The congestion control of the connections.
     pub congestion: String,
-    /// The processors of the sender and of the receiver, if they were chosen.
+    /// The CPUs of the sender and of the receiver, if they were chosen.
     pub processors: Option<[usize; 2]>,
 }
 
-/// A data path that runs.
+/// A running data path.
 #[derive(Clone, Debug)]
 pub struct CustomPath {
-    /// The name, with which the names of its threads begin.
+    /// The name, which is the prefix of the names of its threads.
     pub name: String,
-    /// Handles through which its queues are asked.
+    /// Handles to query its queues.
     pub handles: Vec<Handle>,
 }
 
@@ -66,13 +66,13 @@ pub struct CustomRun {
     pub seconds: f64,
     /// Bytes that arrived, each compared with the one sent.
     pub bytes: u64,
-    /// Processor time; `path` is that of all data paths.
+    /// CPU time; `path` is that of all data paths.
     pub cpu_seconds: CpuSeconds,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Packets that a host that forwards dropped because they were longer than the MTU of the next device.
+    /// Packets that a forwarding host dropped because they were longer than the MTU of the next device.
     pub too_long: u64,
     /// Frames of each data path.
     pub paths: Vec<CustomFrames>,
@@ -84,26 +84,26 @@ pub struct CustomRun {
 pub struct CustomFrames {
     /// The name of the path.
     pub path: String,
-    /// Frames that came from the left, and frames that left by the right.
+    /// Frames received from the left, and frames sent to the right.
     pub left_to_right: [u64; 2],
-    /// The same in the other direction.
+    /// Frames in the opposite direction: received from the right, and sent to the left.
     pub right_to_left: [u64; 2],
-    /// Frames that its ports lost, by the names of their counters.
+    /// Frames that its ports lost, by counter name.
     pub lost: BTreeMap<&'static str, u64>,
 }
 
 impl CustomRun {
-    /// Gigabits a second.
+    /// Returns the throughput in Gb/s.
     pub(super) fn gbps(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Seconds of all processors for each gigabyte; infinite if nothing arrived.
+    /// Returns the CPU-seconds per gigabyte; infinite if nothing arrived.
     pub(super) fn cpu_s_per_gb(&self) -> f64 {
         self.cpu_seconds.total() / (self.bytes as f64 * 1e-9)
     }
 
-    /// Packets in each frame of the path with the longest trains, in its direction with the longer ones.
+    /// Returns the packets per frame of the path with the longest trains, in its direction with the longer ones.
     pub(super) fn segments(&self) -> f64 {
         let joined = |[taken, given]: [u64; 2]| (given > 0).then(|| taken as f64 / given as f64);
         let frames = self.paths.iter().flat_map(|path| [path.left_to_right, path.right_to_left]);
@@ -174,7 +174,7 @@ pub(super) fn measure(
     })
 }
 
-/// Connections from the one host to the other, the sender's ends first.
+/// Opens connections from one host to the other; returns the sender's ends first.
 fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpStream>; 2]> {
     let [from, to] = traffic.hosts.map(|host| laid.of_host(host));
     let listener = to.run(|| TcpListener::bind((traffic.to, 0)))??;
@@ -198,7 +198,7 @@ fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpSt
     Ok(sides)
 }
 
-/// Sends on all connections until it is told to stop, however little passes.
+/// Sends on all connections until stopped, even if the connections are slow.
 fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut sent = vec![0; sockets.len()];
     take_turns(sockets, Interest::WRITE, progress, |i, mut socket| {
@@ -207,14 +207,14 @@ fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Re
     })
 }
 
-/// Receives on all connections until it is told to stop, and compares every byte.
+/// Receives on all connections until stopped, and compares every byte.
 fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut buffer = vec![0; RECEIVE_BYTES];
     let mut received = vec![0; sockets.len()];
     take_turns(sockets, Interest::READ, progress, |i, mut socket| {
         let len = socket.read(&mut buffer)?;
         if !content.is_at(received[i], &buffer[..len]) {
-            let what = format!("bytes differ behind byte {} of stream {i}", received[i]);
+            let what = format!("bytes differ after byte {} of stream {i}", received[i]);
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         received[i] += len as u64;
@@ -256,7 +256,7 @@ fn both(announced: &mpsc::Receiver<(bool, io::Result<Pid>)>) -> Result<[Pid; 2],
     Ok(if is_sender { [one, other] } else { [other, one] })
 }
 
-/// The threads of the paths, by their names.
+/// Returns the threads of the paths, found by name.
 fn workers(paths: &[CustomPath]) -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in threads(getpid())? {
@@ -317,7 +317,7 @@ impl Moment {
 }
 
 impl CustomFrames {
-    /// The frames of a path so far; of one that ended, none.
+    /// Returns the frames of a path so far; zero for a path that has ended.
     fn of(path: &CustomPath) -> Self {
         let mut frames = Self {
             path: path.name.clone(),
@@ -360,8 +360,8 @@ impl CustomFrames {
     }
 }
 
-/// Packets that the calling thread's host could not forward because they were too long: over IPv4 those that forbid
-/// fragments, or could not be cut.
+/// Returns the number of packets that the calling thread's host could not forward because they were too long: over IPv4
+/// those that forbid fragmentation or could not be fragmented.
 fn too_long_to_forward() -> u64 {
     let tables = ["snmp", "snmp6"]
         .map(|table| kernel::read(format!("/proc/thread-self/net/{table}")).unwrap_or_default());
@@ -377,7 +377,7 @@ fn too_long_to_forward() -> u64 {
 
 /// The seed of the content.
 const SEED: u64 = 0x6772_6f73_736f;
-/// Bytes of one call that receives.
+/// Bytes of one receive call.
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Interval between checks for the end.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

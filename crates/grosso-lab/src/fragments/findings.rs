@@ -35,34 +35,34 @@ pub struct FragmentRow {
     pub receiver: Receiver,
     /// Receive buffers of its NIC; `None` for no limit.
     pub buffers: Option<usize>,
-    /// Gigabits a second that were offered.
+    /// Offered rate in Gb/s.
     pub offered_gbps: Spread,
-    /// Gigabits a second of complete and correct datagrams.
+    /// Rate of complete and correct datagrams in Gb/s.
     pub goodput_gbps: Spread,
     /// Ratio of the goodput to that of the receiver of the same group that coalesces with unlimited buffers.
     pub share_of_unbounded: Option<f64>,
-    /// Frames a second for which the NIC had no buffer.
+    /// Frames per second for which the NIC had no buffer.
     pub no_buffer_a_second: Spread,
-    /// Datagrams a second that timed out incomplete.
+    /// Datagrams per second that timed out incomplete.
     pub died_a_second: Spread,
     /// Greatest number of the NIC's buffers in use at once, in all runs.
     pub buffers_max: usize,
     /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, in all runs.
     pub held_bytes_max: u64,
-    /// The longest time without a datagram, in milliseconds, which is the time that recovery takes.
+    /// The longest time without a datagram, in milliseconds: the time that recovery takes.
     pub silence_ms: Spread,
     /// The measurements.
     pub runs: Vec<FragmentRun>,
 }
 
 impl FragmentFindings {
-    /// The rows of all groups.
+    /// Returns the rows of all groups.
     pub(super) fn rows(&self) -> impl Iterator<Item = &FragmentRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
-    /// Whether the machine is too slow for the rate: even the receiver that coalesces with unlimited buffers lost
-    /// datagrams none of whose fragments was lost, or frames were lost before they reached the NIC.
+    /// Returns whether the machine is too slow for the rate: the receiver that coalesces with unlimited buffers lost
+    /// datagrams although no fragment was lost, or frames were lost before they reached the NIC.
     pub(super) fn is_short_of_processor(&self, rate_gbps: f64) -> bool {
         let unhindered = self.groups.iter().filter(|group| group.loss <= 0.0);
         let unhindered = unhindered.filter_map(|group| group.row(Receiver::Coalesces, None));
@@ -86,7 +86,7 @@ impl FragmentGroup {
         result
     }
 
-    /// The row of a receiver with that many buffers.
+    /// Returns the row of a receiver with this number of buffers.
     #[must_use]
     pub fn row(&self, receiver: Receiver, buffers: Option<usize>) -> Option<&FragmentRow> {
         self.rows.iter().find(|row| row.receiver == receiver && row.buffers == buffers)
@@ -112,5 +112,5 @@ impl FragmentRow {
     }
 }
 
-/// Share of the offered datagrams that a fast enough machine carries.
+/// Share of the offered datagrams that a sufficiently fast machine carries.
 const CARRIED: f64 = 0.95;

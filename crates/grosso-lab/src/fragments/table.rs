@@ -54,7 +54,7 @@ impl Findings for FragmentFindings {
         };
         match (goodput(Receiver::Coalesces), goodput(Receiver::Queues)) {
             (Some(coalesced), Some(queued)) => format!(
-                "With {buffers} receive buffers, {coalesced} Mb/s of fragments coalesced and {queued} queued"
+                "With {buffers} receive buffers: {coalesced} Mb/s if fragments are coalesced, {queued} if queued"
             ),
             _ => nothing(),
         }
@@ -69,7 +69,7 @@ impl Findings for FragmentFindings {
         let mut remarks = Vec::new();
         if self.is_short_of_processor(rate_bits as f64 * 1e-9) {
             remarks.push(
-                "this machine cannot carry what was offered: the comparison is of its speed too; \
+                "this machine cannot carry the offered load, so the figures also compare its speed; \
                  try a lower --rate",
             );
         }
@@ -81,7 +81,7 @@ impl Findings for FragmentFindings {
 }
 
 impl FragmentGroup {
-    /// Goodput and the longest silence of each row, side by side.
+    /// Returns a chart of goodput and the longest silence of each row, side by side.
     fn chart(&self) -> Chart {
         let columns = [
             Column::new("goodput, Mb/s", self.rows.iter().map(|row| row.goodput_gbps.max)),
@@ -92,7 +92,7 @@ impl FragmentGroup {
         Chart { title: self.title(), names: 190, columns, rows }
     }
 
-    /// Title of the group: the loss that its rows share.
+    /// Returns the title of the group: the loss that its rows share.
     fn title(&self) -> String {
         match self.loss > 0.0 {
             true => format!("{} % of fragments lost on the wire", self.loss * 100.0),
@@ -118,7 +118,7 @@ impl FragmentRow {
         ]
     }
 
-    /// Number of buffers, in words.
+    /// Returns the number of buffers in words.
     fn buffers(&self) -> String {
         self.buffers.map_or_else(|| "no limit".into(), |buffers| buffers.to_string())
     }
@@ -141,7 +141,7 @@ impl FragmentRow {
     }
 }
 
-/// Megabits a second: after a collapse only a few are left.
+/// Formats Gb/s as Mb/s, because after a collapse only a few remain.
 fn megabits(gbps: f64) -> String {
     let megabits = gbps * 1e3;
     if megabits < 99.95 { format!("{megabits:.1}") } else { format!("{megabits:.0}") }
@@ -149,16 +149,16 @@ fn megabits(gbps: f64) -> String {
 
 const LEGEND: &str = "\
 Datagrams of many fragments, inside ESP, between two network namespaces of this machine. A bar is \
-the median, a dot a run: <b class=\"path\">what arrived whole</b>, and \
+the median, a dot a run: <b class=\"path\">complete datagrams</b>, and \
 <b class=\"receiver\">the longest time without a datagram</b>.";
 
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "datagrams arrive in fragments at all",
+        seen: "datagrams arrive as fragments",
         turn: &["ip link set TUNNEL mtu MTU-OF-THE-PATH-LESS-HEADERS"],
     },
     Knob {
-        seen: "fragments find no buffer",
+        seen: "fragments are dropped for lack of buffers",
         turn: &["ethtool -G DEV rx 4096", "grosso run: left = { ..., fragments = {} }"],
     },
     Knob {
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(words("32        queues"), queued);
         assert!(table.contains("0.1 % of fragments lost on the wire"), "{table}");
         assert!(
-            table.contains("reproduced            coalescing: few buffers cost it 10 % at most"),
+            table.contains("reproduced            coalescing: few buffers cost at most 10 %"),
             "{table}"
         );
     }
@@ -206,7 +206,7 @@ mod tests {
         let report = report();
         let page = report.page("grosso lab fragments --html \"a&b.html\"");
         let headline =
-            "With 32 receive buffers, 1490 Mb/s of fragments coalesced and 0.5 queued</h1>";
+            "With 32 receive buffers: 1490 Mb/s if fragments are coalesced, 0.5 if queued</h1>";
         assert!(page.contains(headline), "{page}");
         let runs: usize = report.findings.rows().map(|row| row.runs.len()).sum();
         assert_eq!(page.matches("<circle ").count(), runs * 2);

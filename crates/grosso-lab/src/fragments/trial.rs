@@ -1,4 +1,4 @@
-//! One measurement: hosts and data paths of its own, and a log of datagrams sent and received.
+//! One measurement: its own hosts and data paths, and a log of datagrams sent and received.
 
 use std::{
     ffi::CStr,
@@ -44,7 +44,7 @@ pub struct FragmentRun {
     /// Bytes of each datagram.
     #[serde(skip)]
     pub datagram_bytes: usize,
-    /// Datagrams that the sender's socket took.
+    /// Datagrams that the sender's socket accepted.
     pub sent: u64,
     /// Datagrams that arrived with every byte correct.
     pub arrived: u64,
@@ -58,11 +58,11 @@ pub struct FragmentRun {
     pub wire_full: u64,
     /// Datagrams that timed out incomplete.
     pub died: u64,
-    /// Complete datagrams that the receiver's socket had no room for.
+    /// Complete datagrams for which the receiver's socket had no room.
     pub socket_full: u64,
-    /// Greatest number of the NIC's buffers in use at once, from the start on.
+    /// Greatest number of the NIC's buffers in use at once, since the start.
     pub buffers_max: usize,
-    /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, from the start on.
+    /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, since the start.
     pub held_bytes_max: u64,
 }
 
@@ -73,13 +73,13 @@ impl FragmentRun {
         Self { seconds, datagram_bytes, sent, arrived, ..Self::default() }
     }
 
-    /// Gigabits a second that the sender offered.
+    /// Returns the Gb/s that the sender offered.
     #[must_use]
     pub fn offered_gbps(&self) -> f64 {
         self.sent as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Gigabits a second that arrived, in complete datagrams.
+    /// Returns the Gb/s that arrived in complete datagrams.
     #[must_use]
     pub fn goodput_gbps(&self) -> f64 {
         self.arrived as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
@@ -89,7 +89,7 @@ impl FragmentRun {
 /// Measures once, with hosts of its own, which are removed afterwards.
 ///
 /// # Errors
-/// Fails if the hosts cannot be made, if a datagram arrives damaged, if the recording cannot be written, or if it is
+/// Fails if the hosts cannot be created, if a datagram arrives damaged, if the recording cannot be written, or if it is
 /// interrupted.
 pub fn measure(
     setting: &FragmentSetting,
@@ -102,7 +102,7 @@ pub fn measure(
     let (hosts, [near, far]) = Hosts::apart(&layout, setting.device, WIRE_MTU)?;
     let [sender, receiver, _] = setting.processors;
     let sender = (PATHS[0], sender, BUDGET_FRAMES);
-    // A driver takes at most as many packets from a NIC in one poll as it has buffers.
+    // A driver receives at most as many packets from a NIC in one poll as it has buffers.
     let receiver =
         (PATHS[1], receiver, setting.buffers.map_or(BUDGET_FRAMES, |n| n.min(BUDGET_FRAMES)));
     thread::scope(|scope| {
@@ -131,7 +131,7 @@ pub fn measure(
     })
 }
 
-/// The bytes of a datagram, counted from number 0, for readers of a recording.
+/// Returns the bytes of datagram `number`, counted from 0, for readers of a recording.
 ///
 /// # Errors
 /// Fails if there is no memory for a file.
@@ -150,7 +150,7 @@ enum Party {
 
 type Secure<P> = EspStage<Fragmentation<P>>;
 
-/// Both stages of a host's data path: the wire carries fragments of ESP packets.
+/// Opens both stages of a host's data path: the wire carries fragments of ESP packets.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
@@ -161,7 +161,8 @@ fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io:
     EspStage::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
 }
 
-/// The security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96 bits.
+/// Creates the security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96
+/// bits.
 fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAssociation> {
     let key = KeyMaterial::aes_gcm(key)?;
     let mut association = SecurityAssociation::new(spi, esp::EspMode::Transport, key);
@@ -169,16 +170,16 @@ fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAs
     Ok(association)
 }
 
-/// Options of the sender, which only fragments: nothing in the other direction needs reassembly.
+/// Returns the options of the sender, which only fragments: nothing in the other direction needs reassembly.
 fn cutting() -> FragmentationOptions {
     let mut options = FragmentationOptions::new(SEED);
     options.mtu = Some(WIRE_MTU);
-    // A kernel forbids fragments of its datagrams over IPv4, whose device has room for all of them.
+    // A kernel sets DF on its IPv4 datagrams if they all fit its device.
     options.ignore_df = true;
     options
 }
 
-/// Options of the receiver, which reassembles.
+/// Returns the options of the receiver, which reassembles.
 fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     let mode = match setting.receiver {
         Receiver::Coalesces => ReassemblyMode::Coalesce,
@@ -203,7 +204,7 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     options
 }
 
-/// Greatest number of buffers in use at once, and greatest memory of incomplete datagrams.
+/// Returns the greatest number of buffers in use at once, and the greatest memory of incomplete datagrams.
 fn held<P: Port>(left: Secure<Nic<P>>) -> Result<(usize, u64), PortError> {
     let fragmentation = left.inner();
     let held_bytes_max = fragmentation.stats().joined.held_bytes_max;
@@ -285,7 +286,7 @@ fn observe(
 struct FragmentReading {
     time: Instant,
     path: Snapshot,
-    /// Datagrams that the receiver's socket had no room for.
+    /// Datagrams for which the receiver's socket had no room.
     socket_full: u64,
 }
 
@@ -299,7 +300,7 @@ impl FragmentReading {
         })
     }
 
-    /// The measurement between an earlier reading and this one.
+    /// Returns the measurement between an earlier reading and this one.
     fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> FragmentRun {
         let window = [before.time, self.time];
         let count = |name| counter(&self.path, name) - counter(&before.path, name);
@@ -318,7 +319,7 @@ impl FragmentReading {
     }
 }
 
-/// A counter of the wire's port; zero if the port has none of this name.
+/// Returns a counter of the wire's port; zero if the port has no counter of this name.
 fn counter(path: &Snapshot, name: &str) -> u64 {
     path.left.iter().find(|(counter, _)| counter.name == name).map_or(0, |(_, value)| *value)
 }
@@ -327,8 +328,8 @@ fn within(times: &[Instant], [start, end]: [Instant; 2]) -> impl Iterator<Item =
     times.iter().copied().filter(move |time| (start..end).contains(time))
 }
 
-/// The longest interval between two arrivals, between the start and the first arrival, or between the last arrival and
-/// the end.
+/// Returns the longest interval between two arrivals, between the start and the first arrival, or between the last
+/// arrival and the end.
 fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     let [start, end] = window;
     let mut last = start;
@@ -340,21 +341,21 @@ fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     longest
 }
 
-/// The association from a to b: its SPI, and its key followed by the salt. They are no secret: readers of a recording
+/// The association from a to b: its SPI, and its key followed by the salt. They are not secret: readers of a recording
 /// need them.
 pub const SPI: u32 = 0x5232_0001;
 /// See [`SPI`].
 pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
-/// The same from b to a.
+/// SPI of the association from b to a.
 const SPI_BACK: u32 = 0x5232_0002;
 const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
-/// The MTU of the hosts, in which their datagrams fit unfragmented: the longest that a TAP has.
+/// The MTU of the hosts, in which their datagrams fit unfragmented: the greatest MTU of a TAP.
 const HOST_MTU: u16 = 65_521;
 /// The MTU of the wire.
 const WIRE_MTU: u16 = 1500;
-/// Size of the wire's queue in bytes: some 40 ms at the default rate, for times when a data path is off the processor.
+/// Size of the wire's queue in bytes: about 40 ms at the default rate, for times when a data path is off the CPU.
 const UNDER_WAY_BYTES: usize = 8 << 20;
-/// Greatest number of frames a poll: the budget of NAPI.
+/// Greatest number of frames per poll: the budget of NAPI.
 const BUDGET_FRAMES: usize = 64;
 /// Size of a NIC's receive buffer: half a page.
 const BUFFER_BYTES: usize = 2048;

@@ -8,7 +8,7 @@ use crate::{
     verdict::{Bound, Evidence, Verdict},
 };
 
-/// Verdicts on the figures. `timeout` is the time after which an incomplete datagram is dropped.
+/// Judges the figures. `timeout` is the time after which an incomplete datagram is dropped.
 pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for group in groups {
@@ -22,7 +22,8 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
     verdicts
 }
 
-/// The claim that with the fewest buffers queueing gets almost none of the datagrams that coalescing gets.
+/// Judges the claim that with the fewest buffers queueing delivers almost none of the datagrams that coalescing
+/// delivers.
 fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));
@@ -30,15 +31,15 @@ fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let coalesced = row(Receiver::Coalesces)?.goodput_gbps;
     Some(Evidence::ratio(&queued, &coalesced, Bound::Under(COLLAPSED)).verdict(
         match lossy {
-            false => "fewest buffers: queueing gets under 5 % through",
-            true => "fewest buffers, loss: queueing under 5 %",
+            false => "fewest buffers: queueing delivers under 5 %",
+            true => "fewest buffers, loss: queueing delivers under 5 %",
         },
         format!("{} %", percent(ratio(queued.median, coalesced.median)?)),
         "a machine too slow for the rate, whose buffers are emptied between two datagrams",
     ))
 }
 
-/// The claim that coalescing needs few buffers: its goodput is that with unlimited ones.
+/// Judges the claim that coalescing needs few buffers: its goodput equals that with unlimited ones.
 fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
@@ -50,8 +51,8 @@ fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
         Evidence::all(few.iter().map(word))
             .verdict(
                 match lossy {
-                    false => "coalescing: few buffers cost it 10 % at most",
-                    true => "coalescing, loss: few buffers cost it 10 % at most",
+                    false => "coalescing: few buffers cost at most 10 %",
+                    true => "coalescing, loss: few buffers cost at most 10 %",
                 },
                 format!("{} %", percent(ratio(least, unbounded.median)?)),
                 "a machine too slow for the rate",
@@ -60,7 +61,7 @@ fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     )
 }
 
-/// The claim that a receiver that lost a fragment is silent until the datagram times out.
+/// Judges the claim that a receiver that lost a fragment is silent until the datagram times out.
 fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
     let rows = |receiver, few: bool| {
@@ -68,7 +69,7 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
         let fewest = rows.clone().filter_map(|row| row.buffers).min();
         rows.filter(move |row| !few || row.buffers == fewest).map(|row| row.silence_ms)
     };
-    // The longest of all runs: nothing is averaged away.
+    // The longest silence of all runs: nothing is averaged away.
     let verdict = |claim, silences: Vec<Spread>, bound| {
         let longest = silences.iter().map(|silence| silence.max).reduce(f64::max)?;
         let word = |silence| Evidence::greatest(silence, bound);
@@ -101,7 +102,7 @@ fn percent(share: f64) -> String {
     if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-/// Cause of a silence that differs from what the timeout makes of it.
+/// Cause of a silence that the timeout does not explain.
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
 /// Share of the best goodput below which goodput has collapsed.
 const COLLAPSED: f64 = 0.05;
@@ -118,14 +119,14 @@ mod tests {
 
     const HALF: Duration = Duration::from_millis(500);
 
-    /// The figures of a claim, and whether it holds.
+    /// Returns whether a claim holds, and its figures.
     fn said(report: &FragmentFindings, claim: &str) -> (bool, String) {
         let verdicts = judge(&report.groups, HALF);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
         (verdict.holds(), verdict.measured.clone())
     }
 
-    /// The same results, except for one row.
+    /// Returns the same results with one changed row.
     fn changed(
         receiver: Receiver,
         buffers: Option<usize>,
@@ -155,7 +156,7 @@ mod tests {
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 0.051), (false, "5.1 %".into()));
         assert_eq!(at(coalesced * 0.049), (true, "4.9 %".into()));
-        // Results with more buffers change nothing.
+        // Changed results with more buffers change no verdict.
         let report = changed(Receiver::Queues, Some(256), |row| row.goodput_gbps.median = 1.4);
         assert!(said(&report, "fewest buffers, loss").0);
     }
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
         assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "evicting").0);
-        // A receiver that queues in few buffers waits for the timeout; one with more buffers may not have to.
+        // A receiver that queues in few buffers waits for the timeout; one with more buffers may not need to.
         let queued =
             |buffers, ms| said(&silent(Receiver::Queues, buffers, ms), "queueing, loss: silent").0;
         assert!(!queued(Some(64), 390.0) && queued(Some(64), 410.0) && queued(Some(1024), 10.0));

@@ -1,4 +1,4 @@
-//! A kernel, and a first file system with programs of this machine in it.
+//! A kernel, and an initial file system with programs of this machine.
 
 use std::{
     env,
@@ -13,18 +13,18 @@ use grosso_sys::path::{self, input};
 
 use super::READY;
 
-/// The things in a first file system beside the shell, `busybox` and `modprobe`.
+/// The contents of an initial file system, in addition to the shell, `busybox` and `modprobe`.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// Names of programs, or paths of them, which are copied with their libraries.
+    /// Names or paths of programs, which are copied with their libraries.
     pub programs: &'a [&'a str],
-    /// Names of kernel modules, which are copied with those that they need.
+    /// Names of kernel modules, which are copied with their dependencies.
     pub modules: &'a [&'a str],
-    /// Paths of executable files, and what they contain.
+    /// Paths of executable files, and their contents.
     pub files: &'a [(&'a str, &'a [u8])],
 }
 
-/// A kernel and its first file system.
+/// A kernel and its initial file system.
 #[derive(Debug)]
 pub struct Image {
     kernel: PathBuf,
@@ -36,7 +36,7 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// Fails if the folder cannot be written, or something is [missing](super::missing).
+    /// Fails if the directory cannot be written, or something is [missing](super::missing).
     pub fn new(folder: &Path, kernel: Kernel, contents: &Contents<'_>) -> io::Result<Self> {
         let root = folder.join("root");
         for name in ["bin", "dev", "proc", "sys", "tmp"] {
@@ -57,15 +57,16 @@ impl Image {
         Ok(Self { kernel, file_system })
     }
 
-    /// The machine with a TAP device of the namespace that it will run in as its network device. It computes every
-    /// checksum and cuts every packet itself, as if there was a wire between.
+    /// Returns the VM with a TAP device of its namespace as its network device. It computes every checksum and segments
+    /// every packet itself, as on a real wire.
     #[must_use]
     pub fn machine_on(&self, tap: &str) -> Command {
         let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
         self.machine_at(&tap, "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off")
     }
 
-    /// The machine with a network device, at an end of a wire that QEMU has: the words of `-netdev` and of `-device`.
+    /// Returns the VM with a network device at an end of a QEMU wire; the arguments are those of `-netdev` and
+    /// `-device`.
     #[must_use]
     pub fn machine_at(&self, netdev: &str, device: &str) -> Command {
         let mut command = self.machine();
@@ -73,12 +74,12 @@ impl Image {
         command
     }
 
-    /// The machine without a network device.
+    /// Returns the VM without a network device.
     #[must_use]
     pub fn machine(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
-        // Kernels copy byte by byte where a processor does that fast (`erms`), which an emulated one never does: words
-        // take a third of the time.
+        // Kernels copy byte by byte if a CPU reports that as fast (`erms`), which an emulated one never is: copying
+        // words takes a third of the time.
         command.args(["-accel", "tcg", "-cpu", "max,erms=off", "-m", "512", "-no-reboot"]);
         command.args(["-display", "none", "-monitor", "none", "-serial", "null"]);
         command.args([
@@ -101,12 +102,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// A kernel in the folder that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or where a package was
-    /// unpacked. Of several it is the one whose name is the last.
+    /// Finds a kernel in the directory that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or the place
+    /// where a package was unpacked. Of several kernels it returns the one with the last name.
     ///
     /// # Errors
     ///
-    /// Fails if there is none, or none that the caller may read.
+    /// Fails if there is no kernel, or none that the caller may read.
     pub fn find(folder: &Path) -> io::Result<Self> {
         let images = input::entries(folder.join("boot")).into_iter().flatten();
         let with_modules = images.filter_map(|image| {
@@ -125,7 +126,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Its release, as `uname -r` prints it.
+    /// Returns the kernel's release, as `uname -r` prints it.
     #[must_use]
     pub fn release(&self) -> &str {
         &self.release
@@ -152,9 +153,9 @@ impl Kernel {
     }
 }
 
-/// The kernel in a bzImage, as a file in the folder that a machine boots at once: unpacking it takes an emulated
-/// processor five seconds. None is there for an image that is no bzImage or has no entry for machines, and where the
-/// tool of its compression is not.
+/// Unpacks the kernel of a bzImage into a file in `folder` that a VM boots at once: unpacking takes an emulated CPU
+/// five seconds. Returns `None` for a file that is not a bzImage or has no entry point for VMs, or if the tool for its
+/// compression is missing.
 fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let Some((tool, packed)) = payload(&read(input::open_regular(image)?)?) else {
         return Ok(None);
@@ -163,7 +164,7 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     path::write(&from, &packed, 0o600)?;
     let mut unpack = command(tool);
     unpack.arg("-dc").stdin(path::open(&from)?).stdout(path::create(&to, 0o600)?);
-    // The length behind the packed kernel is no part of it, of which some tools complain.
+    // The length after the packed kernel does not belong to it; some tools complain about it.
     if unpack.stderr(Stdio::null()).status().is_err() {
         return Ok(None);
     }
@@ -173,8 +174,8 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(is_bootable.then_some(to))
 }
 
-/// The packed kernel in a bzImage, and the tool for it (Documentation/arch/x86/boot.rst: `setup_sects`, `version`,
-/// `payload_offset` and `payload_length`).
+/// Returns the packed kernel in a bzImage, and the tool for it (Documentation/arch/x86/boot.rst: `setup_sects`,
+/// `version`, `payload_offset` and `payload_length`).
 fn payload(image: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     let number = |at: usize| {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;
@@ -192,15 +193,15 @@ fn payload(image: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     Some((tool, packed.to_vec()))
 }
 
-/// Path of a program.
+/// Returns the path of a program.
 pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    // Programs of the administrator are not on everybody's path.
+    // Administrator programs are not in every user's path.
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|path| input::is_file(path))
 }
 
-/// Command of a program that an ordinary user's path may lack.
+/// Returns the command of a program that may be missing from an ordinary user's path.
 fn command(program: &str) -> Command {
     Command::new(path_of(program).unwrap_or_else(|| program.into()))
 }
@@ -212,9 +213,9 @@ fn copy_program(program: &str, root: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_else(|| program.as_ref());
     let inside = root.join("bin").join(name);
     copy(&path, &inside)?;
-    // A machine takes seconds to unpack the symbols of a program; where the tool is missing they stay.
+    // A VM takes seconds to unpack the symbols of a program; if the tool is missing they stay.
     let _ = Command::new("strip").arg(&inside).stdin(Stdio::null()).stderr(Stdio::null()).status();
-    // A program without libraries makes it fail.
+    // `ldd` fails for a program without libraries.
     let listed = Command::new("ldd").arg(&path).output()?;
     for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
         if let Some(inside) = word.strip_prefix('/') {
@@ -254,7 +255,7 @@ fn pack(root: &Path, to: &Path) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("cpio: {status}"))) }
 }
 
-/// The output of a command that must succeed.
+/// Returns the output of a command that must succeed.
 fn output(command: &mut Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
@@ -264,10 +265,10 @@ fn output(command: &mut Command) -> io::Result<String> {
     Err(io::Error::other(format!("{command:?}: {errors}")))
 }
 
-/// Programs that every image takes.
+/// Programs that every image needs.
 pub(super) const TOOLS: &[&str] = &["busybox", "dash", "modprobe", "depmod", "cpio", "ldd"];
 
-/// The first bytes of compressed data, and what unpacks them.
+/// The first bytes of compressed data, and the tool that unpacks it.
 const PACKED: [(&[u8], &str); 4] = [
     (b"\xfd7zXZ\0", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -275,14 +276,14 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"\x02\x21\x4c\x18", "lz4"),
 ];
 
-/// A note of a kernel that says where a virtual machine enters it: the lengths of its name and of an address, the
-/// type `XEN_ELFNOTE_PHYS32_ENTRY`, and the name.
+/// A note in a kernel with the entry point for a virtual machine: the lengths of its name and of an address, the type
+/// `XEN_ELFNOTE_PHYS32_ENTRY`, and the name.
 const ENTRY: &[u8] = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
 
-/// Modules of the machine's network device.
+/// Modules of the VM's network device.
 const DEVICE: &[&str] = &["virtio_pci", "virtio_net"];
 
-/// The first program. The shell of busybox would run its own `ip`, whatever is in `/bin`.
+/// The first program. The shell of busybox would run its own `ip`, even if there is another one in `/bin`.
 const INIT: &str = "#!/bin/dash
 /bin/busybox mkdir /applets
 /bin/busybox --install -s /applets
@@ -296,5 +297,5 @@ stty -F /dev/ttyS1 raw -echo
 exec < /dev/ttyS1 > /dev/ttyS1 2>&1
 ";
 
-/// The shell that reads scripts, from a file: with a terminal it would print prompts.
+/// The shell that reads scripts, from a file: on a terminal it would print prompts.
 const SHELL: &str = "exec dash /dev/ttyS1\n";

@@ -1,12 +1,12 @@
-//! A second, real kernel beside the one that runs: a virtual machine that QEMU emulates, without `/dev/kvm`.
+//! A second, real kernel besides the running one: a VM that QEMU emulates, without `/dev/kvm`.
 //!
 //! | module | content |
 //! |---|---|
 //! | `guest` | the machine while it runs, and scripts in it |
 //! | [`Image`], [`Kernel`] | the kernel, and the first file system with programs and modules |
 //!
-//! The guest has nothing but memory, two serial lines and network devices. A shell waits at the second line; there is
-//! no time limit but for a line that stays silent.
+//! The guest has only memory, two serial lines and network devices. A shell waits on the second line; the only time
+//! limit is for a line that stays silent.
 
 mod image;
 
@@ -23,7 +23,7 @@ use grosso_sys::scheduling::{cpu_time, threads};
 pub use image::{Contents, Image, Kernel};
 use rustix::process::Pid;
 
-/// A running guest. It ends with this value.
+/// A running guest, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Guest {
     machine: Child,
@@ -31,7 +31,7 @@ pub struct Guest {
     lines: Receiver<String>,
 }
 
-/// The reason why a machine cannot have a guest: a program or a [kernel](Kernel::find) that is not there.
+/// Returns why this machine cannot run a guest: a missing program or [kernel](Kernel::find).
 #[must_use]
 pub fn missing(kernel: &Path, programs: &[&str]) -> Option<String> {
     let mut wanted = ["qemu-system-x86_64"].iter().chain(image::TOOLS).chain(programs);
@@ -46,7 +46,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// Fails if QEMU cannot be started or the kernel does not get to its shell.
+    /// Fails if QEMU cannot be started or the kernel does not reach its shell.
     pub fn start(machine: &mut Command) -> io::Result<Self> {
         let machine = machine.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut machine = machine.stderr(Stdio::inherit()).spawn()?;
@@ -66,11 +66,11 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Processor time of all threads of the machine, as the host counts it.
+    /// Returns the CPU time of all threads of the VM, as the host counts it.
     ///
     /// # Errors
     ///
-    /// Fails if the machine has ended.
+    /// Fails if the VM has ended.
     pub fn cpu_time(&self) -> io::Result<Duration> {
         let threads = threads(Pid::from_child(&self.machine))?;
         threads.into_iter().map(|thread| Ok(cpu_time(thread)?.running)).sum()
@@ -80,7 +80,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// Fails with what it printed if its last command fails, or if the guest ends or says nothing any more.
+    /// Fails with the output if the last command fails, or if the guest ends or prints nothing more.
     pub fn run(&mut self, script: &str) -> io::Result<String> {
         write!(self.script, "(\n{script}\n) < /dev/null 2>&1\necho \"{DONE} $?\"\n")?;
         self.script.flush()?;
@@ -96,15 +96,15 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// As [`Guest::start`].
+    /// Errors of [`Guest::start`].
     pub fn reboot(&mut self) -> io::Result<()> {
-        // At once, and by the kernel alone: no program of the guest is asked.
+        // The kernel reboots at once, without involving any program of the guest.
         writeln!(self.script, "echo b > /proc/sysrq-trigger")?;
         self.script.flush()?;
         self.output_until(READY).map(drop)
     }
 
-    /// Lines until one that starts with a word, and the rest of that one.
+    /// Reads lines until one starts with `word`; returns those lines, and the rest of the last one.
     fn output_until(&mut self, word: &str) -> io::Result<(String, String)> {
         let mut output = String::new();
         loop {
@@ -128,15 +128,15 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // A machine that has ended already is as good.
+        // The VM may have ended already.
         let _ = self.machine.kill();
         let _ = self.machine.wait();
     }
 }
 
-/// Line that the shell prints once it waits, and start of the one behind each script.
+/// Line that the shell prints when it waits, and start of the line after each script.
 const READY: &str = "<ready>";
 const DONE: &str = "<done>";
 
-/// The time without a line after which none will come: the test fails instead of hanging.
+/// Time without a line after which none is expected: the test fails instead of hanging.
 const SILENCE: Duration = Duration::from_secs(120);

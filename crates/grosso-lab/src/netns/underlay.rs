@@ -1,4 +1,4 @@
-//! Hosts whose packets cross the wire in a tunnel, which ends in a namespace of its own beside each host.
+//! Hosts whose packets cross the wire in a tunnel, which ends in a separate namespace next to each host.
 
 use std::{
     io,
@@ -21,21 +21,21 @@ use super::{
 /// The NIC of a host behind a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inside {
-    /// Its kind; a veth pair carries Ethernet frames only.
+    /// Its kind; a veth pair carries only Ethernet frames.
     pub device: Device,
     /// The first header of its frames.
     pub layer: Layer,
-    /// Whether the host's kernel hands out superframes.
+    /// Whether the host's kernel sends superframes.
     pub superframes: bool,
 }
 
 impl Hosts {
-    /// Two hosts, each with a data path of its own in place of its NIC, and the ports of these, the sender's first. For
-    /// the other ports of the paths there is a wire with an MTU of its own and an address at each end,
-    /// [`underlay_addresses`] of this version of IP: sockets in [`Hosts::underlay`] reach each other.
+    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of these, the sender's first.
+    /// The other ports of the paths use a wire with its own MTU and an address at each end, [`underlay_addresses`] of
+    /// this IP version: sockets in [`Hosts::underlay`] reach each other.
     ///
     /// # Errors
-    /// As [`Hosts::receiving`].
+    /// Errors of [`Hosts::receiving`].
     pub fn tunnelled(
         layout: &Layout,
         inside: Inside,
@@ -54,10 +54,10 @@ impl Hosts {
         Ok((hosts, [near, far]))
     }
 
-    /// Two hosts whose NICs are the kernel's own VXLAN devices, over the same wire as that of [`Hosts::tunnelled`].
+    /// Creates two hosts whose NICs are the kernel's VXLAN devices, over the same wire as that of [`Hosts::tunnelled`].
     ///
     /// # Errors
-    /// As [`Hosts::receiving`]; also fails if the kernel has no VXLAN.
+    /// Errors of [`Hosts::receiving`]; also fails if the kernel has no VXLAN.
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
         hosts.between = lay_underlay(wire_mtu, Family::V4)?;
@@ -74,7 +74,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// The namespaces in which a tunnel ends, the sender's first; empty without a tunnel.
+    /// Returns the namespaces of the tunnel's endpoints, the sender's first; empty without a tunnel.
     #[must_use]
     pub fn underlay(&self) -> &[NetworkNamespace] {
         &self.between
@@ -86,7 +86,7 @@ impl Hosts {
     }
 }
 
-/// Two namespaces with nothing but a wire between them.
+/// Creates two namespaces with only a wire between them.
 pub(crate) fn lay_underlay(mtu: u16, outer: Family) -> io::Result<Vec<NetworkNamespace>> {
     let networks = vec![engine_network()?, engine_network()?];
     networks[0].run(|| add_wire(&networks[1], ENGINE, (ENGINE, mtu)))??;
@@ -98,14 +98,15 @@ pub(crate) fn lay_underlay(mtu: u16, outer: Family) -> io::Result<Vec<NetworkNam
     Ok(networks)
 }
 
-/// The addresses and parameters of the kernel's VXLAN over IPv4: of the sender's end for 0, or of the receiver's.
+/// Returns the addresses and parameters of the kernel's VXLAN over IPv4: of the sender's endpoint for 0, else of the
+/// receiver's.
 pub(crate) fn vxlan_ends(side: usize) -> VxlanEnds {
     let [near, far] = UNDERLAY_ADDRESSES;
     let (local, remote) = if side == 0 { (near, far) } else { (far, near) };
     VxlanEnds { identifier: VXLAN_IDENTIFIER, local, remote, port: VXLAN_PORT }
 }
 
-/// The addresses of the tunnel's ends over this version of IP, the sender's first.
+/// Returns the addresses of the tunnel's endpoints for this IP version, the sender's first.
 #[must_use]
 pub fn underlay_addresses(outer: Family) -> [IpAddr; 2] {
     match outer {

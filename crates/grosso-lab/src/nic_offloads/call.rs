@@ -1,4 +1,4 @@
-//! The end of a stream that calls the [sink](super::sink).
+//! The caller's end of a stream to the [sink](super::sink).
 
 use std::{
     io::{self, Read, Write},
@@ -31,7 +31,7 @@ pub struct Call {
     pub peer: SocketAddr,
     /// Direction of the stream.
     pub direction: Direction,
-    /// Its duration; `None` for some bytes of which each is compared with the one sent.
+    /// Duration of the stream; `None` to send a fixed number of bytes and compare each with the one sent.
     pub measured: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ impl Call {
     /// Sends or receives the stream.
     ///
     /// # Errors
-    /// Fails if the sink is not there or the stream stops, if a byte differs, or if it is interrupted.
+    /// Fails if the sink cannot be reached or the stream stops, if a byte differs, or if it is interrupted.
     pub fn run(&self, interrupted: &AtomicBool) -> Result<Called, TrialError> {
         let connection = connect(self.peer)?;
         let started = Instant::now();
@@ -101,7 +101,7 @@ fn receive(
     ended.map(|()| taken)
 }
 
-/// A connection to the sink. Some devices lose their link for a while when a feature is changed.
+/// Connects to the sink, with retries because some devices lose their link for a while when a feature is changed.
 fn connect(peer: SocketAddr) -> io::Result<TcpStream> {
     let started = Instant::now();
     loop {

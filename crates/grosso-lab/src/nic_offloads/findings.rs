@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON, the table and the page have them.
+//! Figures of the experiment, as in the JSON, the table and the page.
 
 use core::fmt::Write;
 
@@ -32,13 +32,13 @@ pub struct NicOffloadRow {
     pub direction: Direction,
     /// Whether the feature was on in this measurement.
     pub on: bool,
-    /// Whether this is the state in which it was found.
+    /// Whether this is the original state.
     pub as_found: bool,
-    /// Gigabits a second.
+    /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,
-    /// Gigabits for each second of all processors.
+    /// Gigabits per CPU-second of all CPUs.
     pub gigabits_a_cpu_second: Spread,
-    /// Bytes that were compared one by one before.
+    /// Bytes that were compared one by one before the measurement.
     pub verified_bytes: Option<u64>,
     /// The measurements.
     pub runs: Vec<NicOffloadRun>,
@@ -68,7 +68,7 @@ impl NicOffloadRow {
 }
 
 impl NicOffloadFindings {
-    /// The rows of each feature that was measured off and on.
+    /// Returns the rows of each feature that was measured off and on.
     pub(super) fn pairs(&self) -> impl Iterator<Item = [&NicOffloadRow; 2]> {
         self.rows.windows(2).filter_map(|rows| match rows {
             [off, on] if off.feature == on.feature => Some([off, on]),
@@ -77,19 +77,20 @@ impl NicOffloadFindings {
     }
 }
 
-/// Whether a feature that is on carries more for each second of the processors.
+/// Judges whether a feature that is on carries more data per CPU-second.
 pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
-    let measured = format!("{} Gb a CPU second on, {} off", digits(on.median), digits(off.median));
-    let cause = "one TCP connection does not need it here, or it costs what it saves";
+    let measured =
+        format!("{} Gb per CPU-second on, {} off", digits(on.median), digits(off.median));
+    let cause = "one TCP connection does not need it here, or it costs as much as it saves";
     Evidence::ratio(&on, &off, Bound::AtLeast(1.0)).verdict(
-        format!("{feature} saves processor time"),
+        format!("{feature} saves CPU time"),
         measured,
         cause,
     )
 }
 
-/// The feature and the state in which it would be better than as it was found, if noise does not say so.
+/// Returns the feature and its better state, if the difference from the original state exceeds the noise.
 pub(super) fn advice<'a>(
     off: &'a NicOffloadRow,
     on: &NicOffloadRow,
@@ -137,8 +138,8 @@ Bars are medians, dots the single runs.";
         let saving = told.filter(|[off, on]| judge(off, on).holds()).map(|[_, on]| &*on.feature);
         let saving: Vec<&str> = saving.collect();
         match saving.is_empty() {
-            true => "No feature saves processor time, as far as can be told from noise".into(),
-            false => format!("Processor time is saved by {}", saving.join(", ")),
+            true => "No feature saves CPU time beyond the noise".into(),
+            false => format!("CPU time is saved by {}", saving.join(", ")),
         }
     }
 
@@ -158,7 +159,7 @@ Bars are medians, dots the single runs.";
             names: 260,
             columns: [
                 column("Gb/s", |row| row.gigabits_a_second),
-                column("Gb for a CPU second", |row| row.gigabits_a_cpu_second),
+                column("Gb per CPU-second", |row| row.gigabits_a_cpu_second),
             ],
             rows: rows.collect(),
         };
@@ -168,7 +169,7 @@ Bars are medians, dots the single runs.";
 
 fn bar(row: &NicOffloadRow, spread: Spread, value: fn(&NicOffloadRun) -> f64) -> Bar {
     let class = if row.on { "speed" } else { "sender" };
-    // A run without a tick of a processor has no figure.
+    // A run without a CPU tick has no figure.
     let dots = row.runs.iter().map(value).filter(|value| value.is_finite());
     Bar::middle(class, spread, dots, digits(spread.median))
 }
@@ -192,8 +193,8 @@ mod tests {
         report::Report,
     };
 
-    /// A report of runs that were never made: a feature that was found off saves two thirds, one that was found on
-    /// nothing that noise would not, and a third cannot be turned off.
+    /// Returns a report of invented runs: a feature that was off saves two thirds of the cost, one that was on saves
+    /// nothing beyond the noise, and a third cannot be turned off.
     fn report() -> Report<NicOffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -257,11 +258,11 @@ mod tests {
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         assert!(table.contains("rx-gro                             off*"), "{table}");
+        assert!(table.contains("Better settings:\n  ethtool -K lo rx-gro on\n"), "{table}");
         assert!(
-            table.contains("Better the other way round:\n  ethtool -K lo rx-gro on\n"),
+            table.contains("tx-scatter-gather cannot be turned off in the current state."),
             "{table}"
         );
-        assert!(table.contains("tx-scatter-gather cannot be turned off as things are."), "{table}");
         assert!(!table.contains("NaN") && !table.contains("inf"), "{table}");
         assert_eq!(report.verdicts.len(), 2);
         assert!(report.verdicts[0].holds() && !report.verdicts[0].within_noise, "{table}");
@@ -279,7 +280,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shown() {
         let page = report().page("grosso lab nic lo --peer 192.0.2.1");
-        assert!(page.contains("<h1>Processor time is saved by rx-gro</h1>"), "{page}");
+        assert!(page.contains("<h1>CPU time is saved by rx-gro</h1>"), "{page}");
         assert_shown(&page);
     }
 

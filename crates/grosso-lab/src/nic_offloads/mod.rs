@@ -1,4 +1,4 @@
-//! The worth of a device's own offloads: each of its features on and off, while TCP runs between it and a sink.
+//! Gain from a device's own offloads: each of its features on and off, while TCP runs between the device and a sink.
 //!
 //! ```text
 //!  this machine                                      the other end
@@ -7,8 +7,8 @@
 //!  watchdog: puts the features back, whatever becomes of the lab
 //! ```
 //!
-//! A feature that receives is measured by a stream from the sink, one that sends by a stream to it. Everything else of
-//! the device stays as its owner has it.
+//! A receive feature is measured with a stream from the sink, a transmit feature with a stream to it. All other
+//! settings of the device stay unchanged.
 
 use core::fmt;
 use std::{io, net::SocketAddr, sync::atomic::AtomicBool};
@@ -51,7 +51,7 @@ pub struct NicOffloadParameters {
     pub nic: InterfaceName,
     /// The address of the sink.
     pub peer: SocketAddr,
-    /// Features to measure; all that can be changed if there is none.
+    /// Features to measure; if empty, all that can be changed.
     pub features: Vec<String>,
 }
 
@@ -64,10 +64,10 @@ pub struct NicOffloads {
 }
 
 impl NicOffloads {
-    /// An experiment with every feature of the device that can be changed, or those that were named.
+    /// Creates an experiment with every feature of the device that can be changed, or with the named ones.
     ///
     /// # Errors
-    /// Fails if there is no such device, if a named feature is not among them, and if the device may not be changed.
+    /// Fails if there is no such device, if a named feature cannot be measured, and if the device may not be changed.
     pub fn new(plan: Plan<NicOffloadParameters>) -> io::Result<Self> {
         let NicOffloadParameters { nic, peer, features: named } = &plan.parameters;
         let control = Control::new()?;
@@ -75,11 +75,11 @@ impl NicOffloads {
         found.retain(is_tried);
         if let Some(one) = named.iter().find(|name| found.iter().all(|one| one.name != **name)) {
             let names: Vec<&str> = found.iter().map(|feature| feature.name.as_str()).collect();
-            let what = format!("{nic}: no feature {one} that can be measured; there are: ");
+            let what = format!("{nic}: feature {one} cannot be measured; available: ");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what + &names.join(", ")));
         }
         if let Some(first) = found.first() {
-            // A request that changes nothing is refused as any other to who may not change the device.
+            // A request that changes nothing fails like any other if the user may not change the device.
             set_features(&control, nic, &[(&first.name, first.requested)])?;
         }
         found.retain(|feature| named.is_empty() || named.contains(&feature.name));
@@ -128,7 +128,8 @@ impl Experiment for NicOffloads {
         trial::verify(setting, interrupted).map(Some)
     }
 
-    /// A state is left out if the device does not take it: another feature that this one needs is off.
+    /// Returns whether a state is left out because the device does not accept it: another feature that this one needs
+    /// is off.
     fn is_optional(&self, _setting: &NicOffloadSetting, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::Unsupported
     }
@@ -165,8 +166,10 @@ impl Experiment for NicOffloads {
             let failed = failed.iter().any(|row| row.setting.starts_with(&name));
             if !failed && rows().count() == 1 {
                 let missing = if rows().any(|row| row.on) { "off" } else { "on" };
-                notes
-                    .push(format!("{} cannot be turned {missing} as things are.", setting.feature));
+                notes.push(format!(
+                    "{} cannot be turned {missing} in the current state.",
+                    setting.feature
+                ));
             }
         }
         let repeated: u64 =
@@ -181,17 +184,15 @@ impl Experiment for NicOffloads {
             .map(|(feature, state)| format!("  ethtool -K {nic} {feature} {state}"))
             .collect();
         notes.push(match knobs.is_empty() {
-            true => {
-                "Nothing is better the other way round, as far as can be told from noise.".into()
-            }
-            false => format!("Better the other way round:\n{}", knobs.join("\n")),
+            true => "No other setting is better beyond the noise.".into(),
+            false => format!("Better settings:\n{}", knobs.join("\n")),
         });
         notes
     }
 }
 
-/// Whether a feature is measured: one that can be changed, works on the packets of a stream, and loses nothing that
-/// somebody else set up when it is turned off.
+/// Returns whether a feature is measured: it can be changed, affects the packets of a stream, and does not lose
+/// settings of others when it is turned off.
 fn is_tried(feature: &Feature) -> bool {
     let is_of_packets = feature.name.starts_with("rx-") || feature.name.starts_with("tx-");
     !feature.fixed && is_of_packets && !LEFT_ALONE.contains(&feature.name.as_str())
@@ -208,7 +209,7 @@ fn as_text<S: serde::Serializer>(
     serializer.collect_str(shown)
 }
 
-/// Features that are left alone: filters and keys of others leave the device with them, or other frames arrive.
+/// Features that are never changed: others' filters and keys would be lost with them, or other frames would arrive.
 const LEFT_ALONE: [&str; 6] = [
     "rx-all",
     "rx-fcs",
@@ -219,9 +220,9 @@ const LEFT_ALONE: [&str; 6] = [
 ];
 
 const NOTE: &str = "\
-*: as it was found, and is again. CPU: all processors of this machine that were
-not idle, whoever used them; keep it quiet. A feature is off together with what
-needs it. One TCP connection: it says nothing of UDP, tunnels or forwarding.";
+*: the original setting, which is restored. CPU: busy time of all CPUs, including
+that of other programs; keep the machine idle. A feature is off together with
+its dependents. One TCP connection shows nothing about UDP, tunnels, forwarding.";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! The other end of the measured traffic: a listener that takes streams, or gives them.
+//! The other end of the measured traffic: a listener that receives or sends streams.
 
 use std::{
     io::{self, Read, Write},
@@ -11,11 +11,11 @@ use crate::{netns::STALLED, traffic::Content};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Request {
-    /// Take a stream to its end, and answer with the number of its bytes.
+    /// Receive a stream to its end, and answer with the number of its bytes.
     Take = b'T',
-    /// The same, up to the first byte that differs from the expected one.
+    /// Receive a stream up to the first byte that differs from the expected one.
     Compare = b'C',
-    /// Give a stream until the connection ends.
+    /// Send a stream until the connection ends.
     Give = b'G',
 }
 
@@ -29,7 +29,7 @@ impl Request {
 /// it failed.
 ///
 /// # Errors
-/// Those of the listener.
+/// Errors from the listener.
 pub fn serve(listener: &TcpListener, mut served: impl FnMut(io::Result<u64>)) -> io::Result<()> {
     let content = content()?;
     loop {
@@ -47,7 +47,12 @@ fn serve_one(mut connection: TcpStream, content: &Content) -> io::Result<u64> {
         Some(Request::Give) => return Ok(give(&connection, content, || true).0),
         Some(Request::Compare) => Some(content),
         Some(Request::Take) => None,
-        None => return Err(io::Error::new(io::ErrorKind::InvalidData, "no request of a lab")),
+        None => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "not a request from grosso lab",
+            ));
+        }
     };
     let (taken, ended) = take(&connection, expected, |_| true);
     connection.write_all(&taken.to_be_bytes())?;
@@ -83,7 +88,7 @@ pub(super) fn take(
         match connection.read(&mut buffer) {
             Ok(0) => break,
             Ok(len) if expected.is_some_and(|content| !content.is_at(taken, &buffer[..len])) => {
-                let what = format!("bytes differ behind byte {taken}");
+                let what = format!("bytes differ after byte {taken}");
                 return (taken, Err(io::Error::new(io::ErrorKind::InvalidData, what)));
             }
             Ok(len) => taken += len as u64,
@@ -94,12 +99,12 @@ pub(super) fn take(
     (taken, Ok(()))
 }
 
-/// The content of every stream between a lab and a sink.
+/// Returns the content of every stream between a lab and a sink.
 pub(super) fn content() -> io::Result<Content> {
     Content::new(SEED)
 }
 
-/// Bytes of one call that takes.
+/// Bytes of one receive call.
 const TAKEN_BYTES: usize = 256 << 10;
 /// The seed of the content, the same at both ends.
 const SEED: u64 = 0x7369_6e6b;

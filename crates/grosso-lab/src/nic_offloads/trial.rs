@@ -22,7 +22,7 @@ pub struct NicOffloadSetting {
     pub peer: SocketAddr,
     /// The feature.
     pub feature: String,
-    /// Whether it is requested to be on without the lab.
+    /// Whether the feature was on before the lab started.
     pub was_on: bool,
     /// Whether it is on.
     pub on: bool,
@@ -39,7 +39,7 @@ pub struct NicOffloadRun {
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Time of all processors of this machine that were not idle.
+    /// CPU time of all CPUs of this machine that were not idle.
     pub cpu_seconds: f64,
     /// Measurements before this one in which nothing arrived, and which were repeated.
     pub repeated: u64,
@@ -58,7 +58,7 @@ impl NicOffloadRun {
 /// Measures a stream, and again, a few times, if nothing of it arrived. The feature is put back behind it.
 ///
 /// # Errors
-/// Fails if the device does not take the feature, if the sink is not there or the stream stops, or if it is
+/// Fails if the device does not accept the feature, if the sink cannot be reached or the stream stops, or if it is
 /// interrupted.
 pub fn measure(
     setting: &NicOffloadSetting,
@@ -77,7 +77,7 @@ pub fn measure(
 /// Compares what arrives with what was sent, and checks that it passes the device.
 ///
 /// # Errors
-/// As [`measure`]; if a byte differs; if the way to the sink leads elsewhere.
+/// Errors of [`measure`]; also fails if a byte differs, or if the route to the sink does not use the device.
 pub(super) fn verify(
     setting: &NicOffloadSetting,
     interrupted: &AtomicBool,
@@ -108,7 +108,7 @@ struct Switched<'a>(&'a NicOffloadSetting);
 
 impl<'a> Switched<'a> {
     fn new(setting: &'a NicOffloadSetting) -> io::Result<Self> {
-        // What is refused is requested all the same, and has to be taken back.
+        // A refused request is still recorded, and has to be undone.
         let switched = Self(setting);
         set_feature(&Control::new()?, &setting.device, &setting.feature, setting.on)?;
         Ok(switched)
@@ -118,27 +118,27 @@ impl<'a> Switched<'a> {
 impl Drop for Switched<'_> {
     fn drop(&mut self) {
         let NicOffloadSetting { device, feature, was_on, .. } = self.0;
-        // If this fails, the watchdog does it, and says why.
+        // If this fails, the watchdog restores the feature and reports the error.
         let put_back = |control| set_features(&control, device, &[(feature, *was_on)]);
         let _ = Control::new().and_then(put_back);
     }
 }
 
-/// Seconds in which processors of this machine had work, since it was started (`/proc/stat`).
+/// Returns the seconds in which CPUs of this machine were busy since it was started (`/proc/stat`).
 fn busy_seconds() -> io::Result<f64> {
     let text = kernel::read("/proc/stat")?;
     let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all processors"))?;
     Ok(ticks as f64 / TICKS_A_SECOND)
 }
 
-/// Ticks of user, nice, system, irq and softirq; idle and iowait are between them.
+/// Returns the ticks of user, nice, system, irq and softirq; idle and iowait are between them.
 fn busy_ticks(text: &str) -> Option<u64> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let columns: Vec<u64> = all.split_whitespace().map_while(|word| word.parse().ok()).collect();
     [0, 1, 2, 5, 6].into_iter().map(|column| columns.get(column).copied()).sum()
 }
 
-/// Bytes that passed a device of this network (`/proc/net/dev`).
+/// Returns the bytes that passed a device of this network (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
     let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {
@@ -154,7 +154,7 @@ fn no(file: &str, what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{file} has no {what}"))
 }
 
-/// `USER_HZ`, which is 100 on every architecture that Rust has a standard library for.
+/// `USER_HZ`, which is 100 on every architecture for which Rust has a standard library.
 const TICKS_A_SECOND: f64 = 100.0;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Putting a device's features back, whatever becomes of who changed them.
+//! Restores a device's features, even if the process that changed them is killed.
 //!
-//! A process of its own keeps the features as they were, and waits until its standard input ends: which it does when
-//! the lab is done with the device, and also when the lab is killed. So there is one way back for every end.
+//! A separate process records the original features and waits until its standard input ends: when the lab is done with
+//! the device, and also when the lab is killed. Every end therefore restores them in the same way.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -17,7 +17,7 @@ use grosso_sys::{
 
 use super::is_tried;
 
-/// A watchdog that runs, and puts the features back when this is dropped.
+/// A running watchdog, which restores the features when this is dropped.
 #[derive(Debug)]
 pub struct Keeper {
     device: InterfaceName,
@@ -29,10 +29,10 @@ impl Keeper {
     /// Starts the watchdog of a device: a program that calls [`watch`] with its standard input and output.
     ///
     /// # Errors
-    /// Fails if the program does not start, with what it says if it refuses to watch.
+    /// Fails if the program does not start, with its message if it refuses to watch.
     pub fn start(device: InterfaceName, program: &mut Command) -> io::Result<Self> {
         let before = ethtool::features(&Control::new()?, &device)?;
-        // Ctrl-C is for the group of the lab, and the watchdog has to outlive it.
+        // Ctrl-C goes to the process group of the lab, and the watchdog has to outlive the lab.
         program.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut watchdog = program.spawn()?;
         let mut said = String::new();
@@ -51,7 +51,7 @@ impl Keeper {
     /// Puts the features back.
     ///
     /// # Errors
-    /// Fails if one of them is not as it was.
+    /// Fails if a feature was not restored.
     pub fn restore(mut self) -> io::Result<()> {
         self.end()
     }
@@ -68,7 +68,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Whoever wants to know calls `restore`, behind which this does nothing more.
+        // Callers that need the result call `restore`, after which this does nothing.
         let _ = self.end();
     }
 }
@@ -77,7 +77,7 @@ impl Drop for Keeper {
 /// device may be changed from now on, or why not.
 ///
 /// # Errors
-/// Fails if the device has another watchdog, and if a feature is not as it was in the end.
+/// Fails if the device has another watchdog, and if a feature is not restored at the end.
 pub fn watch(
     device: &InterfaceName,
     mut input: impl Read,
@@ -96,20 +96,20 @@ pub fn watch(
     };
     writeln!(output, "{READY}")?;
     output.flush()?;
-    // An input that cannot be read has ended too.
+    // An input that cannot be read has also ended.
     let _ = io::copy(&mut input, &mut io::sink());
     restore(device, &before)
 }
 
-/// A mark, visible in this network and gone with the process, that the device is watched: a second watchdog would
-/// take a changed feature for how it was. A user who may not change features can make the mark too, and is ignored.
+/// Marks the device as watched; the mark is visible in this network and disappears with the process. A second watchdog
+/// would mistake a changed feature for the original one. A mark made by a user who may not change features is ignored.
 fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
     let index = Control::new()?.index(device)?;
     match claim(&format!("grosso-lab-nic-{index}"))? {
         Claim::Held(mark) => Ok(Some(mark)),
         Claim::Doubtful { .. } => Ok(None),
         Claim::Taken => {
-            let busy = format!("another lab measures {device}: wait for its end");
+            let busy = format!("another lab measures {device}: wait until it ends");
             Err(io::Error::new(io::ErrorKind::ResourceBusy, busy))
         }
     }
@@ -125,10 +125,10 @@ fn restore(device: &InterfaceName, before: &[Feature]) -> io::Result<()> {
     let differs = after.iter().zip(before).find(|(after, before)| after != before);
     differs.map_or(Ok(()), |(_, was)| {
         let state = if was.requested { "on" } else { "off" };
-        let left = format!("{device}: {} was {state} and is not so again", was.name);
+        let left = format!("{device}: failed to restore {} to {state}", was.name);
         Err(io::Error::other(left))
     })
 }
 
-/// The line of a watchdog that has begun.
+/// The line that a watchdog prints when it has started.
 const READY: &str = "watching";

@@ -1,5 +1,5 @@
 //! Gain of delivery in parts if nobody copies the payload again: coalescing for consumers in memory, one that reads
-//! headers alone and others that read every byte. A TAP or a packet socket copies every byte into the kernel, which
+//! only headers and others that read every byte. A TAP or a packet socket copies every byte into the kernel, which
 //! hides the gain.
 
 mod reader;
@@ -22,21 +22,21 @@ use self::reader::Reader;
 pub use self::reader::ReaderKind;
 use crate::statistics::Spread;
 
-/// Gigabits delivered to consumers in memory for each second of a processor.
+/// Gigabits delivered to consumers in memory per CPU-second.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Consumer {
     /// Bytes of a packet's payload.
     pub payload_bytes: usize,
-    /// Delivered as parts to who reads headers alone: the packets stay where they were received.
+    /// Delivered as parts to a reader of headers: the packets stay in their receive buffers.
     pub parts: Spread,
-    /// Delivered to who reads headers alone, after a copy of each packet.
+    /// Delivered to a reader of headers, after a copy of each packet.
     pub copied: Spread,
-    /// Delivered to those who read every byte.
+    /// Delivered to readers of every byte.
     pub reading: Vec<ReadingConsumer>,
 }
 
-/// Gigabits for each second of a processor, with what a consumer takes that reads every byte.
+/// Gigabits per CPU-second, including the time of a consumer that reads every byte.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ReadingConsumer {
@@ -54,7 +54,7 @@ impl Consumer {
     pub fn measure(payload_bytes: u16, runs: usize) -> Self {
         let packets = train(payload_bytes);
         let packets_over_and_over = packets.iter().cycle().take(BUFFERS);
-        // One buffer for each packet, as in the slots of a ring: a single buffer would stay in the cache.
+        // One buffer per packet, like the slots of a ring: a single buffer would stay in the cache.
         let ring: Vec<_> = packets_over_and_over.map(|packet| Arc::new(packet.clone())).collect();
         let readings = Reader::all().into_iter().map(|mut reader| {
             let [parts, copied] = in_turn(&ring, packets.len(), runs, &mut reader);
@@ -66,7 +66,7 @@ impl Consumer {
         Self { payload_bytes: payload_bytes.into(), parts, copied, reading }
     }
 
-    /// Parts and copies by consumer.
+    /// Returns parts and copies by consumer.
     pub(super) fn readings(&self) -> impl Iterator<Item = (ReaderKind, &Spread, &Spread)> {
         let headers = (ReaderKind::Headers, &self.parts, &self.copied);
         let reading = self.reading.iter().map(|one| (one.consumer, &one.parts, &one.copied));
@@ -127,7 +127,7 @@ fn gigabits_a_cpu_second(
     bytes as f64 * 8e-9 / seconds
 }
 
-/// The packets of one train of TCP over IPv4, as many as fit into 64 KiB.
+/// Returns the packets of one train of TCP over IPv4, as many as fit into 64 KiB.
 fn train(payload_bytes: u16) -> Vec<Vec<u8>> {
     let count = (64 << 10) / usize::from(payload_bytes + 52) - 1;
     let payload = vec![0x42; count * usize::from(payload_bytes)];
@@ -158,9 +158,10 @@ const HEADERS: [u8; 66] = [
     1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9,
 ];
 
-/// Packets that are received over and over: more memory than a processor's own cache.
+/// Packets that are received repeatedly: more memory than a CPU's own cache.
 const BUFFERS: usize = 8 << 10;
-/// Number of passes over the packets; together some gigabytes. Unit tests look at where the figures go, not at them.
+/// Number of passes over the packets; together several gigabytes. Unit tests check where the figures go, not their
+/// values.
 const ROUNDS: u64 = if cfg!(test) { 1 } else { 40 };
 
 #[cfg(test)]

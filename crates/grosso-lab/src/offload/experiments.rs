@@ -19,10 +19,10 @@ use crate::{
 };
 
 impl Offload {
-    /// The gain from coalescing at an MTU of 1500: on one processor, then on two if there are two.
+    /// Measures the gain from coalescing at an MTU of 1500: on one CPU, then on two if there are two.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn headline(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let groups = plan.layouts()?.into_iter().map(|processors| {
             let setting = plan.setting(plan.stream(), processors);
@@ -35,11 +35,11 @@ impl Offload {
         Ok(Self { name: "", plan, groups, judge: judge_headline, ..Self::receiving() })
     }
 
-    /// Table R1: three pairs of MTUs, with packets joined in place or copied first, in buffers of several sizes, and
-    /// the kernel's own GRO on the same wire.
+    /// Measures table R1: three pairs of MTUs, with packets merged in place or copied first, in buffers of several
+    /// sizes, and the kernel's own GRO on the same wire.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn lro(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()? {
@@ -54,11 +54,11 @@ impl Offload {
         Ok(Self { name: "lro", plan, groups, notes, judge, consumer, ..Self::receiving() })
     }
 
-    /// Table R5: the gain if the sender's kernel hands out superframes, which Grosso cuts, for TCP and UDP over IPv4
-    /// and IPv6.
+    /// Measures table R5: the gain if the sender's kernel sends superframes, which Grosso splits, for TCP and UDP over
+    /// IPv4 and IPv6.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn gso(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()?.into_iter().take(1) {
@@ -91,11 +91,11 @@ impl Offload {
         Ok(Self { name: "gso", plan, groups, nic_of: "sender", notes, judge, ..Self::receiving() })
     }
 
-    /// One kind of traffic, with coalescing and without, beside the kernel's own wire: on one processor, and streams
-    /// also on two. With two processors, the wake-ups of a virtual machine would dominate the time of a request.
+    /// Measures one kind of traffic, with and without coalescing, next to the kernel's own wire: on one CPU, and
+    /// streams also on two. With two CPUs, the wake-ups of a VM would dominate the time of a request.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn traffic(
         name: &'static str,
         traffic: Traffic,
@@ -115,10 +115,10 @@ impl Offload {
         Ok(Self { name, plan, groups, notes, ..Self::receiving() })
     }
 
-    /// Train lengths by the number of connections and by the time for which trains are held.
+    /// Measures train lengths by the number of connections and by the hold time.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn flows(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()?.into_iter().take(1) {
@@ -140,7 +140,7 @@ impl Offload {
         Ok(Self { name: "flows", plan, groups, notes: FLOWS_NOTES, ..Self::receiving() })
     }
 
-    /// Settings that most experiments share: Grosso is the receiver's NIC, and nothing is judged.
+    /// Returns the settings that most experiments share: Grosso is the receiver's NIC, and nothing is judged.
     pub(super) fn receiving() -> Self {
         Self {
             name: "",
@@ -155,8 +155,8 @@ impl Offload {
 }
 
 impl Plan<OffloadParameters> {
-    /// The chosen processors of sender, data path and receiver. By default one for everything; then, if there are two,
-    /// one for the sender and one for the rest. The last processors are used, since the first often handles the
+    /// Returns the chosen CPUs of sender, data path and receiver. The default is one for everything; then, if there are
+    /// two, one for the sender and one for the rest. The last CPUs are used, because the first often handles the
     /// interrupts.
     pub(super) fn layouts(&self) -> io::Result<Vec<[usize; 3]>> {
         Ok(match (self.processors, &allowed_processors()?[..]) {
@@ -246,8 +246,8 @@ fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -
     RowGroup { title: title(setting), rows, comparisons }
 }
 
-/// The columns of the source: the driver's own LRO, the generic one, and that as it was posted, whose trains are
-/// bounded by the receiver's MTU.
+/// Returns the columns of the source: the driver's own LRO, the generic one, and the generic one as posted, whose
+/// trains are limited by the receiver's MTU.
 fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, buffer: usize) -> Vec<Row> {
     let mtu = setting.layout.mtu;
     let profiles = [Profile::myri10ge(), Profile::inet_lro(), Profile::inet_lro_2007(mtu.receiver)];
@@ -294,25 +294,25 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
             Evidence::ratio(&same, &mixed, Bound::AtLeast(0.97)),
         ]);
         let (claim, text) =
-            ("1500 to 9000 is within 3 % of 1500 to 1500", format!("{:+.1} %", change * 100.0));
-        verdicts.push(word.verdict(claim, text, "other work on the machine"));
+            ("MTU 1500 to 9000 is within 3 % of 1500 to 1500", format!("{:+.1} %", change * 100.0));
+        verdicts.push(word.verdict(claim, text, "other load on the machine"));
     }
     if let Some((word, text)) = long.and_then(|long| over_none(long, Bound::AtLeast(1.0))) {
-        let claim = "coalescing is ahead at MTU 9000 too";
+        let claim = "coalescing is also faster at MTU 9000";
         verdicts.push(word.verdict(claim, text, DEARER));
     }
     verdicts.extend(same.and_then(|same| {
         Some(beside(same, GENERIC, Bound::AtLeast(0.95))?.verdict(
-            "inet_lro is on a par with the driver's own",
+            "inet_lro is as fast as the driver's own LRO",
             times(beside_ratio(same, GENERIC)),
             DEARER,
         ))
     }));
     verdicts.extend(mixed.and_then(|mixed| {
         Some(beside(mixed, POSTED, Bound::Under(0.9))?.verdict(
-            "1500 to 9000: inet_lro as posted is 10 % behind it",
+            "1500 to 9000: inet_lro as posted is 10 % slower",
             times(beside_ratio(mixed, POSTED)),
-            "seven packets a superframe leave most of the gain where packets are dear",
+            "superframes of seven packets keep most of the gain where packets are expensive",
         ))
     }));
     verdicts.extend(same.and_then(larger_pages));
@@ -322,27 +322,23 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
     verdicts
 }
 
-/// The claim of the source that packet buffers, into which every byte is copied, carry less than pages. To who reads
-/// headers alone, parts save more than they did there.
+/// Judges the claim of the source that packet buffers, into which every byte is copied, carry less than pages. For a
+/// reader of headers, parts save more than they did in the source.
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, bound, cause) = match reader {
-        ReaderKind::Headers => {
-            ("parts are not behind copies, to a consumer in memory", 1.0, DEARER)
+        ReaderKind::Headers => ("headers read: parts are at least as fast as copies", 1.0, DEARER),
+        ReaderKind::EveryByte => {
+            ("every byte read: parts carry 1.62 times as much", PAGES_OVER_BUFFERS, READ_ANYWAY)
         }
-        ReaderKind::EveryByte => (
-            "parts carry 1.62 times what copies do, every byte read",
-            PAGES_OVER_BUFFERS,
-            READ_ANYWAY,
-        ),
         ReaderKind::VhostUser => {
-            ("the same with every byte read over vhost-user", PAGES_OVER_BUFFERS, COPIED_ANYWAY)
+            ("vhost-user, every byte read: 1.62 times as much", PAGES_OVER_BUFFERS, COPIED_ANYWAY)
         }
     };
     let word = Evidence::ratio(parts, copied, Bound::AtLeast(bound));
     word.verdict(claim, times(ratio(parts.median, copied.median)), cause)
 }
 
-/// A column of the source beside the driver's own LRO.
+/// Compares a column of the source with the driver's own LRO.
 fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
     let [one, own] = group.pair(name, OWN)?.map(|row| row.gigabits_a_cpu_second);
     Some(Evidence::ratio(&one, &own, bound))
@@ -353,7 +349,7 @@ fn beside_ratio(group: &OffloadGroup, name: &str) -> Option<f64> {
     ratio(one, own)
 }
 
-/// The cost of a gigabyte behind the wire, where data path and receiver share a CPU.
+/// Judges the cost of a gigabyte after the wire, where data path and receiver share a CPU.
 fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     let cost = |row: &OffloadRow| {
         let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;
@@ -361,21 +357,21 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     };
     let (coalesced, none) = (cost(group.first_row()?), cost(group.row(NONE)?));
     Some(Evidence::ratio(&coalesced, &none, Bound::Under(0.5)).verdict(
-        "path and receiver on one CPU: a gigabyte costs half of none's",
+        "path and receiver on one CPU: half the cost",
         times(ratio(coalesced.median, none.median)),
         DEARER,
     ))
 }
 
-/// The claim of the source that larger receive pages carry more.
+/// Judges the claim of the source that larger receive pages carry more.
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let (small, large) = (speed(0)?, speed(3)?);
     Some(Evidence::ratio(&large, &small, Bound::AtLeast(LARGER_PAGES)).verdict(
-        "larger pages carry more: 32 KiB 5 % over 4 KiB",
+        "pages of 32 KiB carry 5 % more than 4 KiB",
         times(ratio(large.median, small.median)),
-        "a slot of a packet socket's ring holds one packet whatever its size, where the NIC of 2007 \
-         put several into a page and allocated fewer",
+        "a slot of a packet socket's ring holds one packet of any size; the NIC of 2007 put \
+         several into a page and allocated fewer pages",
     ))
 }
 
@@ -400,38 +396,38 @@ fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     ]);
     let mut verdicts = vec![
         word(short, Bound::AtLeast(published)).verdict(
-            "superframes are worth 1.44 times at MTU 1500",
+            "superframes are 1.44 times faster at MTU 1500",
             times(Some(gains[0].median)),
-            "the wire of the lab costs both rows what a loopback device does not",
+            "the lab's wire costs both rows time that a loopback device does not",
         ),
         less.verdict(
-            "the longest MTU leaves a gain, and a lesser one",
+            "the longest MTU leaves a gain, but a smaller one",
             times(Some(gains[1].median)),
-            "at that MTU a superframe is one packet, and its way through the data path is all that differs",
+            "at that MTU a superframe is one packet, so only the data path differs",
         ),
     ];
     verdicts.extend(group(SENDER_MTUS[0].0).and_then(gso_alone_off));
     verdicts
 }
 
-/// The claim of the source that a device with TSO and without GSO is a little slower than with both.
+/// Judges the claim of the source that a device with TSO but without GSO is a little slower than one with both.
 fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     let [alone, both] = group.pair(GSO_ALONE_OFF, SUPERFRAMES[0].0)?;
     let [speed, with_both] = [alone, both].map(|row| row.gigabits_a_cpu_second);
     Some(Evidence::ratio(&speed, &with_both, Bound::Under(SLOWER)).verdict(
-        "GSO alone off: unsteady, a little slower",
+        "only GSO off: a little slower",
         times(ratio(speed.median, with_both.median)),
-        "since Linux 4.17 TCP builds superframes whatever the device says of GSO, and a device \
-         that has TSO gets them whole",
+        "since Linux 4.17 TCP builds superframes regardless of the device's GSO setting, and a device \
+         with TSO receives them unsegmented",
     ))
 }
 
-/// A gain in times; a dash for none.
+/// Formats a gain in times; a dash for none.
 pub(super) fn times(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2} times"))
 }
 
-/// Title of a group: the properties that its settings share.
+/// Returns the title of a group: the properties that its settings share.
 fn title(setting: &Setting) -> String {
     let Mtu { sender, receiver } = setting.layout.mtu;
     let mtu = match sender == receiver {
@@ -446,11 +442,11 @@ fn title(setting: &Setting) -> String {
     format!("{} at {mtu}{family}, {processors}", setting.traffic)
 }
 
-/// The processors of sender, data path and receiver in words.
+/// Describes the CPUs of sender, data path and receiver in words.
 pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
     match (sender == path, path == receiver) {
         (true, true) => "one CPU for everything".into(),
-        (false, true) => "two CPUs: one sends, one has path and receiver".into(),
+        (false, true) => "two CPUs: one sends, one runs path and receiver".into(),
         _ => format!("sender on CPU {sender}, path on {path}, receiver on {receiver}"),
     }
 }
@@ -464,24 +460,24 @@ const fn nic(ratio: f64) -> Published {
     Published { ratio, source: "R1, in 2007 on a 10 Gb/s NIC" }
 }
 
-/// Causes of a gain below the one published.
+/// Causes of a gain below the published one.
 const DEARER: &str = "\
 receiving a packet costs more than in the source, because it is copied into a device in userspace";
-/// The claim of the source that coalescing packets of 1500 bytes is worth 2.74 times, with room for another machine.
-const WORTH: &str = "coalescing is worth two thirds of 2.74 times, or more";
+/// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74, with a margin for other machines.
+const WORTH: &str = "coalescing gains at least two thirds of 2.74 times";
 const WORTH_LEAST: f64 = 2.74 / 1.5;
 const DEARER_OR_SHARED: &str = "\
 a copy into a device in userspace costs more than the receive path of the source, or other work on the same CPU \
 delays single packets until they arrive in batches too";
-/// Gigabits a second into pages and into packet buffers, in the source: 8.9 and 5.5.
+/// Throughput into pages and into packet buffers, in the source: 8.9 and 5.5 Gb/s.
 const PAGES_OVER_BUFFERS: f64 = 8.9 / 5.5;
-/// Causes of a lesser gain of parts over copies to consumers that read every byte.
+/// Causes of a smaller gain of parts over copies for consumers that read every byte.
 const READ_ANYWAY: &str = "\
 a reader of the copy finds it in the cache, where the writer left it, so a byte that is read anyway is fetched \
 once, copied or not";
 const COPIED_ANYWAY: &str = "\
 every byte is copied into the shared memory and out of it, in both rows";
-/// Least ratio of what the largest pages carry to what the smallest do: 9.4 to 8.9 Gb/s in the source.
+/// Least ratio of the throughput with the largest pages to that with the smallest: 9.4 to 8.9 Gb/s in the source.
 const LARGER_PAGES: f64 = 1.05;
 const ON: &str = "coalescing on";
 const OFF: &str = "coalescing off";
@@ -494,14 +490,14 @@ const KERNEL: [(&str, Carrier); 2] = [
 ];
 const KERNEL_ON_OFF: Comparison = Comparison::new("kernel on / off", KERNEL[0].0, KERNEL[1].0);
 
-/// Rows with superframes from the sender's kernel and without.
+/// Rows with and without superframes from the sender's kernel.
 const SUPERFRAMES: [(&str, Carrier); 2] = [
     ("superframes on", Carrier::GrossoSends { superframes: true }),
     ("superframes off", Carrier::GrossoSends { superframes: false }),
 ];
 
-/// The row whose device has TSO without generic segmentation, and the greatest share of the speed with both that is a
-/// little slower.
+/// The row whose device has TSO without generic segmentation, and the greatest share of the speed with both that counts
+/// as a little slower.
 const GSO_ALONE_OFF: &str = "GSO alone off";
 const SLOWER: f64 = 0.97;
 
@@ -518,7 +514,7 @@ const NONE: &str = "none";
 const NONE_COPIED: &str = "none, copied";
 
 /// Table R1's receive pages, as sizes of the buffer that holds a packet: the slots of a packet socket's ring. Each
-/// comes with the row's name and that of its ratio to no coalescing.
+/// comes with the name of the row and of its ratio to no coalescing.
 const PAGES: [(usize, &str, &str); 4] = [
     (4 << 10, "parts of 4 KiB", "4 KiB / none"),
     (8 << 10, "parts of 8 KiB", "8 KiB / none"),
@@ -526,14 +522,13 @@ const PAGES: [(usize, &str, &str); 4] = [
     (32 << 10, "parts of 32 KiB", "32 KiB / none"),
 ];
 
-/// Published ratios of table R1 for a pair of MTUs, in gigabits a second and percent of a processor: the driver's own
-/// coalescing to none, by the size of pages; and generic coalescing to none, with packets received straight into the
-/// stack's buffers.
+/// Published ratios of table R1 for a pair of MTUs, in Gb/s and percent of a CPU: the driver's own coalescing to none,
+/// by the size of pages; and generic coalescing to none, with packets received straight into the stack's buffers.
 #[derive(Clone, Copy)]
 struct R1 {
     pages: [f64; 4],
     copied: f64,
-    /// The generic one as posted, with pages of 4 KiB.
+    /// Generic coalescing as posted, with pages of 4 KiB.
     posted: f64,
 }
 
@@ -567,38 +562,38 @@ const MTU_PAIRS: [(Mtu, R1); 3] = [
     (Mtu { sender: 9000, receiver: 9000 }, LONG),
 ];
 
-/// The MTUs of table R5. A TAP does not have the longest: 65535 less an Ethernet header.
+/// The MTUs of table R5. A TAP does not support the longest: 65535 minus an Ethernet header.
 const SENDER_MTUS: [(u16, Published); 2] = [
     (1500, Published { ratio: 26864.51 / 18626.44, source: "R5, in 2014 on loopback" }),
     (65521, Published { ratio: 1.1, source: "R5, in 2014 on loopback" }),
 ];
 
-/// Numbers of connections, and the times for which their trains are held, in microseconds.
+/// Numbers of connections, and hold times of their trains in microseconds.
 const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
 const LRO_NOTES: &[&str] = &[
-    "Parts: packets stay in their receive buffers, each of the size named; a packet\n\
-     of 9000 bytes has no room in less than 16 KiB. Copied first: out of the buffer\n\
-     and into memory of its own.",
-    "Grosso / kernel: the kernel joins packets where they lie. Through the data path\n\
-     every byte is copied into the ring and out of it, and a thread is woken. With\n\
-     GRO on, the kernel's wire holds 256 packets and loses more: no gain of Grosso's.",
+    "Parts: packets stay in their receive buffers of the named size; a packet of 9000\n\
+     bytes needs a buffer of 16 KiB. Copied first: each packet is copied from its\n\
+     buffer into separate memory.",
+    "Grosso / kernel: the kernel merges packets in place. The data path copies every\n\
+     byte into the ring and out of it, and wakes a thread. With GRO on, the kernel's\n\
+     wire queues 256 packets and drops the rest: that is no gain of Grosso's.",
 ];
 const GSO_NOTES: &[&str] =
-    &["Off: the kernel cuts superframes just before the device, so that what differs\n\
-     is who cuts and how often the device is asked. At the longest MTU a datagram is\n\
-     a packet: there is nothing to cut. Where root lets it the receiver's kernel\n\
-     coalesces what arrives, as in 2014."];
+    &["Off: the kernel segments superframes just before the device, so the rows differ\n\
+     in which side segments and in the number of device calls. At the longest MTU a\n\
+     datagram is one packet: there is nothing to segment. With root, the receiver's\n\
+     kernel coalesces arriving packets, as in 2014."];
 const MAERTS_NOTES: &[&str] =
-    &["The receiver sends, through Grosso as its NIC, which cuts its superframes:\n\
-     coalescing concerns the acknowledgements that come back, and joins none."];
+    &["The receiver sends through Grosso as its NIC, which segments its superframes:\n\
+     coalescing sees only the returning acknowledgments, and merges none."];
 const FLOWS_NOTES: &[&str] =
-    &["The connections share what one alone may have under way, so that many have few\n\
-     packets each. Held 0 us, trains end with a poll of fewer than 64 packets."];
+    &["The connections share the in-flight limit of one connection, so each of many\n\
+     has few packets. Held 0 us, trains end with a poll of fewer than 64 packets."];
 
-/// Most bytes for whose packets the data path's ring has slots: those of the longest queue of a wire.
+/// Greatest number of bytes for whose packets the data path's ring has slots: those of the longest queue of a wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
 
-/// Time before the measurement, in which TCP finds its speed.
+/// Time before the measurement, in which TCP reaches its speed.
 const WARM_UP: Duration = Duration::from_millis(300);

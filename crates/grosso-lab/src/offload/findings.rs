@@ -36,9 +36,9 @@ pub struct OffloadGroup {
     pub family: Family,
     /// Traffic between the sockets.
     pub traffic: Traffic,
-    /// The number of processors that everything ran on.
+    /// The number of CPUs that everything ran on.
     pub processors: usize,
-    /// The processors of sender, data path and receiver, if the two last have one each.
+    /// The CPUs of sender, data path and receiver, if path and receiver each have their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<[usize; 3]>,
     /// One for each setting.
@@ -47,7 +47,7 @@ pub struct OffloadGroup {
     pub ratio: Option<f64>,
     /// Comparisons between rows.
     pub comparisons: Vec<Compared>,
-    /// Name of the first setting that was planned, whose row may have no figures.
+    /// Name of the first planned setting, whose row may have no figures.
     #[serde(skip)]
     pub(super) first: String,
 }
@@ -58,10 +58,9 @@ pub struct OffloadGroup {
 pub struct Compared {
     /// Name of the comparison.
     pub name: &'static str,
-    /// Gigabits for each processor second of the first row, divided by the second's; for requests, the ratio of their
-    /// numbers.
+    /// Gigabits per CPU-second of the first row, divided by the second's; for requests, the ratio of their numbers.
     pub ratio: f64,
-    /// The same in the publication that the experiment repeats.
+    /// The ratio in the publication that the experiment repeats.
     pub published: Option<Published>,
 }
 
@@ -88,28 +87,28 @@ pub struct OffloadRow {
     pub offered_gbps: Option<f64>,
     /// Greatest time for which trains were held, in microseconds; `None` if Grosso merged nothing.
     pub hold_us: Option<f64>,
-    /// Gigabits for each second of processor time, of all threads.
+    /// Gigabits per CPU-second of all threads.
     pub gigabits_a_cpu_second: Spread,
-    /// Gigabits a second.
+    /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,
-    /// Processor seconds a gigabyte of all threads.
+    /// CPU-seconds per gigabyte of all threads.
     pub cpu_s_per_gb: Spread,
-    /// Processor seconds a gigabyte of the sender.
+    /// CPU-seconds per gigabyte of the sender.
     pub sender_cpu_s_per_gb: Spread,
-    /// Processor seconds a gigabyte of the data path, and of the kernel's threads for packets.
+    /// CPU-seconds per gigabyte of the data path and of the kernel threads that process packets.
     pub path_cpu_s_per_gb: Spread,
-    /// Processor seconds a gigabyte of the receiver.
+    /// CPU-seconds per gigabyte of the receiver.
     pub receiver_cpu_s_per_gb: Spread,
-    /// Percent of a processor that the receiver's host used: its thread, the data path that is its NIC, and the
-    /// kernel's threads for packets.
+    /// Percentage of a CPU that the receiver's host used: its thread, the data path that is its NIC, and the kernel
+    /// threads that process packets.
     pub receiver_cpu_percent: Spread,
-    /// Packets for each frame that the receiver got; `None` if the kernel carried them.
+    /// Packets per frame that the receiver got; `None` if the kernel carried them.
     pub segments_per_train: Option<Spread>,
-    /// Acknowledgements a second.
+    /// Acknowledgments per second.
     pub acknowledgements_a_second: Spread,
-    /// Read calls of the receiver a second; for datagrams or requests, their number a second.
+    /// Read calls of the receiver per second; for datagrams or requests, their number per second.
     pub reads_a_second: Spread,
-    /// Requests answered a second, if there were any.
+    /// Requests answered per second, if there were any.
     pub requests_a_second: Option<Spread>,
     /// Latency of the requests, in all runs.
     pub latency: Option<Latency>,
@@ -124,7 +123,7 @@ pub struct OffloadRow {
 }
 
 impl OffloadFindings {
-    /// The rows of all groups.
+    /// Returns the rows of all groups.
     pub(super) fn rows(&self) -> impl Iterator<Item = &OffloadRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
@@ -158,8 +157,7 @@ impl OffloadGroup {
         }
     }
 
-    /// Two rows by their names.
-    /// The row of the first setting that was planned, if it has figures.
+    /// Returns the row of the first planned setting, if it has figures.
     pub(super) fn first_row(&self) -> Option<&OffloadRow> {
         self.row(&self.first)
     }
@@ -168,7 +166,7 @@ impl OffloadGroup {
         Some([self.row(over)?, self.row(under)?])
     }
 
-    /// The row of a name.
+    /// Returns the row with this name.
     #[must_use]
     pub fn row(&self, name: &str) -> Option<&OffloadRow> {
         self.rows.iter().find(|row| row.name == name)
@@ -176,7 +174,7 @@ impl OffloadGroup {
 }
 
 impl OffloadRow {
-    /// Data for each second of a processor beside that of another row, run by run.
+    /// Returns the ratio of the data per CPU-second to that of another row, run by run.
     pub(super) fn gain_over(&self, other: &Self) -> Spread {
         let runs = self.runs.iter().zip(&other.runs);
         let gain = |(run, other): (&Measured, &Measured)| {
@@ -218,7 +216,7 @@ impl OffloadRow {
     }
 }
 
-/// Number of processors that sender, data path and receiver have together.
+/// Returns the number of CPUs that sender, data path and receiver use together.
 pub(super) fn distinct(processors: [usize; 3]) -> usize {
     let [sender, path, receiver] = processors;
     1 + usize::from(path != sender) + usize::from(receiver != sender && receiver != path)

@@ -1,4 +1,4 @@
-//! The load that a sender offers: trains and their worth at several rates.
+//! The load that a sender offers: trains and their gain at several rates.
 
 use std::io;
 
@@ -15,10 +15,10 @@ use crate::{
 };
 
 impl Offload {
-    /// A stream that offers four loads, and as much as it can, with coalescing and without.
+    /// Measures a stream that offers four loads, and as much as it can, with and without coalescing.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn load(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let groups = plan.layouts()?.into_iter().take(1).map(|processors| {
             let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let pays = worth(most).zip(worth(least)).map(|(most, least)| {
         let times = |spread: &Spread| times(Some(spread.median));
         Evidence::ratio(&most, &least, Bound::AtLeast(1.0)).verdict(
-            "coalescing is worth more as the load grows",
+            "coalescing gains more as the load grows",
             format!("{}, from {}", times(&most), times(&least)),
             ALREADY,
         )
@@ -64,14 +64,14 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
 
 /// An offered load, and the names of its rows and of their comparison.
 struct Load {
-    /// Bits a second; `None` for as many as there can be.
+    /// Bits per second; `None` if unlimited.
     bits: Option<u64>,
     on: &'static str,
     off: &'static str,
     compared: &'static str,
 }
 
-/// The loads that are offered, the least first: what one processor carries without coalescing, and all there is.
+/// The offered loads, lowest first: up to what one CPU carries without coalescing, and unlimited.
 const LOADS: [Load; 5] = [
     Load { bits: Some(10_000_000), on: "10 Mb/s", off: "10 Mb/s, off", compared: "10 Mb/s" },
     Load { bits: Some(100_000_000), on: "100 Mb/s", off: "100 Mb/s, off", compared: "100 Mb/s" },
@@ -79,14 +79,14 @@ const LOADS: [Load; 5] = [
     Load { bits: Some(1_200_000_000), on: "1.2 Gb/s", off: "1.2 Gb/s, off", compared: "1.2 Gb/s" },
     Load { bits: None, on: "all there is", off: "all, off", compared: "all there is" },
 ];
-/// Least growth of trains from the least load to the greatest that both rows carry.
+/// Least growth of trains from the lowest load to the highest that both rows carry.
 const GROWS: f64 = 1.5;
-const ALREADY: &str = "trains are as long as they get at the least load already";
+const ALREADY: &str = "trains reach their full length at the lowest load already";
 const NOTES: &[&str] =
     &["The sender spreads its packets evenly (SO_MAX_PACING_RATE), in superframes of a\n\
-     millisecond at most. A thread that wakes for few packets is dear, with\n\
-     coalescing and without. The lines compare the least load and 1.2 Gb/s, which\n\
-     both rows carry."];
+     millisecond at most. A thread that wakes for few packets is expensive,\n\
+     with coalescing and without. The verdicts compare the lowest load with 1.2 Gb/s,\n\
+     which both rows can carry."];
 
 #[cfg(test)]
 mod tests {

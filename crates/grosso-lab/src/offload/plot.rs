@@ -1,4 +1,4 @@
-//! Curves over the number of connections: a line for each time for which trains are held.
+//! Curves over the number of connections: one line per hold time.
 
 use core::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{OffloadFindings, OffloadRow};
 use crate::{page::escape, statistics::digits};
 
 impl OffloadFindings {
-    /// A chart for each figure that changes with the number of connections.
+    /// Returns a chart for each figure that changes with the number of connections.
     pub(super) fn curves(&self) -> String {
         CHARTS.iter().map(|(title, value)| self.chart(title, *value)).collect()
     }
@@ -55,11 +55,11 @@ impl OffloadFindings {
 
 type Value = fn(&OffloadRow) -> Option<f64>;
 
-/// The figures that are drawn, each in a chart of its own.
+/// The plotted figures, each in its own chart.
 const CHARTS: [(&str, Value); 3] = [
     ("Segments a train", |row| row.segments_per_train.map(|spread| spread.median)),
     ("Gb/s per CPU", |row| Some(row.gigabits_a_cpu_second.median)),
-    ("CPU seconds a GB", |row| Some(row.cpu_s_per_gb.median)),
+    ("CPU seconds per GB", |row| Some(row.cpu_s_per_gb.median)),
 ];
 
 /// Units of the drawing, and the number of colours for lines.

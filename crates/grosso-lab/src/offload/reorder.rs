@@ -14,11 +14,11 @@ use crate::{
 };
 
 impl Offload {
-    /// Difference of two path delays from which TCP suffers: not repaired, repaired within a poll, with held trains
-    /// that continue behind the repair, and with waiting for holes to be filled.
+    /// Measures TCP over two paths with different delays: not repaired, repaired within a poll, with held trains that
+    /// continue after the repair, and with waiting for holes to be filled.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn reorder(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processors = plan.layouts()?.into_iter().next_back().unwrap_or_default();
         let groups = SKEWS_US.map(|skew_us| {
@@ -37,7 +37,7 @@ impl Offload {
     }
 }
 
-/// A wire with two paths, both as long as a switched network is, and one longer by `skew_us`.
+/// Returns a wire with two paths, both as long as in a switched network, one of them longer by `skew_us`.
 fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     let mut impairment = Impairment::default();
     impairment.delay = PATH;
@@ -46,7 +46,7 @@ fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     impairment
 }
 
-/// The levels of repair. The wait for a hole is five times the difference of the paths.
+/// Returns the levels of repair. The wait for a hole is five times the delay difference of the paths.
 fn levels(plan: &Plan<OffloadParameters>, skew_us: u64) -> [(&'static str, Profile); 4] {
     let hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
     let hole_ns = (5 * skew_us * 1000).max(2 * hold_ns).max(HOLE_NS_MIN);
@@ -78,23 +78,23 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let share = repaired.median / ordered.median;
     let mut verdicts = vec![
         Evidence::ratio(&repaired, &ordered, Bound::AtLeast(0.95)).verdict(
-            "40 us apart, repaired: 95 % of the speed in order",
+            "40 us skew, repaired: 95 % of the in-order speed",
             format!("{:.1} %", share * 100.0),
             "holes that were given up before they were filled",
         ),
         Evidence::exact(skewed.retransmits <= straight.retransmits).verdict(
-            "and nothing is sent again for nothing",
+            "repair avoids spurious retransmissions",
             format!("{} against {}", skewed.retransmits, straight.retransmits),
-            "holes that were given up, and a sender that took them for losses",
+            "holes that were given up, so the sender took them for losses",
         ),
     ];
     let trains =
         skewed.segments_per_train.zip(row(JUDGED_US, OFF).and_then(|row| row.segments_per_train));
     if let Some((repaired, broken)) = trains {
         verdicts.push(Evidence::ratio(&repaired, &broken, Bound::AtLeast(5.0)).verdict(
-            "its trains are five times those of no repair",
+            "repair makes trains five times longer",
             format!("{:.1} against {:.1}", repaired.median, broken.median),
-            "trains of no repair that are longer than usual",
+            "unrepaired trains that are longer than usual",
         ));
     }
     verdicts
@@ -106,16 +106,16 @@ const SKEWS_US: [u64; 6] = [0, 20, 40, 80, 120, 200];
 const JUDGED_US: u64 = 40;
 /// Delay of both paths.
 const PATH: Duration = Duration::from_micros(250);
-/// Least time to wait for a hole to be filled, in nanoseconds.
+/// Shortest time to wait for a hole to be filled, in nanoseconds.
 const HOLE_NS_MIN: u64 = 200_000;
 
 const OFF: &str = "off";
 const HOLES: &str = "behind holes";
 
 const NOTES: &[&str] = &[
-    "A poll: the packets of one poll are put in order. Held: the same, and trains\n\
-     outlive the poll. Behind holes: packets after a hole wait for the missing ones\n\
-     at most 5 times the delay difference of the paths.",
+    "In the poll: the packets of one poll are put in order. And held: the same, and\n\
+     trains outlive the poll. Behind holes: packets after a hole wait for the\n\
+     missing ones at most 5 times the delay difference of the paths.",
     "Published in 2016 at 10 Gb/s: 40 us apart 9.19 falls to 5.63-5.87 Gb/s; with\n\
      100 us for a hole it is 9.27.",
 ];

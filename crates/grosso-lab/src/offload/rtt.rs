@@ -16,11 +16,11 @@ use crate::{
 };
 
 impl Offload {
-    /// A stream from its start, on paths of five lengths: nothing merged, trains held for a fixed time, and trains held
-    /// for the time that the controller chooses, up to the same limit.
+    /// Measures a stream from its start, on paths of five lengths: nothing merged, trains held for a fixed time, and
+    /// trains held for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn rtt(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processors = plan.layouts()?.into_iter().next().unwrap_or_default();
         let groups = ROUND_TRIPS_US.map(|round_trip_us| {
@@ -80,9 +80,9 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         let word = Evidence::all(pairs(CONTROLLED).map(|pair| word(pair, Bound::AtLeast(0.95))));
         verdicts.push(
             word.verdict(
-                "held as it pays is never more than 5 % behind no merging",
+                "a controlled hold costs at most 5 % of the speed",
                 behind(worst),
-                "a path on which the controller held what it should have let go",
+                "the controller held packets that it should have flushed",
             )
             .for_every_row(),
         );
@@ -92,10 +92,10 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         long().map(|pair| (share(pair), pair)).min_by(|one, other| one.0.total_cmp(&other.0))
     {
         verdicts.push(word(pair, Bound::Under(0.95)).verdict(
-            "a fixed hold hurts on round trips of 10 ms and more",
+            "a fixed hold slows round trips of 10 ms and more",
             behind(worst),
-            "this kernel's sender counts bytes without a limit: `grosso lab acks` has senders that \
-             do not, as those of 2011",
+            "this kernel's sender counts bytes without a limit; `grosso lab acks` has senders with \
+             a limit, like those of 2011",
         ).for_every_row());
     }
     let saved = groups.first().and_then(|group| {
@@ -108,15 +108,15 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     });
     if let Some((word, saved)) = saved {
         verdicts.push(word.verdict(
-            "at 0.1 ms it saves 90 % of the CPU that a fixed hold saves",
+            "at 0.1 ms it saves 90 % of a fixed hold's saving",
             saved,
-            "trains that the controller let go early",
+            "trains that the controller flushed early",
         ));
     }
     verdicts
 }
 
-/// Share of what a fixed hold saves that the controller has to save, and a margin for rounded figures.
+/// Share of a fixed hold's saving that the controller has to reach, and a margin for rounded figures.
 const SAVED: f64 = 0.9;
 const ROUNDED: f64 = 1.000_001;
 /// The first group whose round trip is long.
@@ -128,7 +128,7 @@ const CONTROLLED: &str = "controlled";
 /// Delay of packets to the receiver, in microseconds; acknowledgments take no time, so these are round-trip times.
 const ROUND_TRIPS_US: [u64; 5] = [100, 1_000, 10_000, 50_000, 100_000];
 
-/// Least number of round trips for which a stream is measured, some of them in slow start.
+/// Smallest number of round trips for which a stream is measured, some of them in slow start.
 const ROUNDS_MIN: u32 = 20;
 
 /// Delay from which a stream needs more bytes in flight than the usual buffers hold.
@@ -136,17 +136,17 @@ const LONG: Duration = Duration::from_millis(10);
 const LONG_BUFFER_BYTES: usize = 4 << 20;
 
 const NOTES: &[&str] =
-    &["Data takes the time named, acknowledgments none. A stream is measured from its first\n\
-     byte, because in slow start each acknowledgment counts; on long wires its window\n\
-     is what bounds it."];
+    &["Data is delayed by the named time, acknowledgments are not. A stream is\n\
+     measured from its first byte, because in slow start each acknowledgment counts;\n\
+     on long wires the window limits it."];
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{cpu_time::CpuSeconds, experiment::Series, trial::Measured};
 
-    /// Verdicts if every group has these gigabytes and processor seconds, in one second: without merging, with the
-    /// fixed hold, and with the controller.
+    /// Returns the verdicts if every group has these gigabytes and CPU-seconds, in one second: without merging, with
+    /// the fixed hold, and with the controller.
     fn judged(rows: [(f64, f64); 3]) -> Vec<bool> {
         let experiment = Offload::rtt(Plan::default()).unwrap();
         let result = |group: &RowGroup| {

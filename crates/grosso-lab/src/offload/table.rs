@@ -28,8 +28,9 @@ impl Findings for OffloadFindings {
             tool,
             ..
         } = &environment.parameters;
-        let checksums = if *full_checksums { "verified by the receiver" } else { "as from a NIC" };
-        // If the holding time is what differs, the titles already show it.
+        let checksums =
+            if *full_checksums { "verified by the receiver" } else { "verified by the NIC" };
+        // If the rows differ in hold time, the titles already show it.
         let hold_us = hold.as_secs_f64() * 1e6;
         let held = match self.rows().filter_map(|row| row.hold_us).all(|held| held == hold_us) {
             true => format!("; trains held at most {hold_us} us"),
@@ -108,37 +109,37 @@ impl Findings for OffloadFindings {
         if self.groups.iter().any(OffloadGroup::is_disturbed) {
             remarks.push(
                 "other programs ran on the CPU meanwhile: Gb/s per CPU allows for it, but packets that wait for the \
-                 CPU come in batches, so that single ones cost less than alone",
+                 CPU arrive in batches, so each costs less than a packet that arrives alone",
             );
         }
         if runs().any(|run| run.receiver_coalesced == Some(false)) {
             remarks.push(
-                "the receiver's kernel coalesces nothing unless root runs the lab: each packet costs it more, \
-                 and superframes of the sender are worth less",
+                "without root, the receiver's kernel coalesces nothing: each packet costs it more, \
+                 and the sender's superframes gain less",
             );
         }
         if runs().any(|run| run.retransmits > 0 && run.acknowledgements_steered == Some(false)) {
             remarks.push(
-                "on two CPUs the sender's packets overtake each other unless root runs the lab: \
-                 it sends some again, though none was lost",
+                "without root, the sender's packets overtake each other on two CPUs: \
+                 it retransmits some although none was lost",
             );
         }
         if environment.parameters.congestion == "bbr" {
-            remarks.push("bbr paces its packets, which hides what offload does: try cubic");
+            remarks.push("bbr paces its packets, which hides the effect of offloads: try cubic");
         }
         remarks
     }
 }
 
 impl OffloadFindings {
-    /// Whether the rows differ in the number of connections.
+    /// Returns whether the rows differ in the number of connections.
     fn is_sweep(&self) -> bool {
         self.rows().any(|row| row.connections > 1)
     }
 }
 
 impl OffloadGroup {
-    /// The headline if the rows differ in the load that is offered.
+    /// Returns the headline if the rows differ in the offered load.
     fn headline_of_loads(&self) -> Option<String> {
         let mut rows = self.rows.iter().filter(|row| row.segments_per_train.is_some());
         let least = rows.find(|row| row.offered_gbps.is_some() && row.hold_us.is_some())?;
@@ -155,8 +156,7 @@ impl OffloadGroup {
         ))
     }
 
-    /// Whether other programs had a part of the processor: with one processor for the test alone, a second has a
-    /// second of processor time.
+    /// Returns whether other programs used the CPU: with one CPU for the test alone, each second has a CPU-second.
     fn is_disturbed(&self) -> bool {
         self.processors == 1
             && self.rows.iter().any(|row| {
@@ -164,11 +164,11 @@ impl OffloadGroup {
             })
     }
 
-    /// Throughput and cost of each row, side by side.
+    /// Returns a chart of throughput and cost of each row, side by side.
     fn chart(&self) -> Chart {
         let [speed, cost] = match self.rows.iter().any(|row| row.latency.is_some()) {
             true => ["requests a second", "microseconds: 50, 90, 99 % of requests"],
-            false => ["Gb/s per CPU", "CPU seconds a GB"],
+            false => ["Gb/s per CPU", "CPU seconds per GB"],
         };
         let columns = [
             Column::new(speed, self.rows.iter().map(|row| row.speed().max)),
@@ -197,7 +197,7 @@ impl OffloadGroup {
         }
     }
 
-    /// Throughput and the receiver's share of a processor, as table R1 has them, two rows a line.
+    /// Writes throughput and the receiver's share of a CPU, as in table R1, two rows per line.
     fn write_receiver(&self, text: &mut String) {
         let _ = writeln!(text, "Gb/s and % of a CPU of the receiver's host, as in R1:");
         for pair in self.rows.chunks(2) {
@@ -224,13 +224,13 @@ impl OffloadRow {
         ]
     }
 
-    /// The figure in the first column.
+    /// Returns the figure in the first column.
     fn speed(&self) -> Spread {
         self.requests_a_second.unwrap_or(self.gigabits_a_cpu_second)
     }
 
-    /// Processor seconds a gigabyte in the order of [`ROLES`]; for requests, the increments between percentiles of
-    /// latency.
+    /// Returns the CPU-seconds per gigabyte in the order of [`ROLES`]; for requests, the increments between latency
+    /// percentiles.
     fn costs(&self) -> [f64; 3] {
         if let Some(Latency { p50_us, p90_us, p99_us, .. }) = self.latency {
             return [p50_us, p90_us - p50_us, p99_us - p90_us];
@@ -275,7 +275,7 @@ impl Consumer {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nTo a consumer in memory that reads so much, {} bytes a packet\n{}",
+            "\nThroughput to a consumer in memory, by what it reads; {} bytes per packet\n{}",
             self.payload_bytes,
             CONSUMER_HEADING.join("\n"),
         );
@@ -284,7 +284,7 @@ impl Consumer {
                 let spread = format!("({min:.0}-{max:.0})");
                 format!("{median:>5.0} {spread:<11}")
             };
-            // Bits of a second to seconds of a gigabyte.
+            // Converts gigabits per second to seconds per gigabyte.
             let cost = |speed: &Spread| 8.0 / speed.median;
             let _ = writeln!(
                 text,
@@ -300,25 +300,25 @@ impl Consumer {
     }
 }
 
-/// The feature that is on in a row.
+/// Returns the feature that is on in a row.
 fn feature(name: &str) -> &str {
     if name.starts_with("parts") { "coalescing" } else { name.trim_end_matches(" on") }
 }
 
-/// Users of the processor; also the CSS classes of the page's parts.
+/// Users of the CPU; also the CSS classes of the page's parts.
 const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine. A bar is the median, a dot a run. \
+Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run. \
 Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b> with the receiver's \
 kernel in it, <b class=\"receiver\">receiver</b>.";
 
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "the receiver pays for each packet",
+        seen: "the receiver spends its time per packet",
         turn: &["ethtool -K DEV gro on", "grosso bridge ... --profile linux"],
     },
     Knob {
-        seen: "trains are short though packets come fast",
+        seen: "trains are short although packets arrive fast",
         turn: &[
             "ethtool -C DEV rx-usecs 50",
             "echo 2 > /sys/class/net/DEV/napi_defer_hard_irqs",
@@ -327,15 +327,15 @@ const KNOBS: &[Knob] = &[
         ],
     },
     Knob {
-        seen: "requests wait for a train to end",
+        seen: "requests wait until a train ends",
         turn: &["ethtool -C DEV rx-usecs 0", "grosso bridge ... --hold 0"],
     },
     Knob {
-        seen: "packets out of order end trains",
+        seen: "out-of-order packets end trains",
         turn: &["ethtool -N DEV rx-flow-hash tcp4 sdfn", "grosso bridge ... --reorder holes"],
     },
     Knob {
-        seen: "the sender pays for each packet",
+        seen: "the sender spends its time per packet",
         turn: &["ethtool -K DEV tx on sg on tso on gso on"],
     },
     Knob {
@@ -346,8 +346,8 @@ const KNOBS: &[Knob] = &[
 
 /// Heading of the columns of [`OffloadRow::write`].
 const HEADING: [&str; 2] = [
-    "                Gb/s per CPU             CPU seconds a GB     segm.  ACKs  sent",
-    "                                   Gb/s sender   path  recvr /train    /s again",
+    "                Gb/s per CPU             CPU seconds per GB   segm.  ACKs   re-",
+    "                                   Gb/s sender   path  recvr /train    /s trans",
 ];
 
 /// The heading for requests.
@@ -358,11 +358,11 @@ const LATENCY_HEADING: [&str; 2] = [
 
 /// Heading of the columns of [`Consumer::write`].
 const CONSUMER_HEADING: [&str; 2] = [
-    "                Gb/s per CPU                         CPU seconds a GB   parts /",
+    "                Gb/s per CPU                         CPU seconds per GB parts /",
     "                parts             copied              parts copied       copied",
 ];
 
-/// The share of the processor below which others must have had a part of it.
+/// The share of the CPU below which other programs must have used it.
 const UNDISTURBED: f64 = 0.85;
 
 #[cfg(test)]
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(page.matches("<circle ").count(), runs);
         assert_shown(&page);
         assert!(page.contains("a&amp;b.html") && page.contains("is &lt;script&gt;"));
-        // The longest bar has the greatest length allowed.
+        // The longest bar has the maximum length.
         assert!(page.contains("width=\"260.0\""));
     }
 }

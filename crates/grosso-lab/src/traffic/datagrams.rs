@@ -1,4 +1,4 @@
-//! Datagrams, as many as arrive.
+//! Datagrams, as fast as they are received.
 
 use std::{
     io,
@@ -13,15 +13,14 @@ use rustix::io::Errno;
 
 use super::Progress;
 
-/// Sends datagrams of that many bytes until it is told to stop: one a call, or with `segments` as many as a call takes,
-/// which the kernel cuts. Returns the number of bytes sent.
+/// Sends datagrams of `bytes` bytes until stopped: one per call, or with `segments` as many as a call accepts, which
+/// the kernel segments. Returns the number of bytes sent.
 ///
-/// UDP has no flow control: a sender that sends more than arrives measures nothing but full queues. So at most
-/// [`UNDER_WAY_BYTES`] are sent ahead of those that arrived; datagrams that are still missing after a pause are counted
-/// as lost.
+/// UDP has no flow control: a sender that sends more than arrives measures only full queues. Therefore at most
+/// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
 ///
 /// # Errors
-/// Those of the socket, except for a full queue, which loses the datagrams.
+/// Errors from the socket, except for a full queue, which loses the datagrams.
 pub(crate) fn send_datagrams(
     socket: &UdpSocket,
     bytes: usize,
@@ -67,10 +66,10 @@ fn has_room(sent: u64, progress: &Progress) -> bool {
     false
 }
 
-/// Receives datagrams until it is told to stop and no more arrive.
+/// Receives datagrams until stopped and no more arrive.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(QUIET))?;
     let mut buffer = vec![0; 1 << 16];
@@ -94,11 +93,11 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
 /// Bytes that may be in flight: in datagrams of an Ethernet MTU they fill half the socket's receive buffer, with the
 /// kernel's overhead for each; the other half is for buffers that were read and not yet freed.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
-/// Most bytes of one call (65535 with the headers of IPv6), and most datagrams (`UDP_MAX_SEGMENTS`
-/// of kernels before 6.9).
+/// Greatest number of bytes of one call (65535 with the headers of IPv6), and of datagrams (`UDP_MAX_SEGMENTS` of
+/// kernels before 6.9).
 const CALL_BYTES_MAX: usize = 65_535 - 48;
 const SEGMENTS_MAX: usize = 64;
-/// Time to let other threads work before the next check.
+/// Pause that lets other threads work before the next check.
 const PAUSE: Duration = Duration::from_micros(20);
 /// Time after which a missing datagram counts as lost.
 const LOST: Duration = Duration::from_millis(20);

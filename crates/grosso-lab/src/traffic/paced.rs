@@ -15,32 +15,32 @@ use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 /// The offered load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes of each datagram, without headers: room for its number and something more.
+    /// Bytes of each datagram, without headers: room for its number and more.
     pub datagram_bytes: usize,
-    /// Bits a second of these bytes.
+    /// Bits per second of these bytes.
     pub rate_bits: u64,
 }
 
 impl Pace {
-    /// The interval between two datagrams.
+    /// Returns the interval between two datagrams.
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_secs_f64(self.datagram_bytes as f64 * 8.0 / self.rate_bits.max(1) as f64)
     }
 }
 
-/// Sends datagrams at a pace until it is told to stop, and returns the time at which each was sent. A sender that fell
-/// behind catches up, but by no more than [`BEHIND_MAX`].
+/// Sends datagrams at a pace until stopped, and returns the time at which each was sent. A sender that falls behind
+/// catches up, but by at most [`BEHIND_MAX`].
 ///
 /// # Errors
-/// Those of the socket, except for a full queue, which loses the datagram.
+/// Errors from the socket, except for a full queue, which loses the datagram.
 pub(crate) fn send_paced(
     socket: &UdpSocket,
     content: &Content,
     pace: Pace,
     progress: &Progress,
 ) -> io::Result<Vec<Instant>> {
-    // If this fails, the pace is a little less even.
+    // If this fails, the pace is slightly less even.
     let _ = wait_exactly();
     let mut sent = Vec::with_capacity(EXPECTED);
     let mut datagram = vec![0; pace.datagram_bytes];
@@ -61,11 +61,10 @@ pub(crate) fn send_paced(
     Ok(sent)
 }
 
-/// Receives the datagrams of [`send_paced`] until it is told to stop and no more arrive, and returns the time of each
-/// arrival.
+/// Receives the datagrams of [`send_paced`] until stopped and no more arrive, and returns the time of each arrival.
 ///
 /// # Errors
-/// Those of the socket; [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or late.
+/// Errors from the socket; [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or late.
 pub(crate) fn receive_paced(
     socket: &UdpSocket,
     content: &Content,
@@ -116,7 +115,7 @@ impl Content {
         }
     }
 
-    /// The number of a datagram, if every byte is as it was sent.
+    /// Returns the number of a datagram, if every byte is as sent.
     fn number_of(&self, datagram: &[u8]) -> Option<u64> {
         let (front, rest) = datagram.split_first_chunk::<NUMBER_BYTES>()?;
         let number = u64::from_be_bytes(*front);
@@ -124,20 +123,21 @@ impl Content {
     }
 }
 
-/// Offset in the content of a datagram's bytes.
+/// Returns the offset of a datagram's bytes in the content.
 fn place_of(number: u64) -> u64 {
     number.wrapping_mul(PLACE_STEP) % CONTENT_BYTES as u64
 }
 
 /// Bytes in front of a datagram that hold its number.
 const NUMBER_BYTES: usize = 8;
-/// Distance in the content from one datagram to the next: no fragment of one compares equal to that of another.
+/// Distance in the content from one datagram to the next, such that no fragment of one compares equal to that of
+/// another.
 const PLACE_STEP: u64 = 65_537;
 /// Datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Greatest time by which a late sender catches up at a higher rate: a burst would be a load of its own.
+/// Greatest delay that a late sender makes up at a higher rate: a longer burst would be a load of its own.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
         for number in [0, 1, 15, 16, 1 << 40] {
             assert_eq!(content.number_of(&datagram(number)), Some(number));
         }
-        // A fragment of another datagram at the same place.
+        // The datagram contains a fragment of another datagram at the same offset.
         let (mut mixed, other) = (datagram(3), datagram(4));
         mixed[1448..2896].copy_from_slice(&other[1448..2896]);
         assert_eq!(content.number_of(&mixed), None);

@@ -1,4 +1,4 @@
-//! Requests: one byte in each direction, one after the other.
+//! Requests: one byte in each direction, one at a time.
 
 use std::{
     io::{self, Read, Write},
@@ -11,10 +11,10 @@ use grosso_sys::wait::Interest;
 
 use super::{Progress, streams::take_turns};
 
-/// Sends a byte and waits for one, until it is told to stop. Returns the time that each request took.
+/// Sends a byte and waits for one, until stopped. Returns the time that each request took.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -31,7 +31,7 @@ pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec
 /// Sends back every byte that arrives, until the stream ends. Returns their number.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;
@@ -43,10 +43,10 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
     Ok(answered)
 }
 
-/// As [`ask`], over many connections at once, each with one request in flight.
+/// Sends requests like [`ask`], over many connections at once, each with one request in flight.
 ///
 /// # Errors
-/// Those of the sockets; also fails if no answer comes for [`crate::netns::STALLED`].
+/// Errors from the sockets; also fails if no answer comes for [`crate::hosts::STALLED`].
 pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -73,10 +73,10 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
     Ok(took)
 }
 
-/// As [`answer`], over many connections at once.
+/// Answers requests like [`answer`], over many connections at once.
 ///
 /// # Errors
-/// As [`ask_many`].
+/// Errors of [`ask_many`].
 pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;
@@ -98,10 +98,10 @@ pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Res
     Ok(answered)
 }
 
-/// As [`ask`], by datagrams: a request that is not answered in time is counted as lost.
+/// Sends requests like [`ask`], but with datagrams: a request that is not answered in time counts as lost.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn ask_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<Vec<Duration>> {
     socket.set_read_timeout(Some(UNANSWERED))?;
     let mut took = Vec::with_capacity(EXPECTED);
@@ -131,10 +131,10 @@ fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
     }
 }
 
-/// As [`answer`], by datagrams, until it is told to stop.
+/// Answers requests like [`answer`], but with datagrams, until stopped.
 ///
 /// # Errors
-/// Those of the socket.
+/// Errors from the socket.
 pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(UNANSWERED))?;
     let (mut request, mut answered) = ([0; 8], 0);

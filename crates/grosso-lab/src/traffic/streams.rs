@@ -1,4 +1,4 @@
-//! TCP streams: one thread a side, for any number of streams.
+//! TCP streams: one thread per side, for any number of streams.
 
 use std::{
     io::{self, Read, Write},
@@ -12,10 +12,10 @@ use rustix::fs::sendfile;
 
 use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 
-/// Sends streams until it is told to stop. Returns the number of bytes of each.
+/// Sends streams until stopped. Returns the number of bytes of each stream.
 ///
 /// # Errors
-/// Those of the sockets; also fails if one takes nothing for [`crate::netns::STALLED`].
+/// Errors from the sockets; also fails if one takes nothing for [`crate::hosts::STALLED`].
 pub(crate) fn send_streams(
     sockets: &[TcpStream],
     content: &Content,
@@ -24,10 +24,10 @@ pub(crate) fn send_streams(
     send_by(sockets, progress, |mut socket, place| socket.write(content.from(place)))
 }
 
-/// As [`send_streams`], without a copy by the sender.
+/// Sends streams like [`send_streams`], without a copy by the sender.
 ///
 /// # Errors
-/// As [`send_streams`].
+/// Errors of [`send_streams`].
 pub(crate) fn send_file(
     sockets: &[TcpStream],
     content: &Content,
@@ -66,7 +66,7 @@ fn send_by(
 /// given.
 ///
 /// # Errors
-/// Those of the sockets; also fails if nothing comes for [`crate::netns::STALLED`], and with
+/// Errors from the sockets; also fails if nothing comes for [`crate::hosts::STALLED`], and with
 /// [`io::ErrorKind::InvalidData`] if a byte differs.
 pub(crate) fn receive_streams(
     sockets: &[TcpStream],
@@ -79,7 +79,7 @@ pub(crate) fn receive_streams(
         let len = (&sockets[i]).read(&mut buffer)?;
         let part = &buffer[..len];
         if expected.is_some_and(|content| !content.is_at(received[i], part)) {
-            let what = format!("bytes differ behind byte {} of stream {i}", received[i]);
+            let what = format!("bytes differ after byte {} of stream {i}", received[i]);
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         received[i] += len as u64;
@@ -131,7 +131,7 @@ pub(super) fn take_turns(
     Ok(())
 }
 
-/// Bytes of one call that receives.
+/// Bytes of one receive call.
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

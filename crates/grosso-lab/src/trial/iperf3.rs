@@ -1,4 +1,4 @@
-//! The same measurement by iperf3, an independent check of the lab's own threads.
+//! The same measurement by iperf3, as an independent check of the lab's own threads.
 
 use std::{
     io::Read,
@@ -70,12 +70,12 @@ pub(super) fn observe(
     Ok(measured)
 }
 
-/// The client's command line.
+/// Returns the client's command line.
 fn words(setting: &Setting, target: &str) -> Result<Vec<String>, TrialError> {
     let mut words = vec!["--client".into(), target.into(), "--json".into()];
     match setting.extent {
         Extent::Time { warm_up, measured } => {
-            // Every version understands whole seconds, and only these.
+            // Every version accepts whole seconds, and some only these.
             words.extend(["--time".into(), measured.as_secs().max(1).to_string()]);
             words.extend(["--omit".into(), warm_up.as_secs().to_string()]);
         }
@@ -111,7 +111,7 @@ fn start(
 struct Ending(Child);
 
 impl Ending {
-    /// Output of the process after its end, or the reason for its absence.
+    /// Returns the output of the process after its end, or the reason for its absence.
     fn report(&mut self, interrupted: &AtomicBool) -> Result<Result<Value, String>, TrialError> {
         let mut output = self.0.stdout.take();
         thread::scope(|scope| {
@@ -131,7 +131,7 @@ impl Ending {
             let text = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             self.0.wait()?;
             let report: Value = serde_json::from_str(&text)
-                .map_err(|_| TrialError::Iperf3(format!("no report: {}", text.trim())))?;
+                .map_err(|_| TrialError::Iperf3(format!("unreadable report: {}", text.trim())))?;
             Ok(match report.get("error").and_then(Value::as_str) {
                 Some(error) => Err(error.to_owned()),
                 None => Ok(report),

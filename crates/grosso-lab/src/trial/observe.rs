@@ -149,8 +149,8 @@ pub(super) fn watch<Read>(
     match extent {
         Extent::Time { warm_up, measured } => {
             let started = Instant::now();
-            // On a busy machine a round trip takes as long as a wait for the processor, and TCP needs several round
-            // trips to find its speed.
+            // On a busy machine a round trip takes as long as a wait for the CPU, and TCP needs several round trips to
+            // reach its speed.
             let has_started = || {
                 progress.bytes.load(Ordering::Relaxed) >= STARTED_BYTES
                     || progress.units.load(Ordering::Relaxed) >= STARTED_UNITS
@@ -191,7 +191,7 @@ impl Reading {
         })
     }
 
-    /// The measurement since an earlier reading; with `is_reverse`, the bytes come from the receiver.
+    /// Returns the measurement since an earlier reading; with `is_reverse`, the bytes come from the receiver.
     pub(super) fn since(&self, before: &Self, is_reverse: bool) -> Measured {
         let directions = |snapshot: &Snapshot| match is_reverse {
             true => [snapshot.right_to_left, snapshot.left_to_right],
@@ -217,7 +217,7 @@ impl Reading {
     }
 }
 
-/// Packets for each frame on the side of the path that has the larger frames.
+/// Returns the packets per frame on the side of the path that has the larger frames.
 pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Option<f64> {
     let taken = after.rx_frames - before.rx_frames;
     let given = after.tx_frames - before.tx_frames;
@@ -256,7 +256,7 @@ impl Sides {
         })
     }
 
-    /// The calls of the sender and of the receiver.
+    /// Returns the names of the system calls of the sender and of the receiver.
     const fn calls(&self) -> [&'static str; 2] {
         match self {
             Self::Streams(_) => ["write", "read"],
@@ -314,12 +314,12 @@ pub(crate) fn gone() -> io::Error {
 
 /// Interval between checks for the end.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// The same where the end is what is timed.
+/// Interval between checks if the end itself is timed.
 const LOOK_SOON: Duration = Duration::from_millis(1);
-/// Bytes, or requests or datagrams, that a connection has carried once it has found its speed.
+/// Number of bytes, requests or datagrams that a connection has carried once it has reached its speed.
 const STARTED_BYTES: u64 = 4 << 20;
 const STARTED_UNITS: u64 = 1000;
-/// Multiple of the usual start after which a connection is measured even if it has not found its speed.
+/// Multiple of the usual warm-up after which a connection is measured even if it has not reached its speed.
 const WARM_UPS_MAX: u32 = 4;
 /// Bytes of the headers of IP and UDP, those of IPv4 first.
 const IP_UDP_BYTES: [usize; 2] = [28, 48];

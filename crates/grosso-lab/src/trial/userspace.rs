@@ -1,4 +1,4 @@
-//! The measurement of a sender in userspace: one connection, from its first byte on.
+//! The measurement of a sender in userspace: one connection, from its first byte.
 
 use std::{
     io,
@@ -37,7 +37,7 @@ use crate::{
     userspace::{ConnectionEnds, SenderCounts, UserSender},
 };
 
-/// A sender in userspace, as it is measured.
+/// A measured sender in userspace.
 struct UserTrial<'a> {
     setting: &'a Setting,
     hosts: &'a Hosts,
@@ -71,7 +71,7 @@ pub(super) fn measure(
     let content = Arc::new(Content::new(SEED)?);
     let sender = UserSender::new(ends, counting, round_trip, Arc::clone(&content));
     let began = sender.began();
-    // What comes to a NIC may be merged, what leaves it leaves as it is.
+    // Packets to a NIC may be merged; packets from it leave unchanged.
     options.right_to_left.coalesce = false;
     let trial = UserTrial { setting, hosts: &hosts, listener, content, began, interrupted };
     let host = |wire: Impairment| Impair::new(Nic::new(device, None), wire);
@@ -145,7 +145,7 @@ impl UserTrial<'_> {
         progress: &Progress,
         is_over: impl Fn() -> bool,
     ) -> Result<Measured, TrialError> {
-        // The sender has the path's thread.
+        // The sender runs in the path's thread.
         let threads = Threads { sender: path.thread, path: None, receiver };
         let meter = CpuMeter::new(threads, &self.setting.processors, None)?;
         let read = || Reading::take(progress, &meter, self.hosts, Some(path));
@@ -156,7 +156,7 @@ impl UserTrial<'_> {
         let [before, after] = watch(self.setting.extent, progress, read, is_over)?;
         let began = self.began.get().copied().unwrap_or(before.time);
         Ok(Measured {
-            // The reader sees the connection when the first bytes are under way already.
+            // When the reader sees the connection, the first bytes are already in flight.
             seconds: (after.time - began).as_secs_f64(),
             acknowledgements: after.tcp[1].sent - before.tcp[1].sent,
             ..after.since(&before, self.setting.traffic == Traffic::TcpMaerts)
@@ -167,7 +167,7 @@ impl UserTrial<'_> {
     fn end(&self, path: ObservedPath<'_>, socket: &TcpStream) -> SenderCounts {
         path.handle.stop();
         let last = path.handle.snapshot().unwrap_or_default();
-        // Fails only if the connection is gone already, and then the reader has ended.
+        // Fails only if the connection has already ended, and then the reader has ended too.
         let _ = socket.shutdown(Shutdown::Read);
         let port = match self.setting.traffic {
             Traffic::TcpMaerts => last.right,
@@ -177,5 +177,5 @@ impl UserTrial<'_> {
     }
 }
 
-/// The port of the sender's end, of the range for connections of a moment (RFC 6335 section 6).
+/// The port of the sender's end, from the dynamic range (RFC 6335 section 6).
 const SENDER_PORT: u16 = 50_000;

@@ -25,24 +25,24 @@ pub struct TunnelGroup {
 pub struct TunnelRow {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Whether inner checksums were left to the other end; `None` if the headers have no room for that, or if the
-    /// kernel's tunnel was not asked for it.
+    /// Whether inner checksums were left to the peer; `None` if the headers have no room for that, or if the kernel's
+    /// tunnel was not configured for it.
     pub remote_checksum: Option<bool>,
     /// Carrier of the tunnel.
     pub carrier: TunnelCarrier,
-    /// Megabits a second of all streams.
+    /// Throughput of all streams in Mb/s.
     pub megabits_a_second: Spread,
-    /// Processor time of the sender and path a, in percent of all processors, during streams.
+    /// CPU time of the sender and path a, in percent of all CPUs, during streams.
     pub tx_cpu_percent: Spread,
-    /// Processor time of path b and the receiver, in percent of all processors, during streams.
+    /// CPU time of path b and the receiver, in percent of all CPUs, during streams.
     pub rx_cpu_percent: Spread,
-    /// Processor seconds a gigabyte of all threads.
+    /// CPU-seconds per gigabyte of all threads.
     pub cpu_s_per_gb: Spread,
-    /// Processor seconds a gigabyte by role: medians.
+    /// CPU-seconds per gigabyte by role: medians.
     pub roles_s_per_gb: Roles,
-    /// Requests answered a second, over all connections.
+    /// Requests answered per second, over all connections.
     pub transactions_a_second: Spread,
-    /// Processor time of all threads, in percent of all processors, during requests.
+    /// CPU time of all threads, in percent of all CPUs, during requests.
     pub requests_cpu_percent: Spread,
     /// Latency of the requests, in all runs.
     pub latency: Option<Latency>,
@@ -57,7 +57,7 @@ pub struct TunnelRow {
 }
 
 impl TunnelRow {
-    /// Seconds a gigabyte in checksums of path b, in the trials with the clock.
+    /// Returns the seconds per gigabyte in checksums of path b, in the trials with the clock.
     pub(super) fn received_checksums(&self) -> Spread {
         let watched = self.runs.iter().flat_map(|run| &run.watched);
         Spread::of(watched.map(|one| one.paths[1].checksums_seconds / one.gigabytes))
@@ -74,7 +74,7 @@ pub struct TunnelRun {
     pub watched: Vec<Watched>,
     /// The trial of requests.
     pub requests: TunnelTrial,
-    /// Trials of any kind in which nothing arrived, and which were repeated.
+    /// Trials of any kind in which nothing arrived and which were repeated.
     pub repeated: u64,
 }
 
@@ -82,11 +82,11 @@ pub struct TunnelRun {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Seconds a gigabyte in checksums of more than 64 bytes.
+    /// Seconds per gigabyte in checksums of more than 64 bytes.
     pub checksums_s_per_gb: f64,
-    /// Their share of the path's processor time without the clock, in percent.
+    /// Their share of the path's CPU time without the clock, in percent.
     pub checksums_percent: f64,
-    /// Seconds a gigabyte for encapsulation and decapsulation: all work outside the kernel on the headers of packets,
+    /// Seconds per gigabyte for encapsulation and decapsulation: all work outside the kernel on the headers of packets,
     /// without checksums.
     pub tunnel_s_per_gb: f64,
 }
@@ -95,15 +95,15 @@ pub struct Costs {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelComparison {
-    /// Whether Grosso left the inner checksum to the other end.
+    /// Whether Grosso left the inner checksum to the peer.
     pub remote_checksum: bool,
     /// The other carrier.
     pub with: TunnelCarrier,
     /// Ratio of Grosso's throughput to the other's.
     pub throughput: f64,
-    /// Ratio of Grosso's processor time a gigabyte to the other's.
+    /// Ratio of Grosso's CPU time per gigabyte to the other's.
     pub cpu_a_gigabyte: f64,
-    /// Ratio of Grosso's requests a second to the other's.
+    /// Ratio of Grosso's requests per second to the other's.
     pub transactions: f64,
 }
 

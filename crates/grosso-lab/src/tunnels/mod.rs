@@ -1,12 +1,12 @@
-//! Table R4: streams and requests through tunnels that end in userspace, with remote checksum offload and without.
+//! Table R4: streams and requests through tunnels that end in userspace, with and without remote checksum offload.
 //!
 //! ```text
 //!  a (kernel)    data path of a                     data path of b    b (kernel)
 //!  socket - s0 - tunnel - UDP socket ---- wire ---- UDP socket - tunnel - r0 - socket
 //! ```
 //!
-//! A superframe from a's kernel is encapsulated as it is and sent with one call (`UDP_SEGMENT`). A datagram train that
-//! b's kernel joined (`UDP_GRO`) is decapsulated and handed on as a superframe. For comparison, the kernel's own VXLAN
+//! A superframe from a's kernel is encapsulated unsplit and sent with one call (`UDP_SEGMENT`). A datagram train that
+//! b's kernel merged (`UDP_GRO`) is decapsulated and delivered as a superframe. For comparison, the kernel's own VXLAN
 //! device carries the same traffic over the same wire, and so does Grosso with every offload off.
 
 use core::fmt;
@@ -46,18 +46,18 @@ pub use tunnel::Tunnel;
 /// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TunnelParameters {
-    /// TCP connections at once.
+    /// Number of concurrent TCP connections.
     pub streams: usize,
     /// The congestion control of TCP.
     pub congestion: String,
-    /// The version of IP outside the tunnels.
+    /// The IP version outside the tunnels.
     pub outer: Family,
     /// Whether streams are sent from a file, without a copy in the sender.
     pub sendfile: bool,
 }
 
 impl Default for TunnelParameters {
-    /// As many connections as have buffers for whole superframes, and cubic, over IPv4.
+    /// Returns as many connections as have buffers for whole superframes, with cubic, over IPv4.
     fn default() -> Self {
         Self { streams: 16, congestion: "cubic".into(), outer: Family::V4, sendfile: false }
     }
@@ -78,7 +78,7 @@ pub struct TunnelFindings {
 }
 
 impl TunnelFindings {
-    /// The rows of all groups.
+    /// Returns the rows of all groups.
     fn rows(&self) -> impl Iterator<Item = &TunnelRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
@@ -88,11 +88,11 @@ impl TunnelFindings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelCarrier {
-    /// Grosso, with a tunnel end at each host.
+    /// Grosso, with a tunnel endpoint at each host.
     Grosso,
-    /// The same without superframes, segmentation by the socket, or coalescing: a packet at a time.
+    /// Grosso without superframes, segmentation by the socket, or coalescing: one packet at a time.
     Plain,
-    /// As [`TunnelCarrier::Grosso`], but checksums that were left to the receiving end are completed there.
+    /// Like [`TunnelCarrier::Grosso`], but checksums that were left to the receiver are completed there.
     Completes,
     /// The kernel's own tunnel device.
     Kernel,
@@ -114,19 +114,19 @@ impl fmt::Display for TunnelCarrier {
 pub struct TunnelSetting {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// The version of IP outside; for the kernel, it must be IPv4.
+    /// The outer IP version; for the kernel, it must be IPv4.
     pub outer: Family,
-    /// Whether the inner checksum is left to the other end.
+    /// Whether the inner checksum is left to the peer.
     pub remote_checksum: bool,
     /// Its carrier; for the kernel, the tunnel must be VXLAN.
     pub carrier: TunnelCarrier,
     /// Traffic between the hosts: [`Traffic::TcpStream`], [`Traffic::TcpSendfile`] or [`Traffic::TcpRequests`].
     pub traffic: Traffic,
-    /// TCP connections at once.
+    /// Number of concurrent TCP connections.
     pub streams: usize,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The processors of the sender and its data path, of the receiver's data path, and of the receiver.
+    /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
     /// The congestion control of TCP.
     pub congestion: String,
@@ -138,21 +138,21 @@ pub struct TunnelSetting {
     pub watched: bool,
 }
 
-/// The settings of table R4, and those that are compared with them.
+/// The settings of table R4, and those compared with them.
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     plan: Plan<TunnelParameters>,
     /// Settings of the streams, by the titles of their groups; requests use the same.
     groups: [Vec<TunnelSetting>; 2],
-    /// Number of processors that the lab may use.
+    /// Number of CPUs that the lab may use.
     processors: usize,
 }
 
 impl Tunnels {
-    /// An experiment with every tunnel that the device can carry, and two comparisons.
+    /// Creates an experiment with every tunnel that the device can carry, and two comparisons.
     ///
     /// # Errors
-    /// Those of `sched_getaffinity(2)`.
+    /// Errors from `sched_getaffinity(2)`.
     pub fn new(plan: Plan<TunnelParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let vxlan = |carrier| TunnelSetting {
@@ -209,7 +209,7 @@ impl Experiment for Tunnels {
         self.groups.iter().map(Vec::as_slice).collect()
     }
 
-    /// Streams, streams with the clock, and requests, each several times.
+    /// Returns the number of trials: streams, streams with the clock, and requests, each several times.
     fn trials(&self) -> usize {
         let settings = || self.groups.iter().flatten();
         let watched = settings().filter(|setting| setting.carrier != TunnelCarrier::Kernel).count();
@@ -227,13 +227,13 @@ impl Experiment for Tunnels {
         measure(&setting, interrupted).map(|trial| Some(trial.bytes))
     }
 
-    /// The kernel's tunnel is left out if the kernel has none.
+    /// Returns whether the setting may be left out: the kernel's tunnel, if the kernel has none.
     fn is_optional(&self, setting: &TunnelSetting, error: &io::Error) -> bool {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }
 
-    /// A tunnel with remote checksum offload and the same without alternate several times, and each goes first equally
-    /// often.
+    /// Measures each tunnel with and without remote checksum offload alternately, several times; each goes first
+    /// equally often.
     fn measure(
         &self,
         group: &mut [RunsOf<Self>],
@@ -286,15 +286,16 @@ impl Experiment for Tunnels {
         let mut notes: Vec<String> = vec![NOTE.into()];
         if self.plan.device == Device::Veth {
             notes.push(
-                "Tunnels of IP packets want a TUN, and are left out where there is a veth.".into(),
+                "Tunnels of IP packets are left out: they need a TUN device instead of veth."
+                    .into(),
             );
         }
         if self.plan.parameters.outer == Family::V6 {
-            notes.push("The kernel's VXLAN is measured over IPv4, and left out.".into());
+            notes.push("The kernel's VXLAN is left out: it is measured over IPv4 only.".into());
         } else if !findings.rows().any(|row| row.carrier == TunnelCarrier::Kernel)
             && !failed.iter().any(|row| row.setting.ends_with(&TunnelCarrier::Kernel.to_string()))
         {
-            notes.push("The kernel has no VXLAN here, and is left out.".into());
+            notes.push("The kernel's VXLAN is left out: this kernel does not have it.".into());
         }
         let runs = || findings.rows().flat_map(|row| &row.runs);
         let kept = runs().map(|run| run.streams.len() + run.watched.len() + 1).sum();
@@ -302,14 +303,14 @@ impl Experiment for Tunnels {
         let again: u64 = findings.rows().map(|row| row.retransmits).sum();
         let wrong: u64 = findings.rows().map(|row| row.checksum_errors).sum();
         notes.push(format!(
-            "Segments sent again in all runs of streams: {again}; with a wrong checksum: {wrong}."
+            "Segments retransmitted in all streams: {again}; with a wrong checksum: {wrong}."
         ));
         notes
     }
 }
 
 impl TunnelSetting {
-    /// The same for one of several turns, with the clock or without.
+    /// Returns the same setting for one of several turns, with or without the clock.
     fn turn(&self, watched: bool) -> Self {
         let mut setting = Self { watched, ..self.clone() };
         if let Extent::Time { measured, .. } = &mut setting.extent {
@@ -318,7 +319,7 @@ impl TunnelSetting {
         setting
     }
 
-    /// Whether the other setting is the same except for remote checksum offload.
+    /// Returns whether the other setting is the same, except for remote checksum offload.
     fn is_pair(&self, other: &Self) -> bool {
         (self.tunnel, self.carrier) == (other.tunnel, other.carrier)
     }
@@ -382,34 +383,35 @@ fn turns(measured: Duration) -> u32 {
     if measured < TURNS_MAX * WARM_UP { TURNS_MAX / 2 } else { TURNS_MAX }
 }
 
-/// Most turns of a run.
+/// Greatest number of turns of a run.
 const TURNS_MAX: u32 = 4;
-/// Time before the measurement, in which connections find their speed.
+/// Time before the measurement, in which connections reach their speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Titles of the groups.
-const TITLES: [&str; 2] = ["Tunnels that end in userspace", "VXLAN otherwise, over the same wire"];
+const TITLES: [&str; 2] =
+    ["Tunnels terminated in userspace", "VXLAN in the kernel, over the same wire"];
 const NOTE: &str = "\
-TX is the sender and path a, RX path b and the receiver, of all processors. The
-kernel's work for a packet is done in whose call it is: the sender's, where the
-kernel has the tunnel. Over a veth, superframes cross whole in any tunnel.
+TX is the CPU time of the sender and path a, RX that of path b and the receiver.
+The kernel's work counts for the thread that makes the call: for the sender if
+the kernel has the tunnel. Over veth, superframes cross any tunnel unsegmented.
 Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and coalescing. Summed:
-with RCO, and path b completes what is left to it, as a stack without it wants.
-Checksums and tunnels are timed by the clock in trials of their own, for looking
-at it takes time; that is left out. Tunnel: all that path a does outside the
-kernel to put packets in, with the headers of each, and path b to take them out,
-without checksums. TX cost is both of a together: of trials that follow each
-other, with RCO and without, how many times as much it is with it.
-With RCO nobody sums what is inside: path a leaves it to path b, which hands it
-to a kernel that takes it for made on the same machine; so does the kernel's
-VXLAN over a veth. The checksum outside is made by the kernel's sockets, over a
-veth by nobody; a NIC would do it.";
+with RCO, and path b completes the checksums for a stack that does not know RCO.
+Checksums and tunnels are timed in separate trials, because reading the clock
+takes time; that time is subtracted. Tunnel: the time outside the kernel in which
+path a encapsulates and writes headers, and path b decapsulates, without
+checksums. TX cost is tunnel and checksums of path a together: the ratio of
+consecutive trials with RCO and without.
+With RCO nobody computes inner checksums: path a leaves them to path b, whose
+kernel treats the packets as local; so does the kernel's VXLAN over veth. The
+outer checksum is computed by the kernel's sockets, but not over veth; a NIC
+would compute it.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{experiment::assert_failures_are_rows, report::Report};
 
-    /// A run of a second that was never measured, of that many megabits.
+    /// Returns an invented run of a second with this many megabits.
     fn run(megabits: f64, watched: Vec<Watched>) -> TunnelRun {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
         let mut stream = TunnelTrial::default();
@@ -421,8 +423,8 @@ mod tests {
         TunnelRun { streams: vec![stream], watched, requests, repeated: 0 }
     }
 
-    /// Results that were never measured: remote checksum offload leaves a fifth of the cost, the kernel is twice as
-    /// fast, and without offloads a fifth of the throughput is left.
+    /// Returns invented results: remote checksum offload leaves a fifth of the cost, the kernel is twice as fast, and
+    /// without offloads a fifth of the throughput remains.
     pub(super) fn report() -> Report<TunnelFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -458,7 +460,7 @@ mod tests {
         (experiment, groups)
     }
 
-    /// The experiment on a machine of two processors.
+    /// Returns the experiment on a machine with two CPUs.
     fn experiment(device: Device) -> Tunnels {
         let experiment = Tunnels::new(Plan { device, runs: 2, ..Plan::default() }).unwrap();
         Tunnels { processors: 2, ..experiment }

@@ -21,17 +21,17 @@ use crate::statistics::Spread;
 pub struct Paired {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Ratio of the seconds a gigabyte for checksums and encapsulation together, on the sending side; `None` if the
-    /// clock was not read.
+    /// Ratio of the seconds per gigabyte for checksums and encapsulation together, at the sender; `None` if the clock
+    /// was not read.
     pub tx_cost: Option<Spread>,
     /// Ratio of the throughput, in trials without the clock.
     pub throughput: Spread,
-    /// Share of the pairs in which the throughput was no less with the offload.
+    /// Share of the pairs in which the throughput with the offload was at least as high.
     pub as_fast: f64,
 }
 
 impl Paired {
-    /// Every tunnel that was measured with it and without.
+    /// Returns every tunnel that was measured both with and without remote checksum offload.
     pub(super) fn all(groups: &[TunnelGroup]) -> Vec<Self> {
         let rows = || groups.iter().flat_map(|group| &group.rows);
         let row = |tunnel, remote_checksum| {
@@ -77,13 +77,13 @@ impl Paired {
     }
 }
 
-/// Seconds a gigabyte for checksums and encapsulation.
+/// Returns the seconds per gigabyte for checksums and encapsulation.
 fn tx_cost(watched: &Watched) -> f64 {
     let [path_a, _] = watched.paths;
     (path_a.checksums_seconds + path_a.tunnel_seconds) / watched.gigabytes
 }
 
-/// The ratio of the first to the second in each pair.
+/// Returns the ratio of the first to the second in each pair.
 fn ratios(with: Vec<f64>, without: Vec<f64>) -> Vec<f64> {
     with.into_iter().zip(without).map(|(with, without)| with / without).collect()
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::super::tests::report;
     use super::*;
 
-    /// The results with changed figures in one run of a tunnel.
+    /// Returns the results with changed figures in one run of a tunnel.
     fn changed(remote_checksum: bool, change: impl Fn(&mut Watched)) -> Vec<Paired> {
         let mut report = report().findings;
         let row = report.groups[0].rows.iter_mut().find(|row| {
@@ -111,7 +111,7 @@ mod tests {
     fn what_slows_both_of_a_pair_changes_nothing() {
         let paired = Paired::all(&report().findings.groups);
         assert_eq!(paired.len(), 4, "Geneve has none");
-        // 2.5 and 20 ms with the offload, 30 and 20 without.
+        // The cost is 2.5 and 20 ms with the offload, 30 and 20 without.
         let cost = vxlan(&paired);
         let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
         assert_eq!(all, [450.0; 3], "whatever a run's gigabytes took");

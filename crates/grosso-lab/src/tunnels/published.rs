@@ -11,17 +11,17 @@ use super::Tunnel;
 pub struct PublishedTunnel {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Whether inner checksums were left to the other end.
+    /// Whether inner checksums were left to the peer.
     pub remote_checksum: Option<bool>,
-    /// Megabits a second of 200 streams.
+    /// Throughput of 200 streams in Mb/s.
     pub megabits_a_second: u32,
-    /// Load of the sender's processors, in percent.
+    /// Load of the sender's CPUs, in percent.
     pub tx_cpu_percent: f64,
-    /// Load of the receiver's processors, in percent.
+    /// Load of the receiver's CPUs, in percent.
     pub rx_cpu_percent: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub transactions_a_second: u32,
-    /// Load of the processors during requests, in percent.
+    /// Load of the CPUs during requests, in percent.
     pub requests_cpu_percent: f64,
     /// The 90th, 95th and 99th percentile of latency, in microseconds.
     pub latency_us: [u16; 3],
@@ -46,7 +46,7 @@ const fn published(
     }
 }
 
-/// 200 streams, a NIC of 40 Gb/s, with the outer checksum (November 2014).
+/// 200 streams, a 40 Gb/s NIC, with the outer checksum (November 2014).
 pub(super) const PUBLISHED: [PublishedTunnel; 7] = {
     use Tunnel::{GreGue, IpipGue, SitGue, Vxlan};
     let (on, off) = (Some(true), Some(false));

@@ -43,7 +43,7 @@ impl Findings for TunnelFindings {
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(text, "\n{PUBLISHED}\n{}", HEADING.join("\n"));
         self.published.iter().for_each(|published| published.write(text));
-        let _ = writeln!(text, "\nProcessor seconds a GB of streams\n{}", COSTS.join("\n"));
+        let _ = writeln!(text, "\nCPU seconds per GB of streams\n{}", COSTS.join("\n"));
         self.rows().for_each(|row| row.write_costs(text));
         text.push('\n');
         self.paired.iter().for_each(|paired| paired.write(text));
@@ -56,10 +56,10 @@ impl Findings for TunnelFindings {
             .iter()
             .find(|compared| compared.with == TunnelCarrier::Kernel && !compared.remote_checksum);
         kernel.map_or_else(
-            || "Tunnels that end in userspace".into(),
+            || "Tunnels terminated in userspace".into(),
             |kernel| {
                 format!(
-                    "VXLAN in userspace: {:.2} times the kernel's throughput, {:.2} times its CPU a GB",
+                    "VXLAN in userspace: {:.2} times the kernel's throughput, {:.2} times its CPU per GB",
                     kernel.throughput, kernel.cpu_a_gigabyte
                 )
             },
@@ -69,14 +69,14 @@ impl Findings for TunnelFindings {
     fn charts(&self) -> String {
         let columns = [
             Column::new("TCP_STREAM, Mb/s", self.rows().map(|row| row.megabits_a_second.max)),
-            Column::new("CPU seconds a GB", self.rows().map(|row| row.roles_s_per_gb.total())),
+            Column::new("CPU seconds per GB", self.rows().map(|row| row.roles_s_per_gb.total())),
         ];
         self.groups.iter().map(|group| group.chart(columns).draw()).collect()
     }
 }
 
 impl TunnelGroup {
-    /// Throughput and cost of each row, side by side.
+    /// Returns a chart of throughput and cost of each row.
     fn chart(&self, columns: [Column; 2]) -> Chart {
         let name = |row: &TunnelRow| match row.remote_checksum {
             Some(_) => format!("{}, RCO {}", row.name(), on_or_off(row.remote_checksum)),
@@ -93,7 +93,7 @@ impl TunnelGroup {
 }
 
 impl TunnelRow {
-    /// Name of the row: its tunnel, or its carrier if that is not Grosso.
+    /// Returns the name of the row: its tunnel, or its carrier if that is not Grosso.
     fn name(&self) -> String {
         match self.carrier {
             TunnelCarrier::Grosso => self.tunnel.to_string(),
@@ -163,7 +163,7 @@ impl TunnelComparison {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "VXLAN, RCO {:<3} / {:<6}  throughput {:.2}, CPU a GB {:.2}, requests {:.2} times",
+            "VXLAN, RCO {:<3} / {:<6}  throughput {:.2}, CPU/GB {:.2}, requests {:.2} times",
             on_or_off(Some(self.remote_checksum)),
             self.with.to_string(),
             self.throughput,
@@ -202,23 +202,23 @@ fn on_or_off(remote_checksum: Option<bool>) -> &'static str {
 
 const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine, through a tunnel. A bar is the median, a \
-dot a run. Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">path a</b> which puts \
-packets in, path b which takes them out (paler), <b class=\"receiver\">receiver</b>.";
+dot a run. Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">path a</b>, which \
+encapsulates, path b, which decapsulates (paler), <b class=\"receiver\">receiver</b>.";
 
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "path a pays for checksums of what is inside",
+        seen: "path a spends its time on inner checksums",
         turn: &["grosso tunnel add ... encap gue encap-remcsum", "grosso tunnel add ... remcsumtx"],
     },
     Knob {
-        seen: "path a pays for each packet",
+        seen: "path a spends its time per packet",
         turn: &[
             "ethtool -K DEV tx-udp_tnl-segmentation on",
             "ethtool -K DEV tx-udp_tnl-csum-segmentation on",
         ],
     },
     Knob {
-        seen: "path b pays for each packet",
+        seen: "path b spends its time per packet",
         turn: &["ethtool -K DEV gro on", "grosso tunnel add ... encap-csum"],
     },
 ];
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(lines("kernel")[1].len(), 7, "no clock in the kernel");
         assert!(table.contains("VXLAN, RCO on  / kernel  throughput 0.50, "), "{table}");
         assert!(
-            table.contains("VXLAN, RCO off / plain   throughput 5.00, CPU a GB 0.20, "),
+            table.contains("VXLAN, RCO off / plain   throughput 5.00, CPU/GB 0.20, "),
             "{table}"
         );
     }
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(page.matches("<circle ").count(), runs);
         assert_shown(&page);
         assert!(page.contains("a&amp;b.html"));
-        // The longest bar has the greatest length allowed: the kernel carries twice what Grosso does.
+        // The longest bar has the maximum length: the kernel carries twice as much as Grosso.
         assert!(page.contains("width=\"245.1\""), "{page}");
     }
 }

@@ -1,4 +1,4 @@
-//! One measurement, with hosts and tunnels of its own.
+//! One measurement, with its own hosts and tunnels.
 
 use std::{
     io,
@@ -36,7 +36,7 @@ pub struct TunnelTrial {
     pub bytes: u64,
     /// Read calls of a stream, or requests answered.
     pub units: u64,
-    /// Processor time by role, in seconds.
+    /// CPU time by role, in seconds.
     pub cpu: Roles,
     /// Segments retransmitted, from the first connection's start to the last one's end.
     pub retransmits: u64,
@@ -44,7 +44,7 @@ pub struct TunnelTrial {
     pub checksum_errors: u64,
     /// Retransmission timeouts, from the first connection's start to the last one's end.
     pub timeouts: u64,
-    /// Measurements before this one that stalled, and were repeated.
+    /// Measurements before this one that stalled and were repeated.
     #[serde(skip)]
     pub repeated: u64,
     /// Latency of each request.
@@ -56,7 +56,7 @@ pub struct TunnelTrial {
 }
 
 impl TunnelTrial {
-    /// Megabits a second.
+    /// Returns the throughput in Mb/s.
     #[must_use]
     pub fn megabits_a_second(&self) -> f64 {
         self.bytes as f64 * 8e-6 / self.seconds
@@ -80,7 +80,7 @@ pub struct Roles {
     pub path_b: f64,
     /// The thread of host b, which receives or answers.
     pub receiver: f64,
-    /// Kernel threads that work for packets on the same processors, if they are visible.
+    /// Kernel threads that process packets on the same CPUs, if they are visible.
     pub kernel: f64,
 }
 
@@ -96,7 +96,7 @@ impl Roles {
         }
     }
 
-    /// The sum of all roles.
+    /// Returns the sum of all roles.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.sender + self.path_a + self.path_b + self.receiver + self.kernel
@@ -107,7 +107,7 @@ impl Roles {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Watched {
-    /// Gigabytes that arrived meanwhile.
+    /// Gigabytes that arrived during the readings.
     pub gigabytes: f64,
     /// Readings of path a, and of path b.
     pub paths: [WatchedPath; 2],
@@ -117,11 +117,11 @@ pub struct Watched {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct WatchedPath {
-    /// Its whole processor time.
+    /// The path's whole CPU time.
     pub cpu_seconds: f64,
-    /// Part of it that was spent in checksums of more than 64 bytes.
+    /// The time that was spent in checksums of more than 64 bytes.
     pub checksums_seconds: f64,
-    /// Part of it that was spent in the tunnel and its sockets, outside the kernel and without checksums.
+    /// The time that was spent in the tunnel and its sockets, outside the kernel and without checksums.
     pub tunnel_seconds: f64,
 }
 
@@ -129,7 +129,7 @@ pub struct WatchedPath {
 /// stall and not of the setting, and is repeated, a few times.
 ///
 /// # Errors
-/// Fails if the hosts cannot be made, if the traffic stops or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
 pub fn measure(
     setting: &TunnelSetting,
     interrupted: &AtomicBool,
@@ -166,7 +166,7 @@ fn measure_once(
     })
 }
 
-/// The layout for that many streams, whose packets fit the wire after encapsulation.
+/// Returns the layout for `streams` streams, whose packets fit the wire after encapsulation.
 pub(crate) fn layout(
     (tunnel, outer): (Tunnel, Family),
     remote_checksum: bool,
@@ -185,8 +185,8 @@ pub(crate) fn layout(
     Layout { tcp_buffer_bytes: each, ..layout }
 }
 
-/// One end of a tunnel in this namespace, host a's for 0, over sockets with offloads or without. `around` wraps these
-/// sockets below the tunnel. With `completes`, checksums that the other end left are completed.
+/// Opens one endpoint of a tunnel in this namespace, host a's for 0, over sockets with or without offloads. `around`
+/// wraps these sockets below the tunnel. With `completes`, checksums that the peer left to the receiver are completed.
 pub(crate) fn open_end<P: Port>(
     (network, side): (&NetworkNamespace, usize),
     (tunnel, outer): (Tunnel, Family),
@@ -201,7 +201,7 @@ pub(crate) fn open_end<P: Port>(
     }
     let mut options = UdpOptions::of(&endpoint).ok_or(io::ErrorKind::InvalidInput)?;
     (options.segmentation, options.coalescing) = (offloads, offloads);
-    // Nothing is sent but what is measured.
+    // Only measured packets are sent.
     options.probes = false;
     let socket = network.run(|| UdpPort::open(&options))??;
     let mut options = TunnelOptions::new(endpoint, SEED);
@@ -209,7 +209,7 @@ pub(crate) fn open_end<P: Port>(
     TunnelStage::new(around(socket), options)
 }
 
-/// A running end of a tunnel.
+/// A running endpoint of a tunnel.
 struct TunnelEnd<'scope> {
     running: Running<'scope, ()>,
     /// Profiler of the thread, if it is observed.
@@ -305,7 +305,7 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room, and the least for
+/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room, and the minimum for
 /// each stream: a superframe.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 const STREAM_BYTES_MIN: usize = 64 << 10;

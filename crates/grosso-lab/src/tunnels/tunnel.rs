@@ -31,19 +31,19 @@ impl Tunnel {
     pub const ALL: [Self; 5] =
         [Self::GreGue, Self::IpipGue, Self::SitGue, Self::Vxlan, Self::Geneve];
 
-    /// Whether it carries Ethernet frames, and not IP packets.
+    /// Returns whether the tunnel carries Ethernet frames instead of IP packets.
     #[must_use]
     pub const fn is_ethernet(self) -> bool {
         matches!(self, Self::Vxlan | Self::Geneve)
     }
 
-    /// Whether its headers have room for remote checksum offload.
+    /// Returns whether the tunnel's headers have room for remote checksum offload.
     #[must_use]
     pub const fn has_remote_checksum(self) -> bool {
         !matches!(self, Self::Geneve)
     }
 
-    /// One end of it, with an outer UDP checksum, which remote checksum offload needs.
+    /// Returns one endpoint of the tunnel, with an outer UDP checksum, which remote checksum offload needs.
     #[must_use]
     pub fn endpoint(self, [local, remote]: [IpAddr; 2], remote_checksum: bool) -> Endpoint {
         let udp = Udp {
@@ -82,12 +82,12 @@ impl Tunnel {
         Endpoint::new(local, remote, header, carrier)
     }
 
-    /// The first header of the hosts' frames.
+    /// Returns the first header of the hosts' frames.
     pub(super) const fn layer(self) -> Layer {
         if self.is_ethernet() { Layer::Ethernet } else { Layer::Ip }
     }
 
-    /// The version of IP between the hosts.
+    /// Returns the IP version between the hosts.
     pub(super) const fn family(self) -> Family {
         if matches!(self, Self::SitGue) { Family::V6 } else { Family::V4 }
     }
@@ -105,7 +105,7 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// Source ports of flows: the range for dynamic use (RFC 6335).
+/// Source ports of flows: the dynamic range (RFC 6335).
 const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
 
 #[cfg(test)]

@@ -6,22 +6,22 @@ use crate::{
     verdict::{Bound, Evidence, Verdict},
 };
 
-/// Verdicts on the figures.
+/// Returns verdicts on the figures.
 pub(super) fn judge(groups: &[TunnelGroup], paired: &[Paired]) -> Vec<Verdict> {
     let rows: Vec<&TunnelRow> = groups.iter().flat_map(|group| &group.rows).collect();
     let verdicts = [saving(paired), receiving(&rows), throughput(paired), offloads(&rows)];
     verdicts.into_iter().flatten().collect()
 }
 
-/// The claim that remote checksum offload saves time of checksums and encapsulation, on the tunnel where it saves
-/// least.
+/// Judges the claim that remote checksum offload saves time for checksums and encapsulation, on the tunnel where it
+/// saves least.
 fn saving(paired: &[Paired]) -> Option<Verdict> {
     let costs = paired.iter().filter_map(|paired| Some((paired.tx_cost?, paired.tunnel)));
     let (most, tunnel) = costs.max_by(|one, other| one.0.median.total_cmp(&other.0.median))?;
     Some(
         Evidence::median(&most, Bound::Under(1.0 - SAVED))
             .verdict(
-                "RCO saves 15 % of TX checksums and encapsulation",
+                "RCO saves 15 % of TX checksum and encap time",
                 format!("{:.0} % ({tunnel})", (1.0 - most.median) * 100.0),
                 "short trials: a clock that is read for each packet costs as much as its checksum",
             )
@@ -29,7 +29,8 @@ fn saving(paired: &[Paired]) -> Option<Verdict> {
     )
 }
 
-/// The claim that the receiving end has more to sum with it than without, if it completes what was left to it.
+/// Judges the claim that the receiver spends more time on checksums with remote checksum offload than without it, if it
+/// completes the checksums.
 fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     let sums = |carrier, remote_checksum| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
@@ -43,14 +44,14 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     let left = sums(TunnelCarrier::Grosso, true)?;
     let ms = |spread: Spread| digits(spread.median * 1e3);
     Some(Evidence::ratio(&summed, &without, Bound::AtLeast(RISES)).verdict(
-        "RCO multiplies RX checksums by 3.5, summed there",
-        format!("{} ms/GB, {} without RCO, {} left open", ms(summed), ms(without), ms(left)),
+        "RCO multiplies RX checksum time by 3.5 if summed",
+        format!("{} ms/GB, {} without RCO, {} not summed", ms(summed), ms(without), ms(left)),
         "without it the receiver computes sums too, because no NIC has verified the packets",
     ))
 }
 
-/// The claim that it costs no throughput: at most one percent, or less than the spread while at least a quarter of the
-/// pairs are as fast with it.
+/// Judges the claim that remote checksum offload costs no throughput: at most one percent, or less than the spread
+/// while at least a quarter of the pairs are as fast with it.
 fn throughput(paired: &[Paired]) -> Option<Verdict> {
     let least = paired.iter().map(|paired| paired.throughput.median).reduce(f64::min)?;
     let word = |paired: &Paired| match paired.throughput.median {
@@ -60,7 +61,7 @@ fn throughput(paired: &[Paired]) -> Option<Verdict> {
     Some(
         Evidence::all(paired.iter().map(word))
             .verdict(
-                "RCO is no slower, by 1 % or the spread",
+                "RCO is at most 1 %, or the spread, slower",
                 format!("{least:.2} times"),
                 "the fields of the option, and other work on the machine",
             )
@@ -68,7 +69,7 @@ fn throughput(paired: &[Paired]) -> Option<Verdict> {
     )
 }
 
-/// The claim that offloads speed up a tunnel.
+/// Judges the claim that offloads speed up a tunnel.
 fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     let speed = |carrier| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
@@ -77,13 +78,13 @@ fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     };
     let (with, without) = (speed(TunnelCarrier::Grosso)?, speed(TunnelCarrier::Plain)?);
     Some(Evidence::ratio(&with, &without, Bound::AtLeast(WORTH)).verdict(
-        "VXLAN with offloads is 3 times as fast as without",
+        "offloads make VXLAN 3 times faster",
         format!("{:.1} times", ratio(with.median, without.median)?),
         "a machine whose wake-ups cost more than its packets",
     ))
 }
 
-/// The least share that remote checksum offload saves.
+/// The smallest share that remote checksum offload must save.
 const SAVED: f64 = 0.15;
 /// Least ratio of the seconds in checksums at the receiver; in the source it was 3.5.
 const RISES: f64 = 3.5;
@@ -107,9 +108,9 @@ mod tests {
 
     #[test]
     fn a_receiver_that_sums_what_was_left_is_beside_one_without_it() {
-        let claim = "RCO multiplies RX checksums";
+        let claim = "RCO multiplies RX checksum time";
         let mut report = report().findings;
-        let figures = "48.0 ms/GB, 12.0 without RCO, 1.00 left open".to_owned();
+        let figures = "48.0 ms/GB, 12.0 without RCO, 1.00 not summed".to_owned();
         assert_eq!(said(&report, claim), (true, figures));
         let rows = report.groups.iter_mut().flat_map(|group| &mut group.rows);
         let mut summed = rows.filter(|row| row.carrier == TunnelCarrier::Completes);
@@ -119,7 +120,7 @@ mod tests {
         assert!(!said(&report, claim).0);
     }
 
-    /// The same results, except for the pairs of one tunnel.
+    /// Returns the same results with changed pairs of one tunnel.
     fn changed(tunnel: Tunnel, change: impl Fn(&mut Paired)) -> TunnelFindings {
         let mut report = report().findings;
         let pairs = report.paired.iter_mut();
@@ -154,7 +155,7 @@ mod tests {
             let change = |paired: &mut Paired| {
                 (paired.throughput.median, paired.as_fast) = (median, as_fast);
             };
-            said(&changed(Tunnel::Vxlan, change), "RCO is no slower")
+            said(&changed(Tunnel::Vxlan, change), "RCO is at most 1 %")
         };
         assert_eq!(at(0.989, 0.24), (false, "0.99 times".into()));
         assert!(at(0.991, 0.24).0);
@@ -170,9 +171,9 @@ mod tests {
                 row.carrier == TunnelCarrier::Grosso && row.remote_checksum == Some(false)
             };
             rows.filter(ours).for_each(|row| row.megabits_a_second.median = megabits);
-            said(&report, "VXLAN with offloads")
+            said(&report, "offloads make VXLAN")
         };
-        // Without offloads it is 2000.
+        // Without offloads the throughput is 2000.
         assert_eq!(at(5900.0), (false, "3.0 times".into()));
         assert_eq!(at(6050.0), (true, "3.0 times".into()));
     }

@@ -1,8 +1,8 @@
-//! A TCP sender in userspace, as a port: what it does follows from the frames that it gets and from the caller's clock
-//! alone, and its congestion control is the [model](crate::model)'s, whatever the kernel has.
+//! A TCP sender in userspace, as a port. Its behaviour depends only on the received frames and the caller's clock, and
+//! its congestion control is that of the [model](crate::model), independent of the kernel.
 //!
-//! It opens one connection and sends the same content for ever. It is for a wire that it has to itself: it paces
-//! nothing, resends by NewReno (RFC 6582) and by a timer, knows no selective acknowledgments, and never closes.
+//! It opens one connection and sends the same content for ever. It needs a wire for itself: it does not pace,
+//! retransmits by NewReno (RFC 6582) and by a timer, has no selective acknowledgments, and never closes.
 
 mod segment;
 
@@ -35,19 +35,19 @@ pub struct UserSender {
     content: Arc<Content>,
     congestion: Sender,
     state: UserState,
-    /// The next byte to send, and the one behind all that were sent.
+    /// Sequence numbers of the next byte to send, and of the end of the sent data.
     cursor: u32,
     sent: u32,
-    /// Whether the first segment that is not acknowledged is to be sent again.
+    /// Whether to retransmit the first unacknowledged segment.
     again: bool,
-    /// The number that the receiver's first byte would have.
+    /// Sequence number of the receiver's next byte.
     expected: u32,
-    /// Bits by which its windows are shifted.
+    /// Window scale of the receiver, in bits.
     scale: u8,
-    /// Its clock.
+    /// The receiver's timestamp, to be echoed.
     echo: u32,
     timer: RetransmissionTimer,
-    /// The number whose acknowledgment ends the current round trip.
+    /// The sequence number whose acknowledgment ends the current round trip.
     round_trip_end: u32,
     counts: SenderCounts,
     identification: u16,
@@ -58,12 +58,12 @@ pub struct UserSender {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UserState {
-    /// SYN is to be sent.
+    /// SYN has not been sent.
     Silent,
-    /// SYN was sent.
+    /// SYN has been sent.
     Asked,
     Established,
-    /// The other end reset the connection.
+    /// The peer reset the connection.
     Reset,
 }
 
@@ -71,7 +71,7 @@ enum UserState {
 #[derive(Debug)]
 struct RetransmissionTimer {
     timeout_ns: u64,
-    /// Timeouts since the last news.
+    /// Timeouts since the last progress.
     backoff: u32,
     ends_ns: Option<u64>,
 }
@@ -81,14 +81,14 @@ struct RetransmissionTimer {
 pub(crate) struct SenderCounts {
     /// Round trips of data that are acknowledged.
     pub(crate) round_trips: u64,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub(crate) retransmits: u64,
-    /// Ends of the timer.
+    /// Expirations of the timer.
     pub(crate) timeouts: u64,
 }
 
 impl UserSender {
-    /// A sender of this content to the other end, over a wire whose round trip takes this long.
+    /// Creates a sender of `content` to the other end, over a wire with this round-trip time.
     #[must_use]
     pub fn new(
         ends: ConnectionEnds,
@@ -120,7 +120,7 @@ impl UserSender {
         }
     }
 
-    /// The moment of the first byte, once it has left.
+    /// Returns the time at which the first byte left, once it has left.
     #[must_use]
     pub fn began(&self) -> Arc<OnceLock<Instant>> {
         Arc::clone(&self.began)
@@ -141,7 +141,7 @@ impl UserSender {
         }
     }
 
-    /// The next frame to send, if there is one now.
+    /// Returns the next frame to send, if one is ready.
     fn next_frame(&mut self, now_ns: u64) -> Option<Frame<PortBuffer>> {
         match self.state {
             UserState::Silent => {
@@ -264,7 +264,8 @@ impl RetransmissionTimer {
         (self.backoff, self.ends_ns) = (0, None);
     }
 
-    /// Whether it has ended; it starts if it does not run, and after an end for twice the time (RFC 6298 section 5.5).
+    /// Returns whether the timer has ended; starts it if it is not running, and after an end for twice the time (RFC
+    /// 6298 section 5.5).
     fn is_over(&mut self, now_ns: u64) -> bool {
         let is_over = self.ends_ns.is_some_and(|ends_ns| now_ns >= ends_ns);
         if is_over {
@@ -279,7 +280,7 @@ impl RetransmissionTimer {
 }
 
 impl SenderCounts {
-    /// The counters among those of a port.
+    /// Extracts these counters from those of a port.
     pub(crate) fn of(counters: &[(PortCounter, u64)]) -> Self {
         let value = |wanted: PortCounter| {
             counters.iter().find(|(counter, _)| *counter == wanted).map_or(0, |(_, value)| *value)
@@ -294,7 +295,7 @@ impl Port for UserSender {
         LinkType::Ethernet
     }
 
-    /// Everything that can be joined is taken: acknowledgments that were merged are one.
+    /// Returns a device with all features: merged acknowledgments arrive as one packet.
     fn device(&self) -> Device {
         Device::new(Features::ALL)
     }
@@ -333,7 +334,7 @@ impl Port for UserSender {
         Ok(Transmitted::Taken)
     }
 
-    /// 0 (at once) while there is something to send, else the end of the timer.
+    /// Returns 0 (at once) while there is data to send, else the end of the timer.
     fn deadline(&self) -> Option<u64> {
         match self.state {
             UserState::Silent => Some(0),
@@ -351,11 +352,11 @@ impl Port for UserSender {
     }
 }
 
-/// The first sequence number of the content, near the end of the numbers.
+/// The first sequence number of the content, close to wrapping around.
 const FIRST: u32 = 0xfff0_0000;
-/// The least timeout (RFC 6298 section 2.4), without the round trips.
+/// The minimum timeout (RFC 6298 section 2.4), without the round trips.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Times that the timeout is doubled at most.
+/// Maximum number of times that the timeout is doubled.
 const BACKOFF_MAX: u32 = 6;
 const NS_A_MS: u64 = 1_000_000;
 /// The counters, in the order of [`SenderCounts`].
@@ -368,7 +369,7 @@ const COUNTERS: [PortCounter; 3] = [
     PortCounter {
         name: "sender_retransmits",
         is_loss: false,
-        sentence: "A segment was sent again.",
+        sentence: "A segment was retransmitted.",
     },
     PortCounter {
         name: "sender_timeouts",
@@ -395,7 +396,7 @@ mod tests {
         UserSender::new(ENDS, Counting::Packets, Duration::ZERO, content)
     }
 
-    /// The sequence numbers of the frames that it sends at that second.
+    /// Returns the sequence numbers of the frames that the sender sends at this second.
     fn sent(sender: &mut UserSender, second: u64) -> Vec<u32> {
         let mut sequences = Vec::new();
         let mut note = |frame: Frame<PortBuffer>| {
@@ -437,7 +438,7 @@ mod tests {
         answer(&mut sender, tcp::SYN | tcp::ACK, FIRST);
         assert_eq!(sent(&mut sender, 0).len(), 10);
         assert_eq!(sent(&mut sender, 1), [place(0)]);
-        // None of the ten had arrived.
+        // None of the ten segments had arrived.
         answer(&mut sender, tcp::ACK, place(1));
         assert_eq!(sent(&mut sender, 1), [place(1), place(2)]);
         assert_eq!(sender.counts.retransmits, 3);
@@ -455,7 +456,7 @@ mod tests {
         assert_eq!(sent(&mut sender, 0), [place(10), place(11), place(12)]);
         assert_eq!(sent(&mut sender, 1), [place(2)]);
         assert!(sent(&mut sender, 2).is_empty());
-        // The others had arrived.
+        // The other segments had arrived.
         answer(&mut sender, tcp::ACK, place(13));
         assert_eq!(sent(&mut sender, 2), [place(13), place(14)]);
         let counts = SenderCounts { round_trips: 1, retransmits: 1, timeouts: 1 };

@@ -38,9 +38,9 @@ pub(super) struct SegmentReply {
     pub(super) flags: u16,
     pub(super) sequence: u32,
     pub(super) acknowledgment: u32,
-    /// The window, not scaled.
+    /// The unscaled window.
     pub(super) window: u16,
-    /// Bits by which later windows are shifted, in the answer to SYN.
+    /// Window scale of later segments, in the answer to SYN.
     pub(super) scale: Option<u8>,
     /// The receiver's clock.
     pub(super) clock: Option<u32>,
@@ -50,7 +50,7 @@ impl ConnectionEnds {
     /// Writes the headers of a frame, whose TCP checksum is left to be completed over the payload.
     ///
     /// # Errors
-    /// Those of a buffer that is too short for the headers.
+    /// Fails if the buffer is too short for the headers.
     pub(super) fn write_headers(
         &self,
         fields: &SegmentFields,
@@ -121,7 +121,7 @@ impl ConnectionEnds {
     }
 }
 
-/// Bytes of all headers of a segment with these flags.
+/// Returns the size of all headers of a segment with these flags.
 pub(super) const fn headers_bytes(flags: u16) -> usize {
     let options = if flags & tcp::SYN == 0 { OPTIONS_BYTES } else { SYN_OPTIONS_BYTES };
     TCP_START + tcp::HEADER_LEN + options
@@ -140,7 +140,7 @@ fn write_options<'a>(fields: &SegmentFields, options: &'a mut [u8; SYN_OPTIONS_B
         return &options[..OPTIONS_BYTES];
     }
     let [high, low] = SEGMENT_SIZE_MAX.to_be_bytes();
-    // No bits of its own: the option permits those of the other end (RFC 7323 section 2.2).
+    // The sender does not scale its own window, but the option permits the peer to scale (RFC 7323 section 2.2).
     options[..8].copy_from_slice(&[
         tcp::OPTION_MSS,
         4,
@@ -155,18 +155,18 @@ fn write_options<'a>(fields: &SegmentFields, options: &'a mut [u8; SYN_OPTIONS_B
     options
 }
 
-/// Bytes of the payload of a full segment: an MTU of 1500 without the headers of IP and TCP.
+/// Payload bytes of a full segment: an MTU of 1500 minus the IP and TCP headers.
 pub(super) const PAYLOAD_BYTES: u32 = 1500 - 20 - 20 - OPTIONS_BYTES as u32;
 /// Start of the TCP header in a frame.
 pub(super) const TCP_START: usize = 14 + ipv4::HEADER_LEN;
-/// Position of the checksum in it.
+/// Offset of the checksum in the TCP header.
 pub(super) const CHECKSUM_OFFSET: u16 = 16;
-/// Bytes of the options of every segment, and of SYN.
+/// Length of the options of every segment, and of SYN.
 const OPTIONS_BYTES: usize = 12;
 const SYN_OPTIONS_BYTES: usize = 20;
-/// The greatest segment that the sender takes, of which none comes.
+/// The greatest segment that the sender accepts; none arrives.
 const SEGMENT_SIZE_MAX: u16 = 1460;
-/// The window of the sender, which gets no data.
+/// The window of the sender, which receives no data.
 const WINDOW: u16 = u16::MAX;
 
 #[cfg(test)]

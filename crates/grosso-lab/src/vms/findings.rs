@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON has them, and verdicts on them.
+//! Figures of the experiment, as in the JSON, and verdicts on them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmFindings {
-    /// The results, by what the guest exchanges streams with. Empty where no machine can boot.
+    /// The results, by the other end of the guest's streams. Empty if no VM can boot.
     pub groups: Vec<VmGroup>,
 }
 
@@ -36,7 +36,7 @@ pub struct VmRow {
     pub carrier: VmCarrier,
     /// Streams to the guest; of two guests, to the second.
     pub to_guest: VmFigures,
-    /// Streams from it.
+    /// Streams from the guest.
     pub from_guest: VmFigures,
     /// Bytes that were compared one by one with those sent, in all runs.
     pub verified_bytes: u64,
@@ -48,11 +48,11 @@ pub struct VmRow {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmFigures {
-    /// Megabits a second.
+    /// Throughput in Mb/s.
     pub megabits_a_second: Spread,
-    /// Processor seconds a gigabyte of the program between the ends: Grosso or passt.
+    /// CPU-seconds per gigabyte of the program between the ends: Grosso or passt.
     pub path_s_per_gb: Spread,
-    /// Processor seconds a gigabyte of the emulated machines.
+    /// CPU-seconds per gigabyte of the emulated VMs.
     pub machine_s_per_gb: Spread,
 }
 
@@ -65,7 +65,7 @@ impl VmFindings {
         Self { groups: groups.into_iter().filter_map(group).collect() }
     }
 
-    /// The row of a carrier in a place.
+    /// Returns the row of a carrier in a place.
     pub(super) fn row(&self, place: VmPlace, carrier: VmCarrier) -> Option<&VmRow> {
         let group = self.groups.iter().find(|group| group.place == place)?;
         group.rows.iter().find(|row| row.carrier == carrier)
@@ -75,7 +75,7 @@ impl VmFindings {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
-    /// Verdicts on the figures; without machines, the means that would show the claims.
+    /// Returns verdicts on the figures; without VMs, the means that would show the claims.
     pub(super) fn judge(&self) -> Vec<Verdict> {
         if self.groups.is_empty() {
             return CLAIMS.map(|(_, claim, _)| Verdict::not_here(claim, NEEDED)).into();
@@ -83,7 +83,7 @@ impl VmFindings {
         CLAIMS.iter().filter_map(|claim| self.judge_place(*claim)).collect()
     }
 
-    /// Whether Grosso carries a guest's streams as fast as QEMU and the kernel do, in both directions.
+    /// Judges whether Grosso carries a guest's streams as fast as QEMU and the kernel do, in both directions.
     fn judge_place(&self, (place, claim, cause): Claim) -> Option<Verdict> {
         let ours = self.row(place, VmCarrier::VhostUser)?;
         let others = self.row(place, VmCarrier::Qemu)?;
@@ -121,7 +121,7 @@ impl VmFigures {
 }
 
 impl VmStream {
-    /// Megabits a second.
+    /// Returns the throughput in Mb/s.
     #[must_use]
     pub fn megabits_a_second(&self) -> f64 {
         self.called.bytes as f64 * 8e-6 / self.called.seconds
@@ -132,7 +132,7 @@ impl VmStream {
     }
 }
 
-/// A claim about the streams of a place, and the cause where it does not hold.
+/// A claim about the streams of a place, and the cause in case it does not hold.
 type Claim = (VmPlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
@@ -142,10 +142,10 @@ const CLAIMS: [Claim; 3] = [
 ];
 /// Ratio of throughputs from which two count as equal.
 const EQUAL: f64 = 0.95;
-/// Measured on busy processors: streams of 300 ms between the same two guests differ 14 times over vhost-user, and 17
-/// times over TAPs.
+/// Measured on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user, and
+/// of 17 over TAPs.
 const OF_GUESTS: &str =
-    "two emulated machines take turns, and a short stream shows only whose turn it was (--time 3s)";
-const CAUSE: &str = "an emulated machine is slower than any carrier, and shares its processors";
+    "two emulated VMs take turns, so a short stream shows only whose turn it was (--time 3s)";
+const CAUSE: &str = "an emulated VM is slower than any carrier and shares its CPUs";
 const NEEDED: &str =
     "QEMU, and a kernel with modules for the guest; the notes name what is missing";

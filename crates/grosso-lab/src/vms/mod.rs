@@ -1,4 +1,4 @@
-//! Virtual machines, by what carries their frames: Grosso over shared memory or a socket, QEMU's own TAP, or passt.
+//! Virtual machines, by the carrier of their frames: Grosso over shared memory or a socket, QEMU's own TAP, or passt.
 //!
 //! ```text
 //!  host                                                      guest
@@ -7,8 +7,8 @@
 //!  guest - eth0 - vhost-user - data path - vhost-user ------ eth0
 //! ```
 //!
-//! Machines are emulated (TCG), so that they boot where there is no `/dev/kvm`, and slow. In the guest this program
-//! serves streams as `grosso lab sink` does; they are called from the host or from another guest.
+//! VMs are emulated (TCG), so they boot without `/dev/kvm`, and slowly. In the guest this program serves streams like
+//! `grosso lab sink`; the host or another guest connects to it.
 
 mod findings;
 mod table;
@@ -48,7 +48,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmParameters {
-    /// The guest's kernel; or the reason why no machine can boot.
+    /// The guest's kernel, or the reason why no VM can boot.
     pub guest: String,
 }
 
@@ -82,9 +82,9 @@ pub enum VmCarrier {
     VhostUser,
     /// Grosso at a Unix socket, which carries single packets.
     Stream,
-    /// QEMU's own TAP, and devices of the kernel behind it.
+    /// QEMU's own TAP, and devices of the kernel connected to it.
     Qemu,
-    /// passt, which ends the guest's connections and has sockets of its own.
+    /// passt, which terminates the guest's connections and opens its own sockets.
     Passt,
 }
 
@@ -114,26 +114,26 @@ pub struct VmSetting {
 #[derive(Debug)]
 pub struct Vms {
     plan: Plan<VmParameters>,
-    /// `None` where no machine can boot.
+    /// `None` if no VM can boot.
     boot: Option<Boot>,
     groups: Vec<Vec<VmSetting>>,
     notes: Vec<String>,
 }
 
 impl Vms {
-    /// An experiment with each carrier that is there. The guest boots the kernel that is installed in a folder such as
-    /// `/`, from an image that is made in another one, with this program in it. Where that is not possible, the
-    /// experiment has no settings, and says why.
+    /// Creates an experiment with each available carrier. The guest boots the kernel that is installed in a directory
+    /// such as `/`, from an image that is built in `folder` and contains this program. If that is impossible, the
+    /// experiment has no settings and a note says why.
     ///
     /// # Errors
-    /// Fails if the image cannot be made.
+    /// Fails if the image cannot be created.
     pub fn new(
         mut plan: Plan<VmParameters>,
         folder: &Path,
         (kernel, program): (&Path, &Path),
     ) -> io::Result<Self> {
         if let Some(why) = missing(kernel, PROGRAMS) {
-            let note = format!("No machine can boot here: {why}.");
+            let note = format!("No VM can boot here: {why}.");
             plan.parameters.guest = why;
             return Ok(Self { plan, boot: None, groups: Vec::new(), notes: vec![note] });
         }
@@ -210,7 +210,9 @@ impl Experiment for Vms {
         let mut notes = self.notes.clone();
         if self.boot.is_some() {
             let bytes: u64 = findings.rows().map(|row| row.verified_bytes).sum();
-            notes.push(format!("Before that, {bytes} bytes were compared with those sent."));
+            notes.push(format!(
+                "Before the measurement, {bytes} bytes were compared with those sent."
+            ));
         }
         let runs = findings.rows().flat_map(|row| &row.runs);
         let resets = runs.filter(|run| run.is_reset).count();
@@ -222,13 +224,13 @@ impl Experiment for Vms {
     }
 }
 
-/// The reason why a carrier is not measured here.
+/// Returns why a carrier is not measured here.
 fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
     match (place, carrier) {
         (_, VmCarrier::Passt) => {
             let mut passt = Command::new(PASST);
             let found = passt.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-            found.is_err().then_some("passt is not installed, and left out.")
+            found.is_err().then_some("passt is left out: it is not installed.")
         }
         (VmPlace::Tunnel, VmCarrier::Qemu) => {
             let add = || {
@@ -236,7 +238,9 @@ fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
                 Netlink::new()?.add_vxlan_between((&name, LinkChange::new()), &vxlan_ends(0))
             };
             let added = engine_network().and_then(|network| network.run(add)?);
-            added.is_err().then_some("The kernel has no VXLAN here, and is left out.")
+            added
+                .is_err()
+                .then_some("The kernel's VXLAN is left out: this kernel does not have it.")
         }
         _ => None,
     }
@@ -269,7 +273,7 @@ mod tests {
         report::Report,
     };
 
-    /// Results that were never measured: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
+    /// Returns invented results: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
     fn report() -> Report<VmFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -330,7 +334,7 @@ mod tests {
         }
     }
 
-    /// passt does so when its guest is slow.
+    /// passt resets connections when its guest is slow.
     #[test]
     fn a_run_with_a_connection_that_was_reset_is_said_and_changes_no_figure() {
         let setting = VmSetting {
@@ -369,7 +373,7 @@ mod tests {
         let report = vms.report(Vec::new()).unwrap();
         let table = report.table();
         assert_eq!(table.matches("cannot be shown here").count(), 3, "{table}");
-        assert!(table.contains("No machine can boot here: "), "{table}");
+        assert!(table.contains("No VM can boot here: "), "{table}");
         assert!(table.contains(" is not installed") || table.contains("/nowhere/boot"), "{table}");
     }
 

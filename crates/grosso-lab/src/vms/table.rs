@@ -17,7 +17,7 @@ impl Findings for VmFindings {
 
     fn heading(&self, environment: &Environment<VmParameters>) -> String {
         format!(
-            "TCP of machines that QEMU emulates (TCG), one stream; CPUs: {}\nguest: {}\n{}",
+            "TCP of VMs that QEMU emulates (TCG), one stream; CPUs: {}\nguest: {}\n{}",
             environment.processors,
             environment.parameters.guest,
             environment.spread_lines()
@@ -40,8 +40,10 @@ impl Findings for VmFindings {
         };
         let compared = || ratio(speed(VhostUser)?, speed(Qemu)?);
         compared().map_or_else(
-            || "No machine can boot here".into(),
-            |times| format!("To a machine over vhost-user: {times:.2} times QEMU's TAP"),
+            || "No VM can boot here".into(),
+            |times| {
+                format!("Throughput to a VM over vhost-user: {times:.2} times that of QEMU's TAP")
+            },
         )
     }
 
@@ -97,16 +99,16 @@ const HEADING: [&str; 2] = [
 ];
 
 const LEGEND: &str = "\
-TCP between virtual machines that QEMU emulates and a network namespace of this machine, or one another. \
-A bar is the median, a dot a run. An emulated processor is slow: what is compared are the carriers.";
+TCP between VMs that QEMU emulates and a network namespace of this machine, or between two VMs. \
+A bar is the median, a dot is a run. Emulated CPUs are slow, so compare the carriers with each other.";
 
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "the machine's frames cross system calls",
+        seen: "the VM's frames cross system calls",
         turn: &["grosso bridge tap:vm0 vhost-user:/run/vm.sock"],
     },
     Knob {
-        seen: "two ends take different things",
+        seen: "two endpoints have different offloads",
         turn: &["grosso bridge tap:vm0 unix:/run/vm.sock,vnet,offloads=csum+tso4"],
     },
 ];

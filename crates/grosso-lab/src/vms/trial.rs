@@ -1,4 +1,4 @@
-//! One measurement: machines boot, and streams run both ways.
+//! One measurement: VMs boot, and streams run in both directions.
 
 use std::{
     io,
@@ -49,26 +49,26 @@ pub struct VmRun {
     pub verified_bytes: u64,
     /// The stream to the guest; of two guests, to the second.
     pub to_guest: VmStream,
-    /// The stream from it.
+    /// The stream from the guest.
     pub from_guest: VmStream,
     /// Whether the carrier reset a connection, so that the run has no figures.
     pub is_reset: bool,
 }
 
-/// A stream, and the processor time meanwhile.
+/// A stream, and the CPU time meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmStream {
     /// Its bytes and duration.
     #[serde(flatten)]
     pub called: Called,
-    /// Seconds of the program between the ends: the data paths of Grosso, or passt. Zero if there is none.
+    /// CPU-seconds of the program between the ends: the data paths of Grosso, or passt. Zero if there is none.
     pub path_cpu_seconds: f64,
-    /// Seconds of the emulated machines.
+    /// CPU-seconds of the emulated VMs.
     pub machine_cpu_seconds: f64,
 }
 
-/// The means to boot machines: an image, and a folder for their sockets.
+/// The means to boot VMs: an image, and a directory for their sockets.
 #[derive(Debug)]
 pub(super) struct Boot {
     image: Image,
@@ -104,9 +104,9 @@ impl Boot {
             run
         });
         measured.or_else(|error| match error {
-            // What ends a guest, or takes its time, is the user's signal then.
+            // After a user's signal, errors of a guest that ended or was slow are ignored.
             _ if interrupted.load(Ordering::Relaxed) => Err(TrialError::Interrupted),
-            // passt ends connections of which its guest acknowledges nothing for seconds, as a slow one may.
+            // passt ends connections whose guest acknowledges nothing for seconds, as a slow guest may.
             TrialError::Io(error)
                 if setting.carrier == VmCarrier::Passt
                     && error.kind() == io::ErrorKind::ConnectionReset =>
@@ -170,21 +170,21 @@ impl Boot {
         laid.template = Some(template);
         let socket = self.socket(0);
         let mut command = Command::new(PASST);
-        // As root it would be nobody, who may make no socket here.
+        // As root it would become nobody, who may not create a socket here.
         command.args(["-f", "-4", "-u", "none", "--runas", "0:0", "-t", &SINK_PORT.to_string()]);
         command.arg("-s").arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
         let passt = host.host(die_with_parent(&mut command))?.stderr(Stdio::null()).spawn()?;
         laid.passt.insert(Passt(passt)).wait_for(&socket)
     }
 
-    /// The machine of this number.
+    /// Returns the command of VM `number`.
     fn machine(&self, carrier: VmCarrier, number: usize) -> Command {
         let socket = self.socket(number);
         let socket = socket.display();
         let device = format!("virtio-net-pci,netdev=n0,mac=52:54:00:93:00:0{number}");
         match carrier {
             VmCarrier::VhostUser => {
-                // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user.
+                // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X with vhost-user.
                 let device = format!("{device},vectors=0");
                 let mut machine = self.image.machine_at("vhost-user,id=n0,chardev=c0", &device);
                 machine.args(["-chardev", &format!("socket,id=c0,path={socket}")]);
@@ -279,9 +279,9 @@ impl Boot {
     }
 }
 
-/// Hosts, and what carries frames between them and the machines.
+/// Hosts, and the carriers of frames between them and the VMs.
 struct Laid<'scope> {
-    /// The host, or the two ends of a tunnel: the host, and where the machine is.
+    /// The host, or the two endpoints of a tunnel: the host, and the VM's location.
     networks: Vec<NetworkNamespace>,
     paths: Vec<Running<'scope, ()>>,
     passt: Option<Passt>,
@@ -290,7 +290,7 @@ struct Laid<'scope> {
 }
 
 impl<'scope> Laid<'scope> {
-    /// The host's device, with an address.
+    /// Opens the host's device, with an address.
     fn tap(&self) -> io::Result<TapPort> {
         self.networks[0].run(|| {
             let port = TapPort::open(DEVICE, Layer::Ethernet, &TapOptions::default())?;
@@ -299,7 +299,7 @@ impl<'scope> Laid<'scope> {
         })?
     }
 
-    /// One end of a tunnel of Grosso, the host's for 0.
+    /// Opens one endpoint of a Grosso tunnel; 0 is the host's.
     fn tunnel_end(&self, side: usize) -> io::Result<impl Port + Send + use<'scope>> {
         let tunnel = (Tunnel::Vxlan, Family::V4);
         let end = (&self.networks[side], side);
@@ -318,7 +318,7 @@ impl<'scope> Laid<'scope> {
         Ok(())
     }
 
-    /// The kernel's own tunnel, whose far end is a port of a bridge.
+    /// Adds the kernel's own tunnel, whose far endpoint is a port of a bridge.
     fn add_vxlan(&self) -> io::Result<()> {
         for (side, network) in self.networks.iter().enumerate() {
             let add = || {
@@ -347,13 +347,13 @@ impl<'scope> Laid<'scope> {
         }
     }
 
-    /// The MTU of the guest's network.
+    /// Returns the MTU of the guest's network.
     fn mtu(&self) -> u16 {
         let place = if self.networks.len() > 1 { VmPlace::Tunnel } else { VmPlace::Host };
         place.mtu()
     }
 
-    /// Seconds of the program between the ends, and of the machines.
+    /// Returns the CPU-seconds of the program between the ends, and of the VMs.
     fn cpu_seconds(&self, guests: &[Guest]) -> io::Result<[f64; 2]> {
         let passt = self.passt.iter().map(|passt| Pid::from_child(&passt.0));
         let threads = self.paths.iter().map(Running::thread).chain(passt);
@@ -365,7 +365,7 @@ impl<'scope> Laid<'scope> {
 }
 
 impl VmPlace {
-    /// The MTU of the guest's network, whose packets fit the wire after encapsulation.
+    /// Returns the MTU of the guest's network, whose packets fit the wire after encapsulation.
     fn mtu(self) -> u16 {
         match self {
             Self::Tunnel => tunnels::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
@@ -374,7 +374,7 @@ impl VmPlace {
     }
 }
 
-/// A running passt. It ends with this value.
+/// A running passt, which ends when this is dropped.
 struct Passt(Child);
 
 impl Passt {
@@ -396,7 +396,7 @@ impl Passt {
 
 impl Drop for Passt {
     fn drop(&mut self) {
-        // It ends by itself with its guest.
+        // passt ends by itself with its guest.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -415,20 +415,20 @@ fn bridge(ports: &[String], mtu: u16) -> io::Result<()> {
     control.set_up(&bridge, true)
 }
 
-/// The name of the device that QEMU makes for the machine of this number.
+/// Returns the name of the device that QEMU creates for VM `number`.
 fn own_tap(number: usize) -> String {
     format!("q{number}")
 }
 
-/// Programs in the guest beside the image's own and this one.
+/// Programs in the guest in addition to the image's own and this one.
 pub(super) const PROGRAMS: &[&str] = &["ip"];
 /// The program that carries a guest's connections by sockets of its host.
 pub(super) const PASST: &str = "passt";
 /// The name of the host's device.
 const DEVICE: &str = "t0";
-/// The port at which a sink listens, and in the kernel's list.
+/// The port on which a sink listens, as in the kernel's list.
 const SINK_PORT: u16 = 5297;
-/// The script of the guest that serves streams, and ends when somebody can connect.
+/// The guest's script that serves streams, and ends when clients can connect.
 const SERVE: &str = "
 ip route add default via GATEWAY
 PROGRAM lab sink 0.0.0.0:5297 > /tmp/sink 2>&1 &
@@ -438,7 +438,7 @@ until grep -q ':14B1 ' /proc/net/tcp; do
     [ $tries -lt 300 ] || { cat /tmp/sink; exit 1; }
     sleep 0.1
 done";
-/// Time between two looks for a socket.
+/// Interval between checks for a socket.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// The seed of flow tables: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;

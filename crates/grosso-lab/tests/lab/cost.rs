@@ -57,7 +57,7 @@ fn calls_are_counted_where_there_are_some(
     off: &CostRun,
 ) {
     let ([on_a, on_b], [off_a, off_b]) = (on.paths, off.paths);
-    // Each packet is written to a TUN by itself, and many at once to a ring.
+    // Each packet is written to a TUN separately, and many at once to a ring.
     let is_each = off_b.send.calls * 2 > off_b.packets;
     assert_eq!(is_each, device == Device::Tap, "{off_b:?}");
     assert!(on_b.send.calls * 2 < on_b.packets, "{on_b:?}");

@@ -109,7 +109,7 @@ pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     fs::remove_file(path).unwrap();
 }
 
-/// Values of these fields for the frames that pass a filter.
+/// Returns the values of these fields for the frames that pass a filter.
 fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let mut key = String::new();
     for byte in KEY_AND_SALT {

@@ -1,5 +1,5 @@
 //! The lab's trials on the running kernel. User namespaces need a process with one thread, so this program starts
-//! itself for each trial and each way to become privileged. Those that measure have a processor of their own.
+//! itself for each trial and each way to become privileged. Measuring trials have their own CPU.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -49,22 +49,22 @@ mod linux {
 
     use super::{cost, fragments, tunnels, userspace};
 
-    /// The environment variable that names the trial a process is for.
+    /// The environment variable that names the trial of a process.
     pub(super) const TRIAL: &str = "GROSSO_TEST_TRIAL";
 
     /// Any user of the system; it needs no name.
     const NOBODY: u32 = 65534;
 
-    /// Whether the process was root's before it entered namespaces of its own.
+    /// Whether the process was root's before it entered its own namespaces.
     static STARTED_AS_ROOT: OnceLock<bool> = OnceLock::new();
 
     const OWN_USER_NAMESPACE: &str = "in_own_user_namespace";
 
-    /// A trial of each device; the device's name precedes its own.
+    /// A trial for each device; the device's name precedes the trial's.
     type OnDevice = (String, fn(Device));
     type Alone = (String, fn());
 
-    /// Names functions after themselves. Paths that are long have blanks and line ends in them.
+    /// Names functions after themselves. Long paths contain spaces and line ends.
     macro_rules! named {
         ($($($name:ident)::+),+ $(,)?) => {
             [$((stringify!($($name)::+).replace(char::is_whitespace, ""), $($name)::+ as _)),+]
@@ -118,19 +118,19 @@ mod linux {
         ]
     }
 
-    /// Trials that mostly wait for their wires, and look at bytes alone: at no rate, and at nothing that has a time to
-    /// live. They share the processors, and start before those that measure.
+    /// Trials that mostly wait for their wires and only compare bytes: they depend on no rate and on no time to live.
+    /// They share the CPUs, and start before those that measure.
     const WAITING: [&str; 3] = [
         "a_bad_wire_is_repaired_by_tcp",
         "fragments::tshark_joins_and_decrypts_what_is_on_the_wire",
         "userspace::every_byte_arrives_over_a_wire_that_loses",
     ];
 
-    /// Trials whose result depends on rates, which a busy machine changes: only the gate's step of experiments runs
-    /// them, as `cargo test -p grosso-lab --test lab -- --ignored` does.
+    /// Trials whose result depends on rates, which a busy machine changes: only the gate's experiment step runs them,
+    /// as `cargo test -p grosso-lab --test lab -- --ignored` does.
     const MEASURING: [&str; 1] = ["tunnels::without_offloads_every_packet_passes_by_itself"];
 
-    /// Trials at once for each processor, of which one measures.
+    /// Concurrent trials per CPU, of which one measures.
     const THREADS_A_PROCESSOR: usize = 4;
 
     fn waits(trial: &str) -> bool {
@@ -141,8 +141,8 @@ mod linux {
         names.iter().any(|name| trial.ends_with(&format!("::{name}")))
     }
 
-    /// Ways to the rights that a trial needs, and as which user. Somebody who is not root has the rights of a user
-    /// namespace in any way.
+    /// Returns the ways to get the privileges that a trial needs, each with its user. An ordinary user always gets the
+    /// privileges of a user namespace.
     fn ways() -> Vec<(&'static str, Option<u32>)> {
         let mut ways = vec![("as_it_is", None), (OWN_USER_NAMESPACE, None)];
         if rustix::process::geteuid().is_root() {
@@ -151,8 +151,8 @@ mod linux {
         ways
     }
 
-    /// Whether a trial is one of a way. Root's own user namespace has the rights of the others' by another call: that
-    /// they are enough is seen by the first trial and by the one that asks who root is.
+    /// Returns whether this way runs the trial. For root, a user namespace gets the same privileges by another call:
+    /// the first trial and the one that checks the identity of root show that they are sufficient.
     fn is_tried(way: &str, trial: &str) -> bool {
         let few: [OnDevice; _] =
             named![coalescing_makes_trains_and_changes_no_byte, superframes_of_the_sender_are_cut,];
@@ -314,7 +314,7 @@ mod linux {
             };
             let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
             let headers = if family == Family::V4 { 28 } else { 48 };
-            // The bytes of a datagram may be there before it is counted.
+            // The bytes of a datagram may be counted before the datagram.
             let datagrams = measured.bytes / (1500 - headers);
             assert!(datagrams.abs_diff(measured.units) <= 1, "{family:?}: {measured:?}");
             assert!(measured.segments_per_train.unwrap() > 20.0, "{measured:?}");
@@ -333,7 +333,7 @@ mod linux {
     fn the_receiver_sends_too(device: Device) {
         let traffic = Traffic::TcpMaerts;
         let measured = clean(&Setting { traffic, ..through(device, grosso(false)) });
-        // Superframes from the sender are cut by the data path.
+        // The data path segments superframes from the sender.
         assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
     }
 
@@ -360,7 +360,7 @@ mod linux {
         for (traffic, bytes) in [(Traffic::TcpRequests, 1), (Traffic::UdpRequests, 8)] {
             let extent = Extent::Bytes(500 * bytes);
             let measured = clean(&Setting { traffic, extent, ..through(device, grosso(false)) });
-            // On a busy machine an answer may come too late: it is lost, the last one behind the end.
+            // On a busy machine an answer may arrive too late: it counts as lost, the last one after the end.
             let known = measured.latencies.len() as u64 + measured.lost + 1;
             assert!(known >= measured.units, "{traffic}: {measured:?}");
             // The two counters are read one after the other while the traffic continues.
@@ -400,7 +400,8 @@ mod linux {
         assert!(text.contains("connect: no congestion control carrier-pigeon: "), "{text}");
     }
 
-    /// A socket that began with BBR, as where that is the system's default, paces with whatever it is given then.
+    /// Checks that no connection starts with pacing: a socket created with BBR, as where that is the system default,
+    /// paces with any congestion control that is set later.
     fn no_connection_begins_with_pacing() {
         let hosts = Hosts::joined(&Layout::default(), false).unwrap();
         for host in hosts.networks() {

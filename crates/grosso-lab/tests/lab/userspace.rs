@@ -1,4 +1,4 @@
-//! A sender in userspace against the running kernel's TCP, which takes its bytes.
+//! A sender in userspace against the running kernel's TCP, which receives its bytes.
 
 use std::{sync::atomic::AtomicBool, thread, time::Duration};
 
@@ -18,7 +18,7 @@ const RUNS: usize = 3;
 const COUNTINGS: [Counting; 3] =
     [Counting::Bytes { limit: u32::MAX }, Counting::Bytes { limit: 2 }, Counting::Packets];
 
-/// A transfer to a host, whose NIC the path is, or for [`Traffic::TcpMaerts`] from behind the path.
+/// Returns a transfer to a host whose NIC is the path, or for [`Traffic::TcpMaerts`] from a host behind the path.
 fn setting(
     device: Device,
     traffic: Traffic,
@@ -61,8 +61,8 @@ fn carried_at_once<const N: usize>(settings: &[Setting; N]) -> [Measured; N] {
     })
 }
 
-/// Round trips of senders that count in three ways; the fewest of some runs, since other work on the machine lets a
-/// reader fall behind, whose kernel acknowledges less often then.
+/// Returns the round trips of senders that count in three ways: the fewest of several runs, since other load on the
+/// host delays a reader, whose kernel then acknowledges less often.
 fn round_trips(device: Device, traffic: Traffic, profile: Option<Profile>) -> [f64; 3] {
     let settings = COUNTINGS.map(|counting| setting(device, traffic, profile.clone(), counting));
     let mut fewest = [u64::MAX; 3];
@@ -80,7 +80,7 @@ pub(super) fn merged_acknowledgments_cost_who_counts_them(device: Device) {
     let merged = round_trips(device, Traffic::TcpMaerts, Some(Profile::freebsd()));
     let figures = format!("{off:?} {refused:?} {merged:?}");
     assert!(merged[1] > 1.6 * off[1] && merged[2] > 1.6 * off[2], "{figures}");
-    assert!(1.5 * merged[0] < merged[1], "who counts bytes without a limit is immune: {figures}");
+    assert!(1.5 * merged[0] < merged[1], "byte counting without a limit is immune: {figures}");
     let cured = |i: usize| 1.5 * refused[i] < merged[i];
     assert!(cured(1) && cured(2), "{figures}");
 }

@@ -11,21 +11,21 @@ use grosso_testkit::{Packet, random::Random};
 /// A part of a datagram's data, as one fragment carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Offset of its first byte, a multiple of 8.
+    /// Offset of the first byte, a multiple of 8.
     pub offset: u32,
-    /// Whether more follow.
+    /// Whether more fragments follow.
     pub more: bool,
-    /// Its bytes.
+    /// The bytes of the piece.
     pub data: Vec<u8>,
 }
 
 impl Piece {
-    /// The part of a datagram's data between two offsets.
+    /// Returns the part of a datagram's data between two offsets.
     pub fn of(data: &[u8], start: usize, end: usize) -> Self {
         Self { offset: start as u32, more: end < data.len(), data: data[start..end].to_vec() }
     }
 
-    /// Offset behind its last byte.
+    /// Returns the offset after the piece's last byte.
     pub fn end(&self) -> u32 {
         self.offset + self.data.len() as u32
     }
@@ -37,7 +37,7 @@ pub fn cut(data: &[u8], size: usize) -> Vec<Piece> {
     starts.map(|start| Piece::of(data, start, data.len().min(start + size))).collect()
 }
 
-/// A version of IP.
+/// An IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// IPv4.
@@ -47,15 +47,15 @@ pub enum Version {
 }
 
 impl Version {
-    /// Both.
+    /// Both versions.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The frame of a part of a UDP datagram.
+    /// Returns the frame of a part of a UDP datagram.
     pub fn frame(self, id: u32, piece: &Piece) -> Vec<u8> {
         self.behind(Packet::new().ethernet(|e| e), id, piece)
     }
 
-    /// The same behind other headers.
+    /// Returns the frame of a part of a UDP datagram after other headers.
     pub fn behind(self, packet: Packet, id: u32, piece: &Piece) -> Vec<u8> {
         let Piece { offset, more, ref data } = *piece;
         let units = (offset / 8) as u16;
@@ -71,12 +71,12 @@ impl Version {
         packet.payload(data).build()
     }
 
-    /// The frame of a whole datagram.
+    /// Returns the frame of a whole datagram.
     pub fn whole(self, id: u32, data: &[u8]) -> Vec<u8> {
         self.whole_behind(Packet::new().ethernet(|e| e), id, data)
     }
 
-    /// The same behind other headers.
+    /// Returns the frame of a whole datagram after other headers.
     pub fn whole_behind(self, packet: Packet, id: u32, data: &[u8]) -> Vec<u8> {
         let packet = match self {
             Self::V4 => packet.ipv4(|ip| ip.id(id as u16).df(false).protocol(17)),
@@ -85,7 +85,7 @@ impl Version {
         packet.payload(data).build()
     }
 
-    /// The data of a UDP datagram with this payload and a right checksum.
+    /// Returns the data of a UDP datagram with this payload and a correct checksum.
     pub fn udp(self, payload: &[u8]) -> Vec<u8> {
         let packet = Packet::new();
         let packet = match self {
@@ -97,7 +97,7 @@ impl Version {
     }
 }
 
-/// The fragments of a datagram in some order, some of them repeated, some with changed bytes or places.
+/// Returns the fragments of a datagram in random order, some of them repeated, some with changed bytes or offsets.
 pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<Piece> {
     let len = data.len();
     let size = random.within(1, len.div_ceil(8) - 1).max(len / 160) * 8;
@@ -124,7 +124,7 @@ pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<
             2 if odd.offset > 0 || version == Version::V4 => odd.data.clear(),
             _ => {}
         }
-        // An unfragmented packet is no fragment; a first fragment must contain the headers.
+        // An unfragmented packet is not a fragment; a first fragment must contain the headers.
         if odd.offset == 0 && (!odd.more || odd.data.len() < 8) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A slow oracle of the reassembly of one datagram, byte by byte.
+//! A slow oracle for the reassembly of one datagram, byte by byte.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use crate::fragments::{Piece, Version};
 /// Result of pushing a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It waits.
+    /// The fragment waits.
     Held,
-    /// It is ignored.
+    /// The fragment is ignored.
     Duplicate,
-    /// It is dropped, and its datagram with it.
+    /// The fragment is dropped together with its datagram.
     Killed,
-    /// Its datagram is complete.
+    /// The fragment completes its datagram.
     Completed,
-    /// It belongs to a datagram that was dropped before.
+    /// The fragment belongs to a datagram that was already dropped.
     Dead,
 }
 
@@ -28,7 +28,7 @@ pub struct Oracle {
     overlap: Overlap,
     bytes: BTreeMap<u32, u8>,
     accepted: Vec<Piece>,
-    /// The runs of bytes that came in order, as Linux keeps them.
+    /// The runs of bytes that arrived in order, as Linux keeps them.
     runs: Vec<(u32, u32)>,
     end: Option<u32>,
     dead: bool,
@@ -37,7 +37,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// An oracle that has seen no fragment.
+    /// Creates an oracle that has seen no fragment.
     pub fn new(version: Version, overlap: Overlap) -> Self {
         Self {
             version,

@@ -16,24 +16,24 @@ use grosso_wire::LinkType;
 
 use crate::{engine::PORTS, session::Numbered};
 
-/// A datagram as it was delivered.
+/// A delivered datagram.
 #[derive(Clone, Debug)]
 pub struct Whole {
-    /// Its bytes.
+    /// The bytes of the datagram.
     pub bytes: Vec<u8>,
-    /// Its metadata.
+    /// The metadata of the datagram.
     pub meta: Meta,
-    /// Its flow.
+    /// The flow of the datagram.
     pub flow: Flow,
-    /// State of its transport checksum.
+    /// State of the transport checksum.
     pub transport: Transport,
-    /// Number of its fragments.
+    /// Number of fragments.
     pub fragments: u16,
     /// Length of the longest fragment.
     pub fragment_bytes_max: u16,
-    /// Whether the longest fragment had DF set, so that fragments of that length must not be cut.
+    /// Whether the longest fragment had DF set, so that fragments of that length must not be split.
     pub dont_fragment: bool,
-    /// Description of its fragments for who forwards it.
+    /// Description of the fragments for a forwarder.
     pub fragmented: Option<Fragmented>,
     /// The fragments, if their geometry is kept, with the numbers of their buffers.
     pub frames: Vec<(usize, Vec<u8>, Meta)>,
@@ -48,13 +48,13 @@ pub struct Rig {
     back: Vec<u32>,
     /// The time, in nanoseconds.
     pub now_ns: u64,
-    /// Datagrams that were delivered.
+    /// Delivered datagrams.
     pub whole: Vec<Whole>,
-    /// Frames that passed.
+    /// Passed frames.
     pub passed: Vec<(Vec<u8>, Pass)>,
-    /// Fragments that were forwarded, with the numbers of their buffers.
+    /// Forwarded fragments, with the numbers of their buffers.
     pub forwarded: Vec<(usize, Vec<u8>, Flow)>,
-    /// Datagrams that were discarded: the reason, and the missing ranges.
+    /// Discarded datagrams: the reason, and the missing ranges.
     pub discarded: Vec<(Discard, Vec<Range<u32>>)>,
     /// ICMP errors to send, with the packets that they quote.
     pub problems: Vec<(IcmpError, Vec<u8>)>,
@@ -63,12 +63,12 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A run for Ethernet frames.
+    /// Creates a run for Ethernet frames.
     pub fn new(rules: ReassemblyRules) -> Self {
         Self::on(rules, LinkType::Ethernet)
     }
 
-    /// A run for frames of a link.
+    /// Creates a run for frames of a link.
     pub fn on(rules: ReassemblyRules, link: LinkType) -> Self {
         let reassembler = Reassembler::new(rules, link, PORTS, 0x5eed);
         Self {
@@ -118,22 +118,22 @@ impl Rig {
         assert!(self.back.iter().all(|&times| times == 1), "a buffer was lost: {:?}", self.back);
     }
 
-    /// Counters of the reassembler.
+    /// Returns the counters of the reassembler.
     pub fn stats(&self) -> &ReassembleStats {
         self.reassembler.stats()
     }
 
-    /// Time at which the reassembler must be called next.
+    /// Returns the time at which the reassembler must be called next.
     pub fn deadline(&self) -> Option<u64> {
         self.reassembler.deadline()
     }
 
-    /// Memory that the reassembler holds.
+    /// Returns the memory that the reassembler holds, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.reassembler.held_bytes()
     }
 
-    /// Datagrams that the reassembler holds.
+    /// Returns the number of datagrams that the reassembler holds.
     pub fn held_datagrams(&self) -> usize {
         self.reassembler.held_datagrams()
     }

@@ -9,12 +9,12 @@ const VXLAN_PORT: u16 = 4789;
 /// Payload bytes of each of the two segments that are sent.
 const PAYLOAD_BYTES: usize = 100;
 
-/// Result of sending two TCP segments behind some headers.
+/// Result of sending two TCP segments after some headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
     /// The headers, outermost first.
     pub headers: &'static str,
-    /// Whether the kernel merged the two.
+    /// Whether the kernel merged the two segments.
     pub merges: bool,
 }
 
@@ -22,7 +22,7 @@ pub struct Capability {
 ///
 /// # Errors
 ///
-/// A sentence that names the system's refusal. Without VXLAN devices, VXLAN is reported as not merged.
+/// Fails with a sentence that names the system's refusal. Without VXLAN devices, VXLAN is reported as not merged.
 pub fn capabilities() -> Result<Vec<Capability>, String> {
     let vxlan = GroOptions { vxlan_port: Some(VXLAN_PORT), ..GroOptions::default() };
     let mut oracle = GroOracle::with(&vxlan).or_else(|_| GroOracle::new())?;
@@ -42,7 +42,7 @@ pub fn capabilities() -> Result<Vec<Capability>, String> {
         .collect()
 }
 
-/// Builder of the headers before TCP, for the segment of an index.
+/// Builder of the headers before TCP, for the segment with an index.
 type BeforeTcp = fn(u32) -> Packet;
 
 fn ipv4(packet: Packet, index: u32) -> Packet {

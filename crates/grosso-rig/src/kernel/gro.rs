@@ -23,8 +23,8 @@ use super::{FRAME_BYTES_MAX, MTU_BYTES, QUIET, isolate};
 pub const FRAMES_MAX: usize = 63;
 /// Number of times that [`GroOracle::coalesce`] writes a vector.
 const REPEATS: usize = 3;
-/// Greatest number of attempts to write a vector within one jiffy. A few vectors in a hundred do not fit, and most do
-/// not on a machine all of whose processors are busy.
+/// Greatest number of attempts to write a vector within one jiffy. A few percent of the vectors do not fit, and most of
+/// them on a machine whose CPUs are all busy.
 const JIFFIES_MAX: usize = 500;
 /// Size of the oracle's receive buffer in bytes: many times a vector of jumbo frames.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
@@ -32,10 +32,10 @@ const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 const FENCE_ETHERTYPE: u16 = 0x88b5;
 /// The shortest Ethernet frame, without its check sequence.
 const FENCE_BYTES: usize = 60;
-/// Time in which a poll must deliver its first packet, or all of a vector counts as dropped. Microseconds are enough;
-/// the rest is for oracles that wait for each other's processor.
+/// Time in which a poll must deliver its first packet; otherwise the whole vector counts as dropped. Microseconds
+/// suffice; the rest is for oracles that wait for each other's CPU.
 const POLL_WAIT: Duration = Duration::from_millis(250);
-/// Time in which a fence must come back. Microseconds are enough unless the machine stands still.
+/// Time in which a fence must return. Microseconds suffice unless the machine stalls.
 const FENCE_WAIT: Duration = Duration::from_secs(5);
 /// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than the time to write a vector.
 const FLUSH_TIMEOUT_NS: &str = "2000000";
@@ -43,22 +43,22 @@ const FLUSH_TIMEOUT_NS: &str = "2000000";
 /// Ways to keep a vector together, so that the kernel coalesces it as if it had arrived in one burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
-    /// All frames are taken in one NAPI poll, at whose end everything held is delivered. Exact: the NAPI thread shares
-    /// a processor with the writer, which has the greater real-time priority and so finishes before the poll begins. At
-    /// most [`FRAMES_MAX`] frames.
+    /// All frames are read in one NAPI poll, which delivers everything held at its end. This is exact: the NAPI thread
+    /// shares a CPU with the writer, which has the higher real-time priority and so finishes before the poll begins.
+    /// Limited to [`FRAMES_MAX`] frames.
     Poll,
-    /// Each frame is a poll of its own, and `gro_flush_timeout` delivers held packets. Any number of frames; 20 ms a
-    /// vector and more. A vector that is written across the end of a jiffy may be split, so it is written again until
-    /// it was not.
+    /// Each frame is a poll of its own, and `gro_flush_timeout` delivers held packets. The number of frames is
+    /// unlimited; a vector takes 20 ms or more. A vector that is written across the end of a jiffy may be split, so it
+    /// is written again until it was not.
     Timer,
 }
 
 /// Configuration of an oracle.
 #[derive(Clone, Debug, Default)]
 pub struct GroOptions {
-    /// The way to keep vectors together; by default the best that the system allows.
+    /// How to keep vectors together; by default the best method that the system allows.
     pub batching: Option<Batching>,
-    /// Device features to turn on, in the words of `ethtool -k`.
+    /// Device features to turn on, with the names of `ethtool -k`.
     pub features: Vec<&'static str>,
     /// `gro_max_size` and `gro_ipv4_max_size` in bytes (rule G60).
     pub max_size: Option<(u32, u32)>,
@@ -71,7 +71,7 @@ pub struct GroOptions {
 pub struct Delivered {
     /// The kernel's metadata of the packet; offsets count a VLAN tag that is in `bytes`.
     pub virtio: VirtioHeader,
-    /// The frame. A VLAN tag that the kernel took out of the frame is put back.
+    /// The frame. A VLAN tag that the kernel removed from the frame is restored.
     pub bytes: Vec<u8>,
 }
 
@@ -83,8 +83,7 @@ impl fmt::Debug for Delivered {
     }
 }
 
-/// The kernel's receive coalescing. Each oracle has a namespace, a TAP and a thread of its own, so several can run at
-/// once.
+/// The kernel's receive coalescing. Each oracle has its own namespace, TAP and thread, so several can run at once.
 pub struct GroOracle {
     worker: Worker<GroThread>,
     batching: Batching,
@@ -95,7 +94,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// A sentence that names the system's refusal.
+    /// Fails with a sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         Self::with(&GroOptions::default())
     }
@@ -104,7 +103,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// A sentence that names the system's refusal.
+    /// Fails with a sentence that names the system's refusal.
     pub fn with(options: &GroOptions) -> Result<Self, String> {
         let options = options.clone();
         let worker = Worker::start(move || GroThread::new(&options))?;
@@ -112,13 +111,13 @@ impl GroOracle {
         Ok(Self { worker, batching })
     }
 
-    /// The kernel's deliveries for a vector of frames, in order: the most frequent of three results. A result with too
-    /// little coalescing may be due to timing, which is rare.
+    /// Returns the kernel's deliveries for a vector of frames, in order: the most frequent of three results. A result
+    /// with too little coalescing may be due to timing, which is rare.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`]; `EINVAL` for a frame that a TAP
-    /// refuses (under 14 bytes); an error if the kernel dropped a packet for lack of memory, or if with
+    /// Fails with `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`], with `EINVAL` for a frame
+    /// that a TAP refuses (under 14 bytes), if the kernel dropped a packet for lack of memory, or if with
     /// [`Batching::Timer`] no attempt wrote the vector within a jiffy.
     pub fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         let answers =
@@ -126,11 +125,11 @@ impl GroOracle {
         Ok(most_frequent(answers))
     }
 
-    /// The kernel's deliveries for a vector of frames that is written once.
+    /// Returns the kernel's deliveries for a vector of frames that is written once.
     ///
     /// # Errors
     ///
-    /// As [`GroOracle::coalesce`].
+    /// Errors of [`GroOracle::coalesce`].
     pub fn coalesce_once(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         if self.batching == Batching::Poll && frames.len() > FRAMES_MAX {
             return Err(io::Error::new(
@@ -154,23 +153,23 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// As [`ethtool::set_feature`].
+    /// Errors of [`ethtool::set_feature`].
     pub fn set_feature(&mut self, feature: &'static str, on: bool) -> io::Result<()> {
         self.worker
             .run(move |state| ethtool::set_feature(&state.control, state.tap.name(), feature, on))
     }
 
-    /// The way in which vectors are kept together.
+    /// Returns how vectors are kept together.
     pub fn batching(&self) -> Batching {
         self.batching
     }
 }
 
-/// The most frequent result; among equals, the one with the fewest packets.
+/// Returns the most frequent result; among equals, the one with the fewest packets.
 ///
 /// # Panics
 ///
-/// If there is no answer.
+/// Panics if there is no answer.
 pub fn most_frequent(answers: Vec<Vec<Delivered>>) -> Vec<Delivered> {
     let count = |answer| answers.iter().filter(|&other| other == answer).count();
     let best = answers.iter().max_by_key(|&answer| (count(answer), usize::MAX - answer.len()));
@@ -226,13 +225,12 @@ impl GroThread {
     /// Writes a vector, virtio headers first, and collects the deliveries. `None` if the vector may have been split.
     fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Option<Vec<Delivered>>> {
         let before = self.jiffy();
-        // A refused frame ends the vector, but the frames written before it still have to come out.
+        // A refused frame ends the vector, but the frames written before it must still be delivered.
         let written = frames.iter().try_for_each(|frame| self.tap.write(frame).map(drop));
         let is_whole = before == self.jiffy();
         let mut delivered = Vec::new();
         match self.batching {
-            // The poll runs while this thread sleeps, and is over when it wakes: it is not
-            // preempted.
+            // The poll runs while this thread sleeps, and has ended when it wakes: it is not preempted.
             Batching::Poll if frames.is_empty() => {}
             Batching::Poll => _ = self.socket.wait(POLL_WAIT)?,
             Batching::Timer => {
@@ -251,8 +249,8 @@ impl GroThread {
         }
     }
 
-    /// Time of the kernel's tick clock, against which a poll compares the age of held packets. `None` if one poll takes
-    /// the whole vector.
+    /// Returns the time of the kernel's tick clock, with which a poll compares the age of held packets; `None` if one
+    /// poll reads the whole vector.
     fn jiffy(&self) -> Option<Timespec> {
         let is_asked = self.batching == Batching::Timer;
         is_asked.then(|| clock_gettime(ClockId::MonotonicCoarse))
@@ -323,17 +321,17 @@ fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     Ok(())
 }
 
-/// A VXLAN device that is up, so that its socket listens.
+/// Adds a VXLAN device and sets it up, so that its socket listens.
 fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
     let name = InterfaceName::new("vxlan0")?;
     Netlink::new()?.add_vxlan(&name, port)?;
     control.set_up(&name, true)
 }
 
-/// Number of oracles started, which spreads them over the processors and names their devices.
+/// Number of oracles started, which spreads them over the CPUs and names their devices.
 static ORACLES: AtomicUsize = AtomicUsize::new(0);
 
-/// A name that is unique on the machine: the device's NAPI thread is found by it.
+/// Returns a name that is unique on the machine, because the device's NAPI thread is found by it.
 fn unique_name() -> InterfaceName {
     let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
     InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("14 bytes at most")

@@ -11,7 +11,7 @@ use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
 /// Length of the read queue in packets: a superframe of 65 535 bytes in segments of one byte.
 const QUEUE_PACKETS: i32 = 70_000;
-/// Length of the read queue if only real root may set it (`TUN_READQ_SIZE`).
+/// Length of the read queue if the user is not real root, which may set it (`TUN_READQ_SIZE`).
 const QUEUE_PACKETS_DEFAULT: i32 = 500;
 
 /// The kernel's segmentation: a bridge between a TAP to which superframes are written and a TAP without offloads from
@@ -27,7 +27,7 @@ impl GsoOracle {
     ///
     /// # Errors
     ///
-    /// A sentence that names the system's refusal.
+    /// Fails with a sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         let describe = |error: io::Error| format!("no bridge between two TAPs: {error}");
         let setup = move || {
@@ -47,7 +47,7 @@ impl GsoOracle {
                     control.add_bridge_port(&bridge, tap.name())?;
                     control.set_up(tap.name(), true)?;
                 }
-                // A bridge that learnt an address on the input would not forward its frames to the output.
+                // A bridge that learned an address on the input would not forward its frames to the output.
                 write_attribute(input.name(), "brport/learning", "0")?;
                 control.set_up(&bridge, true)?;
                 Ok(GsoThread { input, output, queue_packets, buffer: vec![0; FRAME_BYTES_MAX] })
@@ -57,15 +57,15 @@ impl GsoOracle {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// The packets into which the kernel cuts a frame with this virtio header. They have no virtio headers: all
-    /// checksums are complete. `None` if the kernel drops the frame.
+    /// Returns the packets into which the kernel segments a frame with this virtio header. They have no virtio headers:
+    /// all checksums are complete. `None` if the kernel drops the frame.
     ///
-    /// The destination must not be one of 01:80:c2:00:00:00 to 0f, which bridges do not forward.
+    /// The destination must not be in 01:80:c2:00:00:00 to 0f, which bridges do not forward.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a header that the kernel refuses (rules V1 to V9); an error for more packets than the output
-    /// queues, which are 500 without real root.
+    /// Fails with `EINVAL` for a header that the kernel refuses (rules V1 to V9), and for more packets than the output
+    /// can queue, which are 500 without real root.
     pub fn segment(&mut self, header: &VirtioHeader, frame: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let mut packet = header.to_bytes().to_vec();
         packet.extend_from_slice(frame);
@@ -87,7 +87,7 @@ impl GsoThread {
         self.input.write(packet)?;
         let mut segments = Vec::new();
         let mut refused = None;
-        // A packet that its header cannot express is an error (rule V9), and others may follow.
+        // A packet that its header cannot describe is an error (rule V9), and others may follow.
         for _ in 0..self.queue_packets {
             match self.output.read(&mut self.buffer) {
                 Ok(length) => segments.push(self.buffer[VirtioHeader::BYTES..length].to_vec()),

@@ -15,7 +15,7 @@ use super::virtio::VirtioHeader;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
-/// A host with one TUN interface, in a network namespace of its own.
+/// A host with one TUN interface, in its own network namespace.
 pub struct Host {
     worker: Worker<HostThread>,
 }
@@ -35,7 +35,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// A sentence that names the system's refusal.
+    /// Fails with a sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         Self::start(false)
     }
@@ -44,7 +44,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// A sentence that names the system's refusal.
+    /// Fails with a sentence that names the system's refusal.
     pub fn with_ipv6() -> Result<Self, String> {
         Self::start(true)
     }
@@ -77,11 +77,11 @@ impl Host {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// The datagrams that a socket at a port reads, once these packets have arrived.
+    /// Returns the datagrams that a socket at a port reads after these packets have arrived.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a virtio header that the kernel refuses; otherwise the socket's error.
+    /// Fails with `EINVAL` for a virtio header that the kernel refuses, otherwise with the socket's error.
     pub fn datagrams(
         &mut self,
         port: u16,
@@ -90,11 +90,11 @@ impl Host {
         self.datagrams_at(IpAddr::V4(Ipv4Addr::from(Self::ADDRESS)), port, packets)
     }
 
-    /// The same for a socket bound to one of its addresses.
+    /// Returns the datagrams that a socket bound to one of the host's addresses reads after these packets have arrived.
     ///
     /// # Errors
     ///
-    /// As [`Self::datagrams`].
+    /// Errors of [`Self::datagrams`].
     pub fn datagrams_at(
         &mut self,
         address: IpAddr,
@@ -118,7 +118,7 @@ impl Host {
         })
     }
 
-    /// The packets that the host has sent so far.
+    /// Returns the packets that the host has sent so far.
     pub fn sent(&mut self) -> Vec<Vec<u8>> {
         self.worker.run(|state| {
             let mut packets = Vec::new();
@@ -133,7 +133,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::WouldBlock`] if it does not answer.
+    /// Fails with [`io::ErrorKind::WouldBlock`] if the host does not answer.
     pub fn handshake(&mut self, port: u16, synchronize: Vec<u8>) -> io::Result<Vec<u8>> {
         self.worker.run(move |state| {
             let listener = TcpListener::bind((Ipv4Addr::from(Self::ADDRESS), port))?;
@@ -145,11 +145,11 @@ impl Host {
         })
     }
 
-    /// The bytes that the accepted connection reads, once these packets have arrived.
+    /// Returns the bytes that the accepted connection reads after these packets have arrived.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::WouldBlock`] if there is no connection.
+    /// Fails with [`io::ErrorKind::WouldBlock`] if there is no connection.
     pub fn stream(&mut self, packets: Vec<(VirtioHeader, Vec<u8>)>) -> io::Result<Vec<u8>> {
         self.worker.run(move |state| {
             state.write(&packets)?;
@@ -165,7 +165,7 @@ impl Host {
     }
 }
 
-/// Checks for a new address, a millisecond apart.
+/// Number of checks for a new address, one per millisecond.
 const ADDRESS_LOOKS: usize = 10_000;
 
 /// Memory for fragments, in bytes: more than a test leaves incomplete.

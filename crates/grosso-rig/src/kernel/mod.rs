@@ -1,15 +1,15 @@
-//! The running kernel as an oracle: the treatment of given frames by Linux.
+//! The running kernel as an oracle: how Linux treats given frames.
 //!
 //! [`GroOracle`] passes a vector of frames to the kernel's receive coalescing and returns its deliveries; [`GsoOracle`]
-//! passes it a superframe and returns the packets on the wire. Both live in network namespaces of their own, touch
-//! nothing outside them, and need no program.
+//! passes it a superframe and returns the packets on the wire. Both run in their own network namespaces, change nothing
+//! outside them, and need no program.
 //!
 //! They need root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`): [`GsoOracle`]
 //! works there; [`GroOracle`] does not, because keeping a vector together needs real-time priority or
-//! `gro_flush_timeout`, which the kernel grants to real root only.
+//! `gro_flush_timeout`, which the kernel grants only to real root.
 //!
-//! The kernel's behaviour depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule asks [`release`]
-//! first. A test whose oracle cannot start calls [`skip`], which prints the reason:
+//! The kernel's behaviour depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule checks
+//! [`release`] first. A test whose oracle cannot start calls [`skip`], which prints the reason:
 //!
 //! ```no_run
 //! use grosso_rig::kernel::{GroOracle, skip};
@@ -60,7 +60,7 @@ const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
 ///
 /// # Panics
 ///
-/// If the environment has `GROSSO_SKIP_NOTHING`, so that a broken oracle is not mistaken for a forbidden one.
+/// Panics if the environment has `GROSSO_SKIP_NOTHING`, so that a broken oracle is not mistaken for a forbidden one.
 pub fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(env::var_os(SKIP_NOTHING).is_none(), "skipped where nothing may be: {why}");
@@ -70,14 +70,14 @@ pub fn skip(why: &str) {
 ///
 /// # Errors
 ///
-/// A sentence for `skipped:` that names the oracle and the refusal.
+/// Fails with a sentence for `skipped:` that names the oracle and the refusal.
 pub fn probe() -> Result<(), String> {
     GroOracle::new().map_err(|why| format!("the kernel's GRO cannot be asked: {why}"))?;
     GsoOracle::new().map_err(|why| format!("the kernel's GSO cannot be asked: {why}"))?;
     Ok(())
 }
 
-/// The running kernel's major and minor version.
+/// Returns the running kernel's major and minor version.
 pub fn release() -> (u32, u32) {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
@@ -89,8 +89,8 @@ pub fn release() -> (u32, u32) {
 fn isolate() -> Result<Control, String> {
     namespace::isolate_thread_network()
         .map_err(|error| format!("no network namespace of one's own: {error}"))?;
-    // Without these settings the kernel sends neighbour discovery of its own accord, and netfilter looks into bridged
-    // frames. A kernel without IPv6 or bridge netfilter lacks the files, and needs no silencing.
+    // Without these settings the kernel sends neighbour discovery unasked, and netfilter inspects bridged frames. A
+    // kernel without IPv6 or bridge netfilter lacks the files, and needs no silencing.
     for (path, value) in [
         ("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"),
         ("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"),

@@ -1,4 +1,4 @@
-//! Information with which a person can run a failed vector again: its seed, and its frames.
+//! Information to repeat a failed vector: its seed, and its frames.
 
 use std::env;
 use std::fmt::Write;
@@ -6,12 +6,12 @@ use std::fmt::Write;
 /// The environment variable that replaces the fixed seed of every random test of the kernel.
 const SEED: &str = "GROSSO_SEED";
 
-/// The seed of a random test: `fixed`, or the value of `GROSSO_SEED`. It is printed, for `--nocapture` and for
+/// Returns the seed of a random test: `fixed`, or the value of `GROSSO_SEED`. Prints it, for `--nocapture` and for
 /// failures.
 ///
 /// # Panics
 ///
-/// If `GROSSO_SEED` is no number.
+/// Panics if `GROSSO_SEED` is not a number.
 #[must_use]
 pub fn seed(fixed: u64) -> u64 {
     let wanted = env::var(SEED).ok();
@@ -20,7 +20,7 @@ pub fn seed(fixed: u64) -> u64 {
     seed
 }
 
-/// Frames as a hex dump that `text2pcap` turns into a capture.
+/// Formats frames as a hex dump that `text2pcap` turns into a capture.
 #[must_use]
 pub fn dump(frames: &[Vec<u8>]) -> String {
     let mut text = String::new();

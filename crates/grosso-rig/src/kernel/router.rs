@@ -10,12 +10,12 @@ use grosso_sys::tun::{Tun, TunBuilder};
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
-/// A router between two networks, of which the second has the smaller MTU.
+/// A router between two networks; the second has the smaller MTU.
 pub struct Router {
     worker: Worker<RouterThread>,
 }
 
-/// Packets sent by the router because of one packet.
+/// Packets that the router sends in response to one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     /// Packets towards the destination.
@@ -34,7 +34,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// A sentence that names the system's refusal.
+    /// Fails with a sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         let setup = move || {
             let control = isolate()?;
@@ -47,7 +47,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// The system's refusal.
+    /// Fails if the system refuses it.
     pub fn forward(&mut self, packet: Vec<u8>, mtu: u16) -> io::Result<Forwarded> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.onward_name, mtu)?;
@@ -88,7 +88,7 @@ impl RouterThread {
     }
 }
 
-/// All packets that the kernel has queued on an interface.
+/// Returns all packets that the kernel has queued on an interface.
 pub(super) fn drain(tun: &Tun, buffer: &mut [u8]) -> io::Result<Vec<Vec<u8>>> {
     let mut packets = Vec::new();
     loop {

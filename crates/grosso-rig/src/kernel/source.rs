@@ -12,7 +12,7 @@ use super::router::drain;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, isolate};
 
-/// A host with IPv6 and nothing else.
+/// A host with only IPv6.
 pub struct Source {
     worker: Worker<SourceThread>,
 }
@@ -22,7 +22,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// A sentence that names the system's refusal.
+    /// Fails with a sentence that names the system's refusal.
     pub fn new() -> Result<Self, String> {
         let setup = move || {
             let control = isolate()?;
@@ -32,11 +32,11 @@ impl Source {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// The packets that leave when a socket sends a datagram of `len` bytes into a network with this MTU.
+    /// Sends a datagram of `len` bytes from a socket into a network with this MTU, and returns the packets that leave.
     ///
     /// # Errors
     ///
-    /// The system's refusal.
+    /// Fails if the system refuses it.
     pub fn send(&mut self, len: usize, mtu: u16) -> io::Result<Vec<Vec<u8>>> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.name, mtu)?;
@@ -61,7 +61,7 @@ impl SourceThread {
     fn new(control: Control) -> io::Result<Self> {
         let name = InterfaceName::new("source6")?;
         let tun = TunBuilder::tun(name).nonblocking(true).open()?;
-        // The kernel sends nothing of its own accord, and its address is usable at once.
+        // The kernel sends nothing unasked, and its address is usable at once.
         for (attribute, value) in
             [("disable_ipv6", "0"), ("router_solicitations", "0"), ("accept_dad", "0")]
         {

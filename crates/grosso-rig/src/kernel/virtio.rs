@@ -1,6 +1,6 @@
-//! The virtio header, encoded and decoded by hand so that the engine's code does not judge itself.
+//! The virtio header, encoded and decoded independently of the engine's code.
 
-/// A virtio header in the order of its fields (`docs/rules.md` section 6.1), native endian.
+/// A virtio header in the order of its fields (`docs/rules.md` section 6.1), in native byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VirtioHeader {
     /// 1 needs checksum, 2 data valid, 8 outer UDP checksum of a tunnel.
@@ -10,13 +10,13 @@ pub struct VirtioHeader {
     pub gso_type: u8,
     /// A hint: the number of header bytes.
     pub header_length: u16,
-    /// Payload bytes a segment.
+    /// Payload bytes per segment.
     pub gso_size: u16,
     /// Start of the checksummed bytes, from the start of the frame.
     pub checksum_start: u16,
     /// Offset of the checksum field from `checksum_start`.
     pub checksum_offset: u16,
-    /// Written only in the 24-byte form: the tunnel around the superframe.
+    /// The tunnel around the superframe; written only in the 24-byte form.
     pub tunnel: TunnelOffsets,
 }
 
@@ -30,9 +30,9 @@ pub struct TunnelOffsets {
 }
 
 impl VirtioHeader {
-    /// Bytes of the short form, without `tunnel`.
+    /// Length of the short form, without `tunnel`.
     pub const BYTES: usize = 10;
-    /// Bytes of the form with `tunnel`.
+    /// Length of the form with `tunnel`.
     pub const TUNNEL_BYTES: usize = 24;
     /// Flag: the checksum is to be completed.
     pub const NEEDS_CHECKSUM: u8 = 1;

@@ -1,11 +1,11 @@
-//! A thread that owns state of a namespace, and runs jobs on it.
+//! A thread that owns the state of a namespace, and runs jobs on it.
 
 use std::sync::mpsc;
 use std::thread;
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// A thread with a state of its own. It ends when this handle is dropped.
+/// A thread with its own state. It ends when this handle is dropped.
 pub(super) struct Worker<S> {
     jobs: Option<mpsc::Sender<Job<S>>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -42,7 +42,7 @@ impl<S: 'static> Worker<S> {
     ///
     /// # Panics
     ///
-    /// If the job panics.
+    /// Panics if the job panics.
     pub(super) fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut S) -> R + Send + 'static,

@@ -1,8 +1,8 @@
-//! A front end of vhost-user with a driver of its own: a machine without a processor.
+//! A vhost-user front end with its own driver: a VM without a CPU.
 //!
-//! Its memory is a file, which it reads and writes as one, so that it has nothing in common with what it tests. Guest
-//! addresses, addresses of its process and places in the file all differ, and the memory is two regions, of which the
-//! second in the guest is the first in the file.
+//! Its memory is a file that it reads and writes as such, so that it shares nothing with the tested code. Guest
+//! addresses, process addresses and file offsets all differ, and the memory has two regions, of which the second in the
+//! guest is the first in the file.
 
 mod packed;
 
@@ -25,27 +25,27 @@ use rustix::{
 
 use self::packed::Packed;
 
-/// The ring of frames to the guest, of the first pair. Those of each further pair have two more.
+/// The ring of frames to the guest, of the first pair. The rings of each further pair are numbered two higher.
 pub const TO_GUEST: usize = 0;
 /// The ring of frames from the guest, of the first pair.
 pub const FROM_GUEST: usize = 1;
-/// Features of rings that the driver knows.
+/// Ring features that the driver supports.
 pub const EVENT_INDEX: u64 = 1 << 29;
-/// A frame may be in several buffers.
+/// A frame may occupy several buffers.
 pub const MERGEABLE: u64 = 1 << 15;
 /// Virtio 1.
 pub const VERSION_1: u64 = 1 << 32;
-/// A ring is used once it is enabled.
+/// A ring is used only after it is enabled.
 pub const PROTOCOL: u64 = 1 << 30;
 /// Rings are packed.
 pub const PACKED: u64 = 1 << 34;
-/// The feature of a log of what the device writes.
+/// The feature of a log of the device's writes.
 const LOG_ALL: u64 = 1 << 26;
 
-/// Pieces in which a frame is laid out.
+/// Pieces into which a frame is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// This many descriptors of the ring, [`PIECES_MAX`] at most.
+    /// This many descriptors of the ring, at most [`PIECES_MAX`].
     Direct(usize),
     /// This many descriptors of a table.
     Table(usize),
@@ -56,19 +56,19 @@ pub enum Shape {
 pub struct FrontEnd {
     socket: UnixStream,
     memory: File,
-    /// Features that were offered.
+    /// Offered features.
     pub offered: u64,
     /// Features that the front end has acknowledged.
     pub chosen: u64,
     kicks: Vec<OwnedFd>,
     calls: Vec<File>,
-    /// Entries made available, and used ones that were seen, of each ring.
+    /// Available entries, and used entries that were seen, of each ring.
     available: Vec<u16>,
     used: Vec<u16>,
     packed: Vec<Packed>,
-    /// The pair that frames are sent and received on.
+    /// The pair for sending and receiving frames.
     pub pair: usize,
-    /// Bytes of a virtio header.
+    /// Length of a virtio header.
     pub header_bytes: usize,
 }
 
@@ -76,23 +76,23 @@ impl FrontEnd {
     /// Connects, and chooses of the offered features those of `wanted`.
     ///
     /// # Errors
-    /// Those of the socket; a reply that does not come within [`STALLED`].
+    /// Errors from the socket; a reply that does not come within [`STALLED`].
     pub fn connect(path: &Path, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::on(UnixStream::connect(path)?, wanted, serve)
     }
 
-    /// The same on a socket that is connected. `serve` lets the back end work.
+    /// Connects over a connected socket. `serve` lets the back end work.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn on(socket: UnixStream, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
 
-    /// The same with this many pairs of rings, [`PAIRS_MAX`] at most, all of which are enabled.
+    /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], all of which are enabled.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn with_pairs(
         socket: UnixStream,
         (wanted, pairs): (u64, usize),
@@ -119,7 +119,7 @@ impl FrontEnd {
         };
         front.offered = front.ask(1, serve)?;
         front.tell(3, &[], &[])?;
-        // Nobody wants a log of what is written without giving one.
+        // The log feature is only acknowledged if a log is provided.
         front.chosen = front.offered & wanted & !LOG_ALL;
         if front.chosen & (VERSION_1 | MERGEABLE) == 0 {
             front.header_bytes = 10;
@@ -133,7 +133,8 @@ impl FrontEnd {
         for ring in 0..2 * pairs {
             front.set_ring(ring)?;
         }
-        // Who answers has obeyed everything before: a frame to rings that are not set yet is lost.
+        // The answer shows that all previous messages have been processed: a frame to rings that are not set yet would
+        // be lost.
         front.ask(17, serve)?;
         Ok(front)
     }
@@ -141,7 +142,7 @@ impl FrontEnd {
     /// Sends the table of memory.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub fn set_memory(&self) -> io::Result<()> {
         let mut payload = 2_u64.to_ne_bytes().to_vec();
         payload.extend(regions().iter().flatten().flat_map(|number| number.to_ne_bytes()));
@@ -151,7 +152,7 @@ impl FrontEnd {
     /// Sends all of a ring, and enables it.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub fn set_ring(&self, ring: usize) -> io::Result<()> {
         let index = ring as u32;
         let pair = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
@@ -174,7 +175,7 @@ impl FrontEnd {
     /// Has a ring be used, or not.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub fn enable(&self, ring: usize, is_enabled: bool) -> io::Result<()> {
         let payload = [ring as u32, is_enabled.into()].map(u32::to_ne_bytes).concat();
         self.tell(18, &payload, &[])
@@ -183,7 +184,7 @@ impl FrontEnd {
     /// Stops a ring, and returns the number of its next entry, or the bits of its place.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn stop_ring(&mut self, ring: usize, serve: &mut dyn FnMut()) -> io::Result<u16> {
         self.tell(11, &[ring as u32, 0].map(u32::to_ne_bytes).concat(), &[])?;
         serve();
@@ -193,7 +194,7 @@ impl FrontEnd {
     /// Starts the driver anew, as a machine does that is booted again: the rings are empty.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn reboot(&mut self, serve: &mut dyn FnMut()) -> io::Result<()> {
         for ring in 0..self.used.len() {
             self.stop_ring(ring, serve)?;
@@ -210,7 +211,7 @@ impl FrontEnd {
     /// Sends a message without waiting for an answer.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors from the socket.
     pub fn tell(&self, request: u32, payload: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
         let header = [request, 1, payload.len() as u32].map(u32::to_ne_bytes).concat();
         let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -226,7 +227,7 @@ impl FrontEnd {
     /// Sends a request and returns the answer's first number.
     ///
     /// # Errors
-    /// As [`FrontEnd::connect`].
+    /// Errors of [`FrontEnd::connect`].
     pub fn ask(&mut self, request: u32, serve: &mut dyn FnMut()) -> io::Result<u64> {
         self.tell(request, &[], &[])?;
         serve();
@@ -296,7 +297,7 @@ impl FrontEnd {
         self.write(available + 2, &self.available[ring].to_le_bytes());
     }
 
-    /// Whether the back end asks for a notification of the last available entries.
+    /// Returns whether the back end requests a notification for the last available entries.
     #[must_use]
     pub fn is_asked(&self, ring: usize) -> bool {
         let [_, _, used] = rings(ring).map(|at| GUEST + at);
@@ -313,7 +314,7 @@ impl FrontEnd {
     /// Tells the back end of entries.
     ///
     /// # Errors
-    /// Those of `write(2)`.
+    /// Errors from `write(2)`.
     pub fn kick(&self, ring: usize) -> io::Result<()> {
         rustix::io::write(&self.kicks[ring], &1_u64.to_ne_bytes())?;
         Ok(())
@@ -322,7 +323,7 @@ impl FrontEnd {
     /// Lets reads and writes of the descriptors that the back end has too wait, which anybody with a descriptor may do.
     ///
     /// # Errors
-    /// Those of `fcntl(2)`.
+    /// Errors from `fcntl(2)`.
     pub fn let_wait(&self) -> io::Result<()> {
         let kicks = self.kicks.iter().map(AsFd::as_fd);
         kicks.chain(self.calls.iter().map(AsFd::as_fd)).try_for_each(let_wait)
@@ -331,12 +332,12 @@ impl FrontEnd {
     /// Fills the notification counter of the driver, so that a blocking write to it would wait.
     ///
     /// # Errors
-    /// Those of `write(2)`.
+    /// Errors from `write(2)`.
     pub fn fill_call(&mut self, ring: usize) -> io::Result<()> {
         self.calls[ring].write_all(&(u64::MAX - 1).to_ne_bytes())
     }
 
-    /// Number of times that the driver was interrupted for a ring since it was asked last.
+    /// Returns the number of times that the driver was interrupted for a ring since the last call.
     pub fn calls(&mut self, ring: usize) -> u64 {
         let mut count = [0; 8];
         self.calls[ring].read(&mut count).map_or(0, |_| u64::from_ne_bytes(count))
@@ -352,13 +353,13 @@ impl FrontEnd {
         self.write(available + 4 + 2 * u64::from(SIZE), &used);
     }
 
-    /// Number of frames that the back end took.
+    /// Returns the number of frames that the back end received.
     #[must_use]
     pub fn taken(&self) -> u16 {
         self.count_used(2 * self.pair + FROM_GUEST)
     }
 
-    /// The next frame in the buffers of the guest, its header included.
+    /// Returns the next frame in the guest's buffers, including its header.
     pub fn received(&mut self) -> Option<Vec<u8>> {
         let ring = 2 * self.pair + TO_GUEST;
         let (mut frame, mut left) = (Vec::new(), 1);
@@ -377,7 +378,7 @@ impl FrontEnd {
         Some(frame)
     }
 
-    /// The next used entry: the address of its bytes, and the number of those that were written.
+    /// Returns the next used entry: the address of its bytes, and the number of bytes written.
     fn returned(&mut self, ring: usize) -> Option<(u64, usize)> {
         if self.is_packed() {
             let (slot, bytes) = self.returned_packed(ring)?;
@@ -393,11 +394,11 @@ impl FrontEnd {
         self.used[ring] = self.used[ring].wrapping_add(1);
         let first = self.read(table + 16 * u64::from(head), 16);
         let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
-        // Pieces lie one behind the other, whether a table names them or the ring.
+        // Pieces are consecutive, whether a table or the ring lists them.
         Some((if first[12] & 4 == 0 { at } else { at - DATA_BYTES }, bytes))
     }
 
-    /// The file that is the memory.
+    /// Returns the file that backs the memory.
     #[must_use]
     pub fn memory(&self) -> &File {
         &self.memory
@@ -406,7 +407,7 @@ impl FrontEnd {
     /// Cuts the memory's file, under the back end's feet.
     ///
     /// # Errors
-    /// Those of `ftruncate(2)`.
+    /// Errors from `ftruncate(2)`.
     pub fn lose_memory(&self) -> io::Result<()> {
         self.memory.set_len(0)
     }
@@ -434,14 +435,15 @@ impl FrontEnd {
             return;
         }
         if self.is_packed() {
-            // Each adds itself: counted apart, one that comes back in between would be counted twice.
+            // Each call adds its own entry: counted separately, an entry that is returned in between would be counted
+            // twice.
             while self.returned_packed(ring).is_some() {}
         } else {
             self.used[ring] = self.count_used(ring);
         }
     }
 
-    /// Whether rings are packed.
+    /// Returns whether rings are packed.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         self.chosen & PACKED != 0
@@ -463,30 +465,30 @@ impl FrontEnd {
 /// Lets reads and writes of a descriptor wait, for all who have it.
 ///
 /// # Errors
-/// Those of `fcntl(2)`.
+/// Errors from `fcntl(2)`.
 pub fn let_wait(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fcntl_setfl(file, OFlags::empty())?)
 }
 
-/// A counter that each read makes one less, and no read makes zero.
+/// Creates a counter that each read decreases by one and that never reaches zero.
 ///
 /// # Errors
-/// Those of `eventfd(2)`.
+/// Errors from `eventfd(2)`.
 pub fn semaphore() -> io::Result<File> {
     Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
 }
 
-/// A file in memory of this many bytes, none of which is there.
+/// Creates a sparse file in memory of this many bytes.
 ///
 /// # Errors
-/// Those of `memfd_create(2)` and `ftruncate(2)`.
+/// Errors from `memfd_create(2)` and `ftruncate(2)`.
 pub fn sparse(bytes: u64) -> io::Result<File> {
     let file = File::from(memfd_create("sparse", MemfdFlags::CLOEXEC)?);
     file.set_len(bytes)?;
     Ok(file)
 }
 
-/// A descriptor of an address, a length, flags and the number of the next.
+/// Encodes a descriptor: address, length, flags and the number of the next one.
 #[must_use]
 pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8> {
     let mut words = address.to_le_bytes().to_vec();
@@ -495,15 +497,15 @@ pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8
     words
 }
 
-/// Regions of the memory: address in the guest, length, address in the process, and place in the file.
+/// Returns the regions of the memory: address in the guest, length, address in the process, and offset in the file.
 #[must_use]
 pub fn regions() -> [[u64; 4]; 2] {
     let half = MEMORY_BYTES / 2;
-    // The first half of the guest's memory is the second one of the file.
+    // The first half of the guest's memory is the second half of the file.
     [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]]
 }
 
-/// Positions of a ring's table, available and used entries, from the start of the memory.
+/// Returns the offsets of a ring's table, available and used entries in the memory.
 #[must_use]
 pub fn rings(ring: usize) -> [u64; 3] {
     let start = ring as u64 * RING_BYTES;
@@ -516,7 +518,7 @@ pub fn slot_at(ring: usize, slot: u64) -> u64 {
     GUEST + RINGS_MAX * RING_BYTES + (slot * RINGS_MAX + ring as u64) * SLOT_BYTES
 }
 
-/// Places in the file of the bytes at an address.
+/// Returns the offsets in the file of the bytes at an address.
 fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> {
     let half = MEMORY_BYTES / 2;
     let from = at - GUEST;
@@ -528,23 +530,23 @@ fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, core::ops::Range<
 
 /// First address of the guest's memory.
 pub const GUEST: u64 = 0x4000_0000;
-/// Addresses of the two regions in the front end's process, which are in another order there.
+/// Addresses of the two regions in the front end's process, where their order is reversed.
 const USER: [u64; 2] = [0x7f12_0000_0000, 0x7f01_0000_0000];
-/// Bytes of the guest's memory.
+/// Size of the guest's memory.
 pub const MEMORY_BYTES: u64 = 32 << 20;
-/// Pairs of rings of a front end.
+/// Maximum number of ring pairs of a front end.
 pub const PAIRS_MAX: usize = 2;
 const RINGS_MAX: u64 = 2 * PAIRS_MAX as u64;
 /// Entries of a ring.
 pub const SIZE: u16 = 256;
-/// Bytes of a ring.
+/// Size of a ring in bytes.
 const RING_BYTES: u64 = 0x8000;
-/// Entries that are out at a time.
+/// Maximum number of outstanding entries.
 pub const SLOTS: u16 = 64;
-/// Descriptors of the ring for each of them.
+/// Ring descriptors per entry.
 pub const PIECES_MAX: usize = 4;
-/// Bytes of an entry: a superframe, and a table of descriptors behind it.
+/// Size of an entry: a superframe, and a table of descriptors after it.
 const SLOT_BYTES: u64 = DATA_BYTES + 0x1000;
 const DATA_BYTES: u64 = 0x1_1000;
-/// The time without an answer after which none will come.
+/// Time without an answer after which none is expected.
 pub const STALLED: Duration = Duration::from_secs(20);

@@ -4,11 +4,10 @@ use super::{
     DATA_BYTES, FrontEnd, GUEST, PIECES_MAX, SIZE, SLOTS, Shape, descriptor, rings, slot_at,
 };
 
-/// The state of a packed ring, as its driver has it.
+/// The driver's state of a packed ring.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
-    /// Descriptors that were ever made available, those that came back, and those before the entry that was made
-    /// available last.
+    /// Descriptors that were ever made available, those that were returned, and those before the last available entry.
     next: u32,
     seen: u32,
     last: u32,
@@ -23,12 +22,12 @@ impl Default for Packed {
 }
 
 impl Packed {
-    /// The place behind all that came back, as messages have it.
+    /// Returns the position after all returned entries, as encoded in messages.
     pub(super) fn base(&self) -> u32 {
         u32::from(bits(self.seen)) << 16 | u32::from(bits(self.seen))
     }
 
-    /// Whether a device that has these events wants a notification for the last available entry.
+    /// Returns whether a device with these events requests a notification for the last available entry.
     pub(super) fn is_asked(&self, [place, flags]: [u16; 2]) -> bool {
         match flags {
             0 => true,
@@ -37,7 +36,7 @@ impl Packed {
         }
     }
 
-    /// The events of a driver that wants a notification for the next used entry.
+    /// Returns the events of a driver that requests a notification for the next used entry.
     pub(super) fn wanted(&self) -> Vec<u8> {
         [bits(self.seen), 2].map(u16::to_le_bytes).concat()
     }
@@ -94,7 +93,7 @@ impl FrontEnd {
         self.write(table + 16 * u64::from(number % u32::from(SIZE)), &words);
     }
 
-    /// The next entry that came back: its slot, and the bytes that were written.
+    /// Returns the next returned entry: its slot, and the number of bytes written.
     pub(super) fn returned_packed(&mut self, ring: usize) -> Option<(u16, usize)> {
         let (slot, bytes) = self.used_packed(ring, self.packed[ring].seen)?;
         let packed = &mut self.packed[ring];
@@ -103,7 +102,7 @@ impl FrontEnd {
         Some((slot, bytes))
     }
 
-    /// Number of entries that were ever used.
+    /// Returns the number of entries that were ever used.
     pub(super) fn count_packed(&self, ring: usize) -> u16 {
         let Packed { mut seen, slots, .. } = self.packed[ring].clone();
         let mut count = self.used[ring];
@@ -114,7 +113,7 @@ impl FrontEnd {
         count
     }
 
-    /// The used entry at a place: its slot, and the bytes that were written.
+    /// Returns the used entry at a position: its slot, and the number of bytes written.
     fn used_packed(&self, ring: usize, place: u32) -> Option<(u16, usize)> {
         if place == self.packed[ring].next {
             return None;
@@ -129,16 +128,16 @@ impl FrontEnd {
     }
 }
 
-/// Whether a descriptor is in an odd lap, of which the first is one.
+/// Returns whether a descriptor is in an odd lap; the first lap is odd.
 fn is_odd(number: u32) -> bool {
     (number / u32::from(SIZE)).is_multiple_of(2)
 }
 
-/// The place of a descriptor, as messages and events have it.
+/// Returns the position of a descriptor, as encoded in messages and events.
 fn bits(number: u32) -> u16 {
     (number % u32::from(SIZE)) as u16 | u16::from(is_odd(number)) << 15
 }
 
-/// The flags of a descriptor that say in which lap it was made available, and used.
+/// The flags of a descriptor that show in which lap it was made available, and used.
 const AVAILABLE: u16 = 1 << 7;
 const USED: u16 = 1 << 15;

@@ -2,8 +2,7 @@
 
 use super::{Around, Header, ethertype, setters};
 
-/// Ethernet II. By default aa:00:00:00:00:02 to aa:00:00:00:00:01, and inside a tunnel 02:...
-/// instead of aa:...
+/// Ethernet II. By default aa:00:00:00:00:02 to aa:00:00:00:00:01, and inside a tunnel 02:... instead of aa:...
 #[derive(Clone, Debug)]
 pub struct Ethernet {
     pub(crate) destination: [u8; 6],
@@ -40,7 +39,7 @@ impl Ethernet {
     }
 }
 
-/// The 4 bytes of a VLAN tag, behind the EtherType that announces it, which is that of 802.1Q unless
+/// The 4 bytes of a VLAN tag after the EtherType that announces it, which is that of 802.1Q unless
 /// [`service`](Self::service) is called.
 #[derive(Clone, Debug)]
 pub struct Vlan {

@@ -1,7 +1,7 @@
-//! The headers of a [`Packet`](crate::Packet), one builder each.
+//! The headers of a [`Packet`](crate::Packet), with one builder each.
 //!
-//! Every length, checksum and next-protocol number is computed unless it is overridden; an override may be wrong on
-//! purpose.
+//! Every length, checksum and next-protocol number is computed unless it is overridden; an override may be deliberately
+//! wrong.
 
 mod link;
 mod network;
@@ -15,7 +15,7 @@ pub use tunnel::{Geneve, Gre, Gue, L2tp, Nsh, Vxlan};
 
 use crate::oracle;
 
-/// Defines builder methods that set the field of their name.
+/// Defines builder methods that set the field with their name.
 macro_rules! setters {
     ($($(#[$meta:meta])* $name:ident: $kind:ty;)*) => {
         $($(#[$meta])*
@@ -54,19 +54,19 @@ pub(crate) use setters;
 /// Value to write in a checksum field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checksum {
-    /// The right value.
+    /// The correct value.
     #[default]
     Right,
     /// The uncomplemented pseudo-header sum, as in a partial checksum.
     Seed,
     /// This value.
     Raw(u16),
-    /// The right value with these bits flipped.
+    /// The correct value with these bits flipped.
     Xor(u16),
 }
 
 impl Checksum {
-    /// The field's value, given the `right` one.
+    /// Returns the field's value, given the correct one in `right`.
     pub(crate) fn field(self, right: u16) -> u16 {
         match self {
             Self::Right | Self::Seed => right,
@@ -108,9 +108,9 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses for the checksum of a header behind `headers`: those of the nearest IP header, except that a
-    /// source route with hops left and a routing header with segments left give the final destination (RFC 9293 section
-    /// 3.9.2.1, RFC 8200 section 8.1), and a home address option the source (RFC 6275 section 11.3.1).
+    /// Returns the addresses for the checksum of a header after `headers`: those of the nearest IP header, except that
+    /// a source route with hops left and a routing header with segments left give the final destination (RFC 9293
+    /// section 3.9.2.1, RFC 8200 section 8.1), and a home address option gives the source (RFC 6275 section 11.3.1).
     pub(crate) fn behind(headers: &[Header]) -> Option<Self> {
         let network = headers.iter().rposition(|header| header.addresses().is_some())?;
         let mut addresses = headers[network].addresses()?;
@@ -126,12 +126,12 @@ impl Addresses {
         Some(addresses)
     }
 
-    /// The folded, uncomplemented pseudo-header sum.
+    /// Returns the folded, uncomplemented pseudo-header sum.
     pub(crate) fn seed(&self, protocol: u8, len: usize) -> u16 {
         oracle::sum(&oracle::pseudo_header(&self.source, &self.destination, protocol, len))
     }
 
-    /// Whether they are IPv6 addresses.
+    /// Returns whether they are IPv6 addresses.
     pub(crate) fn is_v6(&self) -> bool {
         self.source.len() == 16
     }
@@ -139,23 +139,24 @@ impl Addresses {
 
 /// Context of a header while its bytes are written.
 pub(crate) struct Around<'a> {
-    /// The headers inside it, outermost first.
+    /// The inner headers, outermost first.
     pub(crate) inside: &'a [Header],
-    /// The finished bytes inside it.
+    /// The finished inner bytes.
     pub(crate) inner: &'a [u8],
-    /// The addresses that its checksum covers.
+    /// The addresses that the header's checksum covers.
     pub(crate) addresses: Option<&'a Addresses>,
     /// Whether checksums over payload are left for segmentation to fill in (a superframe, rules G51, T11).
     pub(crate) superframe: bool,
 }
 
 impl Around<'_> {
-    /// The next header.
+    /// Returns the next header.
     pub(crate) fn next(&self) -> Option<&Header> {
         self.inside.first()
     }
 
-    /// The transport checksum of `header`, whose checksum field is zero: complemented, or the pseudo-header sum alone.
+    /// Returns the transport checksum of `header`, whose checksum field is zero: complemented, or only the
+    /// pseudo-header sum.
     pub(crate) fn transport(&self, mode: Checksum, protocol: u8, header: &[u8]) -> u16 {
         let len = header.len() + self.inner.len();
         let seed = self.addresses.map_or(0, |addresses| addresses.seed(protocol, len));
@@ -168,7 +169,7 @@ impl Around<'_> {
 }
 
 impl Header {
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub(crate) fn encode(&self, around: &Around<'_>) -> Vec<u8> {
         match self {
             Self::Ethernet(header) => header.encode(around),
@@ -193,7 +194,7 @@ impl Header {
         }
     }
 
-    /// Length of the header in bytes.
+    /// Returns the length of the header in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Ethernet(_) => 14,
@@ -220,7 +221,7 @@ impl Header {
         }
     }
 
-    /// Whether the header announces remote checksum offload.
+    /// Returns whether the header announces remote checksum offload.
     pub(crate) fn wants_seed(&self) -> bool {
         match self {
             Self::Vxlan(header) => header.remote_checksum,
@@ -241,7 +242,7 @@ impl Header {
         }
     }
 
-    /// The addresses of an IP header.
+    /// Returns the addresses of an IP header.
     pub(crate) fn addresses(&self) -> Option<Addresses> {
         match self {
             Self::Ipv4(header) => Some(Addresses {
@@ -256,7 +257,7 @@ impl Header {
         }
     }
 
-    /// Offset in the header of a checksum field that a partial checksum can point at.
+    /// Returns the offset in the header of a checksum field that a partial checksum can point at.
     pub(crate) fn checksum_offset(&self) -> Option<usize> {
         match self {
             Self::Tcp(_) => Some(16),
@@ -266,7 +267,7 @@ impl Header {
     }
 }
 
-/// The EtherType that announces `next`.
+/// Returns the EtherType that announces `next`.
 pub(crate) fn ethertype(next: Option<&Header>) -> u16 {
     match next {
         Some(Header::Vlan(vlan)) => vlan.tpid,
@@ -281,7 +282,7 @@ pub(crate) fn ethertype(next: Option<&Header>) -> u16 {
     }
 }
 
-/// The IP protocol number that announces `next`.
+/// Returns the IP protocol number that announces `next`.
 pub(crate) fn protocol(next: Option<&Header>, inside_v6: bool) -> u8 {
     match next {
         Some(Header::Extension(extension)) => extension.kind,

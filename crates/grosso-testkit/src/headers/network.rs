@@ -17,7 +17,7 @@ pub struct Ipv4 {
     pub(crate) fragment_offset: u16,
     pub(crate) ttl: u8,
     pub(crate) options: Vec<u8>,
-    /// End of a source route that is under way.
+    /// End of a source route with hops left.
     pub(crate) end_of_route: Option<[u8; 4]>,
     pub(crate) protocol: Option<u8>,
     pub(crate) total_len: Option<u16>,
@@ -73,7 +73,7 @@ impl Ipv4 {
 
     checksum_setters!();
 
-    /// The options, padded with end-of-options to a multiple of 4 bytes.
+    /// Sets the options, padded with end-of-options to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -84,7 +84,7 @@ impl Ipv4 {
     /// Transport checksums are made for the last one while any is left.
     ///
     /// # Panics
-    /// Panics if there are no addresses.
+    /// Panics if `addresses` is empty.
     pub fn source_route(self, kind: u8, passed: usize, addresses: &[[u8; 4]]) -> Self {
         let last = addresses[addresses.len() - 1];
         let fixed = [kind, 3 + 4 * addresses.len() as u8, 4 + 4 * passed as u8];
@@ -226,8 +226,7 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// A header whose 6 bytes of contents do nothing: PadN, or a routing header with no segments
-    /// left.
+    /// Creates a header whose 6 bytes of contents have no effect: PadN, or a routing header with no segments left.
     pub(crate) fn new(kind: u8) -> Self {
         let data = if kind == 43 { vec![0; 6] } else { vec![1, 4, 0, 0, 0, 0] };
         Self { kind, data, next_header: None, len: None, final_destination: None, home: None }
@@ -238,7 +237,7 @@ impl Extension {
     /// with it.
     ///
     /// # Panics
-    /// Panics if there are no addresses.
+    /// Panics if `addresses` is empty.
     pub fn route(self, routing_type: u8, segments_left: u8, addresses: &[[u8; 16]]) -> Self {
         let (first, last) = (addresses[0], addresses[addresses.len() - 1]);
         let is_last_first = routing_type == 4;
@@ -254,19 +253,19 @@ impl Extension {
 
     /// Makes it destination options with the home address of the sender (RFC 6275 section 6.3).
     pub fn home_address(self, address: [u8; 16]) -> Self {
-        // The option stands 6 bytes behind a multiple of 8, so PadN fills 4 bytes.
+        // The option starts 6 bytes after a multiple of 8, so PadN fills 4 bytes.
         self.home_address_behind([1, 2, 0, 0], address)
     }
 
-    /// The same behind 4 bytes of other options.
+    /// Sets a home address option after 4 bytes of other options.
     pub fn home_address_behind(self, options: [u8; 4], address: [u8; 16]) -> Self {
         let mut header = self.data(&[&options[..], &[0xc9, 16], &address].concat());
         header.home = Some(address);
         header
     }
 
-    /// The contents behind the two fixed bytes, padded with zeros (Pad1) so that the header is a multiple of 8 bytes
-    /// long.
+    /// Sets the contents after the two fixed bytes, padded with zeros (Pad1) so that the header is a multiple of 8
+    /// bytes long.
     pub fn data(mut self, data: &[u8]) -> Self {
         self.data = data.to_vec();
         self.data.resize((data.len() + 2).next_multiple_of(8) - 2, 0);

@@ -36,7 +36,7 @@ impl Tcp {
     pub const ECE: u16 = 0x040;
     /// The CWR bit.
     pub const CWR: u16 = 0x080;
-    /// The AE bit, which was NS.
+    /// The AE bit, formerly NS.
     pub const AE: u16 = 0x100;
 
     pub(crate) fn new() -> Self {
@@ -130,7 +130,7 @@ impl Tcp {
         self
     }
 
-    /// The options, padded with end-of-options to a multiple of 4 bytes.
+    /// Sets the options, padded with end-of-options to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -174,8 +174,7 @@ impl Tcp {
     }
 }
 
-/// UDP (RFC 768). By default port 1500 to the port of the tunnel that follows, or to 8000; checksum
-/// on.
+/// UDP (RFC 768). By default from port 1500 to the port of the next tunnel, or to 8000; with a checksum.
 #[derive(Clone, Debug)]
 pub struct Udp {
     pub(crate) source_port: u16,
@@ -196,7 +195,7 @@ impl Udp {
 
     checksum_setters!();
 
-    /// The destination port, whatever follows.
+    /// Sets the destination port, regardless of the next header.
     pub fn destination_port(mut self, port: u16) -> Self {
         self.destination_port = Some(port);
         self
@@ -232,7 +231,7 @@ impl Udp {
         bytes.extend(len.to_be_bytes());
         bytes.extend([0, 0]);
         let mut checksum = around.transport(self.checksum, 17, &bytes);
-        // RFC 768: a computed zero is sent as all ones, because zero means that there is no checksum.
+        // RFC 768: a computed zero is sent as all ones, because zero means no checksum.
         if checksum == 0 && self.checksum == Checksum::Right {
             checksum = 0xffff;
         }
@@ -258,13 +257,13 @@ impl Icmp {
     setters! {
         /// The code.
         code: u8;
-        /// The four bytes behind the checksum.
+        /// The four bytes after the checksum.
         rest: [u8; 4];
     }
 
     checksum_setters!();
 
-    /// The type.
+    /// Sets the type.
     pub fn kind(mut self, kind: u8) -> Self {
         self.kind = Some(kind);
         self
@@ -317,7 +316,7 @@ impl Sctp {
     }
 }
 
-/// ESP (RFC 4303): the 8 bytes before the encrypted part, whose place the payload takes.
+/// ESP (RFC 4303): the 8 bytes before the encrypted part, which the payload replaces.
 #[derive(Clone, Debug)]
 pub struct Esp {
     pub(crate) spi: u32,
@@ -341,7 +340,7 @@ impl Esp {
     }
 }
 
-/// The CRC of RFC 9260 appendix A, one bit at a time.
+/// Computes the CRC of RFC 9260 appendix A, one bit at a time.
 fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {

@@ -31,7 +31,7 @@ impl Gre {
     setters! {
         /// Whether the checksum and reserved words are present (flag C).
         with_checksum: bool;
-        /// The reserved word behind the checksum.
+        /// The reserved word after the checksum.
         reserved: u16;
         /// Further bits of the flag word: R, s, recursion, version.
         extra_flags: u16;
@@ -188,7 +188,7 @@ impl Nsh {
         path: u32;
         /// The service index.
         index: u8;
-        /// The hops that are left, 6 bits.
+        /// The remaining hops, 6 bits.
         ttl: u8;
         /// The version, 2 bits.
         version: u8;
@@ -196,7 +196,7 @@ impl Nsh {
         operations: bool;
     }
 
-    /// Context of variable length (type 2), filled up with zeros to a multiple of 4 bytes.
+    /// Sets a context of variable length (type 2), padded with zeros to a multiple of 4 bytes.
     pub fn context(mut self, context: &[u8]) -> Self {
         self.metadata_type = 2;
         self.context = context.to_vec();
@@ -274,7 +274,7 @@ impl Geneve {
         version: u8;
         /// The O bit: a control packet.
         control: bool;
-        /// The C bit: there are critical options.
+        /// The C bit: critical options are present.
         critical: bool;
         /// The six reserved bits of the second byte.
         reserved_bits: u8;
@@ -317,7 +317,7 @@ impl Geneve {
     }
 }
 
-/// GUE version 0 (rule W20). Version 1 has no header: put IP directly behind a UDP header to
+/// GUE version 0 (rule W20). Version 1 has no header: put IP directly after a UDP header to
 /// [`GUE_PORT`](oracle::GUE_PORT).
 #[derive(Clone, Debug)]
 pub struct Gue {
@@ -348,11 +348,11 @@ impl Gue {
         version: u8;
         /// The C bit: a control message.
         control: bool;
-        /// The flag word; it adds no fields by itself.
+        /// The flag word; it adds no fields.
         flags: u16;
     }
 
-    /// Raw optional fields behind the first word, padded with zeros to a multiple of 4 bytes.
+    /// Sets raw optional fields after the first word, padded with zeros to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -398,15 +398,15 @@ impl Gue {
     }
 }
 
-/// Start of the innermost transport checksum, from the first byte inside this header, and the offset of its field from
-/// there.
+/// Returns the start of the innermost transport checksum, relative to the first byte inside this header, and the offset
+/// of its field from there.
 fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
     let last = around.inside.iter().rposition(|header| header.checksum_offset().is_some())?;
     let start = around.inside[..last].iter().map(Header::len).sum();
     Some((start, around.inside[last].checksum_offset()?))
 }
 
-/// A data message of L2TPv3 over IP (RFC 3931). With the form that the oracle reads by default: a cookie of
+/// A data message of L2TPv3 over IP (RFC 3931), in the format that the oracle reads by default: a cookie of
 /// [`oracle::L2TP_COOKIE_LEN`] bytes, and the default sublayer without a sequence number.
 #[derive(Clone, Debug)]
 pub struct L2tp {
@@ -421,11 +421,11 @@ impl L2tp {
     }
 
     setters! {
-        /// The session identifier; zero is that of control messages.
+        /// The session identifier; zero means a control message.
         session: u32;
     }
 
-    /// The cookie, of any length.
+    /// Sets the cookie, of any length.
     pub fn cookie(mut self, cookie: &[u8]) -> Self {
         self.cookie = cookie.to_vec();
         self

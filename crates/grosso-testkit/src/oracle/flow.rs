@@ -8,7 +8,7 @@ use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 /// transport header, with the identifiers between them (VLAN, PPPoE session, MPLS label, GRE key,
 /// VNI, service path and index, L2TP session).
 ///
-/// MAC addresses, VLAN priority and the IPv6 flow label are no part of it: they may change within a flow, whose order
+/// MAC addresses, VLAN priority and the IPv6 flow label do not belong to it: they may change within a flow, whose order
 /// must be kept nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow(String);
@@ -19,12 +19,13 @@ impl fmt::Display for Flow {
     }
 }
 
-/// The flow of `frame`; `None` if it is a fragment, is not IP, or cannot be parsed down to its transport header.
+/// Returns the flow of `frame`; `None` if it is a fragment, is not IP, or cannot be parsed down to its transport
+/// header.
 pub fn flow_of(frame: &[u8], link: Link) -> Option<Flow> {
     flow_of_parsed(&parse(frame, link, Lengths::Declared))
 }
 
-/// The same for a frame that is already parsed.
+/// Returns the flow of a frame that is already parsed.
 pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
     if matches!(parsed.stop, Stop::Broken | Stop::Fragment) {
         return None;
@@ -43,7 +44,7 @@ pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
     Some(Flow(parts.join(", ")))
 }
 
-/// The part of a flow's name that one header contributes.
+/// Returns the part of a flow's name that one header contributes.
 fn part(layer: &Layer) -> Option<String> {
     Some(match layer.name {
         "vlan" => format!("vlan {}", layer.number("tag") & 0x0fff),

@@ -1,8 +1,8 @@
-//! Coalescing packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
+//! Coalescing of packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
 //!
 //! The rules are Linux's, with these choices: those of 7.2 (G34b); the urgent pointer must be equal; a checksum must be
-//! the very one that segmentation would write; a packet that cannot join closes the held train of its flow (G75); MAC
-//! addresses, VLAN priority and the IPv6 flow label are compared but are no part of the flow. There is no table that
+//! exactly the one that segmentation would write; a packet that cannot merge ends the held train of its flow (G75); MAC
+//! addresses, VLAN priority and the IPv6 flow label are compared but do not belong to the flow. There is no table that
 //! could overflow (G2, G3) and no time (G71).
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use super::verify::{State, verify};
 pub struct Rules {
     /// Whether plain UDP datagrams are coalesced (rule U3).
     pub udp: bool,
-    /// Greatest number of tunnel levels in a packet that is coalesced (rule T1).
+    /// Greatest number of tunnel levels in a coalesced packet (rule T1).
     pub tunnels_max: usize,
-    /// Greatest number of headers in a packet that is coalesced (rule G7).
+    /// Greatest number of headers in a coalesced packet (rule G7).
     pub layers_max: usize,
     /// Greatest length of the outermost IP packet in bytes (rule G60).
     pub bytes_max: usize,
@@ -28,14 +28,14 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// Tunnels of any nesting, and UDP.
+    /// Allows tunnels of any nesting, and UDP.
     fn default() -> Self {
         Self { udp: true, tunnels_max: 16, layers_max: 16, bytes_max: 65535, datagrams_max: 64 }
     }
 }
 
 impl Rules {
-    /// One tunnel level, and no UDP: Linux without any setting.
+    /// Allows one tunnel level and no UDP, as Linux does by default.
     pub fn linux() -> Self {
         Self { udp: false, tunnels_max: 1, layers_max: 14, ..Self::default() }
     }
@@ -44,13 +44,14 @@ impl Rules {
 /// Packets that form one train.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Train {
-    /// Their places in the input, in order.
+    /// Indexes of the packets in the input, in order.
     pub packets: Vec<usize>,
-    /// Reason why no further packet joined.
+    /// Reason why no further packet merged.
     pub closed_by: &'static str,
 }
 
-/// The trains that `frames` form if none is ever flushed for lack of time or room, in the order of their first packets.
+/// Returns the trains that `frames` form if none is ever flushed for lack of time or room, in the order of their first
+/// packets.
 pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Train> {
     let mut held: BTreeMap<Flow, Held> = BTreeMap::new();
     let mut done = Vec::new();
@@ -69,10 +70,11 @@ pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Tra
     done
 }
 
-/// The superframe of one train's packets, and the description of its segments (rules G50 to G52).
+/// Merges one train's packets into a superframe, and returns it with the description of its segments (rules G50 to
+/// G52).
 ///
 /// # Panics
-/// Panics if `frames` are empty or have no TCP or UDP header.
+/// Panics if `frames` is empty or has no TCP or UDP header.
 pub fn join<T: AsRef<[u8]>>(frames: &[T], link: Link) -> (Vec<u8>, Description) {
     let parsed: Vec<Parsed> =
         frames.iter().map(|frame| parse(frame.as_ref(), link, Lengths::Whole)).collect();
@@ -212,7 +214,7 @@ fn push(
     }
 }
 
-/// Whether the packet can be in a train at all, even alone.
+/// Checks whether the packet can be in a train at all, even as its only packet.
 fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> {
     let parsed = parse(frame, link, Lengths::Declared);
     let last = parsed.last().ok_or("no headers")?;
@@ -244,17 +246,17 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
     if parsed.payload(frame).is_empty() { Err("no payload") } else { Ok(()) }
 }
 
-/// Reason, if any, why one header keeps a packet out of every train.
+/// Checks whether one header allows its packet in a train; the error is the reason.
 fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     let refused = match layer.name {
         "ipv4" => layer.number("version_ihl") != 0x45 || layer.number("fragment") & 0x8000 != 0,
         "fragment" => true,
         "tcp" => layer.number("offset_flags") >> 12 != layer.len as u64 / 4,
-        // Only C and K (rule T21).
+        // GRE with only C and K (rule T21).
         "gre" => layer.number("flags") & !0xa000 != 0,
-        // No control packets (rule T6).
+        // Control packets never merge (rule T6).
         "geneve" => layer.number("bits") & 0x80 != 0,
-        // The only private flag that is known is remote checksum offload (rule W21).
+        // The only supported private flag is remote checksum offload (rule W21).
         "gue" => {
             layer.number("flags") & 1 != 0
                 && (layer.bytes("options")[0] & 0x7f != 0 || layer.bytes("options")[1..4] != [0; 3])
@@ -264,8 +266,8 @@ fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     if refused { Err("a header that is not coupled") } else { Ok(()) }
 }
 
-/// Whether exactly one header announces remote checksum offload, refers to the innermost transport checksum, and stands
-/// behind a verified outer checksum (rule C54).
+/// Returns whether exactly one header announces remote checksum offload, refers to the innermost transport checksum,
+/// and follows a verified outer checksum (rule C54).
 fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     let Some(transport) = parsed.last() else { return false };
     let field = if transport.name == "tcp" { 16 } else { 6 };
@@ -292,13 +294,13 @@ fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     announcing == 1
 }
 
-/// Whether a packet closes its train, or stays alone (rule G36).
+/// Returns whether a packet ends its train, or stays single (rule G36).
 fn ends_train(parsed: &Parsed) -> bool {
     // URG, PSH, RST, SYN, FIN.
     parsed.last().is_some_and(|last| last.name == "tcp" && last.number("offset_flags") & 0x2f != 0)
 }
 
-/// Whether `packet` continues the train.
+/// Checks whether `packet` continues the train; the error is the reason.
 fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static str> {
     if train.first.layers.len() != packet.parsed.layers.len() {
         return Err("other headers");
@@ -322,7 +324,7 @@ fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static 
     Ok(())
 }
 
-/// Whether one header of a packet continues that of the train's first, field by field.
+/// Checks whether one header of a packet continues that of the train's first packet, field by field.
 fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<(), &'static str> {
     if first.name != next.name || first.fields.len() != next.fields.len() {
         return Err("other headers");
@@ -332,7 +334,7 @@ fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<
         let holds = match (first.name, *field) {
             ("ipv4", "total_len" | "checksum") | ("ipv6", "payload_len") => true,
             ("udp" | "pppoe", "len") | ("tcp" | "gre", "checksum") => true,
-            // With and without a checksum never mix (rules U11, T2).
+            // Packets with and without a checksum never mix (rules U11, T2).
             ("udp", "checksum") => (number.0 == 0) == (number.1 == 0),
             ("ipv4", "id") => {
                 let step = (number.1 as u16).wrapping_sub(number.0 as u16) as usize;
@@ -346,7 +348,7 @@ fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<
             ("tcp", "sequence") => {
                 number.1 as u32 == (number.0 as u32).wrapping_add(train.payload as u32)
             }
-            // Everything but FIN and PSH (rule G32).
+            // All flags except FIN and PSH are compared (rule G32).
             ("tcp", "offset_flags") => (number.0 ^ number.1) & !0x09 == 0,
             _ => next.bytes(field) == value.as_slice(),
         };

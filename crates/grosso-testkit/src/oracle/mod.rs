@@ -1,4 +1,4 @@
-//! Slow, literal oracles: the expected results, stated as plainly as possible and sharing no code with the product.
+//! Slow, literal oracles: the expected results, stated as plainly as possible, without code in common with the product.
 
 mod flow;
 mod merge;

@@ -12,7 +12,7 @@ pub const VXLAN_GPE_PORT: u16 = 4790;
 pub const GENEVE_PORT: u16 = 6081;
 /// The UDP port of GUE, both versions.
 pub const GUE_PORT: u16 = 6080;
-/// The UDP port that carries IP directly (FOU) in this kit; FOU has no port of its own.
+/// The UDP port of FOU in this kit, which carries IP directly; FOU has no assigned port.
 pub const FOU_PORT: u16 = 5555;
 /// The UDP port of ESP in UDP (RFC 3948).
 pub const ESP_PORT: u16 = 4500;
@@ -31,9 +31,9 @@ pub enum Link {
 /// Treatment of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// A declared length excludes the bytes behind it: a packet from the wire.
+    /// A declared length excludes the bytes after it: a packet from the wire.
     Declared,
-    /// Everything reaches to the end of the frame: a superframe, whose lengths may be zero.
+    /// All headers extend to the end of the frame: a superframe, whose lengths may be zero.
     Whole,
 }
 
@@ -61,30 +61,30 @@ pub struct Layer {
     pub len: usize,
     /// Offset in the frame at which the contents end according to the header; it may lie beyond the frame.
     pub declared_end: usize,
-    /// Offset in the frame at which the contents actually end.
+    /// Actual offset in the frame at which the contents end.
     pub end: usize,
     /// The fields by name.
     pub fields: BTreeMap<&'static str, Vec<u8>>,
 }
 
 impl Layer {
-    /// The field as a number, big-endian; zero when the header has no such field.
+    /// Returns the field as a big-endian number; zero if the header has no such field.
     pub fn number(&self, field: &str) -> u64 {
         let bytes = self.fields.get(field).map_or(&[][..], Vec::as_slice);
         bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// The field's bytes; empty when the header has no such field.
+    /// Returns the field's bytes; empty if the header has no such field.
     pub fn bytes(&self, field: &str) -> &[u8] {
         self.fields.get(field).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it is an IPv4 or IPv6 header.
+    /// Returns whether this is an IPv4 or IPv6 header.
     pub fn is_ip(&self) -> bool {
         self.name == "ipv4" || self.name == "ipv6"
     }
 
-    /// Offset of the contents.
+    /// Returns the offset of the contents.
     pub fn inside(&self) -> usize {
         self.offset + self.len
     }
@@ -95,31 +95,32 @@ impl Layer {
 pub struct Parsed {
     /// The headers, outermost first.
     pub layers: Vec<Layer>,
-    /// Reason why there are no more.
+    /// Reason why there are no more headers.
     pub stop: Stop,
 }
 
 impl Parsed {
-    /// The innermost header.
+    /// Returns the innermost header.
     pub fn last(&self) -> Option<&Layer> {
         self.layers.last()
     }
 
-    /// The innermost payload.
+    /// Returns the innermost payload.
     pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         self.last().map_or(frame, |last| &frame[last.inside().min(last.end)..last.end])
     }
 
-    /// The nearest IP header around the layer at `index`.
+    /// Returns the nearest IP header around the layer at `index`.
     pub fn network_of(&self, index: usize) -> Option<&Layer> {
         self.layers[..index].iter().rev().find(|layer| layer.is_ip())
     }
 
-    /// The bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header around it.
+    /// Returns the bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header
+    /// around it.
     ///
-    /// Its destination is the final one: that of a source route with hops left, instead of the next in the IPv4 header
-    /// (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). Its source
-    /// is the home address if an option has one (RFC 6275 section 11.3.1).
+    /// The destination is the final one: that of a source route with hops left, instead of the next hop in the IPv4
+    /// header (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). The
+    /// source is the home address if an option has one (RFC 6275 section 11.3.1).
     pub fn pseudo_header_of(&self, index: usize, protocol: u8, len: usize) -> Option<Vec<u8>> {
         let network = self.layers[..index].iter().rposition(Layer::is_ip)?;
         let mut source = self.layers[network].bytes("source");
@@ -136,7 +137,7 @@ impl Parsed {
         Some(pseudo_header(source, destination, protocol, len))
     }
 
-    /// Whether a tunnel header announces remote checksum offload (rules C50, C51).
+    /// Returns whether a tunnel header announces remote checksum offload (rules C50, C51).
     pub fn has_remote_checksum(&self) -> bool {
         self.layers.iter().any(|layer| match layer.name {
             "vxlan" => layer.number("flags") & 0x0020_0000 != 0,
@@ -149,7 +150,7 @@ impl Parsed {
     }
 }
 
-/// Final destination of a source route that is under way, among the options of an IPv4 header.
+/// Returns the final destination of a source route with hops left, from the options of an IPv4 header.
 fn end_of_route(layer: &Layer) -> Option<&[u8]> {
     if layer.name != "ipv4" {
         return None;
@@ -172,7 +173,7 @@ fn end_of_route(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// Final destination of a routing header with segments left.
+/// Returns the final destination of a routing header with segments left.
 fn last_stop(layer: &Layer) -> Option<&[u8]> {
     // The length, the type, the segments left, four bytes that depend on the type, the addresses.
     let data = layer.bytes("data");
@@ -189,7 +190,7 @@ fn last_stop(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// The home address option among destination options.
+/// Returns the home address option among destination options.
 fn home_address(layer: &Layer) -> Option<&[u8]> {
     if layer.name != "destination_options" {
         return None;
@@ -206,7 +207,7 @@ fn home_address(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// The next header, as the one before announces it.
+/// The next header, as announced by the previous one.
 enum Next {
     EtherType(u16),
     Protocol(u8),
@@ -216,7 +217,7 @@ enum Next {
     Stop(Stop),
 }
 
-/// The header that a next protocol of VXLAN-GPE or NSH announces.
+/// Returns the header that a next protocol of VXLAN-GPE or NSH announces.
 fn next_protocol(number: u64) -> Next {
     match number {
         1 => Next::EtherType(0x0800),
@@ -567,7 +568,7 @@ impl Walk<'_> {
             sublayer + 4,
             &[("session", 0, 4), ("cookie", 4, L2TP_COOKIE_LEN), ("sublayer", sublayer, 4)],
         )?;
-        // With a sequence number no other packet has this header (section 4.6).
+        // No other packet has the same header, because of the sequence number (section 4.6).
         let is_numbered = self.number("sublayer") & 0x4000_0000 != 0;
         Some(if is_numbered { Next::Stop(Stop::Opaque) } else { Next::EtherType(0x6558) })
     }
@@ -610,7 +611,7 @@ impl Walk<'_> {
         (!broken).then_some(())
     }
 
-    /// A length field, or `present` if the field is zero because it cannot hold `present` (rule G50).
+    /// Returns a length field, or `present` if the field is zero because it cannot hold `present` (rule G50).
     fn length_or_jumbo(&self, field: &str, present: usize) -> usize {
         match self.number(field) as usize {
             0 if present > 0xffff => present,

@@ -1,9 +1,9 @@
-//! Cutting a superframe, one packet at a time (rules S7 to S45).
+//! Segmentation of a superframe, one packet at a time (rules S7 to S45).
 
 use super::parse::{Lengths, Link, Parsed, Stop, parse};
 use super::sum::{add, checksum, sum};
 
-/// Metadata by which a superframe is cut.
+/// Metadata that describes the segmentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// Payload bytes of every segment but the last.
@@ -11,7 +11,7 @@ pub struct Description {
     /// The IP levels (bit 0: the outermost IP header, of either version) whose IPv4 identification
     /// is the same in all segments.
     pub fixed_ids: u32,
-    /// Whether CWR stays on every segment, as AccECN needs, and not only on the first.
+    /// Whether CWR stays on every segment, as AccECN requires, instead of only on the first.
     pub cwr_on_all: bool,
 }
 
@@ -22,11 +22,11 @@ pub enum Refusal {
     NoSize,
     /// The frame has no TCP or UDP header (rule S3).
     NoTransport,
-    /// A GRE header has a sequence number, and one superframe cannot hold those of its segments (rule S43).
+    /// A GRE header has a sequence number; one superframe cannot hold those of its segments (rule S43).
     GreSequence,
 }
 
-/// The packets of a superframe, each with complete checksums. A payload that fits in one segment makes one packet.
+/// Segments a superframe into packets with complete checksums. A payload that fits into one segment becomes one packet.
 pub fn segment(
     superframe: &[u8],
     link: Link,
@@ -79,7 +79,7 @@ fn advance(
             packet[layer.offset + 4..layer.offset + 8].copy_from_slice(&sequence.to_be_bytes());
             let flags = &mut packet[layer.offset + 13];
             if index + 1 != count {
-                // FIN 0x01 and PSH 0x08 are on the last segment only (rule S11).
+                // FIN 0x01 and PSH 0x08 are only on the last segment (rule S11).
                 *flags &= !0x09;
             }
             if index != 0 && !description.cwr_on_all {
@@ -107,7 +107,7 @@ fn complete(packet: &mut [u8], parsed: &Parsed) {
             "tcp" => transport(packet, parsed, index, remote),
             "udp" => {
                 put(packet, layer.offset + 4, fit(len));
-                // A tunnel without a checksum keeps none (rule S40); a datagram always gets one (rule S20).
+                // A tunnel without a checksum stays without one (rule S40); a datagram always gets one (rule S20).
                 if innermost || layer.number("checksum") != 0 {
                     transport(packet, parsed, index, innermost && remote);
                 }
@@ -138,13 +138,12 @@ fn transport(packet: &mut [u8], parsed: &Parsed, index: usize, seed_only: bool) 
     put(packet, at, right);
 }
 
-/// The folded, uncomplemented pseudo-header sum of the layer at `index`; zero without an IP header
-/// around it.
+/// Returns the folded, uncomplemented pseudo-header sum of the layer at `index`; zero without an IP header around it.
 pub(crate) fn pseudo_sum(parsed: &Parsed, index: usize, protocol: u8, len: usize) -> u16 {
     parsed.pseudo_header_of(index, protocol, len).map_or(0, |bytes| sum(&bytes))
 }
 
-/// The length, or zero if the field cannot hold it (rule G50).
+/// Returns the length, or zero if the field cannot hold it (rule G50).
 pub(crate) fn fit(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }

@@ -1,7 +1,6 @@
-//! The Internet checksum in the form of RFC 1071 section 4.1: one 16-bit word after the other.
+//! The Internet checksum in the form of RFC 1071 section 4.1: one 16-bit word at a time.
 
-/// The folded, uncomplemented one's-complement sum of `bytes`; an odd last byte is the high half of
-/// its word.
+/// Returns the folded, uncomplemented one's-complement sum of `bytes`; an odd last byte is the high half of its word.
 ///
 /// ```
 /// // The example of RFC 1071 section 3.
@@ -13,31 +12,29 @@ pub fn sum(bytes: &[u8]) -> u16 {
     for pair in bytes.chunks(2) {
         let low = if pair.len() == 2 { pair[1] } else { 0 };
         total += u32::from(u16::from_be_bytes([pair[0], low]));
-        // Folding after every word keeps the accumulator far from overflow, whatever the length.
+        // Folding after every word keeps the accumulator far from overflow at any length.
         total = (total & 0xffff) + (total >> 16);
     }
     total as u16
 }
 
-/// The checksum of `bytes`: the complement of their [`sum`].
+/// Returns the checksum of `bytes`: the complement of their [`sum`].
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
 }
 
-/// The one's-complement sum of two folded sums.
+/// Returns the one's-complement sum of two folded sums.
 pub fn add(left: u16, right: u16) -> u16 {
     let total = u32::from(left) + u32::from(right);
     ((total & 0xffff) + (total >> 16)) as u16
 }
 
-/// The bytes of the pseudo-header of RFC 793 (4-byte addresses) or RFC 8200 section 8.1 (16-byte
-/// addresses).
+/// Returns the bytes of the pseudo-header of RFC 793 (4-byte addresses) or RFC 8200 section 8.1 (16-byte addresses).
 pub fn pseudo_header(source: &[u8], destination: &[u8], protocol: u8, len: usize) -> Vec<u8> {
     let mut bytes = [source, destination].concat();
     if source.len() == 4 {
         bytes.extend([0, protocol]);
-        // A transport packet beyond 65535 bytes exists only as a superframe; the bits above 16 are
-        // summed as well.
+        // A transport packet beyond 65535 bytes exists only as a superframe; the bits above 16 are also summed.
         bytes.extend(((len >> 16) as u16).to_be_bytes());
         bytes.extend((len as u16).to_be_bytes());
     } else {

@@ -6,25 +6,25 @@ use super::sum::{add, checksum, sum};
 /// State of one checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is right.
+    /// The checksum is correct.
     Right,
-    /// It is wrong.
+    /// The checksum is wrong.
     Wrong,
-    /// The field is zero, which in UDP means that there is none.
+    /// The field is zero, which in UDP means no checksum.
     Absent,
-    /// A tunnel header says that the receiver completes it (rule C50), and the field has the right pseudo-header sum
-    /// for that.
+    /// A tunnel header requests that the receiver completes the checksum (rule C50), and the field has the correct
+    /// pseudo-header sum.
     Remote,
 }
 
 /// One checksum of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Index of the header that contains it, counted from the outside.
+    /// Index of the header that contains the checksum, counted from the outside.
     pub layer: usize,
     /// The kind of that header.
     pub name: &'static str,
-    /// Its state.
+    /// The state of the checksum.
     pub state: State,
     /// The value in the field.
     pub found: u16,
@@ -32,8 +32,8 @@ pub struct Verdict {
     pub expected: u16,
 }
 
-/// Every checksum of `frame`, outermost first. The transport checksum of a fragment is left out: it covers bytes that
-/// are not present.
+/// Verifies every checksum of `frame`, outermost first. The transport checksum of a fragment is omitted: it covers
+/// bytes that are not present.
 pub fn verify(frame: &[u8], link: Link) -> Vec<Verdict> {
     let parsed = parse(frame, link, Lengths::Declared);
     (0..parsed.layers.len()).filter_map(|index| verdict(frame, &parsed, index)).collect()
@@ -68,7 +68,7 @@ fn verdict(frame: &[u8], parsed: &Parsed, index: usize) -> Option<Verdict> {
     Some(Verdict { layer: index, name: layer.name, state, found, expected })
 }
 
-/// The checksum that a sender writes: computed with the field set to zero, and in UDP never zero (RFC 768).
+/// Returns the checksum that a sender writes: computed with the field set to zero, and in UDP never zero (RFC 768).
 fn expected(cover: &[u8], at: usize, name: &str) -> u16 {
     let mut zeroed = cover.to_vec();
     zeroed[at..at + 2].fill(0);
@@ -89,10 +89,10 @@ fn remote(parsed: &Parsed, index: usize, layer: &Layer) -> Option<State> {
     Some(if layer.number("checksum") as u16 == seed { State::Remote } else { State::Wrong })
 }
 
-/// The folded, uncomplemented pseudo-header sum for the transport header at `index`.
+/// Returns the folded, uncomplemented pseudo-header sum for the transport header at `index`.
 pub(crate) fn seed(parsed: &Parsed, index: usize) -> Option<u16> {
     let protocol = if parsed.layers[index].name == "tcp" { 6 } else { 17 };
-    // Adding zero leaves the folded sum as it is.
+    // Adding zero leaves the folded sum unchanged.
     Some(add(sum(&pseudo(parsed, index, protocol)?), 0))
 }
 

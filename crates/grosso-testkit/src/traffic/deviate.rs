@@ -12,7 +12,7 @@ use super::Sender;
 /// One way to deviate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
-    /// One field of one header differs; every checksum is right.
+    /// One field of one header differs; every checksum is correct.
     Field,
     /// One checksum is wrong.
     Checksum,
@@ -22,7 +22,7 @@ pub enum Deviation {
     Flag,
     /// No payload, and an acknowledgment that advances.
     PureAck,
-    /// A packet that was sent before.
+    /// A packet that was already sent.
     Retransmission,
     /// Two packets in the wrong order.
     Reorder,
@@ -42,7 +42,7 @@ pub enum Deviation {
     Extension,
     /// A fragment of a datagram, or an atomic one.
     Fragment,
-    /// The frame is cut off.
+    /// The frame is truncated.
     Truncation,
     /// Random bytes.
     Garbage,
@@ -74,7 +74,7 @@ impl Deviation {
     ];
 }
 
-/// The deviating frames, one or two.
+/// Returns the deviating frames, one or two.
 pub(super) fn frames(
     deviation: Deviation,
     sender: &mut Sender,
@@ -105,7 +105,7 @@ pub(super) fn frames(
     }
 }
 
-/// The next packet with something changed.
+/// Returns the next packet with a change.
 fn changed(deviation: Deviation, sender: &mut Sender, random: &mut Random) -> Vec<u8> {
     let is_tcp = sender.is_tcp();
     let mut packet = sender.next(random);

@@ -1,4 +1,4 @@
-//! Seeded traffic: interleaved flows over any header stack, with a chosen share of deviations.
+//! Seeded traffic: interleaved flows over any header stack, with a given share of deviations.
 
 mod deviate;
 
@@ -29,18 +29,18 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// One to six flows over Ethernet; about one packet in eight deviates.
+    /// Creates one to six flows over Ethernet; about one packet in eight deviates.
     pub fn new(seed: u64) -> Self {
         Self::over(Link::Ethernet, seed)
     }
 
-    /// The same over the given link.
+    /// Creates one to six flows over the given link; about one packet in eight deviates.
     pub fn over(link: Link, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let count = random.within(1, 6);
         let mut flows: Vec<Sender> = Vec::new();
         for flow in 0..count {
-            // Half of the flows share their headers with the one before, and differ only in host and port.
+            // Half of the flows share their headers with the previous one, and differ only in host and port.
             let shared = flows.last().map(|sender| sender.stack.clone());
             let stack = match shared {
                 Some(stack) if random.percent(50) => stack,
@@ -51,12 +51,12 @@ impl Traffic {
         Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
     }
 
-    /// One to six flows whose packets all obey the laws of their train.
+    /// Creates one to six flows whose packets all obey the laws of their train.
     pub fn benign(seed: u64) -> Self {
         Self::new(seed).deviations_percent(0)
     }
 
-    /// Traffic of these stacks, one flow each.
+    /// Creates traffic of these stacks, one flow each.
     pub fn of(stacks: &[Stack], seed: u64) -> Self {
         let mut random = Random::new(seed);
         let flows = stacks.iter().enumerate();
@@ -66,19 +66,19 @@ impl Traffic {
         Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
     }
 
-    /// Share of packets that deviate, in percent.
+    /// Sets the percentage of packets that deviate.
     pub fn deviations_percent(mut self, percent: usize) -> Self {
         self.deviations_percent = percent;
         self
     }
 
-    /// Mean number of consecutive packets of one flow.
+    /// Sets the mean number of consecutive packets of one flow.
     pub fn burst_mean(mut self, packets: usize) -> Self {
         self.burst_mean = packets;
         self
     }
 
-    /// The stacks of the flows.
+    /// Returns the stacks of the flows.
     pub fn stacks(&self) -> impl Iterator<Item = &Stack> {
         self.flows.iter().map(|sender| &sender.stack)
     }
@@ -111,7 +111,7 @@ impl Iterator for Traffic {
 
     fn next(&mut self) -> Option<Vec<u8>> {
         while self.queue.is_empty() {
-            // A burst can be empty: a deviation may send nothing of its own.
+            // A burst can be empty, because a deviation may send nothing.
             self.burst();
         }
         self.queue.pop_front()
@@ -132,7 +132,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(stack: Stack, flow: u16, random: &mut Random) -> Self {
         let levels = stack.tunnels.len() + 1;
-        // In one flow of four, sequence numbers and identifications start shortly before they wrap.
+        // In one flow out of four, sequence numbers and identifications start shortly before they wrap.
         let sequence = if random.one_in(4) { u32::MAX - 3000 } else { random.bits() as u32 };
         let id = |random: &mut Random| if random.one_in(4) { 65530 } else { random.bits() as u16 };
         let ids = (0..levels).map(|_| id(random)).collect();
@@ -142,7 +142,7 @@ impl Sender {
         Self { stack, place, segment, fixed, last: Vec::new() }
     }
 
-    /// The next packet with a payload of `len` bytes, which advances the flow.
+    /// Returns the next packet with a payload of `len` bytes, which advances the flow.
     pub(crate) fn send(&mut self, len: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
@@ -152,7 +152,7 @@ impl Sender {
         packet
     }
 
-    /// The next full segment.
+    /// Returns the next full segment.
     pub(crate) fn next(&mut self, random: &mut Random) -> Packet {
         // A retransmission repeats a recent packet.
         let packet = self.send(self.segment);
@@ -162,7 +162,7 @@ impl Sender {
         packet
     }
 
-    /// The last segment of a burst: shorter, or with PSH.
+    /// Returns the last segment of a burst: shorter, or with PSH.
     pub(crate) fn last(&mut self, random: &mut Random) -> Packet {
         let len = random.within(1, self.segment);
         let mut packet = self.send(len);

@@ -1,4 +1,4 @@
-//! Interruptions and ends of a data path.
+//! Interrupts and ends of a data path.
 
 use std::time::Instant;
 
@@ -74,7 +74,7 @@ fn frames_that_come_while_a_train_is_held_do_not_each_wake_the_path() {
     }
     let after = path.handle.snapshot().unwrap().sleeps;
     let most = started.elapsed().as_micros() / 100;
-    // A query wakes the path too, and both may find it about to sleep.
+    // A query also wakes the path, and both may find it about to sleep.
     assert!(u128::from(after - before) <= most + 3, "{} of at most {most}", after - before);
     until(|| received() >= 2000);
     path.stop();
@@ -109,7 +109,7 @@ fn a_wire_that_went_down_before_it_was_removed_is_found_gone_by_looking_again() 
     until(|| matches!(is_gone(), (false, Some(_))));
     let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("e0"))?);
     world.engine.run(remove).unwrap().unwrap();
-    assert!(is_gone().0, "the socket itself is told only once");
+    assert!(is_gone().0, "the socket itself reports it only once");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
         ours += u64::from(frame.buffer.as_ref().len() == 1054);
     };
     assert_eq!(port.receive(0, 1000, &mut each).unwrap(), 64);
-    // The host's own packets may have taken a slot, or been dropped too.
+    // The host's own packets may also have taken a slot, or been dropped.
     let dropped = port.stats().unwrap().events(LiveEvent::ReceiveRingFull);
     assert!(ours > 32 && ours + dropped >= 200, "{ours} {dropped}");
 }
@@ -226,7 +226,7 @@ fn the_default_ring_holds_a_burst_of_two_milliseconds_at_ten_gigabits() {
     }
     let (mut ours, mut dropped, mut is_past) = (0, 0, false);
     until(|| {
-        // The shorter one tells that the burst is over; the kernel may lose some on their way.
+        // The shorter segment marks the end of the burst; the kernel may lose some in transit.
         sender.send(&segment(0)[..54]).unwrap();
         let mut each = |frame: grosso::Frame<PortBuffer>| {
             ours += u64::from(frame.buffer.as_ref().len() == 1054);

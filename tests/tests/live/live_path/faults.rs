@@ -24,7 +24,7 @@ use super::{
 
 const BYTES: usize = 2 << 20;
 
-/// The kernel's counters of a network, by the names of line and column (`snmp`, `netstat`).
+/// Returns the kernel's counters of a network, by the names of line and column (`snmp`, `netstat`).
 fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     let path = format!("/proc/thread-self/net/{file}");
     let text = namespace.run(|| fs::read_to_string(path)).unwrap().unwrap();
@@ -51,7 +51,7 @@ fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceSta
         packet.transmit = Features::NONE;
     }
     let wire = Impair::new(world.packet_port(&packet), fault.parse().unwrap());
-    // The way back is impaired too, from another seed: it damages the second host's superframes.
+    // The opposite direction is also impaired, with another seed: it damages the second host's superframes.
     let back = format!("{fault} seed 99").parse().unwrap();
     let tap = Impair::new(world.tap_port(&TapOptions::default()), back);
     let path = start(wire, tap, RunOptions::new(1));
@@ -78,7 +78,7 @@ fn streams_are_whole_over_every_fault_alone_and_over_all_together() {
     for (fault, seen) in faults {
         for offloads in [false, true] {
             let Some((stats, ..)) = streams_over(fault, offloads) else { return };
-            // A host with its offloads on sends few frames, so that some faults may not happen.
+            // A host with its offloads on sends few frames, so some faults may not happen.
             assert!(offloads || seen(&stats), "{fault}: {stats:?}");
         }
     }
@@ -91,8 +91,8 @@ fn what_is_damaged_arrives_as_damaged_and_the_receiver_says_so() {
     let passed = |reason: Pass| coalesced.passed[reason as usize];
     let errors = counted["TcpInCsumErrors"];
     let (damaged, told) = (stats.corrupted, passed(Pass::Checksum));
-    // A packet with a damaged address too is refused before its sum is checked, and the engine does
-    // not check the sums of pure acknowledgments.
+    // A packet with a damaged address is refused before its sum is checked, and the engine does not check the sums of
+    // pure acknowledgments.
     assert!(errors <= damaged && told <= damaged, "{errors} counted, {told} told, {damaged}");
     assert!(errors >= damaged / 2 && told > 0, "{errors} counted, {told} told, {damaged} damaged");
     assert!(coalesced.superframe_packets > 0, "whole ones were joined: {coalesced:?}");
@@ -110,7 +110,7 @@ fn a_host_whose_tap_nobody_reads_loses_by_its_own_count_and_the_rest_is_read_lat
         line.split_whitespace().nth(12).unwrap().parse::<u64>().unwrap()
     };
     let sender = world.b.run(|| UdpSocket::bind((B[0], 0))).unwrap().unwrap();
-    // Nobody resolves this address, so the neighbour is set by hand.
+    // No host resolves this address, so the neighbour entry is set explicitly.
     let target = SocketAddr::new(A[0], 9);
     let answer = || {
         let netlink = Netlink::new()?;

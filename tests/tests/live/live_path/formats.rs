@@ -1,5 +1,4 @@
-//! Kernel TCP through tunnels of every format between two Grosso ends, over the wire between two
-//! kernels.
+//! Kernel TCP through tunnels of every format between two Grosso endpoints, over the wire between two kernels.
 
 use std::net::IpAddr;
 
@@ -50,7 +49,7 @@ impl Format {
         ]
     }
 
-    /// The formats in UDP, each with as many options as it has.
+    /// Returns the formats over UDP, each with all its options.
     fn in_udp() -> Vec<Self> {
         let vxlan =
             |policy, generic_protocol| Header::Vxlan { identifier: 7, policy, generic_protocol };
@@ -65,7 +64,7 @@ impl Format {
             Self::new("gre in fou", gre(false, true, false), Carrier::Udp(udp(false))),
             Self::new("gre in gue", gre(false, true, false), Carrier::Gue(udp(false))),
             Self::new("numbered gretap in gue", gre(true, true, true), Carrier::Gue(udp(false))),
-            // A checksum of GRE would cover the inner checksum that is left to the receiver.
+            // A GRE checksum would cover the inner checksum that is left to the receiver.
             Self::new("gretap in gue, remcsum", gre(true, false, false), Carrier::Gue(udp(true))),
             Self::new("vxlan gbp", vxlan(Some(9), false), Carrier::Udp(udp(true))),
             Self::new("vxlan gpe", vxlan(None, true), Carrier::Udp(udp(false))),
@@ -82,8 +81,8 @@ impl Format {
         endpoint
     }
 
-    /// Whether packets have sequence numbers: superframes are segmented first then (rule S43), and
-    /// the kernel merges none (rule T21).
+    /// Returns whether packets have sequence numbers: superframes are segmented first then (rule S43), and the kernel
+    /// merges none (rule T21).
     fn is_numbered(&self) -> bool {
         matches!(self.header, Header::Gre { sequence: true, .. })
     }
@@ -143,7 +142,7 @@ fn streams_pass_as_superframes_in_every_format_in_udp() {
     }
 }
 
-/// The paths of both hosts to the ends of a tunnel directly in IP.
+/// Creates the paths of both hosts to the endpoints of a tunnel directly in IP.
 fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, TunnelStage<IpPort>>; 2] {
     let hosts = [(&world.a, &world.a), (&world.b, &world.engine)];
     core::array::from_fn(|side| {
@@ -189,7 +188,7 @@ fn streams_pass_as_superframes_in_every_format_directly_in_ip() {
                     false => assert!(packets > 2 * number("tunnel_out_frames"), "{name:?}"),
                 }
             }
-            // The kernel merges only at the wire's far end; at the other end Grosso does.
+            // The kernel merges only at the wire's far end; at the other end Grosso merges.
             let [reads, read] =
                 ["socket_rx_messages", "socket_rx_datagrams"].map(|name| count(&far, name));
             if kernel_joins {
@@ -226,7 +225,7 @@ fn tshark_dissects_every_format_directly_in_ip() {
             capture.wait().unwrap();
             let there = |filter: &str| tshark(&file, filter);
             let name = (format.name, a);
-            // A sum of zero is written as 0xffff (rule C3), of which tshark says that it should be zero.
+            // A sum of zero is written as 0xffff (rule C3); tshark expects zero.
             let wrong = "_ws.malformed || _ws.unreassembled || ip.checksum.status == Bad \
                          || (tcp.checksum.status == Bad && tcp.checksum != 0xffff) \
                          || gre.checksum.status == Bad";

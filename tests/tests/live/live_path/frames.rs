@@ -24,10 +24,10 @@ use grosso_wire::virtio::{
 
 use super::world::{World, name, skip, until};
 
-/// A UDP port at which nobody answers.
+/// A UDP port on which nobody listens.
 const QUIET: u16 = 53_999;
 
-/// The two sides of one TAP device: its descriptor, and a packet socket on the interface.
+/// Opens the two sides of one TAP device: its descriptor, and a packet socket on the interface.
 fn sides(world: &World, form: Form) -> (TapPort, PacketPort) {
     let mut options = TapOptions::default();
     options.header = form;
@@ -89,7 +89,7 @@ fn superframe(packet: Packet) -> (Vec<u8>, Meta) {
     (frame, Meta { checksum, gso: Gso::every(1200), ..Meta::default() })
 }
 
-/// The metadata of a superframe received from an untrusted source.
+/// Returns the metadata of a superframe received from an untrusted source.
 fn foreign(meta: Meta, segments: u16) -> Meta {
     let gso = meta.gso.map(|gso| Gso { segments, untrusted: true, ..gso });
     Meta { gso, ..meta }
@@ -218,11 +218,11 @@ fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
     (result, CALLS.get())
 }
 
-/// The kernel leaves a packet socket room for a tag of 802.1Q beyond the MTU, and for none of 802.1ad.
+/// The kernel reserves room in a packet socket for an 802.1Q tag beyond the MTU, but not for an 802.1ad tag.
 #[test]
 fn a_frame_that_is_too_long_by_a_tag_of_802_1ad_is_lost_by_that_name() {
     let Some(world) = World::new() else { return };
-    // The interface has the other side of a device that is open.
+    // The interface has the other side of an open device.
     let _tap = world.tap_port(&TapOptions::default());
     for transmit_ring in [true, false] {
         let mut options = PacketOptions::default();
@@ -246,11 +246,11 @@ fn a_frame_that_is_too_long_by_a_tag_of_802_1ad_is_lost_by_that_name() {
         assert_eq!(send(&tagged(&[0x8100], 0)), [0, 0]);
         assert_eq!(send(&tagged(&[0x88a8], 0)), [1, 0]);
         assert_eq!(send(&tagged(&[0x88a8, 0x8100], 0)), [2, 0]);
-        // No room for the tag would help these.
+        // Room for the tag would not help these.
         assert_eq!(send(&tagged(&[0x88a8], 1)), [2, 1]);
         assert_eq!(send(&tagged(&[0x8100], 1)), [2, 2]);
         assert_eq!(send(&tagged(&[], 1)), [2, 3]);
-        // A tag that was beside the frame goes into it.
+        // A tag in the metadata is written into the frame.
         let vlan = Some(VlanTag { protocol: 0x88a8, tci: 7 });
         let beside = Meta { vlan, ..Meta::default() };
         assert_eq!(packet.transmit(&[&full], &beside).unwrap(), Transmitted::Taken);
@@ -280,7 +280,7 @@ fn v08_superframes_in_tunnels_pass_in_the_longest_form_and_are_cut_where_there_i
     let Some(world) = World::new() else { return };
     let (mut tap, mut packet) = sides(&world, Form::Tunnel);
     let (frame, meta) = superframe(vxlan());
-    // Rule T12: the packet socket's header has no form for it, but gives the checksum start.
+    // Rule T12: the packet socket's header cannot describe it, but has the checksum start.
     let there = pass(&mut tap, &mut packet, &frame, &meta);
     assert_eq!(there, [(frame.clone(), foreign(meta, 5))]);
     let back = pass(&mut packet, &mut tap, &frame, &meta);
@@ -369,7 +369,7 @@ fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
     assert!(!takes(&tunnel, |h| h.outer_transport = 20));
     assert!(!takes(&tunnel, |h| h.inner_network = h.outer_transport + 7));
     assert!(!takes(&tunnel, |h| h.inner_network = h.checksum_start - 10));
-    // A TAP counts the 20 and 40 bytes of rule V3 from the Ethernet header on.
+    // A TAP counts the 20 and 40 bytes of rule V3 from the Ethernet header.
     assert!(!takes(&tcp, |h| h.checksum_start = 19));
     assert!(!takes(&tcp6, |h| h.checksum_start = 39));
     assert!(!takes(&tcp6, |h| h.gso_type = GSO_TCP_IPV6 | 0x10));
@@ -399,7 +399,7 @@ fn v30_what_a_tap_hands_out_is_what_it_was_asked_for() {
         let port = port.unwrap().unwrap();
         assert_eq!(port.receive_features(), expected, "{wanted:?}");
         assert!(!port.device().features.contains(tunnels));
-        // The kernel reports the same.
+        // The kernel reports the same features.
         let is_on = |feature: &str| {
             let ask = || {
                 let control = Control::new()?;

@@ -21,7 +21,7 @@ fn open(host: &NetworkNamespace, local: IpAddr, remote: IpAddr, protocols: &[u8]
     host.run(|| IpPort::open(&options)).unwrap().unwrap()
 }
 
-/// The outer headers from the first host to the second; for IPv6 with every field set.
+/// Returns the outer headers from the first host to the second; for IPv6 with every field set.
 fn outer(family: usize) -> Packet {
     match (A[family], B[family]) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => Packet::new().ipv4(|ip| {
@@ -44,7 +44,7 @@ fn send(port: &mut impl Port, frame: &[u8], meta: &Meta) {
     assert_eq!(port.flush().unwrap(), Transmitted::Taken);
 }
 
-/// All frames that arrive, at least `count`.
+/// Receives all frames that arrive, at least `count`.
 fn receive(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     until(|| {
@@ -55,7 +55,7 @@ fn receive(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A packet without the identification and checksum of its first header, which the kernel sets.
+/// Returns a packet without the identification and checksum of its first header, which the kernel sets.
 fn said(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {
@@ -132,7 +132,7 @@ fn the_other_end_is_not_told_that_nobody_knows_the_protocol_while_a_port_is_open
         receive(&mut far, 1);
         assert_eq!(refusals(&world.engine, family), 0);
         drop(far);
-        // Its messages are rationed, so that one packet may have no answer.
+        // The kernel limits the rate of its messages, so one packet may get no answer.
         until(|| {
             send(&mut near, &frame, &Meta::default());
             refusals(&world.engine, family) > 0
@@ -140,7 +140,7 @@ fn the_other_end_is_not_told_that_nobody_knows_the_protocol_while_a_port_is_open
     }
 }
 
-/// Number of times that a host reported a protocol as unreachable or a next header as unknown.
+/// Returns how often a host reported a protocol as unreachable or a next header as unknown.
 fn refusals(host: &NetworkNamespace, family: usize) -> u64 {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
     let number = |text: &str| text.trim().parse::<u64>().unwrap();
@@ -163,7 +163,7 @@ fn what_may_be_fragmented_is_and_is_joined_behind_the_port() {
     let far = open(&world.engine, B[0], A[0], &[PROTOCOL_GRE]);
     let mut far = Fragmentation::new(far, &FragmentationOptions::new(1)).unwrap();
     let frame = outer(0).gre(|gre| gre).ipv4(|ip| ip).udp(|udp| udp).payload_len(4000).build();
-    // The first forbids fragments, and is longer than the link carries; it is not lost for that.
+    // The first packet forbids fragments and is longer than the link's MTU; it is not lost for that reason.
     let mut allowed = frame.clone();
     allowed[6] = 0;
     for (frame, forbidden) in [(&frame, 1), (&allowed, 1)] {

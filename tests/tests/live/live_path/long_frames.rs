@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::world::{World, until};
 
-/// A superframe of a flow, whose payload begins with a number.
+/// Returns a superframe of a flow whose payload begins with `number`.
 fn superframe(port: u16, number: u32, bytes: usize) -> (Vec<u8>, Meta) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     let packet = packet.tcp(move |t| t.source_port(port).sequence(number)).payload_len(bytes);
@@ -93,7 +93,7 @@ fn a_long_frame_that_is_dropped_for_its_flow_s_share_leaves_those_behind_it_whol
     options.slots = Some(64);
     options.slot_bytes = Some(2048);
     let mut port = world.b.run(|| PacketPort::open("b0", &options)).unwrap().unwrap();
-    // Of 56 frames the greedy flow has 48 and another flow eight, each of them long.
+    // The greedy flow has 48 of 56 frames and another flow has eight, all of them long.
     let frames: Vec<_> = (0..56)
         .map(|number| superframe(1 + u16::from(number % 7 == 6), number, 3000 + number as usize))
         .collect();
@@ -128,7 +128,7 @@ fn where_superframes_may_not_wait_beside_the_ring_its_slots_are_for_them() {
         port
     };
     let mut port = world.b.run(open).unwrap().unwrap();
-    // More than a queue holds that the system lets anybody have.
+    // More frames than the longest queue that the system permits can hold.
     let frames: Vec<_> = (0..400).map(|number| superframe(1, number, 60_000)).collect();
     send(&mut tap, &frames);
     let came = receive(&mut port, frames.len());

@@ -1,8 +1,7 @@
 //! The live ports against the running kernel: TCP and UDP sockets of two hosts, each in its own
 //! network namespace, with a data path between them in place of the NIC and its driver.
 //!
-//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and
-//! the reason.
+//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
 

@@ -26,7 +26,7 @@ fn streams(world: &World) {
     }
 }
 
-/// A wire whose hosts have their offloads off: frames are of the MTU's size, and the engine
+/// Returns the options of a wire whose hosts have their offloads off: frames have the size of the MTU, and the engine
 /// segments what it sends.
 fn plain_wire() -> PacketOptions {
     let mut options = PacketOptions::default();
@@ -74,7 +74,7 @@ fn packets_are_coalesced_towards_the_stack_and_superframes_cut_towards_the_wire(
     }
 }
 
-/// TCP segments that the kernel of the thread's network dropped for a wrong checksum.
+/// Returns the number of TCP segments that the kernel of the thread's network dropped for a wrong checksum.
 fn checksum_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
@@ -133,7 +133,7 @@ fn without_coalescing_and_without_headers_streams_pass_as_they_are() {
 #[test]
 fn partial_checksums_are_told_by_the_ring_where_there_is_no_virtio_header() {
     let Some(world) = World::new() else { return };
-    // Checksums are partial, but no superframes are made, because their size would be lost.
+    // Checksums are partial, but no superframes are built, because their size would be lost.
     world.set_offloads(true);
     world.set_offload("tx-tcp-segmentation", false);
     world.set_offload("tx-tcp6-segmentation", false);

@@ -1,4 +1,4 @@
-//! Several queues side by side, ports chosen at run time, and consumers that stall.
+//! Several queues in parallel, ports chosen at run time, and consumers that stall.
 
 use std::{
     net::IpAddr,
@@ -37,7 +37,7 @@ fn wire(options: PacketOptions) -> Opening {
     Opening::Packet { name: "e0".to_owned(), options }
 }
 
-/// Paths of `count` queues between the wire and the second host's device.
+/// Opens paths of `count` queues between the wire and the second host's device.
 fn queues(world: &World, count: usize) -> Vec<DataPath<LivePort, LivePort>> {
     queues_from(world, &wire(PacketOptions::default()), count)
 }
@@ -54,7 +54,7 @@ fn queues_from(world: &World, wire: &Opening, count: usize) -> Vec<DataPath<Live
     left.into_iter().zip(right).map(join).collect()
 }
 
-/// Bytes that each queue carried between two readings, there and back.
+/// Returns the bytes that each queue carried between two readings, in each direction.
 fn carried(before: &[Snapshot], after: &[Snapshot]) -> Vec<[u64; 2]> {
     let bytes = |after: &DirectionStats, before: &DirectionStats| after.rx_bytes - before.rx_bytes;
     let pairs = before.iter().zip(after);
@@ -68,7 +68,7 @@ fn carried(before: &[Snapshot], after: &[Snapshot]) -> Vec<[u64; 2]> {
         .collect()
 }
 
-/// A time that no thread takes to end.
+/// Returns a time that no thread needs to end.
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(600)
 }
@@ -108,7 +108,7 @@ fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
             .unwrap();
     let before = snapshots(&group);
     let is_spread = || carried(&before, &snapshots(&group)).iter().all(|[there, _]| *there > BYTES);
-    // All of 64 connections fall to the same of two queues once in 2^63 times.
+    // All of 64 connections get the same one of two queues once in 2^63 times.
     for turn in 0..64 {
         let family = turn % 2;
         exchange((&world.a, A[family]), (&world.b, B[family]), BYTES as usize);
@@ -132,7 +132,7 @@ fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
         let ends = [(&world.a, A[turn / 2 % 2]), (&world.b, B[turn / 2 % 2])];
         if turn.is_multiple_of(2) { ends } else { [ends[1], ends[0]] }
     };
-    // All of 64 flows fall to the same of two queues once in 2^63 times.
+    // All of 64 flows get the same one of two queues once in 2^63 times.
     for turn in 0..64 {
         let before = snapshots(&group);
         let [from, to] = hosts(turn);
@@ -141,8 +141,8 @@ fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
         let busy = carried.iter().position(|[there, _]| *there > 1 << 20).unwrap();
         let idle = 1 - busy;
         assert!(carried[busy][1] > 1 << 20, "{carried:?}");
-        // The first frame of a connection opened from the device's side, and neighbour discovery,
-        // may take another queue.
+        // The first frame of a connection opened from the device's side, and neighbour discovery, may use another
+        // queue.
         assert!(carried[idle].iter().all(|bytes| *bytes < 4096), "{carried:?}");
         used[busy] = true;
         if turn >= 4 && used == [true; 2] {
@@ -261,7 +261,7 @@ fn a_passed_descriptor_is_one_queue_of_its_device() {
     path.stop();
 }
 
-/// A port without room until it is told otherwise.
+/// A port without room until `has_room` is set.
 struct Stalled {
     has_room: Arc<AtomicBool>,
 }
@@ -324,7 +324,7 @@ fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
     let stats = end.left.stats().unwrap();
     let dropped = stats.events(full) + stats.events(share);
     let passed = end.snapshot.left_to_right.tx_frames;
-    // Packets of other protocols of the hosts are counted too.
+    // Packets of other protocols of the hosts are also counted.
     assert!(dropped >= 4000 && dropped + passed >= 5001, "{dropped} dropped, {passed} passed");
 }
 

@@ -19,12 +19,12 @@ use grosso_wire::{
 
 use super::world::{World, name, until};
 
-/// Length of the headers from IP on, in bytes.
+/// Length of the headers from the IP header, in bytes.
 const HEADERS: [usize; 2] = [20 + 20, 40 + 20];
-/// The segment size most used by TCP over Ethernet, which divides many lengths near 64 KB.
+/// The most common segment size of TCP over Ethernet, which divides many lengths near 64 KB.
 const MSS_ELSE: usize = 1364;
 
-/// The packet of a connection whose payload starts at `index`.
+/// Returns the packet of a connection whose payload starts at `index`.
 fn packet(is_ipv6: bool, index: usize, mss: usize) -> Packet {
     let link = Packet::new().ethernet(|e| e);
     let packet = match is_ipv6 {
@@ -34,13 +34,13 @@ fn packet(is_ipv6: bool, index: usize, mss: usize) -> Packet {
     packet.tcp(|tcp| tcp.sequence((index * mss) as u32))
 }
 
-/// A segment size used by hosts that divides the payload without rest, if there is one.
+/// Returns a segment size used by hosts that divides the payload evenly, if there is one.
 fn dividing(payload: usize) -> usize {
     (536..=9000).rev().find(|&mss| payload.is_multiple_of(mss)).unwrap_or(MSS_ELSE)
 }
 
-/// Every length from 65500 (`large_max` of the kernel selftest) to the greatest of an IP packet.
-/// The stack receives one frame each, with the bytes of the superframe of these packets.
+/// Every length from 65500 (`large_max` of the kernel selftest) to the greatest IP packet. The stack receives one frame
+/// each, with the bytes of the superframe of these packets.
 #[test]
 fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
     let Some(world) = World::new() else { return };

@@ -90,7 +90,7 @@ pub(crate) fn datagrams(
         assert_eq!(usize::from(buffer[0]), i % 251, "datagram {i}");
         assert!(buffer[..len].iter().all(|byte| *byte == buffer[0]), "datagram {i} is mixed up");
         if i % 40 == 39 {
-            // The receive buffer has room for all datagrams under way.
+            // The receive buffer has room for all datagrams in flight.
             socket.send_to(b"next", sender).unwrap();
         }
     }
@@ -98,7 +98,7 @@ pub(crate) fn datagrams(
     true
 }
 
-/// Number of datagrams sent, 40 a call.
+/// Number of datagrams sent, 40 per call.
 const DATAGRAMS: usize = 400;
 
 /// Each datagram is filled with its number.

@@ -1,4 +1,5 @@
-//! Superframes of a tunnel's own datagrams, which a program sends with `UDP_SEGMENT`, at Grosso's end on an interface.
+//! Superframes of a tunnel's own datagrams, which a program sends with `UDP_SEGMENT`, at Grosso's endpoint on an
+//! interface.
 
 use std::{net::UdpSocket, process::Command};
 
@@ -13,7 +14,7 @@ use grosso_testkit::Packet;
 
 use super::world::{A, B, World, until};
 
-/// Grosso's end of a VXLAN tunnel from the first host, whose datagrams have a checksum.
+/// Returns Grosso's endpoint of a VXLAN tunnel from the first host; its datagrams have a checksum.
 fn endpoint(outer: usize) -> Endpoint {
     let header = Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
     let udp = Udp {
@@ -26,7 +27,7 @@ fn endpoint(outer: usize) -> Endpoint {
     Endpoint::new(B[outer], A[outer], header, Carrier::Udp(udp))
 }
 
-/// A frame in the tunnel: all have one length but the last, which is shorter.
+/// Returns a frame for the tunnel: all have one length except the last, which is shorter.
 fn inside(number: u16) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e.source([2, 0, 0, 0, 0, 9]));
     let packet = packet.ipv4(move |ip| ip.id(number)).udp(|udp| udp);
@@ -62,7 +63,7 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
             });
             assert!(given.unwrap() <= POLL);
             buffers.drain(..).for_each(|buffer| tunnel.recycle(buffer));
-            // What else a host sends on its own, such as reports of its multicast groups, is refused.
+            // Other packets of a host, such as reports of its multicast groups, are refused.
             taken.len() >= sent.len()
         });
         assert_eq!(taken, sent, "{:?}", tunnel.stats().taken_out);
@@ -70,9 +71,9 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
     }
 }
 
-/// Datagrams of a superframe.
+/// Datagrams per superframe.
 const DATAGRAMS: u16 = 10;
-/// Frames of a poll: fewer than a superframe has.
+/// Frames per poll: fewer than a superframe has.
 const POLL: usize = 3;
 /// The header of the tunnel, whose network has the identifier 7.
 const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 7, 0];

@@ -1,4 +1,4 @@
-//! Grosso's ends of tunnels on the hosts: their sockets, and the devices that lead into them.
+//! Grosso's tunnel endpoints on the hosts: their sockets, and the devices that lead into them.
 
 use std::io;
 
@@ -18,11 +18,10 @@ use super::{
 };
 
 impl World {
-    /// As `new`, with addresses at the engine's end of the wire, which is a host of its own for IP.
+    /// Creates the world like `new`, with addresses at the engine's end of the wire, which is a separate IP host.
     ///
-    /// Checksums of packets sent over the wire are completed, as between hosts: this wire would
-    /// leave those inside a tunnel to the next device, which a socket cannot report. The engine's
-    /// kernel merges received packets.
+    /// Checksums of packets sent over the wire are completed, as between hosts: this wire would leave those inside a
+    /// tunnel to the next device, which a socket cannot report. The engine's kernel merges received packets.
     pub(crate) fn with_addresses() -> Option<Self> {
         let world = Self::new()?;
         let set = |wire: &str, feature: &str, on: bool| {
@@ -42,7 +41,7 @@ impl World {
 
 const CHECKSUMS: &str = "tx-checksum-ip-generic";
 
-/// The end of a tunnel on UDP sockets of a host.
+/// Opens a tunnel endpoint on UDP sockets of a host.
 pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelStage<UdpPort> {
     let options = UdpOptions::of(endpoint).unwrap();
     let port = host.run(|| UdpPort::open(&options)).unwrap().unwrap();
@@ -50,14 +49,14 @@ pub(crate) fn over_udp(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelSt
     tunnelled(port, endpoint, checksum)
 }
 
-/// The end of a tunnel on raw IP sockets of a host.
+/// Opens a tunnel endpoint on raw IP sockets of a host.
 pub(crate) fn over_ip(host: &NetworkNamespace, endpoint: &Endpoint) -> TunnelStage<IpPort> {
     let options = IpOptions::of(endpoint).unwrap();
     let port = host.run(|| IpPort::open(&options)).unwrap().unwrap();
     tunnelled(port, endpoint, OuterChecksum::InFrame)
 }
 
-/// The end of a tunnel over a port.
+/// Opens a tunnel endpoint over a port.
 pub(crate) fn tunnelled<P: Port>(
     port: P,
     endpoint: &Endpoint,
@@ -68,8 +67,8 @@ pub(crate) fn tunnelled<P: Port>(
     TunnelStage::new(port, options).unwrap()
 }
 
-/// The device of a host that leads into a tunnel over a wire of 1500 bytes; its addresses are the
-/// inner ones of the first host, or of the second.
+/// Opens the device of a host that leads into a tunnel over a wire of 1500 bytes; its addresses are the inner ones of
+/// the first or the second host.
 pub(crate) fn device(host: &NetworkNamespace, endpoint: &Endpoint, side: usize) -> TapPort {
     let layer = match endpoint.carries_ethernet() {
         true => grosso_sys::tun::Layer::Ethernet,
@@ -85,7 +84,7 @@ pub(crate) fn device(host: &NetworkNamespace, endpoint: &Endpoint, side: usize) 
     host.run(open).unwrap().unwrap()
 }
 
-/// The value of a counter of a path's right port.
+/// Returns the value of a counter of a path's right port.
 pub(crate) fn count(snapshot: &Snapshot, name: &str) -> u64 {
     let found = snapshot.right.iter().find(|(counter, _)| counter.name == name);
     found.unwrap_or_else(|| panic!("no counter {name}")).1
@@ -102,7 +101,7 @@ pub(crate) fn assert_nothing_lost(snapshot: &Snapshot) {
     assert!(lost.is_empty(), "{lost:?}");
 }
 
-/// Checksums that the kernel of a host found wrong, in outer and inner headers, by counter.
+/// Returns the number of checksums that the kernel of a host found wrong, in outer and inner headers, by counter.
 pub(crate) fn checksum_errors(host: &NetworkNamespace) -> Vec<(String, u64)> {
     let read = || {
         let four = std::fs::read_to_string("/proc/thread-self/net/snmp")?;

@@ -1,4 +1,4 @@
-//! Kernel TCP inside VXLAN with the kernel's own device at one end, and Grosso at the other.
+//! Kernel TCP inside VXLAN with the kernel's own device at one endpoint, and Grosso at the other.
 //!
 //! ```text
 //!  host a                      engine                  host b
@@ -30,13 +30,12 @@ struct Case {
     outer: usize,
     /// Whether the UDP header has a checksum.
     checksum: bool,
-    /// Whether inner checksums are left to the other end.
+    /// Whether inner checksums are left to the peer.
     offload: bool,
 }
 
 impl Case {
-    /// All valid cases: inner checksums are not left to the other end without an outer one (rule
-    /// C52).
+    /// Returns all valid cases: inner checksums are not left to the peer without an outer one (rule C52).
     fn all() -> impl Iterator<Item = Self> {
         let ways = [(false, false), (true, false), (true, true)];
         [0, 1].into_iter().flat_map(move |outer| {
@@ -44,7 +43,7 @@ impl Case {
         })
     }
 
-    /// Grosso's end.
+    /// Returns Grosso's endpoint.
     fn endpoint(self) -> Endpoint {
         let header = Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
         let udp = Udp {
@@ -61,7 +60,7 @@ impl Case {
         Endpoint::new(B[self.outer], A[self.outer], header, Carrier::Udp(udp))
     }
 
-    /// Arguments of `ip link` for the kernel's end besides the addresses.
+    /// Returns the arguments of `ip link` for the kernel's endpoint, without the addresses.
     fn words(self) -> Vec<&'static str> {
         let mut words = match self.checksum {
             true => vec!["udpcsum"],
@@ -78,8 +77,8 @@ impl Case {
 /// counters of Grosso's path.
 fn beside_the_kernel(world: &World, case: Case, bytes: usize) -> Option<Snapshot> {
     let endpoint = case.endpoint();
-    // A socket exists before anything is sent to it, because the kernel counts a packet for no
-    // socket without a checksum as damaged.
+    // A socket exists before anything is sent to it, because the kernel counts a packet without a checksum and without
+    // a socket as damaged.
     let right = over_udp(&world.engine, &endpoint);
     let there = (A[case.outer], B[case.outer]);
     if let Err(error) = add_vxlan(&world.a, there, INSIDE[0], &case.words()) {
@@ -143,11 +142,11 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
             let all = sent("vxlan && tcp");
             assert!(all > 500, "{case:?}: {all} segments from {address}");
             if case.checksum {
-                // Of the two of each packet tshark lists the outer first.
+                // For each packet, tshark lists the outer checksum first.
                 assert_eq!(sent("vxlan && tcp && udp.checksum.status == Good"), all, "{case:?}");
             }
-            // A checksum left to the other end is not complete; tshark does not know that the VXLAN
-            // header marks it, and thinks that 0xffff should be zero (rule C3).
+            // A checksum left to the peer is not complete; tshark does not know that the VXLAN header marks it, and
+            // expects zero instead of 0xffff (rule C3).
             let wrong = sent("vxlan && tcp.checksum.status == Bad && tcp.checksum != 0xffff");
             assert_eq!(wrong > 0, case.offload, "{case:?}: {wrong} of {all} from {address}");
         }
@@ -170,7 +169,7 @@ pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     Some(tcpdump)
 }
 
-/// Packets of a capture that match a filter, a line each.
+/// Returns the packets of a capture that match a filter, one line each.
 pub(crate) fn tshark(file: &Path, filter: &str) -> Vec<String> {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);

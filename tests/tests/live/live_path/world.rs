@@ -73,18 +73,18 @@ pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// The name of an interface.
+/// Parses the name of an interface.
 pub(crate) fn name(name: &str) -> InterfaceName {
     InterfaceName::new(name).unwrap()
 }
 
 impl World {
-    /// The hosts and the wire to the first; `None` if the caller may not create them.
+    /// Creates the hosts and the wire to the first; `None` if the caller may not create them.
     pub(crate) fn new() -> Option<Self> {
         Self::with_queues(1)
     }
 
-    /// As `new`, with `queues` queues at both ends of the wire.
+    /// Creates the world like `new`, with `queues` queues at both ends of the wire.
     pub(crate) fn with_queues(queues: u32) -> Option<Self> {
         let namespaces = (|| -> io::Result<_> {
             Ok([NetworkNamespace::new()?, NetworkNamespace::new()?, NetworkNamespace::new()?])
@@ -108,8 +108,7 @@ impl World {
 
     fn wire(&self, queues: u32) -> io::Result<()> {
         for namespace in [&self.a, &self.engine, &self.b] {
-            // Neighbour discovery and multicast of the kernel's own would add frames that no test
-            // sent.
+            // The kernel's own neighbour discovery and multicast would add frames that no test sent.
             namespace.run(|| {
                 std::fs::write("/proc/sys/net/ipv6/conf/default/router_solicitations", "0")
             })??;
@@ -160,7 +159,7 @@ impl World {
         self.engine.run(|| XdpPort::open("e0", options)).unwrap()
     }
 
-    /// The first host's port on a TUN device instead of the wire.
+    /// Opens the first host's port on a TUN device instead of the wire.
     pub(crate) fn tun_ports(&self, options: &TapOptions) -> [TapPort; 2] {
         let open = |addresses| {
             let port = TapPort::open("tun0", Layer::Ip, options)?;
@@ -172,7 +171,7 @@ impl World {
         [a, self.b.run(|| open(B.map(next_network))).unwrap().unwrap()]
     }
 
-    /// A TAP that is the second host's interface.
+    /// Opens a TAP that is the second host's interface.
     pub(crate) fn tap_port(&self, options: &TapOptions) -> TapPort {
         let open = || {
             let port = TapPort::open("b0", Layer::Ethernet, options)?;
@@ -183,7 +182,7 @@ impl World {
     }
 }
 
-/// The same host in the neighbouring network.
+/// Returns the same host in the neighbouring network.
 pub(crate) fn next_network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => IpAddr::V4((u32::from(address) + 0x100).into()),

@@ -59,7 +59,7 @@ fn counters_conserve_what_a_bad_wire_leaves() {
     assert_eq!(opened, joined.datagrams + passed);
     assert_eq!(stats.decrypted.packets, received.len() as u64);
 
-    // Incomplete datagrams expire although no frame arrives.
+    // Incomplete datagrams expire even if no frame arrives.
     assert!(far.inner().held_fragments() > 0);
     let mut now_ns = 1_000_000_000;
     while let Some(deadline) = far.deadline() {

@@ -14,7 +14,7 @@ use grosso_wire::LinkType;
 
 pub(crate) type Host = EspStage<Fragmentation<MemoryPort>>;
 
-/// The two ends of a plain Ethernet that holds at most `frames_max` frames.
+/// Returns the two ends of an Ethernet wire that holds at most `frames_max` frames.
 pub(crate) fn ethernet(frames_max: usize) -> (MemoryPort, MemoryPort) {
     wire(LinkType::Ethernet, Device::new(Features::NONE), frames_max)
 }
@@ -24,14 +24,14 @@ pub(crate) fn association(spi: u32, mode: EspMode) -> SecurityAssociation {
     SecurityAssociation::new(spi, mode, KeyMaterial::aes_gcm(&key).unwrap())
 }
 
-/// Fragmentation to `mtu` bytes, and reassembly.
+/// Returns options that fragment to `mtu` bytes and reassemble.
 pub(crate) fn fragments(mtu: u16) -> FragmentationOptions {
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(mtu);
     options
 }
 
-/// Two hosts that speak ESP in transport mode, over a wire of MTU 1500.
+/// Creates two hosts that use ESP in transport mode, over a wire of MTU 1500.
 pub(crate) fn hosts(frames_max: usize) -> (Host, Host) {
     let (left, right) = ethernet(frames_max);
     let host = |port, out, back| {
@@ -48,7 +48,7 @@ pub(crate) fn send(port: &mut impl Port, frame: &[u8]) -> Transmitted {
     port.transmit(&[frame], &Meta::default()).unwrap()
 }
 
-/// All frames that a port has.
+/// Receives all frames that a port has.
 pub(crate) fn receive<P: Port>(port: &mut P, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
     loop {
@@ -65,7 +65,7 @@ pub(crate) fn receive<P: Port>(port: &mut P, now_ns: u64) -> Vec<(Vec<u8>, Meta)
     }
 }
 
-/// The value of a counter of a port.
+/// Returns the value of a counter of a port.
 pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     let mut found = None;
     port.counters(&mut |counter, value| {
@@ -76,16 +76,16 @@ pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A port that runs out of room now and then, and counts its buffers held by others.
+/// A port that runs out of room occasionally, and counts its buffers held by others.
 #[derive(Debug)]
 pub(crate) struct Reluctant<P> {
     pub(crate) port: P,
     dice: fastrand::Rng,
-    /// Share of frames refused at first for want of room.
+    /// Share of frames that are refused at first for lack of room.
     refusing: f64,
-    /// Buffers handed out and not returned yet.
+    /// Buffers that were passed out and not returned yet.
     pub(crate) outside: usize,
-    /// Every frame taken.
+    /// Every accepted frame.
     pub(crate) sent: Vec<Vec<u8>>,
 }
 

@@ -39,7 +39,7 @@ fn datagrams_pass_encrypted_and_in_fragments_both_ways() {
     }
 }
 
-/// Sequence numbers of ESP packets over IPv6.
+/// Returns the sequence numbers of ESP packets over IPv6.
 fn sequences(frames: &[Vec<u8>]) -> Vec<u32> {
     let number = |frame: &Vec<u8>| {
         assert_eq!(frame[20], 50, "ESP");
@@ -59,8 +59,7 @@ fn pair(refusing: f64) -> (EspStage<Reluctant<MemoryPort>>, MemoryPort) {
     (EspStage::new(Reluctant::new(near, refusing), options).unwrap(), far)
 }
 
-/// A host that receives packets from the near end of a pair, with this level for unencrypted
-/// frames.
+/// Creates a host that receives packets from the near end of a pair, with this level for unencrypted frames.
 fn peer(port: MemoryPort, level: Level) -> EspStage<MemoryPort> {
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let mut options = EspOptions::new(out, back, 0);
@@ -141,7 +140,7 @@ fn arp_and_neighbour_discovery_pass_in_the_clear_and_nothing_else_does() {
     }
 }
 
-/// RFC 4301 section 5.1: what no policy protects or lets pass is discarded.
+/// RFC 4301 section 5.1: a packet that no policy protects or bypasses is discarded.
 #[test]
 fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() {
     let train = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(12_000).build();
@@ -163,7 +162,7 @@ fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() 
             insist(&mut near, &train, &superframe);
             insist(&mut near, &udp6(50), &Meta::default());
             insist(&mut near, &solicitation, &Meta::default());
-            // Neighbours are found as without selectors.
+            // Neighbour discovery works as without selectors.
             let (clear, esp): (Vec<_>, Vec<_>) =
                 near.inner().sent.iter().partition(|sent| **sent == solicitation);
             assert_eq!((clear.len(), esp.len()), (1, if carried { 11 } else { 0 }), "{level:?}");
@@ -251,7 +250,7 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
     assert_eq!(sequences(&near.inner().sent), [2 + (1 << 20)]);
 }
 
-/// A host whose sequence numbers are in a file, and the port of its peer.
+/// Creates a host whose sequence numbers are in a file, and the port of its peer.
 fn remembered(path: &Path, salt: u64) -> (EspStage<MemoryPort>, MemoryPort) {
     let (near, far) = ethernet(4096);
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
@@ -260,8 +259,8 @@ fn remembered(path: &Path, salt: u64) -> (EspStage<MemoryPort>, MemoryPort) {
     (EspStage::new(near, options).unwrap(), far)
 }
 
-/// The program is killed at any moment, also while it delivers packets: what its file says at that moment is all that
-/// the next one knows.
+/// The program is killed at any moment, also while it delivers packets: the next one knows only the contents of its
+/// file at that moment.
 #[test]
 fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     let folder = tempfile::tempdir().unwrap();
@@ -305,7 +304,7 @@ fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     assert!(passed.len() > recorded.len() / 2, "{} of {}", passed.len(), recorded.len());
 }
 
-/// After a crash in a quiet moment, the next packet of the peer passes.
+/// After a crash during a quiet period, the peer's next packet passes.
 #[test]
 fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     let folder = tempfile::tempdir().unwrap();
@@ -325,7 +324,7 @@ fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     }
 }
 
-/// Of a peer that is quiet, what is refused after a crash has to come again, seconds apart.
+/// A quiet peer has to retransmit the packets that are refused after a crash, seconds apart.
 #[test]
 fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -360,7 +359,7 @@ fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
     }
 }
 
-/// Numbers repeat when an old file is put back, and the vectors made of them do not.
+/// Numbers repeat when an old file is restored, but the vectors derived from them do not.
 #[test]
 fn no_vector_repeats_though_a_file_is_restored() {
     let folder = tempfile::tempdir().unwrap();

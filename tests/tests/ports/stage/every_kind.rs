@@ -1,4 +1,4 @@
-//! Every packet kind of the kit comes back unchanged, even if ports run out of room now and then.
+//! Every packet kind of the kit is restored unchanged, even if ports run out of room occasionally.
 
 use grosso::{
     Meta,
@@ -21,7 +21,7 @@ fn link(stack: &Stack) -> LinkType {
     if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet }
 }
 
-/// Fragments packets with DF too, because otherwise hardly any packet of the kit would be
+/// Returns options that fragment packets with DF too, because otherwise hardly any packet of the kit would be
 /// fragmented.
 fn options() -> FragmentationOptions {
     let mut options = fragments(1280);
@@ -29,8 +29,8 @@ fn options() -> FragmentationOptions {
     options
 }
 
-/// A frame without the fields that fragmenting an IPv4 packet with DF changes: DF, identification,
-/// header checksum.
+/// Returns a frame without the fields that fragmenting an IPv4 packet with DF changes: DF, identification, header
+/// checksum.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let stack = dissect(&frame, link, &Ports::NONE);

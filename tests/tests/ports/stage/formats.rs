@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
 
-/// The UDP header of a tunnel, with or without outer checksums and remote checksum offload.
+/// Returns the UDP header of a tunnel, with or without outer checksums and remote checksum offload.
 pub(crate) fn udp(destination: u16, checksum: bool, remote_checksum: bool) -> Udp {
     Udp {
         source: 49152..=65535,
@@ -22,7 +22,7 @@ pub(crate) fn udp(destination: u16, checksum: bool, remote_checksum: bool) -> Ud
 pub(crate) const VXLAN: Header =
     Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
 
-/// All formats, by name, from the view of the first address.
+/// Returns all formats, by name, as seen from the first address.
 pub(crate) fn formats([local, remote]: [IpAddr; 2]) -> Vec<(String, Endpoint)> {
     let gre = |key, checksum, sequence, ethernet| Header::Gre { key, checksum, sequence, ethernet };
     let plain_gre = || gre(None, false, false, false);
@@ -72,7 +72,7 @@ pub(crate) fn formats([local, remote]: [IpAddr; 2]) -> Vec<(String, Endpoint)> {
     named.collect()
 }
 
-/// The other end of the same tunnel.
+/// Returns the peer's endpoint of the same tunnel.
 pub(crate) fn other_end(endpoint: &Endpoint) -> Endpoint {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);

@@ -1,4 +1,4 @@
-//! A tunnel of Ethernet frames with several other ends.
+//! A tunnel of Ethernet frames with several peers.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ use super::{
 };
 
 const LOCAL: [u8; 4] = [192, 0, 2, 1];
-/// The other ends: the endpoint's own, and two more, the last of which has its own next router.
+/// The peers: the endpoint's own, and two more, the last of which has its own next router.
 const REMOTES: [[u8; 4]; 3] = [[192, 0, 2, 2], [192, 0, 2, 3], [198, 51, 100, 4]];
 const NEXT: [u8; 6] = [6; 6];
 
@@ -56,20 +56,20 @@ fn tunnel(forwarding: Forwarding) -> (TunnelStage<MemoryPort>, MemoryPort) {
     (TunnelStage::new(near, options(forwarding)).unwrap(), far)
 }
 
-/// A frame between the devices with these addresses.
+/// Returns a frame between the devices with these addresses.
 fn frame(destination: [u8; 6], source: u8) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e.destination(destination).source(address(source)));
     packet.ipv4(|ip| ip).udp(|udp| udp).payload_len(50).build()
 }
 
-/// The frame as received from another end.
+/// Returns the frame as received from another endpoint.
 fn arriving(from: [u8; 4], frame: &[u8]) -> Vec<u8> {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source(from).destination(LOCAL));
     let outer = outer.udp(|udp| udp.destination_port(4789)).vxlan(|v| v.vni(7));
     outer.payload(frame).build()
 }
 
-/// The other ends and next routers of the frames sent.
+/// Returns the endpoints and next routers of the frames sent.
 fn went(far: &mut MemoryPort) -> Vec<([u8; 4], [u8; 6])> {
     let ends = |(frame, _): (Vec<u8>, Meta)| {
         assert!(oracle::is_right(&frame, Link::Ethernet));
@@ -139,7 +139,7 @@ fn who_is_none_of_the_ends_or_is_elsewhere_is_dropped_by_name() {
     }
     assert_eq!(send(&mut far, &arriving(REMOTES[1], &frame(address(1), 9))), Transmitted::Taken);
     assert_eq!(receive(&mut near, 1).len(), 1);
-    // No address was learned from any of them.
+    // No address was learned from any of these frames.
     assert_eq!(send(&mut near, &frame(address(8), 1)), Transmitted::Taken);
     assert_eq!(went(&mut far), all());
 }

@@ -28,7 +28,7 @@ fn udp6() -> Packet {
     Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u)
 }
 
-/// The frames that a stage sent.
+/// Returns the frames that a stage sent.
 fn on_the_wire(mut far: impl Port) -> Vec<Vec<u8>> {
     receive(&mut far, 0).into_iter().map(|(frame, _)| frame).collect()
 }
@@ -173,7 +173,7 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked
         let pieces = on_the_wire(wire);
         pieces.iter().rev().for_each(|piece| insist(&mut near, piece, &Meta::default()));
         let mut given = Vec::new();
-        // At most the requested number is handed out at once.
+        // At most the requested number is delivered at once.
         while given.len() < 6 {
             let mut count = 0;
             let said = far.receive(0, 2, &mut |frame| {
@@ -188,7 +188,7 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked
     }
 }
 
-/// The frames that a stage with these options sends of what another one, which joins by the given ones, received.
+/// Returns the frames that a stage with the options `sends` sends after one with `joins` received these fragments.
 fn passed_on(
     pieces: &[Vec<u8>],
     joins: &FragmentationOptions,
@@ -225,7 +225,7 @@ fn s61_s62_what_came_in_fragments_leaves_in_the_same_fragments_whatever_the_mtu(
             let (source, wire) = ethernet(64);
             let mut source = Fragmentation::new(source, &plain).unwrap();
             let largest = NonZeroU16::new(mtu).unwrap();
-            // DF forbids no fragments to what came in such.
+            // DF does not forbid fragments for a packet that arrived in fragments.
             let fragmented = Some(Fragmented { largest, identification: 0x0a0b_0c0d });
             let meta = Meta { fragmented, ..Meta::default() };
             insist(&mut source, &frame, &meta);
@@ -237,7 +237,7 @@ fn s61_s62_what_came_in_fragments_leaves_in_the_same_fragments_whatever_the_mtu(
                 assert_eq!(lengths(&sent), lengths(&pieces), "{mtu} to {:?}", sends.mtu);
                 assert!(sent == pieces, "{mtu} to {:?}", sends.mtu);
             }
-            // Whole where they end.
+            // They are complete at their destination.
             let whole = passed_on(&pieces, &FragmentationOptions::new(3), &plain);
             assert_eq!(whole, std::slice::from_ref(&frame), "{mtu}");
         }

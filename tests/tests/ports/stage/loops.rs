@@ -1,4 +1,4 @@
-//! Tunnels and ESP whose own packets come back to be encapsulated again, whole and in fragments.
+//! Tunnels and ESP whose own packets return to be encapsulated again, unfragmented and in fragments.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +34,7 @@ fn outside(family: usize) -> [IpAddr; 3] {
     OUTSIDE[family].map(|text| text.parse().unwrap())
 }
 
-/// A wire of MTU 1500 that fragments every longer packet, and its far end.
+/// Returns a wire of MTU 1500 that fragments every longer packet, and its far end.
 fn narrow_wire() -> (Fragmentation<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 4096);
     let mut options = fragments(1500);
@@ -42,7 +42,7 @@ fn narrow_wire() -> (Fragmentation<MemoryPort>, MemoryPort) {
     (Fragmentation::new(near, &options).unwrap(), far)
 }
 
-/// A datagram of 1300 bytes that may be fragmented.
+/// Returns a datagram of 1300 bytes that may be fragmented.
 fn datagram(link: LinkType) -> Vec<u8> {
     let packet = match link {
         LinkType::Ethernet => Packet::new().ethernet(|e| e),
@@ -76,7 +76,7 @@ fn turns(port: &mut impl Port, far: &mut MemoryPort, frame: Vec<u8>) -> u64 {
 
 const TURNS_MAX: u64 = 1000;
 
-/// A notice, and the number of times that it was sent.
+/// Returns a notice, and the number of times that it was sent.
 fn counted() -> (Notice, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&count);

@@ -1,4 +1,4 @@
-//! Tunnels and fragmentation over a port whose path is narrower than its link, or said to be.
+//! Tunnels and fragmentation over a port whose path is narrower than its link, or reported to be.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use grosso_wire::LinkType;
 
 use super::ends::{counter, receive, send};
 
-/// A port that knows its path, and is told of it.
+/// A port with a known path MTU that also receives path MTU reports.
 struct Pathed {
     port: MemoryPort,
     mtu: usize,
@@ -42,7 +42,7 @@ impl Port for Pathed {
     }
 }
 
-/// Bytes that IPIP puts around a packet.
+/// Number of bytes that IPIP adds to a packet.
 const AROUND: usize = 20;
 
 fn ipip(hint: usize, change: impl FnOnce(&mut TunnelOptions)) -> (TunnelStage<Pathed>, MemoryPort) {
@@ -67,7 +67,8 @@ fn datagram(df: bool, len: usize) -> Vec<u8> {
     Packet::new().ipv4(|ip| ip.df(df)).udp(|udp| udp).payload_len(len - 28).build()
 }
 
-/// Whether the packet that arrives for one of this length forbids fragments; `None` if none does.
+/// Sends a frame through the tunnel, and returns whether the first resulting packet forbids fragmentation; `None` if
+/// nothing arrives.
 fn forbids(near: &mut TunnelStage<Pathed>, far: &mut MemoryPort, frame: &[u8]) -> Option<bool> {
     assert_eq!(send(near, frame), Transmitted::Taken);
     receive(far, 0).first().map(|(packet, _)| packet[6] & 0x40 != 0)
@@ -80,7 +81,7 @@ fn no_hint_makes_a_tunnel_carry_less_and_longer_packets_may_be_fragmented() {
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1480)), Some(false));
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 48)), Some(true));
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 49)), Some(false));
-    // This host's own link is no hint.
+    // A limit of this host's own link is not a hint.
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1481)), None);
     assert_eq!(forbids(&mut near, &mut far, &datagram(false, 1481)), Some(false));
     assert_eq!(counter(&mut near, "tunnel_out_too_big"), 1);
@@ -105,12 +106,12 @@ fn what_is_proven_counts_down_to_the_floor() {
         assert!(forbids(&mut near, &mut far, &datagram(true, mtu)).is_some());
         assert_eq!(forbids(&mut near, &mut far, &datagram(true, mtu + 1)), None);
     }
-    // Without a floor nothing that is proven counts.
+    // Without a floor, no proven value counts.
     let (near, _) = ipip(68, |options| options.mtu = Some(1000));
     assert_eq!(near.mtu(), Some(1000));
 }
 
-/// A tag of a frame inside is in front of what the device's MTU is of, and a part of what the path carries.
+/// A tag of an inner frame is outside the device's MTU, and part of the path's.
 #[test]
 fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     let gretap = || Header::Gre { key: None, checksum: false, sequence: false, ethernet: true };
@@ -128,7 +129,7 @@ fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     };
     for tags in 0..3 {
         let bytes = 4 * tags;
-        // The link, what is proven of the path, and both with a device that has room for tags.
+        // The link, the proven path MTU, and both with a device that has room for tags.
         for (proven, wanted, fits) in [
             (None, None, 1500 - around - bytes),
             (Some(1300), None, 1300 - around - bytes),
@@ -145,7 +146,8 @@ fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
             assert_eq!(forbids(&mut near, &mut far, &frame(tags, fits + 1)), None, "{tags}");
             assert_eq!(told(&mut near), fits, "{tags} {proven:?} {wanted:?}");
         }
-        // A path that is only said to be narrow loses no packet, and keeps whole what fits with its tags.
+        // A path that is only reported as narrow loses no packet, and does not fragment packets that fit with their
+        // tags.
         let (mut near, mut far) = tunnel(gretap(), 1300, |_| ());
         let fits = 1300 - around - bytes;
         assert_eq!(forbids(&mut near, &mut far, &frame(tags, fits)), Some(true), "{tags}");

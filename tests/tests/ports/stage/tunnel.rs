@@ -26,7 +26,7 @@ use super::{
     formats::{VXLAN, formats, other_end, udp},
 };
 
-/// The addresses of the ends, over IPv4 and IPv6.
+/// The addresses of the endpoints, over IPv4 and IPv6.
 const OUTSIDE: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
 
 fn outside(family: usize) -> [IpAddr; 2] {
@@ -37,7 +37,7 @@ fn options(endpoint: Endpoint) -> TunnelOptions {
     TunnelOptions::new(endpoint, 0x5eed)
 }
 
-/// Both ends of a tunnel, over a wire with this link type between devices with these features.
+/// Creates both endpoints of a tunnel, over a wire with this link type between devices with these features.
 fn ends(
     endpoint: &Endpoint,
     link: LinkType,
@@ -54,7 +54,7 @@ fn ends(
     (end(left, endpoint.clone(), [1, 2]), end(right, other_end(endpoint), [2, 1]))
 }
 
-/// A TCP packet that a tunnel carries, with this length of payload.
+/// Returns a TCP packet for a tunnel, with this payload length.
 fn packet(link: LinkType, is_ipv4: bool, payload: usize) -> Vec<u8> {
     let packet = match link {
         LinkType::Ethernet => Packet::new().ethernet(|e| e),
@@ -64,7 +64,7 @@ fn packet(link: LinkType, is_ipv4: bool, payload: usize) -> Vec<u8> {
     packet.tcp(|tcp| tcp).payload_len(payload).build()
 }
 
-/// The packets of a frame on the wire, with complete checksums; a frame without GSO is one packet.
+/// Returns the packets of a frame on the wire, with complete checksums; a frame without GSO is one packet.
 fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Vec<u8>> {
     let Some(_) = meta.gso else {
         let mut frame = frame.to_vec();
@@ -82,7 +82,7 @@ fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Metadata of a frame with a partial checksum, whose field is set to the pseudo-header sum.
+/// Sets the checksum field of a frame to the pseudo-header sum, and returns metadata with a partial checksum.
 fn seeded(frame: &mut [u8], link: LinkType, gso: Option<Gso>) -> Meta {
     let front = if link == LinkType::Ethernet { 14 } else { 0 };
     let ip = if frame[front] >> 4 == 4 { 20 } else { 40 };
@@ -177,7 +177,7 @@ fn what_a_wire_gets_is_right_for_who_reads_it_literally() {
     }
 }
 
-/// A VXLAN tunnel and the wire behind it.
+/// Creates a VXLAN tunnel and the wire below it.
 fn vxlan(change: impl FnOnce(&mut TunnelOptions)) -> (TunnelStage<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 256);
     let [local, remote] = outside(0);
@@ -187,7 +187,7 @@ fn vxlan(change: impl FnOnce(&mut TunnelOptions)) -> (TunnelStage<MemoryPort>, M
     (TunnelStage::new(near, options).unwrap(), far)
 }
 
-/// A packet from the other end of the tunnel, with changes.
+/// Returns a packet from the tunnel's peer, with changes.
 fn arriving(change: impl Fn(Packet) -> Packet) -> Vec<u8> {
     let outer = Packet::new().ipv4(|ip| ip.source([192, 0, 2, 2]).destination([192, 0, 2, 1]));
     let outer = change(outer.udp(|udp| udp.destination_port(4789)));
@@ -248,8 +248,8 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
     assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
 }
 
-/// A kernel on the same machine leaves the sums of TCP and the cutting of its superframes to a device; a socket does
-/// not tell the size.
+/// A kernel on the same machine leaves TCP checksums and the segmentation of its superframes to a device; a socket does
+/// not report the size.
 #[test]
 fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     let arrive = |payload: usize, is_open: bool, family: usize| {
@@ -268,12 +268,12 @@ fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     };
     assert_eq!(arrive(3000, true, 0), (Gso::every(1410), vec![1468, 1468, 18 + 40 + 180]));
     assert_eq!(arrive(3000, true, 1), (Gso::every(1390), vec![1468, 1468, 18 + 60 + 220]));
-    // It fits, or is a packet of a longer link.
+    // It fits, or is a packet of a link with a larger MTU.
     assert_eq!(arrive(1410, true, 0), (None, vec![1468]));
     assert_eq!(arrive(3000, false, 0), (None, vec![3058]));
 }
 
-/// The same of UDP, whose size a socket does tell.
+/// For UDP, a socket does report the size.
 #[test]
 fn the_sum_of_a_superframe_that_no_device_made_is_made_for_each_packet() {
     let (mut near, mut far) = vxlan(|_| ());
@@ -354,7 +354,7 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     assert!(oracle::is_right(message, Link::Ethernet));
     assert_eq!((message[23], message[34], message[35]), (1, 3, 4), "fragmentation needed");
     assert_eq!(u16::from_be_bytes([message[40], message[41]]), 1400);
-    // A superframe is as long as its packets together.
+    // A superframe is as long as its packets in total.
     let meta = Meta { gso: Gso::every(1361), ..Meta::default() };
     assert_eq!(near.transmit(&[&long(9000)], &meta).unwrap(), Transmitted::Taken);
     assert_eq!(receive(&mut near, 1).len(), 1);
@@ -363,7 +363,7 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     }
     assert!(receive(&mut far, 1).is_empty());
     assert_eq!(receive(&mut near, 1).len(), ICMP_BURST as usize - 2);
-    // One more is allowed after a millisecond.
+    // One more message is allowed after a millisecond.
     assert!(receive(&mut near, 1_000_000).is_empty());
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);

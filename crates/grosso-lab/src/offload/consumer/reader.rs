@@ -1,4 +1,4 @@
-//! Consumers of trains: of headers alone, or of every byte.
+//! Consumers of trains that read only headers, or every byte.
 
 use std::{io, path::PathBuf, thread, time::Duration};
 
@@ -12,20 +12,20 @@ use grosso_sys::path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Extent of what a consumer reads.
+/// The part of a packet that a consumer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReaderKind {
-    /// Headers alone.
+    /// Only headers.
     Headers,
-    /// Every byte, where it was received.
+    /// Every byte, in its receive buffer.
     EveryByte,
-    /// Every byte, by the driver of a virtual machine's device, with which memory is shared (vhost-user).
+    /// Every byte, in the driver of a VM's device that shares memory (vhost-user).
     VhostUser,
 }
 
 impl ReaderKind {
-    /// Name of its row.
+    /// Returns the name of the reader's row.
     pub(in super::super) const fn name(self) -> &'static str {
         match self {
             Self::Headers => "headers alone",
@@ -43,7 +43,7 @@ pub(super) enum Reader {
     VhostUser(Box<Machine>),
 }
 
-/// Bytes that came, and the sum of those that were read.
+/// Received bytes, and the sum of those that were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Consumed {
     pub(super) bytes: u64,
@@ -51,7 +51,7 @@ pub(super) struct Consumed {
 }
 
 impl Reader {
-    /// All that this machine lets run.
+    /// Returns all readers that can run on this machine.
     pub(super) fn all() -> Vec<Self> {
         let machine = Machine::open().ok().map(|machine| Self::VhostUser(Box::new(machine)));
         [Self::Headers, Self::EveryByte].into_iter().chain(machine).collect()
@@ -68,7 +68,7 @@ impl Reader {
     pub(super) fn consume(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
         match self {
             Self::Headers => Consumed { bytes: length(delivery), sum: Sum::default() },
-            // Summed, as by a receiver that verifies a checksum.
+            // The bytes are summed, as by a receiver that verifies a checksum.
             Self::EveryByte => {
                 Consumed { bytes: length(delivery), sum: Sum::of_parts(delivery.slices()) }
             }
@@ -81,7 +81,7 @@ fn length(delivery: &Delivery<'_, PortBuffer>) -> u64 {
     delivery.slices().map(|slice| slice.len() as u64).sum()
 }
 
-/// Both ends of a virtual machine's device, on one thread.
+/// Both ends of a VM's device, on one thread.
 #[derive(Debug)]
 pub(super) struct Machine {
     device: VhostPort,
@@ -121,7 +121,7 @@ impl Machine {
         let Self { device, driver, received } = self;
         let slices: Vec<&[u8]> = delivery.slices().collect();
         let sent = device.transmit(&slices, &delivery.meta).and_then(|_| device.flush());
-        // Frames that do not come are missing in the figures.
+        // Missing frames are missing in the figures.
         if matches!(sent, Ok(Transmitted::Taken)) {
             let _ = driver.receive(0, FRAMES_MAX, &mut |frame| received.push(frame.buffer));
         }
@@ -132,7 +132,7 @@ impl Machine {
     }
 }
 
-/// The place of the socket at which the two ends meet, until they have.
+/// The directory of the socket that connects the two ends, until they are connected.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -140,7 +140,7 @@ impl Folder {
     fn new() -> io::Result<Self> {
         let name = format!("grosso-lab-{:016x}", fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
-        // For this user alone, and nobody else's: there is none of the name yet.
+        // Only this user may access it; the name does not exist yet.
         path::create_directory(&path, 0o700)?;
         Ok(Self(path))
     }
@@ -148,13 +148,13 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It has nothing but the socket in it; a folder that stays harms nobody.
+        // It contains only the socket; a remaining directory does no harm.
         let _ = path::remove_directory(&self.0);
     }
 }
 
-/// Frames that the driver takes at once.
+/// Frames that the driver receives at once.
 const FRAMES_MAX: usize = 64;
-/// Looks for the other end, and the time between two.
+/// Attempts to find the other end, and the time between two.
 const LOOKS_MAX: u32 = 2000;
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
