@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The crates that others link, from the lowest on: sourced by the scripts that package and compare them.
+# The crates that others link, dependencies first: sourced by the scripts that package and compare them.
 # shellcheck disable=SC2034 # used where this is sourced
 linked=(
     grosso-checksum grosso-wire grosso grosso-capture grosso-report grosso-analysis grosso-sys grosso-vhost grosso-io

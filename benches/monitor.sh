@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Measures what a monitor costs, and what it loses, at the receiver of one TCP stream, as root, with the tools ip,
+# Measures the cost and the losses of a monitor at the receiver of one TCP stream, as root, with the tools ip,
 # ethtool, iperf3, jq and tcpdump:
 #
-#   benches/monitor.sh GROSSO [MBIT...]   at each rate (500, 1000, 2000 and 4000 unless told), in three rounds in turn:
-#                                         tcpdump  offloads on: the monitor sees superframes, which are not the wire
-#                                         grosso   offloads on: `grosso capture --wire`, the packets of the wire
-#                                         off      tcpdump with TSO, GSO and GRO off, as monitors advise
+#   benches/monitor.sh GROSSO [MBIT...]   at each rate (default 500, 1000, 2000 and 4000), in three rounds in turn:
+#                                         tcpdump  offloads on: the monitor sees superframes, not packets on the wire
+#                                         grosso   offloads on: `grosso capture --wire`, the packets on the wire
+#                                         off      tcpdump with TSO, GSO and GRO off, as monitors recommend
 #
-#   benches/monitor.sh GROSSO highest     the highest rate at which each of them loses nothing in two runs, to 6 %
+#   benches/monitor.sh GROSSO highest     the highest rate without loss in two runs for each of them, to 6 %
 #
-# Each line has the rate that was reached, packets a second that the monitor got, those that it lost, and its processor
-# seconds a gigabyte of payload. Behind the highest rate it says what ended the search: loss, or a stream that the hosts
-# do not carry any faster.
+# Each line has the reached rate, the packets per second that the monitor received, those that it lost, and its CPU
+# seconds per GB of payload. The highest rate is followed by what ended the search: loss, or the maximum rate of the
+# hosts.
 set -euo pipefail
 grosso=$(realpath "$1")
 shift
@@ -43,7 +43,7 @@ offloads() {
     ip netns exec "$b" ethtool -K b0 tso "$1" gso "$1" gro "$1" >/dev/null
 }
 
-# watched NAME COMMAND...: runs a stream beside the monitor, and leaves what both said in files.
+# watched NAME COMMAND...: runs a stream and the monitor, and writes the output of both to files.
 watched() {
     local name=$1
     shift
@@ -85,7 +85,7 @@ by() {
     fi
 }
 
-# holds NAME: whether the monitor loses nothing in two runs at the rate; $why says why not, $best has the line.
+# holds NAME: checks that the monitor loses nothing in two runs at the rate; $why has the reason if not, $best the line.
 holds() {
     local run name got packets lost cost
     for run in 1 2; do

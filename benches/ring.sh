@@ -1,19 +1,20 @@
 #!/bin/sh
-# Measures the receive ring of `grosso bridge` between two hosts, as root, with the tools ip, ethtool, iperf3 and jq:
+# Measures losses at the receive ring of `grosso bridge` between two hosts, as root, with the tools ip, ethtool, iperf3
+# and jq:
 #
-#   benches/ring.sh quiet GROSSO [OPTION...]   loss of a flow of 500 datagrams a second beside two TCP senders of single
+#   benches/ring.sh quiet GROSSO [OPTION...]   loss of a flow of 500 datagrams/s next to two TCP senders of single
 #                                              packets, in nine runs of four seconds
-#   benches/ring.sh xdp GROSSO [OPTION...]     the same loss through a bridge of AF_XDP ports, for which hosts leave no
-#                                              checksum to their devices
+#   benches/ring.sh xdp GROSSO [OPTION...]     the same loss through a bridge of AF_XDP ports, with checksum offload
+#                                              off on the hosts
 #   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
 #                                              bridge and over a veth alone, in turn
 #   benches/ring.sh tunnel GROSSO WORDS        the same loss through a tunnel of `grosso tunnel` (`type vxlan id 1`)
 #                                              between the two hosts, and where either end dropped packets
 #
-# GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment is another number of
-# runs. Each end of a veth is served by one processor, so that a sender who changes processors does not reorder its own
-# packets, and senders send no probe for a tail that is only late (`tcp_early_retrans`): a veth has both kinds of
-# retransmits by itself.
+# GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment sets the number of
+# runs. Each end of a veth pair is served by one CPU, so that a sender that moves between CPUs does not reorder its own
+# packets, and senders send no probe for a tail that is only late (`tcp_early_retrans`): a plain veth pair causes both
+# kinds of retransmissions.
 set -eu
 what=$1 grosso=$2
 shift 2
@@ -22,7 +23,7 @@ scratch=$(mktemp -d)
 servers= tunnels= kind=
 far=10.9.0.2
 
-# end NAMESPACE DEVICE ADDRESS: an end of the wire with a host behind it.
+# end NAMESPACE DEVICE ADDRESS: creates a host at one end of the wire.
 end() {
     ip netns exec "$1" sysctl -qw net.ipv4.tcp_early_retrans=0
     ip -n "$1" addr add "$3" dev "$2"
@@ -35,7 +36,7 @@ up() {
     ip netns exec "$1" sh -c "echo 2 > /sys/class/net/$2/queues/rx-0/rps_cpus"
 }
 
-# bridged on|off [OPTION...]: two hosts and a bridge between them; the switch is that of segmentation offload.
+# bridged on|off [OPTION...]: creates two hosts and a bridge between them, with segmentation offload on or off.
 bridged() {
     offload=$1
     shift
@@ -51,7 +52,7 @@ bridged() {
     sleep 1
 }
 
-# plain: the same hosts with nothing between them.
+# plain: creates the same hosts, connected directly.
 plain() {
     for n in "$a" "$b"; do ip netns add "$n"; done
     ip link add a0 netns "$a" type veth peer name b0 netns "$b"
@@ -63,7 +64,7 @@ hosts() {
     end "$b" b0 10.9.0.2/24
 }
 
-# tunnelled WORDS: two hosts and a tunnel between them, which takes single packets.
+# tunnelled WORDS: creates two hosts and a tunnel between them, which gets single packets.
 tunnelled() {
     plain
     joined "$a" 10.9.0.1 10.9.0.2 "$@"
@@ -71,7 +72,7 @@ tunnelled() {
     ip netns exec "$a" ethtool -K t0 tso off gso off >/dev/null
 }
 
-# joined NAMESPACE LOCAL REMOTE WORDS: an end of the tunnel.
+# joined NAMESPACE LOCAL REMOTE WORDS: creates an endpoint of the tunnel.
 joined() {
     n=$1 local=$2 remote=$3
     shift 3
@@ -80,21 +81,21 @@ joined() {
     ip -n "$n" addr add "10.8.${local#10.9.}/24" dev t0
 }
 
-# drops NAMESPACE NAME: what an end of the tunnel dropped, its device in front of it and its sockets behind it.
+# drops NAMESPACE NAME: prints the drops of a tunnel endpoint, of its device and of its sockets.
 drops() {
     device=$(ip -n "$1" -s -j link show t0 | jq -c '.[0].stats64 | [.rx.dropped, .tx.dropped]')
     tunnel=$(ip netns exec "$1" "$grosso" tunnel show t0 --json | jq -c '.tunnels[0].drops')
     echo "$2: device [rx, tx] $device, tunnel $tunnel"
 }
 
-# serve PORT: a server for one test.
+# serve PORT: starts a server for one test.
 serve() {
     ip netns exec "$b" iperf3 -s -1 -p "$1" >"$scratch/server" 2>&1 &
     servers="$servers $!"
     sleep 0.3
 }
 
-# from PORT OPTION...: a test from one host to the other.
+# from PORT OPTION...: runs a test from one host to the other.
 from() {
     port=$1
     shift
@@ -116,7 +117,7 @@ clear() {
 
 trap 'clear; rm -rf "$scratch"' EXIT
 
-# alone_once NAME: throughput and retransmits of one stream.
+# alone_once NAME: measures throughput and retransmissions of one stream.
 alone_once() {
     serve 5201
     from 5201 -t 3 >"$scratch/tcp"
@@ -124,7 +125,7 @@ alone_once() {
         "\(.sum_sent.retransmits) retransmits"' "$scratch/tcp"
 }
 
-# beside: a quiet flow beside two greedy ones, again and again.
+# beside: measures a quiet flow next to two greedy ones, repeatedly.
 beside() {
     for _ in $(seq "${RUNS:-9}"); do
         serve 5201

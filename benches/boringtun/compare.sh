@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# boringtun-cli as it is, with its TUN side on grosso-tun, and with it on tun-rs: all built, the port tested by
-# boringtun's own tests, all measured in turn between two network namespaces.
+# Compares unmodified boringtun-cli with ports of its TUN side to grosso-tun and to tun-rs: builds all, tests the port
+# with boringtun's own tests, and measures all in turn between two network namespaces.
 # `benches/boringtun/compare.sh [ROUNDS [SECONDS [THREADS]]]`
 #
-# The source comes from the registry, through Cargo. Ours are the patch and the devices beside this file; the rest
-# of the program, its sockets too, stays as it is. What cannot be had here is named, and skips the comparison.
+# Cargo downloads the source from the registry. The patch and the devices in this directory are ours; the rest of the
+# program, including its sockets, is unchanged. If something is not available, it is named and the comparison skipped.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds=${1:-5}
@@ -19,7 +19,7 @@ skip() {
     exit 0
 }
 
-# The folder of boringtun's source, where Cargo has put it.
+# Prints the directory where Cargo has put boringtun's source.
 source_of_boringtun() {
     rm -rf "$work/fetch" && mkdir -p "$work/fetch/src" && touch "$work/fetch/src/lib.rs"
     printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[dependencies]\n' \
@@ -29,7 +29,7 @@ source_of_boringtun() {
         grep -o '"manifest_path":"[^"]*/boringtun-'"$version"'/Cargo.toml"' | head -n 1 | cut -d '"' -f 4
 }
 
-# port NAME DEVICE CRATE...: a copy of the source with another device, and the crate that this needs.
+# port NAME DEVICE CRATE...: copies the source with another device, and the crate that this needs.
 port() {
     local tree=$work/source/$1 device=$2
     shift 2
@@ -41,7 +41,7 @@ port() {
     (cd "$tree" && cargo add --quiet "$@")
 }
 
-# build NAME [OPTION...]: the program, into a folder of that name.
+# build NAME [OPTION...]: builds the program in a directory of that name.
 build() {
     local name=$1
     shift
@@ -50,7 +50,7 @@ build() {
         { tail -n 20 "$work/$name.log"; skip "$name cannot be built"; }
 }
 
-# The tests of boringtun, and those of them that want a device and nothing else.
+# Runs boringtun's tests, and those of its ignored tests that need only a device.
 own_tests() {
     export RUSTFLAGS='--cap-lints allow' CARGO_TARGET_DIR=$work/build
     cargo test --quiet --manifest-path "$work/source/port/Cargo.toml" --features device,mock-instant --lib

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# One connection of iperf3 through two ends of each program, in turn: compare.sh runs this in namespaces of its own.
-# `measure.sh FOLDER ROUNDS SECONDS [THREADS]`: FOLDER has `NAME/bin/boringtun-cli` for each contender.
+# Measures one iperf3 connection through two endpoints of each program, in turn: compare.sh runs this in new namespaces.
+# `measure.sh FOLDER ROUNDS SECONDS [THREADS]`: FOLDER has `NAME/bin/boringtun-cli` for each program.
 set -euo pipefail
 work=$1 rounds=$2 seconds=$3 threads=${4:-1}
 contenders=()
 for name in original port tun-rs; do
     [ ! -x "$work/$name/bin/boringtun-cli" ] || contenders+=("$name")
 done
-# Sockets of control and names of namespaces are this mount namespace's own.
+# Control sockets and namespace names belong to this mount namespace.
 mount -t tmpfs none /run
 mkdir -p /run/wireguard /run/netns
 scratch=$(mktemp -d)
@@ -26,12 +26,12 @@ for side in left right; do
 done
 until [ "$(ip -n left -j link show wire0 | jq -r '.[0].operstate')" = UP ]; do sleep 0.05; done
 
-# The last 32 bytes of a key, in hexadecimal.
+# Prints the last 32 bytes of a key, in hexadecimal.
 key() {
     tail -c 32 "$1" | od -An -v -tx1 | tr -d ' \n'
 }
 
-# start NAME SIDE OTHER ADDRESS ENDPOINT: one end, which is configured as `wg` would.
+# start NAME SIDE OTHER ADDRESS ENDPOINT: starts one endpoint, and configures it as `wg` would.
 start() {
     local name=$1 side=$2 other=$3
     ip netns exec "$side" "$work/$name/bin/boringtun-cli" --foreground --threads "$threads" \
@@ -48,7 +48,7 @@ start() {
     ip -n "$side" link set "wg-$side" mtu 1420 up
 }
 
-# Seconds of processor that both ends took so far.
+# Prints the CPU seconds of both endpoints so far.
 cpu() {
     local pid ticks=0
     for pid in "${pids[@]}"; do
@@ -78,7 +78,7 @@ measure() {
 for round in $(seq "$rounds"); do
     for name in "${contenders[@]}"; do measure "$name"; done
 done
-# column NAME NUMBER FORMAT: median, lowest and highest.
+# column NAME NUMBER FORMAT: prints median, minimum and maximum.
 column() {
     awk -v name="$1" -v column="$2" '$1 == name { print $column }' "$scratch/rows" | sort -g |
         awk -v f="$3" '{ v[NR] = $1 } END { printf f " (" f "-" f ")", v[int((NR + 1) / 2)], v[1], v[NR] }'

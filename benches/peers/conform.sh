@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# row NAME RULE PROGRAM...: print the row of a program that is known to break a rule.
+# row NAME RULE PROGRAM...: prints the row of a program that is known to violate a rule.
 row() {
     name=$1 rule=$2
     shift 2
@@ -26,7 +26,7 @@ row() {
     ' "$scratch/report" > "$scratch/found" || { echo "$name: $rule was not found broken" >&2; exit 1; }
 }
 
-# Word splitting of the flags is meant.
+# Word splitting of the flags is intended.
 if flags=$(pkg-config --cflags --libs libdpdk) &&
     cc -O3 -D_GNU_SOURCE -Wno-deprecated-declarations dpdk/peer.c $flags -o "$scratch/dpdk"; then
     version=$(pkg-config --modversion libdpdk)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measures one TCP stream from a TAP through `grosso bridge` to an interface behind a slow link, and the same stream
-# over an unshaped link at the same rate, which the sender keeps. Needs root, or user namespaces, and the tools ip, tc,
+# over an unshaped link at the same rate, paced by the sender. Needs root, or user namespaces, and the tools ip, tc,
 # ethtool, iperf3, jq and strace:
 #
 #   benches/slow-link/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
@@ -10,10 +10,10 @@
 # first, which is ENOBUFS). BURST is the burst of the shaper (default 256k: it passes superframes whole; with 64k the
 # kernel splits them, and the receiver acknowledges every second packet, which the path carries too). TSO=on leaves
 # segmentation to the device, by default (off) the kernel segments. Superframes leave by a socket (sendmmsg), single
-# packets by the transmit ring (sendto). ROOTLESS=1 runs everything in a user namespace of its own.
+# packets by the transmit ring (sendto). ROOTLESS=1 runs everything in a new user namespace.
 #
-# One line per run: CPU-seconds per GB of the path, from the scheduler, without strace. One line more for the shaped
-# run under strace: sends, and how many of them returned EAGAIN and ENOBUFS.
+# Prints one line per run: CPU seconds per GB of the path, from the scheduler, without strace; and one line for the
+# shaped run under strace: sends, and how many of them returned EAGAIN and ENOBUFS.
 set -eu
 if [ "${ROOTLESS:-}" = 1 ]; then
     ROOTLESS=inside exec unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run && exec "$@"' sh "$0" "$@"
@@ -33,7 +33,7 @@ clean() {
 }
 trap 'clean; rm -rf "$scratch"' EXIT
 
-# lay: three hosts; the path of host g leads from the TAP of host b to host a.
+# lay: creates three hosts; the path of host g leads from the TAP of host b to host a.
 lay() {
     clean
     for host in $a $b $g; do
@@ -48,7 +48,7 @@ lay() {
     ip netns exec "$g" ethtool -K w0 tso "${TSO:-off}" > /dev/null
 }
 
-# start COMMAND...: starts the path, and gives its TAP to host b.
+# start COMMAND...: starts the path, and moves its TAP to host b.
 start() {
     ip netns exec "$g" "$@" > "$scratch/path" 2>&1 &
     path=$!
@@ -69,7 +69,7 @@ shape() {
     ip netns exec "$g" tc qdisc add dev w0 root tbf rate "${rate}mbit" burst "$burst" limit "$limit"
 }
 
-# spent: nanoseconds of CPU of all threads of the path.
+# spent: prints the CPU nanoseconds of all threads of the path.
 spent() {
     cat /proc/"$path"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
 }
@@ -78,13 +78,13 @@ received() {
     ip -n "$a" -s -j link show w1 | jq '.[0].stats64.rx.bytes'
 }
 
-# stream OPTION...: one stream from b to a.
+# stream OPTION...: runs one stream from b to a.
 stream() {
     ip netns exec "$b" iperf3 -c 10.9.0.1 -t "$1" ${2:+-b "$2"} > "$scratch/iperf3" 2>&1 ||
         { cat "$scratch/iperf3"; exit 1; }
 }
 
-# cost NAME [BITRATE]: the line of a run.
+# cost NAME [BITRATE]: prints the line of a run.
 cost() {
     before=$(received) cpu=$(spent)
     stream "$seconds" "${2:-}"
@@ -105,7 +105,7 @@ shape
 start strace -f -qq -e signal=none -e trace=sendto,sendmsg,sendmmsg,ppoll -o "$scratch/calls" \
     "$grosso" bridge tap:t0 w0 "$@"
 stream 3
-# strace ends with its program, and not by a signal.
+# strace exits with its program, and not on a signal.
 kill $(cat /proc/"$path"/task/"$path"/children)
 wait "$path" || true
 sends() {

@@ -1,14 +1,14 @@
-/* The least that joins TCP over IPv4 between an interface and a TAP device: what a program of one purpose takes, beside
- * which benches/tap/run.sh measures `grosso bridge`.
+/* The minimum that merges TCP over IPv4 between an interface and a TAP device: the cost of a single-purpose program,
+ * with which benches/tap/run.sh compares `grosso bridge`.
  *
  *     prototype IFACE TAP SLOTS
  *
- * Packets come from a TPACKET_V2 ring of 2 KiB slots. Those of one flow that continue each other leave as one
+ * Packets come from a TPACKET_V2 ring of 2 KiB slots. Consecutive packets of one flow leave as one
  * superframe, in one writev from their slots, when a packet does not fit, has PSH, or the ring is drained; slots are
- * released behind it. Frames of the TAP leave by sendmmsg, past the queueing discipline. It has one flow, believes its
- * senders, and knows no other header than those of TCP over IPv4 on Ethernet.
+ * released afterwards. Frames of the TAP leave by sendmmsg, bypassing the queueing discipline. It tracks one flow,
+ * trusts its senders, and supports only TCP over IPv4 on Ethernet.
  *
- * Compiled with URING (and -luring), it has one system call a round instead: superframes leave by WRITEV in one
+ * Compiled with URING (and -luring), it has one system call per round instead: superframes leave by WRITEV in one
  * submission, from registered buffers if URING is 2; frames of the TAP come from a multishot read into provided
  * buffers, and leave by SENDMSG.
  */
@@ -81,7 +81,7 @@ static void write_out(struct iovec *parts, int count) {
     check(writev(tap, parts, count) < 0 && errno != EAGAIN, "writev");
 }
 
-/* Lets go of the packets of a superframe that was written. */
+/* Releases the packets of a superframe that was written. */
 static void forget(struct train *train) {
     for (unsigned i = 0; i < train->count; i++) release(train->held[i]);
     train->count = train->bytes = 0;
@@ -138,7 +138,7 @@ static void send_frame(unsigned frame, unsigned len) {
     ask(SEND, IORING_OP_SENDMSG, sender, frame, &messages[frame], 1);
 }
 
-/* Submits what was asked for, waits for that many answers, and sees to all that are there. */
+/* Submits the requests, waits for that many completions, and handles all that are available. */
 static void submit(unsigned wait) {
     struct io_uring_cqe *answer;
     unsigned head, count = 0;
@@ -267,7 +267,7 @@ static void take(unsigned number) {
 }
 
 #ifndef URING
-/* Sends what the TAP hands out, and returns the number of frames. */
+/* Sends the frames read from the TAP, and returns their number. */
 static unsigned reply(void) {
     static uint8_t frames[BATCH][SLOT];
     static struct iovec parts[BATCH][2];

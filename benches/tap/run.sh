@@ -7,7 +7,7 @@
 # If liburing is installed, the prototype also runs with io_uring, with and without registered buffers.
 #
 # Environment: ROUNDS is the number of runs of each program (default 5); SENDER, PATH_CPU and RECEIVER are the CPUs of
-# the parts (default 0); REFERENCE is another build of Grosso, which is measured in turn with both.
+# the parts (default 0); REFERENCE is another build of Grosso, which is measured in turn with both programs.
 # It prints one line per run: Gb/s, Gb/s per CPU, CPU-seconds/GB of the path and of all three parts, and retransmitted
 # packets. The medians follow.
 set -eu
@@ -26,7 +26,7 @@ clean() {
 }
 trap 'clean; rm -rf "$scratch"' EXIT
 
-# spent PROCESS: ticks of the processor that it and its threads took, the kernel's work for them included.
+# spent PROCESS: prints the CPU ticks of the process and its threads, including the kernel's work for them.
 spent() {
     awk '{ print $14 + $15 }' "/proc/$1/stat"
 }
@@ -39,7 +39,7 @@ again() {
     ip netns exec "$a" nstat -asz TcpRetransSegs | awk '/Retrans/ { print $2 }'
 }
 
-# one NAME COMMAND...: a run of a path between veth w0 and TAP t0, and its line.
+# one NAME COMMAND...: runs a path between veth w0 and TAP t0, and prints its line.
 one() {
     name=$1
     shift
@@ -77,7 +77,7 @@ one() {
     }'
 }
 
-# medians NAME: those of its lines.
+# medians NAME: prints the medians of its lines.
 medians() {
     for column in 4 8; do
         grep "^$1 " "$scratch/runs" | awk -v column=$column '{ print $column }' | sort -n |

@@ -17,7 +17,7 @@ if [ -z "$from" ]; then
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml")
 mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"
-# pkg-config may be asked anywhere.
+# pkg-config may run in any directory.
 prefix=$(cd "$prefix" && pwd)
 cp "$here/include/grosso.h" "$prefix/include/grosso.h"
 cp "$from/libgrosso_capi.a" "$prefix/lib/libgrosso.a"

@@ -1,8 +1,9 @@
-/* Joins two TUN devices, and the packets of each leave into the other as superframes: bridge ONE OTHER
+/* Connects two TUN devices, and merges the packets of each into superframes for the other: bridge ONE OTHER
  *
  *     cc -O2 bridge.c -o bridge $(pkg-config --cflags --libs grosso)
  *
- * Needs CAP_NET_ADMIN, and Linux. It ends with its standard input, and says how many frames became how many.
+ * Needs CAP_NET_ADMIN, and Linux. It exits at the end of its standard input, and prints the numbers of input and
+ * output frames.
  */
 #include <fcntl.h>
 #include <grosso.h>
@@ -41,7 +42,7 @@ static int open_tun(const char *name) {
     return file;
 }
 
-/* A packet or a superframe of the library, to a device: its header, and then its pieces. */
+/* Writes a packet or a superframe of the library to a device: its header, and then its pieces. */
 static void take(void *to, const struct iovec *pieces, size_t count, const struct grosso_vnet *vnet) {
     struct iovec vector[1 + GROSSO_PIECES_MAX];
     vector[0] = (struct iovec){(void *)vnet, sizeof *vnet};
@@ -57,7 +58,7 @@ static struct grosso_coalescer *towards(int *to) {
     return coalescer;
 }
 
-/* As many frames as wait, at most a batch: after it the library holds none of them. */
+/* Processes all waiting frames, at most a batch: afterwards the library holds none of them. */
 static void carry(int from, struct grosso_coalescer *coalescer) {
     for (int i = 0; i < BATCH; i++) {
         ssize_t len = read(from, frames[i], ROOM);

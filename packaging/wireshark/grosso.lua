@@ -1,7 +1,7 @@
--- Shows in Wireshark what a capture of Grosso says of each packet's offloads (docs/pcapng-option.md).
+-- Shows the offload metadata of a Grosso capture in Wireshark (docs/pcapng-option.md).
 --
--- Wireshark gives Lua the flags of a packet and where its block begins in the file, and no custom option. So the flags
--- are always there, and the rest once the preference `grosso.file` names the capture: a file, and no pipe.
+-- Wireshark passes the flags of a packet and the file offset of its block to Lua, but no custom option. So the flags
+-- are always shown, and the rest if the preference `grosso.file` names the capture: a file, not a pipe.
 --
 --   tshark -X lua_script:grosso.lua -o grosso.file:send.pcapng -r send.pcapng -Y grosso.size -T fields -e grosso.size
 
@@ -48,7 +48,7 @@ local MAGIC, BODY_BYTES = "GROSSO\0\1", 32
 local VERIFIED, COMPLETE, PARTIAL = 1, 2, 3
 local LISTS = { f.gap, f.part, f.tunnel }
 
--- The custom option of the block at a place in a file, from its magic on; nothing if there is none.
+-- Returns the custom option of the block at an offset in a file, from its magic on, if there is one.
 local function option_at(file, place)
     file:seek("set", place)
     local head = file:read(28)

@@ -1,6 +1,6 @@
-"""Packets a second into Arrow: `python arrow.py [PACKETS]`, for packets of 64 and of 1514 bytes.
+"""Measures packets per second into Arrow: `python arrow.py [PACKETS]`, for packets of 64 and of 1514 bytes.
 
-Three runs each, the file in the page cache; scapy's fastest reader, which dissects nothing, beside it.
+Three runs each, with the file in the page cache; compared with scapy's fastest reader, which dissects nothing.
 """
 
 import sys

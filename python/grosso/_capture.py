@@ -27,40 +27,40 @@ def open(
     linktype: str | None = None,
     allow_truncated: bool = False,
 ) -> Capture:
-    """Opens captures: one file, many, or folders, which are read as one in the order of time.
+    """Opens captures: one file, several, or directories, which are read as one capture in chronological order.
 
-    ``filter`` is an expression of tcpdump. ``linktype`` and ``allow_truncated`` are the options of that name.
+    ``filter`` is a tcpdump filter expression. ``linktype`` and ``allow_truncated`` are the options of that name.
 
-    Nothing is read but the beginning of each file, and whether the filter is right.
+    Only the beginning of each file is read, and the filter is checked.
     """
     words = [_file(path) for path in paths]
     if not words:
         raise TypeError("grosso.open() needs a path: a capture, or a folder of captures")
     reading = _words(linktype=linktype, allow_truncated=allow_truncated)
     capture = Capture(words, _words(filter=filter), reading)
-    # The stream opens the files and is dropped before anything else is read.
+    # The stream opens the files and is dropped before any packet is read.
     capture.packets(data=False).__arrow_c_stream__()
     return capture
 
 
 def profiles() -> Report:
-    """The profiles: sets of rules to merge by."""
+    """Returns the profiles, which are sets of merge rules."""
     return _report(["profiles"])
 
 
 class Capture:
-    """Packets that can be read any number of times.
+    """A capture whose packets can be read any number of times.
 
-    Every method that makes another capture runs the command of its name and gives a new ``Capture`` with the ``report``
-    of that command. Its packets are in the file ``write``, or in a temporary one that is removed with the last capture
-    that needs it. One in a temporary file is neither pickled nor copied deeply.
+    Every method that creates another capture runs the command with the same name and returns a new ``Capture`` with the
+    ``report`` of that command. Its packets are in the file ``write``, or in a temporary file that is removed with the
+    last capture that needs it. A capture in a temporary file can be neither pickled nor deep-copied.
 
     ``options`` are those of the command, with underscores: ``strict=True`` is ``--strict``, ``max_size=9000`` is
     ``--max-size 9000``, ``port=["vxlan=4789", "geneve=6082"]`` is ``--port`` twice. An option that the command does not
     have is a ``UsageFailure``.
     """
 
-    #: The report of the command that made this capture; ``None`` for one that was opened.
+    #: The report of the command that created this capture; ``None`` for an opened one.
     report: Report | None
 
     def __init__(
@@ -82,17 +82,17 @@ class Capture:
 
     @property
     def paths(self) -> list[str]:
-        """The files and folders of this capture."""
+        """Returns the files and directories of this capture."""
         return list(self._words)
 
     # Tables.
 
     def packets(self, *, data: bool = True, **options: Option) -> Rows:
-        """The packets, with their bytes unless ``data`` is false. ``options`` are those of ``grosso inspect``."""
+        """Returns the packets, with their bytes if ``data`` is true. ``options`` are those of ``grosso inspect``."""
         return Rows.packets(self._command("inspect", options), data, self)
 
     def trains(self, *, profile: PathLike = "linux", **options: Option) -> Rows:
-        """What a receiving host would make of the packets: each is in one train."""
+        """Returns the trains into which a receiving host would merge the packets: each packet is in one train."""
         if options.pop("write", None) is not None:
             raise UsageFailure(
                 "a table of trains is written nowhere: it has no option write",
@@ -102,54 +102,54 @@ class Capture:
             )
         return Rows.trains(self._command("coalesce", {"profile": profile, **options}), self)
 
-    # Captures from captures.
+    # Methods that create captures.
 
     def wire(self, *, write: PathLike | None = None, **options: Option) -> Capture:
-        """As the wire had it: superframes split, partial checksums completed."""
+        """Restores the packets on the wire: splits superframes, and completes partial checksums."""
         return self._made("wire", write, options)
 
     def coalesce(
         self, *, profile: PathLike = "linux", write: PathLike | None = None, **options: Option
     ) -> Capture:
-        """As a receiving host sees it: trains joined to superframes."""
+        """Merges trains into superframes, as a receiving host does."""
         return self._made("coalesce", write, {"profile": profile, **options})
 
     def segment(self, *, write: PathLike | None = None, **options: Option) -> Capture:
-        """Superframes split at the segment size that the capture recorded."""
+        """Splits superframes at the recorded segment size."""
         return self._made("segment", write, options)
 
     def reassemble(self, *, write: PathLike | None = None, **options: Option) -> Capture:
-        """IP fragments joined into datagrams."""
+        """Reassembles IP fragments into datagrams."""
         return self._made("reassemble", write, options)
 
     def fragment(self, *, mtu: int, write: PathLike | None = None, **options: Option) -> Capture:
-        """Packets longer than an MTU cut into IP fragments."""
+        """Fragments IP packets that are longer than an MTU."""
         return self._made("fragment", write, {"mtu": mtu, **options})
 
     def decap(self, *, write: PathLike | None = None, **options: Option) -> Capture:
-        """Packets out of their tunnels."""
+        """Decapsulates packets in tunnels."""
         return self._made("decap", write, options)
 
     def fix_checksums(self, *, write: PathLike | None = None, **options: Option) -> Capture:
-        """The same packets with right checksums."""
+        """Corrects the checksums of the packets."""
         return self._made("csum fix", write, options)
 
     # Reports.
 
     def inspect(self, **options: Option) -> Report:
-        """Whether these are the packets of the wire."""
+        """Reports whether these are the packets on the wire."""
         return _report(self._command("inspect", options))
 
     def verify_checksums(self, **options: Option) -> Report:
-        """A verdict for every checksum."""
+        """Verifies every checksum."""
         return _report(self._command("csum verify", options))
 
     def whatif(self, **options: Option) -> Report:
-        """What offload would do to this traffic, by profile and hold."""
+        """Predicts the effect of offload on this traffic, by profile and hold."""
         return _report(self._command("whatif", options))
 
     def explain(self, number: int, **options: Option) -> Report:
-        """Why the packet of this number was merged, or why not."""
+        """Explains why the packet with this number was merged, or why not."""
         return _report(self._command("explain", options, [str(number)]))
 
     # Files.
@@ -162,7 +162,7 @@ class Capture:
         shard: str | None = None,
         **options: Option,
     ) -> Report:
-        """Writes a row for each packet of the wire to ``parquet``, and one for each train to ``trains``.
+        """Writes a row for each packet on the wire to ``parquet``, and one for each train to ``trains``.
 
         ``shard`` is one share of the flows, such as ``2/4``.
         """
@@ -173,7 +173,7 @@ class Capture:
         self, command: str, options: dict[str, Any], more: list[str] | None = None
     ) -> list[str]:
         words = [*command.split(), *self._selection, *self._reading, *_words(**options)]
-        # Behind it a name that begins with a dash is none the less a name.
+        # After it, a name that begins with a dash is still a name.
         return [*words, "--", *self._words, *(more or [])]
 
     def _made(self, command: str, write: PathLike | None, options: dict[str, Any]) -> Capture:
@@ -190,14 +190,14 @@ class Capture:
 
 
 class _Folder:
-    """A temporary folder, which is removed with the last capture that needs it."""
+    """A temporary directory, which is removed with the last capture that needs it."""
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="grosso-")
         weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
     def __reduce__(self) -> NoReturn:
-        # Copies of a capture share the folder; what is pickled or copied deeply would outlive it.
+        # Copies of a capture share the directory; a pickled or deep copy would outlive it.
         raise TypeError(
             "a capture in a temporary file is neither pickled nor copied deeply:"
             " write it with write=PATH, and open that"
@@ -205,7 +205,7 @@ class _Folder:
 
 
 def _file(path: PathLike) -> str:
-    """A capture's path as a word of the command line."""
+    """Returns a capture's path as a command-line argument."""
     word = os.fspath(path)
     if word == "-" or Path(word).is_fifo():
         raise UsageFailure(
@@ -218,7 +218,7 @@ def _file(path: PathLike) -> str:
 
 
 def _words(**options: Any) -> list[str]:
-    """Options as words of the command line."""
+    """Returns options as command-line arguments."""
     words = []
     for name, value in options.items():
         name = "--" + name.replace("_", "-")

@@ -1,4 +1,4 @@
-"""Failures as exceptions: what went wrong, where, and what to do now."""
+"""Failures as exceptions, with the cause, the location and a remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Error(Exception):
     Its text is the message, and the remedy if there is one.
     """
 
-    #: A name that programs can match, such as ``input.truncated``.
+    #: A name for programs, such as ``input.truncated``.
     code: str
     #: What went wrong.
     message: str
@@ -39,7 +39,7 @@ class Error(Exception):
 
     @staticmethod
     def of(text: str, **more: object) -> Error:
-        """The exception for a failure as the command prints it with ``--json``, and ``more`` facts of it."""
+        """Returns the exception for a failure that the command printed with ``--json``, with ``more`` facts."""
         facts = json.loads(text) | more
         if facts.get("errno") == errno.ENOENT:
             return MissingFile(**facts)
@@ -47,32 +47,32 @@ class Error(Exception):
 
 
 class UsageFailure(Error, ValueError):
-    """Something impossible was asked for."""
+    """An invalid or impossible request."""
 
 
 class InputFailure(Error, ValueError):
-    """The input is damaged or not supported. What could be written was written."""
+    """Damaged or unsupported input. The output contains everything that could be written."""
 
 
 class EnvironmentFailure(Error, OSError):
-    """Permission, a missing file, a full disk.
+    """An error of the system: a missing permission, a missing file, a full disk.
 
-    ``errno`` is the system's number for it, where it said one, and ``filename`` the file that it said it of.
+    ``errno`` is the system's error number, if there is one, and ``filename`` the file concerned.
     """
 
     def __init__(self, message: str, **facts: object) -> None:
         super().__init__(message, **facts)
         for name in ("errno", "filename"):
             setattr(self, name, facts.get(name))
-            # What is in there is pickled, and set anew.
+            # The attributes are pickled, and set again.
             vars(self)[name] = facts.get(name)
 
-    # That of ``OSError`` makes a text of its own from the number.
+    # The method of ``OSError`` derives its text from the number.
     __str__ = Exception.__str__
 
 
 class MissingFile(EnvironmentFailure, FileNotFoundError):
-    """A file or folder that is not there."""
+    """A missing file or directory."""
 
 
 _BY_EXIT = {2: UsageFailure, 3: InputFailure, 4: EnvironmentFailure}

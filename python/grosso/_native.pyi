@@ -1,4 +1,4 @@
-"""The part of the package that is Rust."""
+"""The Rust part of the package."""
 
 from typing import final
 
@@ -6,10 +6,10 @@ from grosso._capture import Capture
 
 @final
 class Rows:
-    """A table, read anew each time that somebody asks for its rows.
+    """A table, read again for each request of its rows.
 
-    Whatever takes an Arrow C stream takes it: ``pyarrow.table(rows)``, ``polars.DataFrame(rows)``, DuckDB by the name
-    of the variable.
+    Every consumer of an Arrow C stream accepts it: ``pyarrow.table(rows)``, ``polars.DataFrame(rows)``, DuckDB by the
+    name of the variable.
     """
 
     #: The capture that has these rows.

@@ -1,13 +1,13 @@
-"""Tables of captures by many workers, with Dask: ``pip install ./python[dask]``.
+"""Tables of captures, written by many Dask workers: ``pip install ./python[dask]``.
 
 >>> from dask.distributed import Client
 >>> import grosso.dask
 >>> with Client("scheduler:8786"):
 ...     report = grosso.dask.export("ring/", "tables/", shards=16)
 
-Each task takes one share of the flows, and reads all captures for it: what it says of a packet or a train is what one
-run says, whatever the number of shares and wherever one file ends and the next begins. So the tables of a lost worker
-are made again by another, byte by byte, and the merged report is that of one run.
+Each task handles one share of the flows, and reads all captures for it: its results for a packet or a train are those
+of a single run, whatever the number of shares and the boundaries between files. So another worker can recreate the
+tables of a lost worker, byte for byte, and the merged report is that of a single run.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ def export(
 ) -> Report:
     """Writes ``packets/`` and ``trains/`` in ``folder``, a Parquet file for each share, and returns the merged report.
 
-    ``captures`` and ``folder`` are paths that every worker sees. The tasks go to the current Dask client, or to
-    threads of this process if there is none. Readers take ``folder/packets/`` as one table; order it by ``number`` and
-    ``segment``, or trains by ``train``, and it is that of one run. ``options`` are those of ``grosso export``.
+    ``captures`` and ``folder`` are paths that every worker can access. The tasks are sent to the current Dask client,
+    or to threads of this process if there is none. Readers see ``folder/packets/`` as one table; sorted by ``number``
+    and ``segment``, or for trains by ``train``, it equals that of a single run. ``options`` are those of
+    ``grosso export``.
 
     The report is in ``folder/report.json`` too.
     """
     paths = [captures] if isinstance(captures, (str, os.PathLike)) else list(captures)
     words = [os.path.abspath(path) for path in paths]
-    # Wrong words are known before any task is.
+    # Wrong arguments are reported before any task starts.
     capture = open(*words, filter=filter, linktype=linktype, allow_truncated=allow_truncated)
     target = Path(os.path.abspath(folder))
     tables = [name for name, is_wanted in (("packets", packets), ("trains", trains)) if is_wanted]
@@ -59,7 +60,7 @@ def export(
     reports = compute(*tasks)
     merged = _report(["merge", "--", *reports])
     for left in target.glob("*/.*-of-*"):
-        # By a worker that died.
+        # Left by a worker that died.
         left.unlink()
     (target / "report.json").write_text(json.dumps(merged) + "\n")
     return merged
@@ -70,11 +71,11 @@ def _export_share(
 ) -> str:
     """Writes the tables of one share, and returns the path of its report.
 
-    A file has its name when it is whole: a worker that dies leaves none that another could take for one.
+    A file gets its name once it is complete: a worker that dies leaves no file that could be mistaken for one.
     """
     index, of = shard.split("/")
     name = f"{int(index):04}-of-{int(of):04}"
-    # Hidden, so that readers of the folder pass over it.
+    # Hidden, so that readers of the directory skip it.
     draft = f".{name}.{os.getpid()}.{uuid.uuid4().hex}"
     drafts = {table: folder / table / draft for table in tables}
     words = {"packets": "parquet", "trains": "trains"}

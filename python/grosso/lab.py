@@ -1,4 +1,4 @@
-"""Measurements of the lab, which is the installed command ``grosso``: hosts of its own in namespaces, on Linux.
+"""Lab measurements by the installed command ``grosso``, with hosts in network namespaces, on Linux.
 
 >>> import grosso.lab
 >>> report = grosso.lab.run("lro", runs=3, time="200ms")
@@ -19,13 +19,13 @@ __all__ = ["run"]
 
 
 def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
-    """Runs ``grosso lab`` and gives its report as a dictionary.
+    """Runs ``grosso lab`` and returns its report as a dictionary.
 
-    ``words`` name the experiment, such as ``"lro"``, and none is the one that ``grosso lab`` runs. ``options`` are
-    those of the command, with underscores: ``runs=3``, ``time="200ms"``. No page is written unless ``html`` names its
-    file. ``command`` is the program: a name that ``PATH`` has, or a path.
+    ``words`` name the experiment, such as ``"lro"``; without them, it is the default of ``grosso lab``. ``options``
+    are those of the command, with underscores: ``runs=3``, ``time="200ms"``. A page is written only if ``html`` names
+    its file. ``command`` is the program: a name found in ``PATH``, or a path.
 
-    It takes as long as the measurements do. Ctrl-C stops them, and nothing of their hosts is left.
+    It takes as long as the measurements do. Ctrl-C stops them, and removes their hosts.
     """
     page: dict[str, Any] = {} if "html" in options else {"no_html": True}
     line = [os.fspath(command), "lab", *words, *_words(json=True, quiet=True, **page, **options)]
@@ -52,8 +52,8 @@ def _failure(done: subprocess.CompletedProcess[str]) -> Error:
     try:
         return Error.of(last, exit=done.returncode)
     except (ValueError, KeyError):
-        return Error(last or f"grosso lab ended with {done.returncode} and said nothing", exit=done.returncode)
+        return Error(last or f"grosso lab ended with {done.returncode} and no message", exit=done.returncode)
 
 
-#: Exit codes of a report: the answer yes, and the answer no.
+#: Exit codes with a report: for the answer yes, and for the answer no.
 _ANSWERS = (0, 1)

@@ -1,4 +1,4 @@
-"""Captures for tests: some of the repository, and some that scapy writes."""
+"""Captures for tests: some from the repository, and some that scapy writes."""
 
 import struct
 from pathlib import Path
@@ -10,7 +10,7 @@ CAPTURES = Path(__file__).resolve().parents[2] / "tests" / "captures"
 
 @pytest.fixture
 def captures() -> Path:
-    """The folder of real captures."""
+    """Returns the directory of real captures."""
     return CAPTURES
 
 

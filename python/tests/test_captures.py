@@ -1,4 +1,4 @@
-"""Captures from captures, reports and failures."""
+"""Tests of captures created from captures, of reports and of failures."""
 
 import ast
 import copy
@@ -73,7 +73,7 @@ def test_the_link_type_that_a_capture_is_read_with_is_that_of_what_is_made_of_it
         wire = capture.wire(write=tmp_path / name)
         assert pyarrow.table(wire.packets())["protocol"] == expected
         assert wire.coalesce().report["superframes"] > 0
-    # Interfaces of pcapng that name a wrong type too.
+    # pcapng interfaces with a wrong type, too.
     named = tmp_path / "named.pcapng"
     named.write_bytes(set_link_type((tmp_path / "wire.pcapng").read_bytes(), 147))
     assert set(pyarrow.table(grosso.open(named).packets())["protocol"].to_pylist()) == {None}
@@ -82,7 +82,7 @@ def test_the_link_type_that_a_capture_is_read_with_is_that_of_what_is_made_of_it
 
 
 def set_link_type(capture, number):
-    """A little-endian pcapng whose interfaces all have the link type of this number."""
+    """Returns a little-endian pcapng file whose interfaces all have this link type."""
     blocks, at = bytearray(capture), 0
     while at < len(blocks):
         kind, length = struct.unpack_from("<II", blocks, at)
@@ -208,7 +208,7 @@ def test_python_runs_while_rust_works(captures, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     content = (captures / "host.pcap").read_bytes()
-    # If Rust kept the lock while it waits for the writer, there would never be one.
+    # If Rust kept the lock while it waits for the writer, the writer could never start.
     writer = threading.Thread(target=fifo.write_bytes, args=(content,))
     writer.start()
     report = json.loads(_native.report(["inspect", str(fifo)]))
@@ -219,7 +219,7 @@ def test_python_runs_while_rust_works(captures, tmp_path):
 def test_ctrl_c_is_a_keyboard_interrupt(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    # Whatever runs in the background of a shell without jobs ignores the signal, as its children do.
+    # A background process of a shell without job control ignores the signal, as do its children.
     program = f"""
 import signal
 from grosso import _native
@@ -230,7 +230,7 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    # It opens once the child reads, and is silent.
+    # It opens once the child reads, and writes nothing.
     with fifo.open("wb"):
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n"
@@ -257,7 +257,7 @@ except KeyboardInterrupt:
     with fifo.open("wb") as pipe:
         pipe.write((captures / "host.pcap").read_bytes())
         pipe.flush()
-        # What was read is written before the wait for more.
+        # Packets that were read are written before the wait for more.
         while not (target.exists() and target.stat().st_size):
             assert child.poll() is None
         child.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Tables by four worker processes, one of which dies, beside one run."""
+"""Tables written by four worker processes, one of which dies, compared with those of a single run."""
 
 import json
 import os
@@ -21,7 +21,7 @@ distributed = pytest.importorskip("distributed")
 grosso_dask = pytest.importorskip("grosso.dask")
 
 SHARDS = 6
-#: Columns that say in which file a packet was.
+#: Columns that identify the file of a packet.
 PLACES = ["interface", "file", "frame", "offset"]
 
 
@@ -34,7 +34,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def traffic():
-    """Packets of 24 flows in both directions with holes, losses and lone datagrams; none at the same time."""
+    """Returns packets of 24 flows in both directions with holes, losses and lone datagrams, all at different times."""
     print("seed", seed := random.randrange(1 << 32))
     chance = random.Random(seed)
     sequences = dict.fromkeys(range(24), 1)
@@ -57,7 +57,7 @@ def traffic():
 
 
 def cut(packets, chance, folder):
-    """The same packets in some files, cut anywhere."""
+    """Writes the same packets to several files, split anywhere."""
     folder.mkdir()
     places = sorted({0, len(packets), *(chance.randrange(1, len(packets)) for _ in range(5))})
     for number, (start, end) in enumerate(zip(places, places[1:])):
@@ -66,7 +66,7 @@ def cut(packets, chance, folder):
 
 
 def kill_one_in_the_middle(folder, killed):
-    """Kills the first worker whose table is half written; `killed` has its process then."""
+    """Kills the first worker whose table is half written; `killed` then contains its process."""
     until = time.monotonic() + 120
     while time.monotonic() < until and not killed:
         for draft in Path(folder).glob("packets/.*-of-*"):
@@ -79,7 +79,7 @@ def kill_one_in_the_middle(folder, killed):
 
 
 def counted(report):
-    """A merged report without what differs from run to run: paths and times of the clock."""
+    """Returns a merged report without the values that differ between runs: paths and wall-clock times."""
     report = json.loads(json.dumps(report))
     del report["elapsed_s"]
     for table in ("packets", "trains"):
@@ -99,7 +99,7 @@ def test_tables_of_four_workers_are_those_of_one_run_for_any_cut_though_one_dies
     assert killed and killed[0] in before
     assert not list((tmp_path / "tables").glob("*/.*"))
 
-    # Byte by byte the files and the report that one process makes of the same shares.
+    # Byte for byte the files and the report that one process writes for the same shares.
     capture = grosso.open(ring)
     (alone := tmp_path / "alone").mkdir()
     made = []
@@ -113,7 +113,7 @@ def test_tables_of_four_workers_are_those_of_one_run_for_any_cut_though_one_dies
     assert counted(report) == counted(_report(["merge", *map(str, made)]))
     assert json.loads((tmp_path / "tables" / "report.json").read_text()) == report
 
-    # And in their order the rows of one run without shares, and of one file that was never cut.
+    # And, sorted, the rows of a run without shares, and of one unsplit file.
     whole = grosso.open(at(tmp_path / "whole.pcap", packets))
     for name, option, keys in (("packets", "parquet", ["number", "segment"]), ("trains", "trains", ["train"])):
         tables = pq.read_table(tmp_path / "tables" / name)

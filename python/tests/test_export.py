@@ -1,4 +1,4 @@
-"""Tables in Parquet, read back by others, beside what scapy and tshark see in the same captures."""
+"""Parquet tables, read by other programs, compared with what scapy and tshark see in the same captures."""
 
 import datetime
 import json
@@ -23,7 +23,7 @@ DOCUMENT = ROOT / "docs" / "export.md"
 
 
 def export(capture, folder, **options):
-    """The tables of packets and of trains, and the report."""
+    """Returns the tables of packets and of trains, and the report."""
     packets, trains = folder / "packets.parquet", folder / "trains.parquet"
     report = capture.export(parquet=packets, trains=trains, **options)
     return pq.read_table(packets), pq.read_table(trains), report
@@ -41,7 +41,7 @@ def test_reports_obey_their_published_schema(captures, tmp_path):
 
 
 def plain(name, captures, tmp_path):
-    """A capture as tshark lists it: times, lengths and innermost TCP headers."""
+    """Returns a capture as tshark lists it: times, lengths and innermost TCP headers."""
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
     fields = "frame.time_epoch frame.len ip.src ip.dst ipv6.src ipv6.dst tcp.srcport tcp.dstport tcp.len".split()
@@ -262,7 +262,7 @@ def blocks(language):
 
 @pytest.fixture
 def archive(tmp_path, monkeypatch):
-    """The tables of two flows in two minutes, one of which comes with holes in the second, and of a bad checksum."""
+    """Returns the tables of two flows in two minutes, one with holes in the second minute, and of a bad checksum."""
     start = int(datetime.datetime(2026, 11, 25, 10, 31, tzinfo=datetime.timezone.utc).timestamp())
     packets = []
     for minute in range(2):

@@ -1,4 +1,4 @@
-"""The lab, by the command that was built beside the package."""
+"""The lab, run by the command that was built with the package."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ TARGET = Path(__file__).resolve().parents[2] / "target"
 
 @pytest.fixture
 def command() -> str:
-    """The command: the one that ``GROSSO_COMMAND`` names, or the newest of this repository."""
+    """Returns the command that ``GROSSO_COMMAND`` names, or the newest one in this repository."""
     named = os.environ.get("GROSSO_COMMAND")
     if named:
         return named

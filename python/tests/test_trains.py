@@ -1,4 +1,4 @@
-"""Trains and superframes, beside packets that scapy made and a literal count."""
+"""Trains and superframes, compared with packets created by scapy and a literal count."""
 
 import pyarrow
 import pyarrow.compute as pc
@@ -10,7 +10,7 @@ from conftest import classic
 
 
 def stream(segments, size=1000):
-    """A TCP stream in full-size segments, as scapy makes them."""
+    """Returns a TCP stream in full-size segments, created by scapy."""
     base = Ether() / IP(src="10.0.0.1", dst="10.0.0.2")
     return [
         raw(base / TCP(sport=1, dport=2, seq=1 + i * size, ack=1, flags="A") / (bytes([i]) * size))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Takes the captures of this folder anew, into the current directory: two hosts in network namespaces, one veth pair,
-# iperf3 between them. Wants root, iproute2, ethtool, tcpdump, iperf3, and editcap and mergecap of Wireshark.
+# Recreates the captures of this directory in the current one: two hosts in network namespaces, one veth pair, and
+# iperf3 between them. Needs root, iproute2, ethtool, tcpdump, iperf3, and editcap and mergecap of Wireshark.
 set -euo pipefail
 
 clean_up() {
@@ -38,7 +38,7 @@ done
 on b iperf3 -s -D
 sleep 1
 
-# On the sender, its offloads on: what tcpdump sees before the device would have cut it.
+# On the sender, its offloads on: what tcpdump sees before the device segments it.
 take host a 34 tcp -c 192.0.2.2 -n 2M
 
 # On the receiver, all offloads off: the wire.

@@ -78,7 +78,7 @@ fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u
     packet.tcp(|t| t.sequence(index * 100).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// Headers of one layout that differ only in the fields that determine the pseudo-header addresses.
+/// Tests headers of one layout that differ only in the fields that determine the pseudo-header addresses.
 #[test]
 fn c20_the_addresses_that_count_are_found_in_each_packet() {
     let segments =

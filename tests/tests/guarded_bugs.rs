@@ -68,7 +68,7 @@ fn b10_a_hundred_stacked_headers_are_one_bounded_walk() {
     }
 }
 
-/// Every protocol number in GUE and FOU: no panic, and only inner TCP or UDP is merged.
+/// Tests every protocol number in GUE and FOU: no panic, and only inner TCP or UDP is merged.
 #[test]
 fn b12_every_protocol_in_gue_and_fou() {
     for protocol in 0..=255 {

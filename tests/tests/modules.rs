@@ -86,7 +86,7 @@ fn a_name_means_one_type_in_a_crate() {
     }
 }
 
-/// A tree in which two modules import each other through a third, by every kind of path.
+/// Tests a tree in which two modules import each other through a third, by every kind of path.
 #[test]
 fn a_circle_is_found_through_paths_and_what_is_exported_again() {
     let source = "

@@ -128,8 +128,8 @@ fn every_bit_counts_as_much_behind_a_train_that_left() {
     }
 }
 
-/// Third packets of a train are predicted, fifth packets start a train similar to the previous one, seventh packets are
-/// predicted in it.
+/// Tests that third packets of a train are predicted, fifth packets start a train similar to the previous one, seventh
+/// packets are predicted in it.
 #[test]
 fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     for (name, stack) in STACKS {
@@ -198,7 +198,7 @@ fn every_word_of_zeros_or_ones_counts_as_much() {
     }
 }
 
-/// A correct checksum, in the form that no sender writes.
+/// Tests a correct checksum, in the form that no sender writes.
 #[test]
 fn minus_zero_as_a_checksum_counts_as_much() {
     let judged = |before| {

@@ -27,7 +27,7 @@ fn link() -> Packet {
     Packet::new().ethernet(|e| e)
 }
 
-/// The verification suite that Microsoft publishes for receive side scaling.
+/// Runs the verification suite that Microsoft publishes for receive side scaling.
 #[test]
 fn the_definition_is_the_one_that_devices_are_verified_with() {
     const KEY: [u8; 40] = [

@@ -1,7 +1,7 @@
-/* DPDK's gro, gso, ip_frag and net as a peer of Grosso: src/child.rs says how it is asked.
+/* DPDK's gro, gso, ip_frag and net for comparison with Grosso: src/child.rs describes the protocol.
  *
- * Inside the timing is what an application has to do itself as well: finding the headers, and in the kinds of work
- * that end in "checks" or "sums" what DPDK leaves out. Filling and freeing buffers is outside.
+ * The measured time includes what an application has to do itself: finding the headers, and in the kinds of work that
+ * end in "checks" or "sums" what DPDK leaves out. It excludes filling and freeing buffers.
  */
 #include <inttypes.h>
 #include <sched.h>
@@ -26,17 +26,17 @@
 
 enum {
 	POLL = 64,
-	/* More segments than a superframe of a workload has. */
+	/* Exceeds the segments of any superframe in a workload. */
 	SEGMENTS_MAX = 64,
-	/* A packet of Ethernet's MTU, where the workload has no longer one, and the longest superframe. */
+	/* A packet of Ethernet's MTU, if the workload has no longer one, and the longest superframe. */
 	PACKET_ROOM = 2048,
 	SUPERFRAME_ROOM = 65535,
 	POOL_BUFFERS = 2047,
-	/* What the examples of DPDK take for a table of fragments. */
+	/* The fragment table size of DPDK's examples. */
 	FRAGMENT_BUCKETS = 1024,
 	FRAGMENT_BUCKET_ENTRIES = 16,
 	VXLAN_PORT = 4789,
-	/* The header in front of a frame, and frames of a poll, for `grosso conform`. */
+	/* The header before a frame, and frames of a poll, for `grosso conform`. */
 	VIRTIO_BYTES = 10,
 	CONFORM_FRAMES = 256,
 };
@@ -53,7 +53,7 @@ struct workload {
 	uint16_t segment_size;
 };
 
-/* Where the IP headers of a packet are, outermost first, and the transport header inside. */
+/* Positions of the IP headers of a packet, outermost first, and of the inner transport header. */
 struct headers {
 	struct rte_ipv4_hdr *outer, *inner;
 	void *transport;
@@ -62,8 +62,8 @@ struct headers {
 	struct rte_udp_hdr *tunnel_udp;
 };
 
-/* One kind of work. `turn` does one poll, from the frame at `first`, and gives the packets it was about; what comes out
- * goes to `out`. `fields` are those that gro does not compare, `checks` are of sums that came, `sums` are written. */
+/* One kind of work. `turn` does one poll, from the frame at `first`, and returns the number of its packets; the output
+ * goes to `out`. `fields`: compare those that gro does not; `checks`: verify checksums; `sums`: write checksums. */
 struct work {
 	const char *name;
 	bool context, fields, checks, sums, copies;
@@ -77,10 +77,10 @@ static struct rte_gso_ctx gso;
 static void *gro_context;
 static struct rte_ip_frag_tbl *fragments;
 static struct rte_ip_frag_death_row death_row;
-/* What came out of a turn. */
+/* The output of a turn. */
 static struct rte_mbuf *out[POLL * 2];
 static uint32_t out_count;
-/* A checksum, which is no buffer. */
+/* The last checksum, as an output without a buffer. */
 static uint16_t last_sum;
 
 static const struct rte_gro_param gro_parameters = {
@@ -102,8 +102,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Finds the headers and says in the buffer where they are, as gro and gso want it. False for what is neither
- * TCP/IPv4 nor that inside VXLAN or GRE. */
+/* Finds the headers and records their lengths in the buffer, as gro and gso need them. Returns false for packets
+ * other than TCP/IPv4, alone or inside VXLAN or GRE. */
 static bool parse(struct rte_mbuf *buffer, struct headers *found)
 {
 	uint8_t *bytes = rte_pktmbuf_mtod(buffer, uint8_t *);
@@ -223,7 +223,7 @@ static uint32_t coalesce(const struct work *work, uint32_t first, uint64_t *ns)
 			continue;
 		if (work->checks && !sums_are_right(&headers))
 			batch[i]->packet_type = 0;
-		/* What gro does not compare is kept apart by giving it one value at a time. */
+		/* Fields that gro does not compare: gro gets packets with one value at a time. */
 		if (i > start && uncompared(&headers) != fields) {
 			reassemble_batch(work, batch + start, i - start);
 			start = i;
@@ -324,7 +324,7 @@ static uint32_t checksum(const struct work *work, uint32_t first, uint64_t *ns)
 	(void)work;
 	for (uint64_t i = 0; i < workload.packets; i++) {
 		last_sum = rte_raw_cksum(bytes, len);
-		/* The next sum is worked out again. */
+		/* The next checksum is computed again. */
 		__asm__ volatile("" : : "r"(bytes), "r"(last_sum) : "memory");
 	}
 	*ns += now_ns() - begin;
@@ -347,13 +347,13 @@ static const struct work works[] = {
 	{ .name = "checksum", .turn = checksum },
 };
 
-/* Frames of one turn. */
+/* The frames of one turn. */
 static uint32_t turn_frames(const struct work *work)
 {
 	return work->turn == segment || work->turn == checksum ? 1 : POLL;
 }
 
-/* Writes what came out, when it is asked for, and frees it. */
+/* Writes the output if requested, and frees it. */
 static void take_out(FILE *file)
 {
 	static uint8_t linear[1 << 17];
@@ -395,7 +395,7 @@ static void read_workload(const char *path)
 	fclose(file);
 }
 
-/* The buffers of superframes stay: gso reads them only. */
+/* The buffers of superframes are kept: gso only reads them. */
 static void keep_superframes(void)
 {
 	superframe_buffers = calloc(workload.count, sizeof(*superframe_buffers));
@@ -415,7 +415,7 @@ static void start_dpdk(char *program)
 	char *arguments[] = { program, "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry",
 		"-m", "256", "--lcores", lcores, "--log-level", "error", NULL };
 
-	/* EAL pins the thread itself: to where it is already. */
+	/* EAL pins the thread: to its current CPU. */
 	snprintf(lcores, sizeof(lcores), "0@%d", sched_getcpu());
 	if (rte_eal_init(RTE_DIM(arguments) - 1, arguments) < 0)
 		fail("EAL does not start");
@@ -480,8 +480,8 @@ static void answer(const struct work *work, const char *question)
 	}
 }
 
-/* Describes a frame to `grosso conform` and writes it. What was joined is a chain, whose first buffer is the first
- * packet; its checksums are stale, and made as for a device that completes them. */
+/* Describes a frame to `grosso conform` and writes it. A merged packet is a chain, whose first buffer is the first
+ * packet; its checksums are stale, and replaced by partial ones for a device to complete. */
 static void put_record(FILE *file, struct rte_mbuf *buffer)
 {
 	static uint8_t linear[1 << 17];
@@ -523,11 +523,11 @@ static void put_poll(const struct work *work, FILE *file)
 	workload.count = 0;
 }
 
-/* Is judged by `grosso conform`: docs/conformance.md has the form of input and output. */
+/* Runs as the program that `grosso conform` tests: docs/conformance.md describes input and output. */
 static int conform(const struct work *work, char *program)
 {
 	static uint8_t record[1 << 17];
-	/* What libraries print goes elsewhere. */
+	/* The output of libraries is redirected. */
 	FILE *file = fdopen(dup(1), "wb");
 	uint32_t len;
 

@@ -11,7 +11,8 @@
 //! | `measure` | rounds in turn, medians, ratios |
 //! | `goals` | goals for Grosso's speed |
 //! | `check`, `semantics` | whether the output is right |
-//! | `row_report`, `report`, `text`, `page` | the findings of a row and of a run, and their forms; `progress`: a bar during the run |
+//! | `row_report`, `report`, `text`, `page` | the findings of a row and of a run, and their forms |
+//! | `progress` | a bar during the run |
 
 #![forbid(unsafe_code)]
 

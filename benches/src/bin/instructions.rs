@@ -225,6 +225,6 @@ const TOLERANCE_PERCENT: f64 = 3.0;
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.toml");
 
 const HEAD: &str = "\
-# Instructions a packet under callgrind: `cargo run --profile bench -p grosso-benches -- --record` writes this file.
+# Instructions per packet under callgrind: `cargo run --profile bench -p grosso-benches -- --record` writes this file.
 # Without --record the command fails when a count grew by more than 3 %.
 ";

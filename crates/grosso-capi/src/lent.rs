@@ -16,8 +16,10 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
+    /// Wraps the caller's buffer.
+    ///
     /// # Safety
-    /// `bytes` must be null or point to `len` initialised bytes that nobody writes until the buffer is released.
+    /// `bytes` must be null or point to `len` initialised bytes that are not written until the buffer is released.
     pub(crate) unsafe fn new(
         bytes: *const c_void,
         len: usize,
@@ -38,8 +40,8 @@ pub(crate) fn frame_len(len: usize) -> Result<usize, Failure> {
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the caller of `new` promised that this many bytes are there, initialised and unwritten, while this
-        // value exists: it is dropped before its buffer is released.
+        // SAFETY: the caller of `new` guarantees that this many bytes are initialised and not written while this value
+        // exists: it is dropped before its buffer is released.
         unsafe { core::slice::from_raw_parts(self.bytes, self.len) }
     }
 }

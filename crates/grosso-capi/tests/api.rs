@@ -299,7 +299,7 @@ fn wrong_options_make_no_handle_and_have_a_text() {
     }
 }
 
-/// Options of a later version: fields unknown to this version must be zero.
+/// Tests options of a later version: fields unknown to this version must be zero.
 #[test]
 fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
     #[repr(C)]

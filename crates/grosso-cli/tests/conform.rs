@@ -205,7 +205,7 @@ fn ctrl_c_ends_the_judge_and_the_program() {
     assert!(!alive.unwrap().success(), "process {line} is left");
 }
 
-/// The program of thirty lines that `docs/conformance.md` shows.
+/// Tests the program of thirty lines that `docs/conformance.md` shows.
 #[test]
 fn the_program_of_the_document_breaks_no_law() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");

@@ -298,7 +298,7 @@ fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     assert_eq!(frames(&bench.get("c.pcapng"))[0], packet.out_of_tunnel().unwrap().build());
 }
 
-/// Superframes of tunnelled packets: segmented before or after decapsulation, they give the same packets.
+/// Tests superframes of tunnelled packets: segmented before or after decapsulation, they give the same packets.
 #[test]
 fn superframes_keep_how_they_are_cut() {
     let bench = Bench::new();

@@ -154,7 +154,8 @@ fn tshark_dissects_every_format_without_complaint() {
     }
 }
 
-/// Superframes with partial checksums, and their packets: segmented before or after encapsulation, they are the same.
+/// Tests superframes with partial checksums, and their packets: segmented before or after encapsulation, they are the
+/// same.
 #[test]
 fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
     let bench = Bench::new();

@@ -486,8 +486,8 @@ fn the_unit_is_sound_and_little_exposed() {
     }
 }
 
-/// Settings with which the program does not start, or its tunnels pass no traffic: /run/grosso would be a symbolic
-/// link, which the program refuses, and the UDP between the tunnel endpoints would be dropped.
+/// Checks for settings with which the program does not start, or its tunnels pass no traffic: /run/grosso would be a
+/// symbolic link, which the program refuses, and the UDP between the tunnel endpoints would be dropped.
 #[test]
 fn the_unit_asks_for_nothing_that_the_program_refuses() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");

@@ -707,8 +707,8 @@ fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool
     }
 }
 
-/// SIGKILL at random points, while datagrams pass in both directions: previously recorded packets are replayed to the
-/// next process again and again, and no IV is used by two processes.
+/// Tests SIGKILL at random points, while datagrams pass in both directions: previously recorded packets are replayed to
+/// the next process again and again, and no IV is used by two processes.
 #[test]
 fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program_is_killed() {
     let Some(esp) = Esp::new(["", ""]) else { return };

@@ -394,7 +394,7 @@ fn forged_messages_silence_no_tunnel() {
     }
 }
 
-/// The same for every type, without measuring speed.
+/// Tests the same for every type, without measuring speed.
 #[test]
 fn forged_messages_end_no_stream_of_any_type() {
     side_by_side(&TYPES, |&(words, family)| {

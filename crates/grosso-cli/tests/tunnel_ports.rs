@@ -56,7 +56,7 @@ fn b10_what_encap_put_on_any_port_is_read_again_without_a_word() {
     assert!(recorded(&bench.get("b.pcapng")).iter().all(String::is_empty));
 }
 
-/// The same tunnel three times, on three ports, with the outermost on the assigned one.
+/// Tests the same tunnel three times, on three ports, with the outermost on the assigned one.
 #[test]
 fn b10_tunnels_in_tunnels_are_read_each_by_its_own_port() {
     let bench = Bench::new();
@@ -183,7 +183,7 @@ fn b10_a_port_that_the_user_names_wins_over_the_recorded_one() {
     assert_eq!(report["decapsulated"], 12, "{report}");
 }
 
-/// Two datagrams of three fragments each, inside VXLAN on the old Linux port.
+/// Tests two datagrams of three fragments each, inside VXLAN on the old Linux port.
 #[test]
 fn b10_reassemble_finds_fragments_in_a_tunnel_on_a_port_that_is_named() {
     let bench = Bench::new();

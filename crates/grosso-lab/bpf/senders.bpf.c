@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Three senders that differ in what an acknowledgment is worth to them, as congestion controls of Linux (struct_ops):
- * all it acknowledges, at most two segments of it (RFC 3465 section 2.3, L = 2), or one segment (RFC 5681's words taken
+ * Three senders that count acknowledged data differently, as congestion controls of Linux (struct_ops): per
+ * acknowledgment all of it, at most two segments of it (RFC 3465 section 2.3, L = 2), or one segment (RFC 5681 read
  * literally). The rest is RFC 5681: slow start, congestion avoidance, half of the window after a loss.
  *
- * The object beside this file is made of it by clang 14, which a test repeats:
+ * clang 14 compiled the object next to this file from it, which a test repeats:
  * clang -target bpf -mcpu=v3 -O2 -g -fdebug-compilation-dir=/ -I/usr/include/x86_64-linux-gnu -c senders.bpf.c
  */
 #include <linux/bpf.h>
@@ -13,7 +13,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The members that are used; the loader finds their places in the running kernel. */
+/* The members that are used; the loader finds their offsets in the running kernel. */
 struct sock {} __attribute__((preserve_access_index));
 struct tcp_sock {
 	__u32 snd_cwnd, snd_cwnd_cnt, snd_ssthresh, prior_cwnd, max_packets_out;
@@ -29,7 +29,7 @@ static __always_inline void grow(struct tcp_sock *tp, __u32 segments)
 {
 	__u32 window = tp->snd_cwnd;
 
-	/* Half of the window was never used: it proves nothing about the path. */
+	/* Half of the window was never used, which is no evidence about the path. */
 	if (window >= 2 * tp->max_packets_out)
 		return;
 	if (window < tp->snd_ssthresh) {

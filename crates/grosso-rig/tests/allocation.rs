@@ -109,7 +109,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     }
 }
 
-/// Segmentation with copied payload and complete checksums, and of headers only.
+/// Tests segmentation with copied payload and complete checksums, and segmentation of headers only.
 #[test]
 fn no_packet_is_allocated_for_when_cutting() {
     let stacks = [
@@ -144,7 +144,7 @@ fn no_packet_is_allocated_for_when_cutting() {
     }
 }
 
-/// ESP in both directions: single packets, superframes, and refused packets.
+/// Tests ESP in both directions: single packets, superframes, and refused packets.
 #[test]
 fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     let association = |mode| {
@@ -183,7 +183,8 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     }
 }
 
-/// Encapsulation and decapsulation: single packets, those with partial checksums, superframes, and refused packets.
+/// Tests encapsulation and decapsulation: single packets, those with partial checksums, superframes, and refused
+/// packets.
 #[test]
 fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
     for (endpoint, inside) in tunnels_of_every_kind() {

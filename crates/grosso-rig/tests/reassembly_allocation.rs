@@ -14,7 +14,7 @@ use grosso_rig::{
 };
 use grosso_wire::LinkType;
 
-/// Datagrams in order and out of order, duplicates, overlaps, and datagrams that are never complete.
+/// Tests datagrams in order and out of order, duplicates, overlaps, and datagrams that are never complete.
 #[test]
 fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual] {

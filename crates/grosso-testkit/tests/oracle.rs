@@ -424,7 +424,7 @@ fn what_cannot_be_cut_is_refused() {
     assert_eq!(cut(start().tcp(|t| t), 100), None);
 }
 
-/// Equality of the builder's superframe with one long payload and the superframe into which the oracle merges its
+/// Tests that the builder's superframe with one long payload equals the superframe into which the oracle merges its
 /// segments.
 #[test]
 fn the_builder_and_the_oracle_agree_on_superframes() {
@@ -524,7 +524,7 @@ fn trains_step_their_identification_or_keep_it() {
     assert!(count(&|ids| ids & 6 != 0) > 10, "{found:?}");
 }
 
-/// The variety of traffic: most benign packets merge, deviations of every kind end trains, tunnels occur.
+/// Tests the variety of traffic: most benign packets merge, deviations of every kind end trains, tunnels occur.
 #[test]
 fn traffic_is_varied() {
     let count = |traffic: Traffic| {

@@ -13,7 +13,7 @@ fn tcp4() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t)
 }
 
-/// The 28-byte TCP segment and the 12-byte datagram of smoltcp's tests, from 192.168.1.1 to 192.168.1.2.
+/// Tests the 28-byte TCP segment and the 12-byte datagram of smoltcp's tests, from 192.168.1.1 to 192.168.1.2.
 #[test]
 fn segments_that_others_wrote_down() {
     let addresses = |ip: grosso_testkit::headers::Ipv4| {
@@ -35,7 +35,7 @@ fn segments_that_others_wrote_down() {
     assert_eq!(udp.build()[20..], expected);
 }
 
-/// The fixture of the kernel's gro.c test, pushed header by header.
+/// Tests the fixture of the kernel's gro.c test, pushed header by header.
 #[test]
 fn the_default_packet_is_the_kernel_fixture() {
     let mut expected = vec![0xaa, 0, 0, 0, 0, 1, 0xaa, 0, 0, 0, 0, 2, 0x08, 0x00];

@@ -224,7 +224,7 @@ fn w51_gre_checksum_covers_everything_behind_it() {
     assert_eq!(take(&frame).unwrap_err(), Refusal::GreChecksum);
 }
 
-/// A web cache's header, which Linux mistakes for IP.
+/// Tests a web cache's header, which Linux mistakes for IP.
 #[test]
 fn w52_wccp_is_refused() {
     refused(&gre(|g| g.protocol_raw(0x883e)), Refusal::Protocol);

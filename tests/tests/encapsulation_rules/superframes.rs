@@ -148,7 +148,7 @@ pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
     }))
 }
 
-/// Packets of one endpoint that are merged in transit, before the tunnel headers are removed.
+/// Tests packets of one endpoint that are merged in transit, before the tunnel headers are removed.
 #[test]
 fn packets_joined_in_the_tunnel_come_out_as_they_were_put_in() {
     let (mut joined, mut came) = (0, 0);

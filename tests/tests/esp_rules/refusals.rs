@@ -193,8 +193,8 @@ fn a_buffer_of_any_length_is_enough_or_refused() {
     }
 }
 
-/// One wrong bit anywhere after the SPI: the packet is refused, its buffer is not changed, and the correct packet is
-/// still accepted afterwards.
+/// Tests one wrong bit anywhere after the SPI: the packet is refused, its buffer is not changed, and the correct packet
+/// is still accepted afterwards.
 #[test]
 fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
     for recipe in Recipe::all() {
@@ -219,7 +219,7 @@ fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
     }
 }
 
-/// Packets truncated at every length, with length fields that match and with ones that do not.
+/// Tests packets truncated at every length, with length fields that match and with ones that do not.
 #[test]
 fn truncated_packets_are_refused() {
     for recipe in Recipe::all() {
@@ -259,7 +259,7 @@ fn associations_do_not_take_each_others_packets() {
 }
 
 proptest! {
-    /// Any bytes, and any damage to correct packets: no panic, and only encrypted frames are delivered.
+    /// Tests any bytes, and any damage to correct packets: no panic, and only encrypted frames are delivered.
     #[test]
     fn damaged_packets_never_panic(
         number in 0..72_usize,

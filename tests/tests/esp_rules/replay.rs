@@ -117,7 +117,7 @@ fn recipe(window: u32, extended: bool) -> Recipe {
     Recipe { window, extended, ..Recipe::new(EspMode::Transport) }
 }
 
-/// Five of eight packets around both edges of the smallest window, in all 32768 orders, with all repetitions.
+/// Tests five of eight packets around both edges of the smallest window, in all 32768 orders, with all repetitions.
 #[test]
 fn every_order_and_every_replay_around_the_edges() {
     for (extended, middle) in [(false, 32), (true, (1 << 32) - 12)] {
@@ -204,7 +204,7 @@ fn a_forged_packet_does_not_move_the_window() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Random walks, with windows of about whole words, near the end of the low half and of the whole number.
+    /// Tests random walks, with windows of about whole words, near the end of the low half and of the whole number.
     #[test]
     fn the_window_is_that_of_the_oracle(
         seed in any::<u64>().no_shrink(),

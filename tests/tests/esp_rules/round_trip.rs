@@ -74,7 +74,7 @@ fn what_is_on_the_wire_has_right_checksums() {
     }
 }
 
-/// Every length of plaintext, so that every padding occurs.
+/// Tests every length of plaintext, so that every padding occurs.
 #[test]
 fn every_length_comes_back() {
     let stack = Stack::all().remove(0);
@@ -147,8 +147,8 @@ fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Hostile traffic: encrypted packets are restored except for padding, others are refused by name, and every packet
-    /// is counted once.
+    /// Tests hostile traffic: encrypted packets are restored except for padding, others are refused by name, and every
+    /// packet is counted once.
     #[test]
     fn traffic_comes_back_or_is_refused_by_name(
         seed in any::<u64>().no_shrink(),

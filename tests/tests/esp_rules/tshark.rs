@@ -72,7 +72,7 @@ fn read(
     Some(lines)
 }
 
-/// Every network and transport, in every mode and with every key: tshark verifies the ICV, and finds the original
+/// Tests every network and transport, in every mode and with every key: tshark verifies the ICV, and finds the original
 /// packet in the plaintext, with its transport checksum.
 #[test]
 fn tshark_decrypts_what_is_encrypted() {

@@ -395,7 +395,7 @@ fn every_buffer_of_a_discarded_datagram_comes_back_with_the_reason() {
     rig.finish();
 }
 
-/// Frames with every bit of every byte flipped: nothing panics, nothing is lost, limits hold.
+/// Tests frames with every bit of every byte flipped: nothing panics, nothing is lost, limits hold.
 #[test]
 fn damaged_fragments_are_survived() {
     let mut random = Random::new(5);

@@ -30,7 +30,7 @@ fn fragments(frame: &[u8], meta: &Meta, options: &FragmentOptions) -> Vec<Vec<u8
     fragments
 }
 
-/// Packets with every kind of header, with their fragments in any order, are restored.
+/// Tests that packets with every kind of header, with their fragments in any order, are restored.
 #[test]
 fn joining_the_fragments_of_a_packet_gives_the_packet() {
     let mut joined = 0;
@@ -58,8 +58,8 @@ fn joining_the_fragments_of_a_packet_gives_the_packet() {
     assert!(joined > 1500, "only {joined} had fragments");
 }
 
-/// The smallest MTU of IPv4 and values near it, with every length of options, so that fragments are as short and as
-/// numerous as possible: a packet that can be fragmented is reassembled.
+/// Tests the smallest MTU of IPv4 and values near it, with every length of options, so that fragments are as short and
+/// as numerous as possible: a packet that can be fragmented is reassembled.
 #[test]
 fn whatever_mtu_fragments_were_made_for_they_are_joined() {
     let (mut joined, mut refused) = (0, 0);
@@ -140,7 +140,8 @@ fn a_forwarded_datagram_is_cut_again_as_it_came() {
     assert!(cut > 200, "only {cut} had fragments");
 }
 
-/// IPv4 with options, and IPv6 with extension headers in every order, which precede the fragments or are inside them.
+/// Tests IPv4 with options, and IPv6 with extension headers in every order, which precede the fragments or are inside
+/// them.
 #[test]
 fn options_and_extension_headers_in_every_order_come_back() {
     let mut packets = vec![];

@@ -80,7 +80,8 @@ fn g31_ports_make_the_flow() {
     }
 }
 
-/// Every bit of the word with data offset and flags except FIN, PSH, SYN, RST and URG, which have their own rules.
+/// Tests every bit of the word with data offset and flags except FIN, PSH, SYN, RST and URG, which have their own
+/// rules.
 #[test]
 fn g32_reserved_bits_and_flags_differ() {
     for bits in [0x800, 0x400, 0x200, Tcp::AE, Tcp::CWR, Tcp::ECE] {

@@ -275,7 +275,7 @@ fn s14_checksums_are_right_whatever_the_superframe_said_of_them() {
     }
 }
 
-/// A payload of two segments of 100 bytes, whose packets have a computed TCP checksum of zero.
+/// Tests a payload of two segments of 100 bytes, whose packets have a computed TCP checksum of zero.
 #[test]
 fn s14_computed_zero_stays_zero_for_tcp() {
     let frame = |payload: &[u8]| {

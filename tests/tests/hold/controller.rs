@@ -195,7 +195,7 @@ fn no_time_to_hold_is_no_hold() {
     assert_eq!(world.session.deadline(), None);
 }
 
-/// Random arrivals of many flows with any round-trip time: nothing stays beyond its bound.
+/// Tests random arrivals of many flows with any round-trip time: nothing stays beyond its bound.
 #[test]
 fn nothing_is_ever_held_beyond_its_bound() {
     for seed in 0..40 {
@@ -238,7 +238,7 @@ fn nothing_is_ever_held_beyond_its_bound() {
     }
 }
 
-/// More flows than are remembered: trains of forgotten flows end with the poll.
+/// Tests more flows than are remembered: trains of forgotten flows end with the poll.
 #[test]
 fn a_flood_of_flows_is_held_by_the_same_rules() {
     let mut profile = holding(Hold::Controlled, HOLD_NS);

@@ -263,7 +263,7 @@ fn a_ring_without_room_makes_the_port_wait_and_loses_nothing() {
     assert_eq!(lost(&pair.driver), 0);
 }
 
-/// Two VMs, and two paths between them that are connected as device and driver.
+/// Tests two VMs, and two paths between them that are connected as device and driver.
 #[test]
 fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
     for driver_connects in [true, false] {

@@ -662,7 +662,7 @@ fn messages_that_cannot_be_end_the_connection_and_not_the_port() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Rings full of arbitrary data, and then a valid frame.
+    /// Tests rings full of arbitrary data, and then a valid frame.
     #[test]
     fn anything_in_a_ring_is_borne(seed: u64, wanted: u64) {
         let mut random = Random::new(seed);

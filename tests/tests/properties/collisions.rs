@@ -10,7 +10,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// One bucket and more flows than it has ways: every lookup finds other flows.
+/// Tests one bucket and more flows than it has ways: every lookup finds other flows.
 #[test]
 fn p21_flows_in_one_bucket_never_merge() {
     for choice in [BucketChoice::Seeded, BucketChoice::Device] {
@@ -28,7 +28,7 @@ fn p21_flows_in_one_bucket_never_merge() {
     }
 }
 
-/// A profile that allows more tunnels than a superframe may have.
+/// Tests a profile that allows more tunnels than a superframe may have.
 #[test]
 fn what_is_joined_can_be_cut_however_deep_it_is() {
     let mut profile = Profile::linux();

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(super::cases(300))]
 
-    /// A caller that calls `expire` at every deadline, as a timer does, and polls at any time.
+    /// Tests a caller that calls `expire` at every deadline, as a timer does, and polls at any time.
     #[test]
     fn nothing_is_held_beyond_the_deadline(
         seed in any::<u64>().no_shrink(),
@@ -71,7 +71,7 @@ proptest! {
         session.assert_settled();
     }
 
-    /// A clock that stops, jumps, or reaches its end.
+    /// Tests a clock that stops, jumps, or reaches its end.
     #[test]
     fn any_clock_is_survived(seed in any::<u64>().no_shrink(), count in 1..100_usize) {
         let mut random = Random::new(seed);

@@ -192,7 +192,7 @@ fn no_odd_udp_packet_overtakes_or_is_overtaken() {
     }
 }
 
-/// A tunnel header that differs from the train's, around a packet of the train's flow.
+/// Tests a tunnel header that differs from the train's, around a packet of the train's flow.
 #[test]
 fn no_odd_tunnel_header_overtakes_or_is_overtaken() {
     let inside = |packet, t: Turn| tcp(ip(packet, t), t, |h| h).payload_len(LEN);
@@ -234,7 +234,7 @@ fn no_odd_tunnel_header_overtakes_or_is_overtaken() {
     }
 }
 
-/// A fragment of the outer packet, and other packets whose contents are hidden.
+/// Tests a fragment of the outer packet, and other packets whose contents are hidden.
 #[test]
 fn no_odd_outer_header_overtakes_or_is_overtaken() {
     type Change = fn(Ipv4) -> Ipv4;
@@ -262,7 +262,7 @@ fn no_odd_outer_header_overtakes_or_is_overtaken() {
     }
 }
 
-/// A frame of the flow, truncated at every offset after the addresses.
+/// Tests a frame of the flow, truncated at every offset after the addresses.
 #[test]
 fn no_cut_frame_overtakes_or_is_overtaken() {
     for (name, outer_of) in OUTERS {

@@ -17,7 +17,7 @@ use super::trains::readable_train;
 proptest! {
     #![proptest_config(super::cases(400))]
 
-    /// Hostile traffic over every stack, with any limits, polls, holds, hash seeds and checksum states.
+    /// Tests hostile traffic over every stack, with any limits, polls, holds, hash seeds and checksum states.
     #[test]
     fn cutting_gives_back_what_was_joined(
         seed in any::<u64>().no_shrink(),

@@ -39,7 +39,7 @@ proptest! {
         prop_assert_eq!(normal(&repeated), normal(&train));
     }
 
-    /// Payload split anywhere into slices, some of them empty.
+    /// Tests payload split anywhere into slices, some of them empty.
     #[test]
     fn scattered_payload_is_cut_like_contiguous_payload(
         seed in any::<u64>().no_shrink(),
@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// Every special segment size, with every payload length around it (B18).
+/// Tests every special segment size, with every payload length around it (B18).
 #[test]
 fn b18_every_size_and_length_cuts_into_as_many_packets_as_arithmetic_says() {
     let sizes =
@@ -119,7 +119,7 @@ fn b18_every_size_and_length_cuts_into_as_many_packets_as_arithmetic_says() {
     }
 }
 
-/// Every segment size for one payload.
+/// Tests every segment size for one payload.
 #[test]
 fn b18_every_size_cuts_one_payload() {
     for size in 1..=u16::MAX {
@@ -129,7 +129,7 @@ fn b18_every_size_cuts_one_payload() {
     }
 }
 
-/// The sequence number, identifications and flags of packets far into a large superframe.
+/// Tests the sequence number, identifications and flags of packets far into a large superframe.
 #[test]
 fn a_superframe_of_half_a_megabyte_is_the_one_of_the_oracle() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(65_000));

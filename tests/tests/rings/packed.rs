@@ -259,7 +259,7 @@ fn a_chain_that_does_not_end_breaks_the_ring() {
     }
 }
 
-/// A driver that makes descriptors available again that were not returned.
+/// Tests a driver that makes descriptors available again that were not returned.
 #[test]
 fn no_more_is_taken_than_the_ring_has_before_its_driver_is_told() {
     let mut guest = Guest::new(PACKED, 4, 0);

@@ -1,5 +1,5 @@
-/* A small coalescer for `grosso conform`: TCP over IPv4, one train at a time. Without an argument it breaks no law; the
- * name of a fault as argument plants it. */
+/* A small coalescer for `grosso conform`: TCP over IPv4, one train at a time. Without an argument it violates no law;
+ * the name of a fault as argument injects that fault. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

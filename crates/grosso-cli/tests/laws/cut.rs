@@ -46,7 +46,7 @@ fn sorted(packets: &[Captured]) -> Vec<(Vec<u8>, usize)> {
     sorted
 }
 
-/// A record of classic pcap with 60 captured bytes of a packet of 40 bytes.
+/// Tests a record of classic pcap with 60 captured bytes of a packet of 40 bytes.
 #[test]
 fn captured_length_beyond_the_packet_length_stays_in_pcapng() {
     let whole = Captured::whole(1, vec![0x42; 60]);

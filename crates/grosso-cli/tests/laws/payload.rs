@@ -53,8 +53,8 @@ proptest! {
     }
 }
 
-/// Eight packets of 9000 bytes, each truncated to 206 bytes of payload. A superframe of them would exceed its length
-/// field.
+/// Tests eight packets of 9000 bytes, each truncated to 206 bytes of payload. A superframe of them would exceed its
+/// length field.
 #[test]
 fn truncated_jumbo_packets_keep_their_payload() {
     let seeds = vec![16_479_430_908_611_551_258];
@@ -79,8 +79,8 @@ pub(crate) fn of_merged_packets(recipe: &Recipe) {
     merged.check(&bench, &mut recipe.random());
 }
 
-/// The superframes that Grosso's own tunnels pass to their device, as seen by `tcpdump`: one UDP datagram in which
-/// tunnel header and packet repeat, without a recorded size.
+/// Tests the superframes that Grosso's own tunnels pass to their device, as seen by `tcpdump`: one UDP datagram in
+/// which tunnel header and packet repeat, without a recorded size.
 #[test]
 fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
     let inside = |index: u32| {

@@ -1,5 +1,5 @@
-# Boots systemd as the first process of namespaces of its own, over a copy of this machine's files that keeps nothing.
-# boot.sh FOLDER: its units, programs and check.sh run inside, and what check.sh prints is FOLDER/out/log.
+# Boots systemd as the first process of new namespaces, over a temporary copy of this host's files.
+# boot.sh FOLDER: its units, programs and check.sh run inside, and FOLDER/out/log gets the output of check.sh.
 set -e
 folder=$1
 name=grosso-service-$$
@@ -12,6 +12,6 @@ mkdir "$folder/cgroup/$name"
     echo $BASHPID > "$folder/cgroup/$name/cgroup.procs"
     exec timeout -k 2 100 unshare -C -m -p -n -u -i --fork --kill-child bash "$folder/inner.sh" "$folder"
 )
-# The folder of the control group can go when its last process has.
+# The directory of the control group can be removed after its last process.
 find "$folder/cgroup/$name" -depth -type d -exec rmdir {} + 2> /dev/null || true
 ' _ "$folder" "$name"

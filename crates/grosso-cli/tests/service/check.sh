@@ -1,4 +1,4 @@
-# Starts each unit, and prints what became of it: lines of `UNIT KEY VALUE...`.
+# Starts each unit, and prints the results: lines of `UNIT KEY VALUE...`.
 set -u
 ip netns add peer
 for wire in udp esp xdp; do
@@ -8,18 +8,18 @@ for wire in udp esp xdp; do
 done
 ip addr add 192.0.2.1/24 dev w-udp
 ip -n peer addr add 192.0.2.2/24 dev p-udp
-# The kernel's own tunnel at the other end; of AF_XDP the other end of the wire.
+# The peers: for UDP the kernel's own tunnel; for AF_XDP the other end of the wire.
 ip -n peer link add vx type vxlan id 42 local 192.0.2.2 remote 192.0.2.1 dstport 4789
 ip -n peer addr add 10.1.1.2/24 dev vx
 ip -n peer link set vx up
 ip -n peer addr add 10.1.2.2/24 dev p-xdp
-# Of ESP another program of Grosso, with the same keys the other way round. The wire has no addresses, and answers for
-# none of the others.
+# For ESP another Grosso process, with the same keys in reverse. The wire has no addresses, and must not answer ARP
+# requests for those of others.
 for host in "" "ip netns exec peer"; do
     $host sh -c 'echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore'
 done
 RUNTIME_DIRECTORY=/run/peer ip netns exec peer grosso run -c /etc/grosso/peer.toml > /tmp/peer 2>&1 &
-# AF_XDP cannot show that a checksum was left to the device.
+# AF_XDP cannot indicate that a checksum was left to the device.
 ip netns exec peer ethtool -K p-xdp tx off > /dev/null
 
 state() {
@@ -61,9 +61,9 @@ for unit in udp esp xdp; do
     state "$unit" stopped
     journalctl -u "grosso@$unit" --no-pager -o cat | sed "s/^/$unit journal /"
 done
-# Binding threads needs cpus.conf, which this one has not: the message says so.
+# Binding threads needs cpus.conf, which this unit lacks: the message says so.
 systemctl start grosso@cpus
-# What a program wrote last may not have been taken down yet when its end is known.
+# The last output of a program may not be recorded yet when its exit is known.
 journalctl --sync
 journalctl -u grosso@cpus --no-pager -o cat | grep -q 'cpus.conf next to it' && echo "cpus hint yes"
 systemctl stop grosso@cpus
