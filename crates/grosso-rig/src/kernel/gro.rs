@@ -56,7 +56,7 @@ pub enum Batching {
 /// Configuration of an oracle.
 #[derive(Clone, Debug, Default)]
 pub struct GroOptions {
-    /// How to keep vectors together; by default the best method that the system allows.
+    /// The method that keeps vectors together; by default the best one that the system allows.
     pub batching: Option<Batching>,
     /// Device features to turn on, with the names of `ethtool -k`.
     pub features: Vec<&'static str>,
