@@ -13,6 +13,7 @@ macro_rules! registry {
             ppp { Ppp = SPEC, "A PPP protocol of 1 or 2 bytes, with or without 2 bytes of HDLC."; }
             pppoe { Pppoe = SPEC, "A PPPoE session header with its 2-byte PPP protocol: 8 bytes."; }
             mpls { Mpls = SPEC, "One MPLS label stack entry, 4 bytes."; }
+            pseudowire { Pseudowire = SPEC, "The control word of Ethernet over MPLS, 4 bytes."; }
             ipv4 { Ipv4 = SPEC, "IPv4 with its options."; }
             ipv6 { Ipv6 = SPEC, "The fixed IPv6 header, 40 bytes."; }
             ipv6_extension { Ipv6Extension = SPEC, "One IPv6 hop-by-hop, routing or destination options header."; }
