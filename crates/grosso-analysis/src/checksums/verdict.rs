@@ -184,7 +184,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
     levels.is_cut = is_cut && stack.stop == Stop::Truncated;
     levels.is_unread = false;
     levels.prefix = None;
-    collect(packet, stack, &mut levels.list);
+    collect(packet, is_cut, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
     // The amount by which completing the inner checksums changes the sum of what is around them.
     let mut to_add = Sum::ZERO;
@@ -318,10 +318,11 @@ fn holds_seed_of(packet: &[u8], layer: &Layer, ip: &Layer, len: usize) -> bool {
     found == pseudo(packet, ip, protocol, len).fold()
 }
 
-/// Lists the checksums of a packet with what they cover.
-fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
+/// Lists the checksums of a packet with what they cover. Without a length, a packet that was cut ends beyond what was
+/// captured.
+fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
     list.clear();
-    let mut end = packet.len();
+    let mut end = packet.len() + usize::from(is_cut);
     let mut depth = 0;
     let mut outer = false;
     for layer in stack.layers() {
