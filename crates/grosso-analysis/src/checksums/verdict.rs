@@ -260,6 +260,17 @@ pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
     holds_seed_without_length(packet, &layer, ip)
 }
 
+/// Whether a superframe of TCP has [that form](is_seeded_without_length) and a length of 0 in its innermost IP header,
+/// so that only the end of the frame tells where it ends.
+pub fn is_large_send_without_length(packet: &[u8], stack: &Stack) -> bool {
+    let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
+    let field = match ip.kind {
+        Kind::Ipv4 => ipv4::field::TOTAL_LENGTH,
+        _ => ipv6::field::PAYLOAD_LENGTH,
+    };
+    u16_at(packet, ip.offset as usize + field.start) == 0 && is_seeded_without_length(packet, stack)
+}
+
 /// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame,
 /// although the headers count those of the first segment (rule S47).
 pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
