@@ -23,6 +23,8 @@ pub fn run(data: &[u8]) {
         LinkType::Null,
         LinkType::LinuxSll,
         LinkType::LinuxSll2,
+        LinkType::Ppp,
+        LinkType::PppEther,
     ]);
     let rules = rules(&mut decisions);
     let meta = meta(&mut decisions);

@@ -5,8 +5,15 @@ use grosso_rig::engine::PORTS;
 use grosso_testkit::oracle::{Lengths, Link, parse};
 use grosso_wire::{Extent, Kind, LAYERS_MAX, LinkType, Ports, Stack, dissect, dissect_into};
 
-const LINKS: [LinkType; 5] =
-    [LinkType::Ethernet, LinkType::Raw, LinkType::Null, LinkType::LinuxSll, LinkType::LinuxSll2];
+const LINKS: [LinkType; 7] = [
+    LinkType::Ethernet,
+    LinkType::Raw,
+    LinkType::Null,
+    LinkType::LinuxSll,
+    LinkType::LinuxSll2,
+    LinkType::Ppp,
+    LinkType::PppEther,
+];
 
 /// Runs the target on one input.
 pub fn run(data: &[u8]) {

@@ -25,6 +25,8 @@ pub fn run(data: &[u8]) {
         LinkType::Null,
         LinkType::LinuxSll,
         LinkType::LinuxSll2,
+        LinkType::Ppp,
+        LinkType::PppEther,
     ]);
     let endpoint = endpoint(&mut decisions);
     let meta = meta(&mut decisions);

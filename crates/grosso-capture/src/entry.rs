@@ -2,7 +2,7 @@
 
 use super::error::Damage;
 use super::format::{Format, Interface};
-use super::metadata::{Offload, PacketMeta};
+use super::metadata::{Offload, PacketMeta, flag};
 use super::offload_option;
 use super::options::{Options, code};
 use super::order::ByteOrder;
@@ -92,7 +92,9 @@ impl<'a> Packet<'a> {
         for option in self.options.iter().flatten() {
             match option.code {
                 code::PACKET_FLAGS => {
-                    meta.flags = option.value.first_chunk().map(|bytes| order.u32_from(*bytes));
+                    let stripped = if self.is_stripped { flag::FCS_BYTES } else { 0 };
+                    let flags = option.value.first_chunk().map(|bytes| order.u32_from(*bytes));
+                    meta.flags = flags.map(|flags| flags & !stripped);
                 }
                 code::CUSTOM_BINARY if meta.offload.is_none() => {
                     meta.offload = offload_option::decode(order, option.value);

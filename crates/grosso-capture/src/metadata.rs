@@ -30,7 +30,7 @@ pub struct PacketMeta {
     pub interface: u32,
     /// Length on the link in bytes. A writer stores the captured length if that is larger.
     pub original_len: u32,
-    /// The `epb_flags` word as stored. If `offload` is present, it takes precedence for bits 9 to 11.
+    /// The `epb_flags` word as stored, without the length of a frame check sequence that is not part of the data. If `offload` is present, it takes precedence for bits 9 to 11.
     pub flags: Option<u32>,
     /// Offload state; `None` if not recorded.
     pub offload: Option<Offload>,
@@ -113,6 +113,8 @@ pub mod flag {
     pub const INBOUND: u32 = 1;
     /// Bits 0 and 1: the packet was sent.
     pub const OUTBOUND: u32 = 2;
+    /// Bits 5 to 8: length of the frame check sequence in bytes; 0 if unknown.
+    pub const FCS_BYTES: u32 = 0xf << 5;
     /// Bit 9: the checksum is not yet computed (partial).
     pub const CHECKSUM_NOT_READY: u32 = 1 << 9;
     /// Bit 10: the checksum has been verified.

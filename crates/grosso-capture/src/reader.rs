@@ -10,7 +10,8 @@ use super::error::{CaptureError, FilePart, NoWindowMemory};
 use super::format::{Format, Interface, RECORD_BYTES_MAX};
 use super::layout::{Layout, Need, Part, Step};
 use super::magic::Magic;
-use super::options::Options;
+use super::metadata::flag;
+use super::options::{Options, code};
 use super::order::ByteOrder;
 use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};
 use super::pcapng::{self, PcapngDecoder};
@@ -340,7 +341,8 @@ impl<R: Read> CaptureReader<R> {
                 };
                 // The decoder has already refused packets of unknown interfaces.
                 let description = &interfaces[packet.interface as usize];
-                let fcs = u32::from(description.fcs_bytes.unwrap_or(0));
+                let options = Options::new(&raw[packet.options.range()], order);
+                let fcs = fcs_bytes(&options, description);
                 let data = &raw[packet.data.range()];
                 let original_len = packet.original_len.saturating_sub(fcs);
                 // The snapshot length may have truncated the frame check sequence, partly or entirely.
@@ -360,7 +362,7 @@ impl<R: Read> CaptureReader<R> {
                     description,
                     number: self.packets,
                     origin: Origin { file: 0, number: self.packets, offset },
-                    options: Options::new(&raw[packet.options.range()], order),
+                    options,
                     raw,
                     format,
                     is_stripped: fcs > 0,
@@ -370,6 +372,17 @@ impl<R: Read> CaptureReader<R> {
                 Entry::Block(Block { kind, raw, order, interface })
             }
         }
+    }
+}
+
+/// Length of the frame check sequence of a packet: that of its own flags, or else that of its interface.
+#[inline]
+fn fcs_bytes(options: &Options<'_>, description: &Interface) -> u32 {
+    let flags = options.find(code::PACKET_FLAGS).and_then(|value| value.first_chunk());
+    let flags = flags.map_or(0, |bytes| options.order().u32_from(*bytes));
+    match flags & flag::FCS_BYTES {
+        0 => u32::from(description.fcs_bytes.unwrap_or(0)),
+        own => own >> flag::FCS_BYTES.trailing_zeros(),
     }
 }
 

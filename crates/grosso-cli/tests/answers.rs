@@ -5,7 +5,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 use grosso_capture::Format;
 use grosso_testkit::Packet;
 
-use crate::common::{Bench, ETHERNET, capture, frames};
+use crate::common::{Bench, ETHERNET, capture, frames, has, tshark};
 
 /// Returns a pcapng section with one Ethernet interface whose frames end with a check sequence of four bytes.
 fn with_fcs(frames: &[Vec<u8>]) -> Vec<u8> {
@@ -55,6 +55,191 @@ fn a_known_frame_check_sequence_is_no_part_of_the_frame() {
             let reader = grosso_capture::CaptureReader::new(&bytes[..]).unwrap();
             assert!(reader.interfaces().iter().all(|i| i.fcs_bytes.unwrap_or(0) == 0), "{copy}");
             assert!(frames(&bytes) == stream, "{name} to {copy}");
+        }
+    }
+}
+
+/// An interface of Ethernet, and these packets with their original length and flags.
+fn with_flags(packets: &[(Vec<u8>, usize, u32)]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let len = (12 + body.len() as u32).to_le_bytes();
+        [&kind.to_le_bytes(), &len, body, &len].concat()
+    };
+    let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let mut file = [block(0x0a0d_0d0a, &section), block(1, &[1, 0, 0, 0, 0, 0, 4, 0])].concat();
+    for (index, (frame, original, flags)) in packets.iter().enumerate() {
+        let (len, original) = (frame.len() as u32, *original as u32);
+        let padding = &[0; 3][..frame.len().next_multiple_of(4) - frame.len()];
+        let time = [0, 0, 0, 0, index as u8, 0, 0, 0];
+        let lengths = [len.to_le_bytes(), original.to_le_bytes()].concat();
+        let flags = [&[2, 0, 4, 0][..], &flags.to_le_bytes(), &[0; 4]].concat();
+        file.extend(block(6, &[&[0; 4][..], &time, &lengths, frame, padding, &flags].concat()));
+    }
+    file
+}
+
+/// The flags of a packet say how long its check sequence is, whatever its interface says.
+#[test]
+fn a_frame_check_sequence_that_the_flags_of_a_packet_tell_is_no_part_of_the_frame() {
+    let frame = |index: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
+        packet.tcp(|tcp| tcp.sequence(index * 1000)).payload_len(1000).build()
+    };
+    let stream: Vec<_> = (0..8).map(frame).collect();
+    let inbound_with = |bytes: usize| 1 | (bytes as u32) << 5;
+    let packets = stream.iter().enumerate().map(|(index, frame)| {
+        let fcs = [4, 2][index % 2];
+        let frame = [&frame[..], &[0xa5; 4][..fcs]].concat();
+        (frame.clone(), frame.len(), inbound_with(fcs))
+    });
+    let bench = Bench::new();
+    bench.put("in.pcapng", &with_flags(&packets.collect::<Vec<_>>()));
+    let report = bench.ok("coalesce --json -r in.pcapng -w merged.pcapng").json();
+    assert_eq!(report["superframes"], 1, "{report}");
+    for copy in ["copy.pcapng", "copy.pcap"] {
+        bench.ok(&format!("wire -r in.pcapng -w {copy}"));
+        let bytes = bench.get(copy);
+        assert!(frames(&bytes) == stream, "{copy}");
+        let mut reader = grosso_capture::CaptureReader::new(&bytes[..]).unwrap();
+        while let Some(entry) = reader.next().unwrap() {
+            let grosso_capture::Entry::Packet(packet) = entry else { continue };
+            // The copy keeps the direction, and claims no check sequence.
+            let expected = if copy.ends_with("ng") { Some(1) } else { None };
+            assert_eq!(packet.meta().flags, expected, "{copy}");
+        }
+    }
+}
+
+/// tshark and tcpdump read all captured bytes of such a packet, and keep both lengths.
+#[test]
+fn more_captured_bytes_than_the_packet_had_are_read_and_kept() {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(60).build();
+    let bench = Bench::new();
+    let len = packet.len();
+    let file = with_flags(&[(packet.clone(), len - 20, 1), (packet.clone(), len, 1)]);
+    bench.put("in.pcapng", &file);
+    assert_eq!(bench.ok("csum verify --json in.pcapng").json()["checksums"]["valid"], 2);
+    bench.ok("wire -r in.pcapng -w out.pcapng");
+    let lengths = |file: &str| {
+        let bytes = bench.get(file);
+        let mut reader = grosso_capture::CaptureReader::new(&bytes[..]).unwrap();
+        let mut found = Vec::new();
+        while let Some(entry) = reader.next().unwrap() {
+            if let grosso_capture::Entry::Packet(packet) = entry {
+                found.push((packet.data.len(), packet.original_len as usize));
+            }
+        }
+        found
+    };
+    assert_eq!(lengths("out.pcapng"), [(len, len - 20), (len, len)]);
+    if has("tshark") {
+        let read = |file: &str| {
+            let mut command = std::process::Command::new("tshark");
+            command.args(["-n", "-r"]).arg(bench.path(file)).args(["-T", "fields"]);
+            for field in ["frame.len", "frame.cap_len", "udp.length"] {
+                command.args(["-e", field]);
+            }
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let line = |original: usize| format!("{original}\t{len}\t68\n");
+        assert_eq!(read("in.pcapng"), line(len - 20) + &line(len));
+        assert_eq!(read("out.pcapng"), read("in.pcapng"));
+    }
+}
+
+/// A packet of IPv6 without a length ends where the frame ends, which a cut capture does not show.
+#[test]
+fn a_packet_without_a_length_that_was_cut_is_not_called_bad() {
+    let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp).payload_len(600);
+    let mut packet = packet.build();
+    packet[18..20].fill(0);
+    packet[58..60].fill(0);
+    let original = packet.len();
+    packet.truncate(100);
+    let bench = Bench::new();
+    bench.put("in.pcapng", &with_flags(&[(packet, original, 1)]));
+    let report = bench.ok("csum verify --json in.pcapng").json();
+    assert_eq!(
+        (&report["checksums"]["unverifiable"], &report["checksums"]["bad"]),
+        (&1.into(), &0.into())
+    );
+}
+
+/// The numbers of a row in the table of link types, each with its name if the row has one.
+fn link_types(cell: &str) -> Vec<(u32, Option<String>)> {
+    let numbers = cell.split([',', ';']).map(str::trim).map(|item| {
+        let (number, name) = item.split_once(' ').unwrap_or((item, ""));
+        let name = name.trim_matches(['(', ')', '`']);
+        (number.parse().expect("a number"), (!name.is_empty()).then(|| name.to_owned()))
+    });
+    numbers.collect()
+}
+
+/// `docs/guide.md` lists the link types that are read, and those that are refused by name.
+#[test]
+fn the_table_of_link_types_is_true() {
+    let guide = include_str!("../../../docs/guide.md");
+    let table = guide.split("## Link types").nth(1).expect("a section");
+    let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let (mut read, mut refused) = (Vec::new(), Vec::new());
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        match cells[3] {
+            "reads it" => read.extend(link_types(cells[2])),
+            _ if cells[2].is_empty() => {}
+            _ => refused.extend(link_types(cells[2])),
+        }
+    }
+    assert!(read.len() >= 12 && refused.len() >= 9, "{read:?} {refused:?}");
+    let bench = Bench::new();
+    // Bytes that are headers of no link type.
+    let packet = vec![vec![0xee; 60]];
+    for (number, _) in read {
+        bench.put("in.pcap", &capture(Format::Pcap, number, &packet));
+        bench.ok("wire -r in.pcap -w out.pcap");
+        assert!(bench.get("out.pcap").ends_with(&packet[0]), "{number}");
+    }
+    for (number, name) in refused {
+        let name = name.expect("a name");
+        bench.put("in.pcap", &capture(Format::Pcap, number, &packet));
+        let run = bench.run("wire -r in.pcap -w out.pcap");
+        assert_eq!(run.code, 3, "{number}");
+        let message = format!("link type {number} ({name}) is not supported");
+        assert!(run.stderr.contains(&message), "{message}: {}", run.stderr);
+        assert!(bench.get("out.pcap").ends_with(&packet[0]), "{number}");
+    }
+}
+
+/// Streams behind PPP and PPPoE merge, come back, and are what tshark reads.
+#[test]
+fn ppp_and_pppoe_are_read_as_link_types() {
+    const PPP: u32 = 9;
+    const PPP_HDLC: u32 = 50;
+    const PPP_ETHER: u32 = 51;
+    let packet = |index: u32| {
+        let packet = Packet::new().ipv4(|ip| ip.id(index as u16));
+        packet.tcp(|tcp| tcp.sequence(index * 1000)).payload_len(1000).build()
+    };
+    let session =
+        |len: usize| [&[0x11, 0, 0, 7][..], &(len as u16 + 2).to_be_bytes(), &[0, 0x21]].concat();
+    let cases: [(u32, Vec<u8>); 4] = [
+        (PPP, vec![0xff, 3, 0, 0x21]),
+        (PPP, vec![0x21]),
+        (PPP_HDLC, vec![0xff, 3, 0, 0x21]),
+        (PPP_ETHER, session(packet(0).len())),
+    ];
+    for (link, front) in cases {
+        let stream: Vec<_> = (0..6).map(|index| [&front[..], &packet(index)].concat()).collect();
+        let bench = Bench::new();
+        bench.put("in.pcapng", &capture(Format::Pcapng, link, &stream));
+        let report = bench.ok("coalesce --json -r in.pcapng -w merged.pcapng").json();
+        assert_eq!(report["superframes"], 1, "{link}: {report}");
+        bench.ok("segment -r merged.pcapng -w back.pcapng");
+        assert!(frames(&bench.get("back.pcapng")) == stream, "{link}");
+        assert_eq!(bench.ok("csum verify --json in.pcapng").json()["checksums"]["valid"], 6);
+        if has("tshark") {
+            let found = tshark(&bench.path("in.pcapng"), "tcp.seq_raw");
+            assert_eq!(found.len(), 6, "{link}: {front:?}");
         }
     }
 }

@@ -745,3 +745,25 @@ fn a_tunnel_whose_header_checksum_is_left_to_the_device_is_removed() {
     let output = frames(&bench.get("b"));
     assert_eq!(output[0], output[1]);
 }
+
+/// Only so many pairs of addresses have a latest datagram; a datagram between others counts as cut off by the end.
+#[test]
+fn d17_pairs_of_addresses_beyond_the_bound_are_not_remembered() {
+    const PAIRS_MAX: u32 = 65536;
+    let first = |pair: u32, id: u16| {
+        let [_, a, b, c] = pair.to_be_bytes();
+        let packet = Packet::new()
+            .ethernet(|e| e)
+            .ipv4(|ip| ip.source([10, a, b, c]).id(id).df(false).protocol(17).more_fragments(true));
+        packet.payload(&[1; 16]).build()
+    };
+    for (others, is_remembered) in [(PAIRS_MAX - 1, true), (PAIRS_MAX, false)] {
+        let mut all: Vec<_> = (0..others).map(|pair| first(pair, 1)).collect();
+        // The second datagram of this pair overtakes the first.
+        all.extend([first(others, 1), first(others, 2)]);
+        let bench = Bench::new();
+        bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
+        let left = bench.ok("reassemble --json -r a -w b").json()["left"].clone();
+        assert_eq!(left["missing"] == 1, is_remembered, "{others}: {left}");
+    }
+}

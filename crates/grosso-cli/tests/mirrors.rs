@@ -61,7 +61,7 @@ fn assert_takes_out(tunnel: &str, cases: &[(Vec<u8>, Vec<u8>)]) {
     let bench = Bench::new();
     let outer: Vec<_> = cases.iter().map(|(frame, _)| frame.clone()).collect();
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &outer));
-    let run = bench.run("decap --json -r in.pcap -w out.pcap");
+    let run = bench.run("decap --json --recursive -r in.pcap -w out.pcap");
     let report = run.json();
     assert_eq!(report["decapsulated"], cases.len(), "{report}");
     assert_eq!(report["tunnels"][0]["tunnel"], tunnel, "{report}");
@@ -142,6 +142,90 @@ fn mpls_in_udp() {
     }
 }
 
+/// A label stack around `content`, with this label at its bottom.
+fn labels(content: &[u8]) -> Vec<u8> {
+    joined(&[&[0, 1, 0x10, 64, 0, 2, 0x11, 64], content])
+}
+
+/// The frame with addresses of vendors, by which tshark recognizes a frame without a control word.
+fn between_vendors(destination: [u8; 6]) -> Vec<u8> {
+    let mut frame = inner();
+    frame[..6].copy_from_slice(&destination);
+    frame[6..12].copy_from_slice(&[0x00, 0x50, 0x56, 1, 2, 3]);
+    frame
+}
+
+#[test]
+fn ethernet_over_mpls_with_and_without_control_word() {
+    let [intel, vmware] = [[0x00, 0x1b, 0x21, 4, 5, 6], [0x00, 0x0c, 0x29, 4, 5, 6]];
+    let plain = [intel, vmware].map(between_vendors);
+    let numbered = |number: u8| joined(&[&[0, 0, 0, number], &plain[0]]);
+    let contents = [
+        (plain[0].clone(), plain[0].clone()),
+        (plain[1].clone(), plain[1].clone()),
+        (numbered(0), plain[0].clone()),
+        (numbered(7), plain[0].clone()),
+    ];
+    let on_links = contents.clone().map(|(content, inside)| (label_frame(&content), inside));
+    assert_takes_out("pseudowire", &on_links);
+    let one_label = joined(&[&ipv4(4, &[])[..12], &[0x88, 0x48, 0, 2, 0x11, 64], &plain[0]]);
+    assert_takes_out("pseudowire", &[(one_label, plain[0].clone())]);
+    let in_udp = contents.clone().map(|(content, inside)| (udp(6635, &labels(&content)), inside));
+    assert_takes_out("mpls", &in_udp);
+    let in_gre = contents.map(|(content, inside)| {
+        (ipv4(GRE, &joined(&[&[0, 0, 0x88, 0x47], &labels(&content)])), inside)
+    });
+    assert_takes_out("gre", &in_gre);
+}
+
+/// tshark 4.0 does not look for a frame behind these first bits.
+#[test]
+fn ethernet_over_mpls_to_addresses_that_start_with_other_bits() {
+    let plain = [0xf8, 0x9c, 0x02].map(|first| between_vendors([first, 0x66, 0xf2, 4, 5, 6]));
+    let bench = Bench::new();
+    let frames_in: Vec<_> = plain.iter().map(|frame| label_frame(frame)).collect();
+    // The first byte 0x02 is that of a control word only if the bits after its first four are zero.
+    bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &frames_in));
+    let report = bench.ok("decap --json -r in.pcap -w out.pcap").json();
+    assert_eq!(report["decapsulated"], 3, "{report}");
+    assert_eq!(frames(&bench.get("out.pcap")), plain);
+}
+
+/// Ethernet with a label stack around `content`.
+fn label_frame(content: &[u8]) -> Vec<u8> {
+    joined(&[&ipv4(4, &[])[..12], &[0x88, 0x47], &labels(content)])
+}
+
+/// An associated channel, a stack that ends too early, and IP in labels are no frames.
+#[test]
+fn other_contents_of_labels_stay() {
+    let frames = [
+        label_frame(&[0x10, 0, 0, 0x21, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]),
+        label_frame(&[0, 0, 0, 0, 1, 2, 3]),
+        label_frame(&packet()),
+    ];
+    let bench = Bench::new();
+    bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &frames));
+    let report = bench.ok("decap --json -r in.pcap -w out.pcap").json();
+    assert_eq!(report["plain"], 3, "{report}");
+}
+
+#[test]
+fn explain_and_inspect_name_ethernet_over_mpls() {
+    let frame = |sequence: u32| {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(sequence as u16));
+        packet.tcp(|tcp| tcp.sequence(sequence * 900)).payload_len(900).build()
+    };
+    let bench = Bench::new();
+    let control = |sequence| label_frame(&joined(&[&[0; 4], &frame(sequence)]));
+    let frames: Vec<_> = (0..4).map(control).collect();
+    bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &frames));
+    let text = bench.ok("explain in.pcap 1").stdout;
+    assert!(text.contains("eth mpls mpls pseudowire eth ip4 tcp"), "{text}");
+    let text = bench.ok("inspect in.pcap").stdout;
+    assert!(text.contains("pseudowire"), "{text}");
+}
+
 /// Streams inside these tunnels are merged or stay, and are restored byte for byte.
 #[test]
 fn streams_in_these_tunnels_come_back() {
@@ -168,6 +252,11 @@ fn streams_in_these_tunnels_come_back() {
         let third = [0x22, 0xeb, 0x20, 0x64, 0, 7, 1, 2, 3, index as u8, 0, 0, 0, 0];
         all.push(erspan(&third, index, &packet));
         all.push(ipv4(GRE, &joined(&[&[0, 0, 0x88, 0xbe], &on_ethernet(&packet)])));
+        // Frames, frames behind a control word with and without a number, and packets take turns behind one label.
+        all.push(label_frame(&on_ethernet(&packet)));
+        all.push(label_frame(&joined(&[&[0; 4], &on_ethernet(&packet)])));
+        all.push(label_frame(&joined(&[&[0, 0, 0, index as u8], &on_ethernet(&packet)])));
+        all.push(label_frame(&packet));
     }
     let bench = Bench::new();
     bench.put("in.pcapng", &capture(Format::Pcapng, ETHERNET, &all));

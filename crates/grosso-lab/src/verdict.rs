@@ -268,7 +268,7 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 
 /// Means that show a claim about every row.
 const EVERY_ROW: &str = "the figures of every setting: a trial failed";
-/// Returns what a claim lacks on figures that no trial produced.
+/// Evidence that a claim lacks when no trial produced a figure.
 const FIGURES: &str = "figures for each of its settings: no trial produced one";
 /// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of rounded
 /// numbers may be slightly larger.

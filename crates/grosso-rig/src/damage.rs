@@ -38,6 +38,8 @@ pub fn links() -> impl Strategy<Value = LinkType> {
         Just(LinkType::Null),
         Just(LinkType::LinuxSll),
         Just(LinkType::LinuxSll2),
+        Just(LinkType::Ppp),
+        Just(LinkType::PppEther),
     ]
 }
 

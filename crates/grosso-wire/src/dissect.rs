@@ -77,6 +77,8 @@ impl Walk<'_, '_> {
             LinkType::Null => self.enter(Kind::Null),
             LinkType::LinuxSll => self.enter(Kind::Sll),
             LinkType::LinuxSll2 => self.enter(Kind::Sll2),
+            LinkType::Ppp => self.enter(Kind::Ppp),
+            LinkType::PppEther => self.enter(Kind::Pppoe),
         }
     }
 

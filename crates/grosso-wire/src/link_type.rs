@@ -16,13 +16,17 @@ pub enum LinkType {
     LinuxSll,
     /// Linux cooked capture version 2.
     LinuxSll2,
+    /// PPP, with or without the address and control fields of HDLC.
+    Ppp,
+    /// A PPPoE session header.
+    PppEther,
 }
 
 impl LinkType {
     /// Returns the link type for a `LINKTYPE_` number of a capture file; `None` if not supported.
     ///
     /// 12 and 14 are `DLT_RAW` values of some systems, 108 is OpenBSD loopback (the same header in network byte order),
-    /// 228 and 229 are raw IPv4 and raw IPv6.
+    /// 228 and 229 are raw IPv4 and raw IPv6. 50 is PPP that always has the fields of HDLC.
     pub const fn from_pcap(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Ethernet),
@@ -30,6 +34,8 @@ impl LinkType {
             0 | 108 => Some(Self::Null),
             113 => Some(Self::LinuxSll),
             276 => Some(Self::LinuxSll2),
+            9 | 50 => Some(Self::Ppp),
+            51 => Some(Self::PppEther),
             _ => None,
         }
     }
@@ -42,6 +48,8 @@ impl LinkType {
             Self::Null => 0,
             Self::LinuxSll => 113,
             Self::LinuxSll2 => 276,
+            Self::Ppp => 9,
+            Self::PppEther => 51,
         }
     }
 }
@@ -54,6 +62,8 @@ impl fmt::Display for LinkType {
             Self::Null => "NULL",
             Self::LinuxSll => "LINUX_SLL",
             Self::LinuxSll2 => "LINUX_SLL2",
+            Self::Ppp => "PPP",
+            Self::PppEther => "PPP_ETHER",
         })
     }
 }
@@ -62,17 +72,19 @@ impl fmt::Display for LinkType {
 mod tests {
     use super::*;
 
-    const ALL: [LinkType; 5] = [
+    const ALL: [LinkType; 7] = [
         LinkType::Ethernet,
         LinkType::Raw,
         LinkType::Null,
         LinkType::LinuxSll,
         LinkType::LinuxSll2,
+        LinkType::Ppp,
+        LinkType::PppEther,
     ];
 
     #[test]
     fn numbers_are_those_of_the_tcpdump_group() {
-        assert_eq!(ALL.map(LinkType::to_pcap), [1, 101, 0, 113, 276]);
+        assert_eq!(ALL.map(LinkType::to_pcap), [1, 101, 0, 113, 276, 9, 51]);
         assert_eq!(ALL.map(|link| LinkType::from_pcap(link.to_pcap())), ALL.map(Some));
     }
 
@@ -82,6 +94,7 @@ mod tests {
             assert_eq!(LinkType::from_pcap(number), Some(LinkType::Raw));
         }
         assert_eq!(LinkType::from_pcap(108), Some(LinkType::Null));
+        assert_eq!(LinkType::from_pcap(50), Some(LinkType::Ppp));
         assert_eq!(LinkType::from_pcap(105), None);
     }
 }

@@ -10,8 +10,10 @@ macro_rules! registry {
             sll2 { Sll2 = SPEC, "Linux cooked capture version 2, 20 bytes."; }
             null { Null = SPEC, "BSD loopback, 4 bytes of address family in the capturing host's order."; }
             vlan { Vlan = SPEC, "An 802.1Q or 802.1ad tag, 4 bytes: tag control information and the next EtherType."; }
+            ppp { Ppp = SPEC, "A PPP protocol of 1 or 2 bytes, with or without 2 bytes of HDLC."; }
             pppoe { Pppoe = SPEC, "A PPPoE session header with its 2-byte PPP protocol: 8 bytes."; }
             mpls { Mpls = SPEC, "One MPLS label stack entry, 4 bytes."; }
+            pseudowire { Pseudowire = SPEC, "The control word of Ethernet over MPLS, 4 bytes."; }
             ipv4 { Ipv4 = SPEC, "IPv4 with its options."; }
             ipv6 { Ipv6 = SPEC, "The fixed IPv6 header, 40 bytes."; }
             ipv6_extension { Ipv6Extension = SPEC, "One IPv6 hop-by-hop, routing or destination options header."; }

@@ -184,7 +184,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
     levels.is_cut = is_cut && stack.stop == Stop::Truncated;
     levels.is_unread = false;
     levels.prefix = None;
-    collect(packet, stack, &mut levels.list);
+    collect(packet, is_cut, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
     // The change in the sum of outer checksums once the inner checksums are completed.
     let mut to_add = Sum::ZERO;
@@ -260,6 +260,17 @@ pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
     holds_seed_without_length(packet, &layer, ip)
 }
 
+/// Whether a superframe of TCP has [that form](is_seeded_without_length) and a length of 0 in its innermost IP header,
+/// so that only the end of the frame tells where it ends.
+pub fn is_large_send_without_length(packet: &[u8], stack: &Stack) -> bool {
+    let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
+    let field = match ip.kind {
+        Kind::Ipv4 => ipv4::field::TOTAL_LENGTH,
+        _ => ipv6::field::PAYLOAD_LENGTH,
+    };
+    u16_at(packet, ip.offset as usize + field.start) == 0 && is_seeded_without_length(packet, stack)
+}
+
 /// Returns whether the innermost transport checksum is a pseudo-header sum that counts all bytes of the frame, although
 /// the headers count those of the first segment (rule S47).
 pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
@@ -318,10 +329,11 @@ fn holds_seed_of(packet: &[u8], layer: &Layer, ip: &Layer, len: usize) -> bool {
     found == pseudo(packet, ip, protocol, len).fold()
 }
 
-/// Lists the checksums of a packet with their coverage.
-fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
+/// Lists the checksums of a packet with what they cover. Without a length, a packet that was cut ends beyond what was
+/// captured.
+fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
     list.clear();
-    let mut end = packet.len();
+    let mut end = packet.len() + usize::from(is_cut);
     let mut depth = 0;
     let mut outer = false;
     for layer in stack.layers() {

@@ -197,9 +197,11 @@ pub(super) fn parse_link(text: &str) -> Result<LinkType, String> {
         "null" | "loop" => Some(LinkType::Null),
         "sll" | "linux_sll" => Some(LinkType::LinuxSll),
         "sll2" | "linux_sll2" => Some(LinkType::LinuxSll2),
+        "ppp" => Some(LinkType::Ppp),
+        "ppp_ether" | "pppoe" => Some(LinkType::PppEther),
         number => number.parse().ok().and_then(LinkType::from_pcap),
     };
-    named.ok_or_else(|| "expected ethernet, raw, null, sll, sll2 or a number".into())
+    named.ok_or_else(|| "expected ethernet, raw, null, sll, sll2, ppp, pppoe or a number".into())
 }
 
 pub(super) fn parse_batch(text: &str) -> Result<Batch, String> {

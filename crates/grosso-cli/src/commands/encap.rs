@@ -18,7 +18,9 @@ use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4, udp};
 use super::random_seed;
 use crate::{
     arguments::Encap,
-    checksums::{has_gre_checksum_to_come, is_left_to_device, seeded_around},
+    checksums::{
+        has_gre_checksum_to_come, is_large_send_without_length, is_left_to_device, seeded_around,
+    },
     error::{Exit, Failure},
     evidence::{Evidence, Judge, Nature, Sight, Tally},
     input::Session,
@@ -233,6 +235,9 @@ impl EncapWork {
 /// The partial checksum of a packet about which the capture says nothing, and whether it is a
 /// superframe: inside of a tunnel, only superframes have more than one (rule T11).
 fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, Option<Gso>) {
+    if is_large_send_without_length(packet, stack) {
+        return (Checksum::of_transport(stack), gso.or(Some(Gso::UNKNOWN)));
+    }
     let around = seeded_around(packet, stack)
         .filter(|udp| stack.last().is_some_and(|last| last.offset != udp.offset));
     match (is_left_to_device(packet, stack), around) {

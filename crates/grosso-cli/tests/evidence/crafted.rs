@@ -118,6 +118,47 @@ fn large_send(packet: &Packet, has_length: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     (frame, segments)
 }
 
+/// All commands judge this form alike: in a tunnel it stays a superframe, and it is not cut into fragments.
+#[test]
+fn large_sends_of_windows_go_through_tunnels_and_are_not_fragmented() {
+    let tunnels = [
+        "type vxlan id 42 local 192.0.2.1 remote 192.0.2.2",
+        "type vxlan id 42 local 192.0.2.1 remote 192.0.2.2 noudpcsum",
+        "type vxlan id 42 local 2001:db8::1 remote 2001:db8::2",
+        "type gre local 192.0.2.1 remote 192.0.2.2",
+        "type gre local 192.0.2.1 remote 192.0.2.2 csum",
+    ];
+    let cases: Vec<_> =
+        stacks().into_iter().filter(|(case, _)| !case.starts_with("VXLAN")).collect();
+    for ((case, packet), has_length) in
+        cases.iter().flat_map(|case| [true, false].map(|has_length| (case, has_length)))
+    {
+        let (frame, segments) = large_send(packet, has_length);
+        let bench = Bench::new();
+        bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, std::slice::from_ref(&frame)));
+        for tunnel in tunnels {
+            let case = format!("{case}, length {has_length}, {tunnel}");
+            let run = bench.ok(&format!("encap --json -r host.pcap -w in.pcapng -- {tunnel}"));
+            assert_eq!(run.json()["encapsulated"], 1, "{case}: {}", run.stdout);
+            let run = bench.ok("decap --json -r in.pcapng -w out.pcap");
+            assert_eq!(run.json()["decapsulated"], 1, "{case}: {}", run.stdout);
+            assert!(frames(&bench.get("out.pcap")) == [frame.clone()], "{case}");
+            let run = bench.ok("wire --json -r in.pcapng -w wire.pcapng --mss 1448 --strict");
+            assert_eq!(run.json()["superframes"]["split"], 1, "{case}: {}", run.stdout);
+            assert_eq!(
+                bench.ok("csum verify --json wire.pcapng").json()["checksums"]["bad"],
+                0,
+                "{case}"
+            );
+            bench.ok("decap -q -r wire.pcapng -w out.pcap");
+            assert!(frames(&bench.get("out.pcap")) == segments, "{case}");
+        }
+        let run = bench.ok("fragment --json --mtu 600 -r host.pcap -w out.pcap");
+        assert_eq!(run.json()["left"]["superframe"], 1, "{case}: {}", run.stdout);
+        assert!(frames(&bench.get("out.pcap")) == [frame], "{case}");
+    }
+}
+
 #[test]
 fn large_sends_of_windows_are_split_and_place_the_capture_on_the_sender() {
     let cases: Vec<_> =

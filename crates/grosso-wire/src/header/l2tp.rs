@@ -271,7 +271,7 @@ mod tests {
     /// Sessions share headers, and none shares them with a control message or a packet with a sequence number.
     #[test]
     fn few_bits_decide_the_headers() {
-        let bits = |header: &[u8]| SPEC.structure.bits(header).collect::<Vec<_>>();
+        let bits = |header: &[u8]| SPEC.structure.bits(header, header.len()).collect::<Vec<_>>();
         assert_eq!(bits(&[0, 0x30, 0, 0]), [(1, 0x10)]);
         assert_eq!(bits(&[0x80, 0, 0, 0, 1, 2, 3, 4]), [(0, 0x80), (4, 0x40)]);
         assert_eq!(bits(&BYTES[..12]), [(2, 0x10), (8, 0x40)]);

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
     Announced, AnnouncedByPort, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role,
-    Segmentation, Structure, Tail, ethernet, ipv4, vxlan,
+    Segmentation, Structure, Tail, ethernet, ipv4, pseudowire, vxlan,
 };
 use crate::error::{Malformed, Reason};
 use crate::kind::Kind;
@@ -155,7 +155,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     )
     .shown(Notation::Hexadecimal)])),
     tail: Tail { name: "content", role: Role::Link },
-    structure: Structure::Bits(&[(2, 0x01)]),
+    structure: Structure::Ahead(structure),
     segmentation: Segmentation::Never,
     remote_checksum: None,
     receive: None,
@@ -166,7 +166,21 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
     let entry = walk.peek::<HEADER_LEN>()?;
     walk.push(Kind::Mpls, HEADER_LEN)?;
     let bottom = u32::from_be_bytes(*entry) & BOTTOM_OF_STACK != 0;
-    Ok(if bottom { Next::Ip } else { Next::Header(Kind::Mpls) })
+    if !bottom {
+        return Ok(Next::Header(Kind::Mpls));
+    }
+    match walk.rest.first().map(|byte| byte >> 4) {
+        Some(4 | 6) | None => Ok(Next::Ip),
+        Some(_) => pseudowire::read_content(walk),
+    }
+}
+
+/// Returns the bits that determine the next headers: the end of the stack, and the first bits of what follows it.
+fn structure(bytes: &[u8]) -> u128 {
+    let bottom = 0x01 << (8 * (15 - 2));
+    let is_bottom = bytes.get(2).is_some_and(|byte| byte & 1 != 0);
+    let content = bytes.get(HEADER_LEN..).filter(|_| is_bottom).unwrap_or_default();
+    bottom | u128::from(pseudowire::deciding(content)) << (8 * (14 - HEADER_LEN))
 }
 
 #[cfg(test)]

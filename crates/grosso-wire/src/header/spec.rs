@@ -384,17 +384,23 @@ pub enum Structure {
     },
     /// Computed from the header: bits of its first 16 bytes; the first byte's highest bit is the highest.
     Chosen(fn(&[u8]) -> u128),
+    /// Like [`Structure::Chosen`], for a header that does not name its content: computed from the header and the bytes
+    /// after it, and with bits of both.
+    Ahead(fn(&[u8]) -> u128),
 }
 
 impl Structure {
-    /// Returns the byte offsets of a header, each with a mask of significant bits.
-    pub fn bits(self, header: &[u8]) -> impl Iterator<Item = (usize, u8)> {
+    /// Returns byte offsets from the start of a header, each with a mask of significant bits. `bytes` starts with the
+    /// header, which has `len` bytes.
+    pub fn bits(self, bytes: &[u8], len: usize) -> impl Iterator<Item = (usize, u8)> {
+        let header = bytes.get(..len).unwrap_or(bytes);
         let all = header.len();
         let (bits, whole, behind, chosen) = match self {
             Self::Bits(bits) => (bits, 0..0, 0..0, 0),
             Self::Whole => (&[][..], 0..all, 0..0, 0),
             Self::WholeExcept { start, end } => (&[][..], 0..start.min(all), end..all, 0),
             Self::Chosen(choose) => (&[][..], 0..0, 0..0, choose(header)),
+            Self::Ahead(choose) => (&[][..], 0..0, 0..0, choose(bytes)),
         };
         let chosen = chosen.to_be_bytes().into_iter().enumerate();
         let whole = whole.chain(behind).map(|at| (at, 0xff));

@@ -45,8 +45,15 @@ fn every_value_of_every_byte() {
     }
 }
 
-const LINKS: [LinkType; 5] =
-    [LinkType::Ethernet, LinkType::Raw, LinkType::Null, LinkType::LinuxSll, LinkType::LinuxSll2];
+const LINKS: [LinkType; 7] = [
+    LinkType::Ethernet,
+    LinkType::Raw,
+    LinkType::Null,
+    LinkType::LinuxSll,
+    LinkType::LinuxSll2,
+    LinkType::Ppp,
+    LinkType::PppEther,
+];
 
 /// Returns bytes, among which those with a meaning for the dissector are frequent.
 fn byte() -> impl Strategy<Value = u8> {

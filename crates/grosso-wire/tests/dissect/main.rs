@@ -6,3 +6,4 @@ mod extent;
 mod hostile;
 mod stacks;
 mod stops;
+mod structure;

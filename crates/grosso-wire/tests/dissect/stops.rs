@@ -28,7 +28,8 @@ fn link_headers() {
     holds(ethernet().pppoe(|p| p.len_raw(1)).ipv4(|ip| ip), "eth", Stop::Malformed);
     holds(ethernet().pppoe(|p| p.code(9)).ipv4(|ip| ip), "eth", Stop::Unknown);
     holds(ethernet().pppoe(|p| p.protocol_raw(0xc021)), "eth pppoe", Stop::Unknown);
-    holds(ethernet().mpls(|m| m).payload(&[0x01]), "eth mpls", Stop::Unknown);
+    holds(ethernet().mpls(|m| m).payload(&[0x10, 0]), "eth mpls", Stop::Unknown);
+    holds(ethernet().mpls(|m| m).payload(&[0x01]), "eth mpls", Stop::Truncated);
     holds(ethernet().mpls(|m| m), "eth mpls", Stop::Truncated);
 }
 

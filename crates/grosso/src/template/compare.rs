@@ -54,8 +54,8 @@ impl Mask {
     pub(crate) fn structure(stack: &Stack, header: &[u8]) -> Self {
         let mut mask = Self::nothing(stack.header_len());
         for layer in stack.layers() {
-            let bytes = header.get(layer.offset.into()..layer.end()).unwrap_or_default();
-            for (at, bits) in layer.kind.spec().structure.bits(bytes) {
+            let bytes = header.get(layer.offset.into()..).unwrap_or_default();
+            for (at, bits) in layer.kind.spec().structure.bits(bytes, layer.len.into()) {
                 mask.add(layer.offset as usize + at, bits);
             }
             Ends::deciding(header, layer, |at| mask.add(at, 0xff));

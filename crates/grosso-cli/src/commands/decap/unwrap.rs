@@ -8,16 +8,17 @@ use std::{
 use grosso::{
     Meta,
     checksum::Checksum,
+    meta::Gso,
     tunnel::decapsulate::{
         Decapsulation, DecapsulationRules, OuterChecksum, Path, Refusal, RemoteChecksumMode,
     },
 };
 use grosso_capture::{Packet, PacketMeta, TunnelPort};
-use grosso_wire::{Kind, LinkType, Ports, Stack, Stop, dissect_into, udp};
+use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect_into, udp};
 
 use super::joiner::{Join, Joiner};
 use crate::{
-    checksums::{complete_header, is_seeded, seeded_around},
+    checksums::{complete_header, is_large_send_without_length, is_seeded, seeded_around},
     fragments::Arrival,
     meta,
     reports::decap::DecapTally,
@@ -184,7 +185,7 @@ impl Unwrapper {
 
     /// Takes the packet out of its outermost tunnel; false if it stays.
     fn strip(&mut self, state: &mut PacketUnderWay, number: u64, link: LinkType) -> bool {
-        if let Some(outer) = self.stack.layers().iter().find(|layer| is_ip(layer.kind)) {
+        if let Some(outer) = outer(&self.stack).next() {
             complete_header(&mut self.buffer[self.start..], outer);
         }
         let plan = match self.plan(&state.meta, link) {
@@ -241,6 +242,12 @@ impl Unwrapper {
     fn plan(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
         let frame = &self.buffer[self.start..];
         let planned = Decapsulation::plan(frame, &self.stack, meta, link, &self.rules);
+        if meta.gso.is_none()
+            && matches!(planned, Err(Refusal::LengthZero))
+            && is_large_send_without_length(frame, &self.stack)
+        {
+            return self.plan_large_send(meta, link);
+        }
         if !matches!(planned, Err(Refusal::UdpChecksum | Refusal::GreChecksum)) {
             return planned;
         }
@@ -256,10 +263,20 @@ impl Unwrapper {
         Decapsulation::plan(frame, &self.stack, &partial, link, &self.rules)
     }
 
+    /// The plan for a large send of Windows without a length. The packet stays one that the capture does not call a
+    /// superframe.
+    fn plan_large_send(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
+        let frame = &self.buffer[self.start..];
+        let (checksum, gso) = (Checksum::of_transport(&self.stack), Some(Gso::UNKNOWN));
+        let recognized = Meta { checksum, gso, ..*meta };
+        let mut plan = Decapsulation::plan(frame, &self.stack, &recognized, link, &self.rules)?;
+        (plan.meta.checksum, plan.meta.gso) = (Checksum::None, None);
+        Ok(plan)
+    }
+
     /// The outermost tunnel, if it is on a UDP port.
     fn outermost(&self) -> Option<TunnelPort> {
-        let mut layers = self.stack.layers().iter().skip_while(|layer| !is_ip(layer.kind)).skip(1);
-        let udp = layers.find(|layer| !is_extension(layer.kind))?;
+        let udp = outer(&self.stack).skip(1).find(|layer| !is_extension(layer.kind))?;
         let header = self.buffer.get(self.start + usize::from(udp.offset)..)?;
         let port = header.get(udp::field::DESTINATION_PORT)?.first_chunk()?;
         let port = (udp.kind == Kind::Udp).then(|| u16::from_be_bytes(*port))?;
@@ -270,6 +287,14 @@ impl Unwrapper {
     fn network(&self, outside: u64, path: &Path) -> u64 {
         self.hasher.hash_one((outside, path))
     }
+}
+
+/// The headers of the outermost packet from IP on; empty if that packet is in a frame inside the link layer.
+fn outer(stack: &Stack) -> impl Iterator<Item = &Layer> {
+    let links = stack.layers().iter().take_while(|layer| !is_ip(layer.kind)).count();
+    let (links, packet) = stack.layers().split_at(links);
+    let has_frame = links.iter().skip(1).any(|layer| layer.kind == Kind::Ethernet);
+    packet.iter().filter(move |_| !has_frame)
 }
 
 /// Whether the outermost IP packet is a fragment.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `headers` | tunnel headers, and the receiver's checks on them |
 //! | `checksums` | checksums of the tunnel, and the resulting state of the inner ones |
+//! | `on_link` | Ethernet frames in a label stack of the link layer |
 //! | `left_open` | inner checksums that were left for a device |
 //! | `reason` | names and counters of all refusals |
 //!
@@ -32,6 +33,7 @@
 mod checksums;
 mod headers;
 mod left_open;
+mod on_link;
 mod reason;
 
 use core::{net::IpAddr, ops::Range};
@@ -162,11 +164,11 @@ pub struct Decapsulation {
 /// One direction of a tunnel between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    /// Address of the encapsulating host.
+    /// Address of the encapsulating host; unspecified if no IP header is around the packet.
     pub source: IpAddr,
-    /// Address of the decapsulating host.
+    /// Address of the decapsulating host; unspecified if no IP header is around the packet.
     pub destination: IpAddr,
-    /// Network identifier of VXLAN and Geneve, or key of GRE.
+    /// Network identifier of VXLAN and Geneve, key of GRE, or label of MPLS on a link.
     pub identifier: Option<u32>,
 }
 
@@ -191,6 +193,20 @@ pub struct Details {
     pub left_open: bool,
     /// Whether the tunnel header has reserved bits set.
     pub reserved_bits: bool,
+}
+
+impl Details {
+    /// No contents.
+    const NONE: Self = Self {
+        carried: None,
+        policy: None,
+        dont_learn: false,
+        gre_checksum: false,
+        sequence: None,
+        critical_option: None,
+        left_open: false,
+        reserved_bits: false,
+    };
 }
 
 /// Part of the link layer that stays in front of the packet.
@@ -227,6 +243,9 @@ impl Decapsulation {
         link: LinkType,
         rules: &DecapsulationRules,
     ) -> Result<Self, Refusal> {
+        if let Some(plan) = on_link::plan(frame, stack, meta, link, rules.presented) {
+            return plan;
+        }
         let outer = OuterHeaders::find(frame, stack, rules, meta.gso.is_some())?;
         let gso = match meta.gso {
             Some(gso) => Some(gso_inside(gso, stack)?),

@@ -1,0 +1,80 @@
+//! Ethernet over MPLS (RFC 4448), with and without the control word.
+//!
+//! ```text
+//!  0    4                         16                        32
+//! +----+-------------------------+-------------------------+
+//! | 0  |  reserved, zero          |     sequence number     |   bits
+//! +----+-------------------------+-------------------------+
+//! ```
+//!
+//! A label stack does not name its content; both ends agreed on it. Like Wireshark, the dissector infers it from the
+//! first bits (RFC 4385): 4 and 6 are IP, 0 is a control word, 1 is an associated channel, and anything else is the
+//! destination address of a frame without a control word. Addresses of many vendors start with zeros too, so the 12
+//! reserved bits of a control word must be zero.
+
+use super::{
+    Announced, Class, Field, HeaderSpec, Layout, Layouts, Notation, Received, Role, Segmentation,
+    Structure, Tail,
+};
+use crate::kind::Kind;
+use crate::stack::Stop;
+use crate::walk::{Next, Step, Walk};
+
+/// Length of the control word in bytes.
+pub const HEADER_LEN: usize = 4;
+
+/// Byte ranges inside the control word.
+pub mod field {
+    use core::ops::Range;
+
+    /// Zero.
+    pub const RESERVED: Range<usize> = 0..2;
+    /// Sequence number; zero if the ends do not number frames.
+    pub const SEQUENCE: Range<usize> = 2..4;
+}
+
+/// Registry entry of the control word. Frames with numbers stay apart, because segmentation cannot restore the numbers.
+pub(super) const SPEC: HeaderSpec = HeaderSpec {
+    name: "pseudowire",
+    class: Class::Tunnel,
+    announced: Announced::NEVER,
+    read,
+    layouts: Layouts::One(Layout::new(&[
+        Field::equal("reserved", field::RESERVED, Role::Tunnel).shown(Notation::Hexadecimal),
+        Field::equal("sequence", field::SEQUENCE, Role::Tunnel),
+    ])),
+    tail: Tail { name: "content", role: Role::Tunnel },
+    structure: Structure::Bits(&[(0, 0xff), (1, 0xff)]),
+    segmentation: Segmentation::Never,
+    remote_checksum: None,
+    receive: Some(|_| Ok(Received::default())),
+};
+
+#[inline(always)]
+fn read(walk: &mut Walk<'_, '_>) -> Step {
+    walk.push(Kind::Pseudowire, HEADER_LEN)?;
+    Ok(Next::Header(Kind::Ethernet))
+}
+
+/// Returns the header after a label stack whose content is no IP packet.
+#[inline]
+pub(super) fn read_content(walk: &Walk<'_, '_>) -> Step {
+    match walk.rest {
+        [0, 0, ..] => Ok(Next::Header(Kind::Pseudowire)),
+        [first, ..] if first >> 4 == CHANNEL => Err(Stop::Unknown),
+        [_, _, ..] => Ok(Next::Header(Kind::Ethernet)),
+        _ => Err(Stop::Truncated),
+    }
+}
+
+/// Returns the bits of the first two bytes after a label stack that determine what follows it.
+pub(super) fn deciding(content: &[u8]) -> u16 {
+    match content {
+        [] => 0,
+        [0, ..] => 0xffff,
+        [_, ..] => 0xff00,
+    }
+}
+
+/// First four bits of an associated channel (RFC 4385 section 5).
+const CHANNEL: u8 = 1;
