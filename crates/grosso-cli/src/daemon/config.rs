@@ -20,7 +20,10 @@ use super::{
     stages::{EspSpec, EspTable, FragmentsMode, FragmentsSpec},
 };
 use crate::{
-    arguments::AUTO_HOLD_NS, error::Failure, name::shown, profile, tunnel::Description,
+    error::Failure,
+    name::shown,
+    profile::{self, AUTO_HOLD_NS},
+    tunnel::Description,
     wrong::Wrong,
 };
 

@@ -21,7 +21,6 @@ pub(crate) struct Notices {
 
 impl Notices {
     /// Functions that do nothing.
-    #[cfg(feature = "lab")]
     pub(crate) fn none() -> Self {
         let none = Notice::new(|| ());
         let scarce = ScarcityNotice(std::sync::Arc::new(|_| ()));

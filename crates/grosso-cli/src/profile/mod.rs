@@ -193,6 +193,8 @@ pub(crate) fn write(profile: &Profile) -> String {
     text
 }
 
+/// The longest hold of `auto`: twice the time in which a superframe arrives at 10 Gb/s.
+pub(crate) const AUTO_HOLD_NS: u64 = 100_000;
 /// The keys of a file beside those of the profile itself.
 const OF_THE_FILE: [&str; 2] = ["base", "name"];
 /// Bytes of the longest name.

@@ -23,6 +23,8 @@ mod words;
 
 pub(crate) use self::description::Description;
 use self::words::Words;
+#[cfg(test)]
+pub(crate) use self::words::word_names;
 #[cfg(target_os = "linux")]
 pub(crate) use self::{definition::Definition, store::TunnelFiles};
 use crate::error::Failure;

@@ -294,8 +294,7 @@ pub(super) fn no_such_key(name: &str) -> String {
     {
         return format!("no key \"{name}\"; use {} = false", word.name);
     }
-    let names = WORDS.iter().map(|word| word.name).chain(["type"]);
-    match similar(name, names) {
+    match similar(name, word_names().chain(["type"])) {
         Some(meant) => format!("no key \"{name}\"; did you mean {meant}?"),
         None => format!("no key \"{name}\" of a tunnel; keys are the options of ip link"),
     }
@@ -308,6 +307,11 @@ const fn word(
     form: Form,
 ) -> Word {
     Word { name, synonyms, kinds, form }
+}
+
+/// The names of all words, in the order in which they are printed.
+pub(crate) fn word_names() -> impl Iterator<Item = &'static str> {
+    WORDS.iter().map(|word| word.name)
 }
 
 /// All words, in the order in which they are printed.
@@ -399,28 +403,3 @@ const IDENTIFIER_MAX: u64 = 0xff_ffff;
 const ADDRESSES_MAX: u64 = 1 << 20;
 const FLOW_LABEL_MAX: u64 = 0xf_ffff;
 const PORT_MAX: u64 = 65535;
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::WORDS;
-    use crate::arguments::Arguments;
-
-    #[test]
-    fn every_word_is_in_the_help_of_tunnel_add() {
-        let mut command = Arguments::command();
-        let tunnel = command.find_subcommand_mut("tunnel").unwrap();
-        let help = tunnel.find_subcommand_mut("add").unwrap().render_long_help().to_string();
-        let said = |name: &str| help.split(|c: char| " []\n:".contains(c)).any(|word| word == name);
-        for name in WORDS.iter().map(|word| word.name) {
-            // A word of both directions has those of one in its brackets.
-            let of_both = |both: &str| help.contains(&format!("[[i|o]{both}"));
-            let of_one = name.strip_prefix(['i', 'o']).is_some_and(of_both);
-            assert!(
-                said(name) || said(&format!("no{name}")) || of_both(name) || of_one,
-                "{name} is not in {help}"
-            );
-        }
-    }
-}
