@@ -46,7 +46,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-report", &["grosso-capture"]),
     (
         "grosso-analysis",
-        &["grosso", "grosso-capture", "grosso-checksum", "grosso-report", "grosso-wire"],
+        &[
+            "grosso",
+            "grosso-capture",
+            "grosso-checksum",
+            "grosso-report",
+            "grosso-sys",
+            "grosso-wire",
+        ],
     ),
     (
         "grosso-conform",

@@ -9,11 +9,13 @@
 //! | [`headers`] | offsets and fields of packets |
 //! | [`links`] | the link type by which the headers of a packet are found |
 //! | [`meta`] | translation of a capture's packet metadata to the engine's, and back |
+//! | [`profile`] | profiles as users write them: a name, or a file with the differences from a built-in one |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
-//! The crate reads no file, prints nothing and starts no thread: the caller passes the packets of a
+//! The crate reads no file but those of profiles (Linux), prints nothing and starts no thread: the caller passes the packets of a
 //! [`grosso_capture::CaptureReader`], which reads from any reader. The example of the README judges a whole capture.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 pub mod checksums;
 pub mod distribution;
@@ -21,6 +23,7 @@ pub mod evidence;
 pub mod headers;
 pub mod links;
 pub mod meta;
+pub mod profile;
 pub mod suspicion;
 
 /// The example of `README.md`, which is compiled and run as a test.

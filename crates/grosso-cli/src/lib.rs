@@ -21,7 +21,6 @@
 //! | `pages` | the manual pages and completions of packages |
 //! | `confinement` | the privileges that each thread of running data paths gives up (Linux) |
 //! | `observe` | the counters of running data paths, for people and for programs (Linux) |
-//! | `profile` | profiles as users write them |
 //! | `digest` | the hash of the input |
 //! | `acceptor` | accepting clients of listeners, with bounds |
 //! | `usage` | messages about a wrong command line |
@@ -56,7 +55,6 @@ mod output;
 #[cfg(any(test, feature = "pages"))]
 pub mod pages;
 mod positions;
-mod profile;
 mod reports;
 #[cfg(any(test, feature = "parquet"))]
 mod shard;
@@ -68,7 +66,9 @@ mod usage;
 
 use std::process::ExitCode;
 
-use grosso_analysis::{checksums, distribution, evidence, headers, links, meta, suspicion};
+use grosso_analysis::{
+    checksums, distribution, evidence, headers, links, meta, profile, suspicion,
+};
 #[cfg(target_os = "linux")]
 use grosso_report::needs;
 use grosso_report::{

@@ -9,9 +9,18 @@ mod keys;
 mod setting;
 
 use core::{fmt::Write, ops::Range};
-use std::{borrow::Cow, io, path::Path};
+use std::borrow::Cow;
+#[cfg(target_os = "linux")]
+use std::{io, path::Path};
 
 use grosso::Profile;
+use grosso_report::{
+    diagnostic::{Wrong, no_key, similar},
+    report::COLUMNS,
+};
+#[cfg(target_os = "linux")]
+use grosso_report::{error::Failure, name::shown};
+#[cfg(target_os = "linux")]
 use grosso_sys::path;
 use grosso_wire::ipv4;
 use toml::{
@@ -19,18 +28,13 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-pub(crate) use self::keys::KEYS;
-use self::keys::{ProfileKey, TABLES};
-use crate::{
-    error::Failure,
-    name::shown,
-    report::COLUMNS,
-    wrong::{Wrong, no_key, similar},
-};
+use self::keys::TABLES;
+pub use self::keys::{KEYS, ProfileKey};
 
 /// The profile that a word names: a built-in one, or a file if the word has a dot or a slash. A relative path is taken
 /// from `folder`.
-pub(crate) fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
+#[cfg(target_os = "linux")]
+pub fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
     // `linux-6.12` has a dot too.
     let is_file = word.contains(['.', '/']) && Profile::named(word).is_none();
     if is_file {
@@ -71,6 +75,7 @@ fn no_profile(name: &str) -> String {
 }
 
 /// The profile of a file.
+#[cfg(target_os = "linux")]
 fn read(path: &Path) -> Result<Profile, Failure> {
     let name = shown(path);
     let text = path::read_text(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
@@ -89,7 +94,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
 }
 
 /// Parses the text of a file. `name` is the name of the profile if the file does not set one.
-pub(crate) fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
+pub fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     let table = DeTable::parse(text).map_err(|error| Wrong::of_parser(text, &error))?;
     let table = table.get_ref();
     let mut profile = match word(text, table, "base")? {
@@ -174,7 +179,7 @@ fn set(
 }
 
 /// A file that describes exactly this profile, with the permitted values of each key.
-pub(crate) fn write(profile: &Profile) -> String {
+pub fn write(profile: &Profile) -> String {
     let mut text = format!("name = {}\n", setting::toml(&(*profile.name).into()));
     let mut table = "";
     for key in KEYS {
@@ -194,7 +199,7 @@ pub(crate) fn write(profile: &Profile) -> String {
 }
 
 /// The longest hold of `auto`: twice the time in which a superframe arrives at 10 Gb/s.
-pub(crate) const AUTO_HOLD_NS: u64 = 100_000;
+pub const AUTO_HOLD_NS: u64 = 100_000;
 /// The keys of a file beside those of the profile itself.
 const OF_THE_FILE: [&str; 2] = ["base", "name"];
 /// Bytes of the longest name.
@@ -202,6 +207,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// The profile that counts packets by the MTU of its receiver.
 const OF_AN_MTU: &str = "inet-lro-2007";
 /// Bytes of the longest file; one with every key has two thousand.
+#[cfg(target_os = "linux")]
 const FILE_BYTES_MAX: u64 = 1 << 16;
 /// The column of the permitted values of a key.
 const CHOICES_COLUMN: usize = 36;

@@ -7,22 +7,22 @@ use toml::de::DeValue;
 use super::setting::{self, SettingValue};
 
 /// One key.
-pub(crate) struct ProfileKey {
+pub struct ProfileKey {
     /// The table that it is in; empty for keys before all tables.
-    pub(crate) table: &'static str,
+    pub table: &'static str,
     /// Its name there.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The permitted values, for people.
-    pub(crate) choices: fn() -> String,
+    pub choices: fn() -> String,
     /// The value in a profile.
-    pub(crate) show: fn(&Profile) -> Value,
+    pub show: fn(&Profile) -> Value,
     /// Sets the value; `None` if it is not permitted.
     pub(super) set: fn(&mut Profile, &DeValue<'_>) -> Option<()>,
 }
 
 impl ProfileKey {
     /// Its name, preceded by that of its table.
-    pub(crate) fn full_name(&self) -> String {
+    pub fn full_name(&self) -> String {
         if self.table.is_empty() {
             self.name.into()
         } else {
@@ -72,8 +72,8 @@ fn choices_of<T: SettingValue>(_: fn(&Profile) -> &T) -> String {
     T::choices()
 }
 
-/// All keys, those of one table together and in the order of [`TABLES`].
-pub(crate) const KEYS: &[ProfileKey] = &[
+/// All keys, those of one table together and in the order of `TABLES`.
+pub const KEYS: &[ProfileKey] = &[
     key!("", "tcp", tcp),
     key!("", "udp", udp),
     key!("", "extension-headers", extension_headers),
