@@ -3,5 +3,5 @@
 # shellcheck disable=SC2034 # used where this is sourced
 linked=(
     grosso-checksum grosso-wire grosso grosso-capture grosso-report grosso-sys grosso-analysis grosso-vhost grosso-io
-    grosso-conform grosso-tun
+    grosso-conform grosso-daemon grosso-tun
 )
