@@ -17,7 +17,7 @@ use grosso_sys::{
     interface::{Control, InterfaceName},
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
-    permit,
+    userns,
 };
 
 /// Bytes of a stream through the tunnel.
@@ -37,7 +37,7 @@ impl Drop for Running {
 fn hosts<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let hosts: Result<Vec<_>, _> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     let hosts = hosts.map_err(|error| error.to_string());
-    let hosts = hosts.and_then(|hosts| permit::tap().map(|()| hosts).map_err(|no| no.to_string()));
+    let hosts = hosts.and_then(|hosts| userns::tap().map(|()| hosts).map_err(|no| no.to_string()));
     match hosts {
         Ok(hosts) => hosts.try_into().ok(),
         Err(why) => {

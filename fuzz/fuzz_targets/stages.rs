@@ -13,8 +13,8 @@ use grosso_io::{
     Port, PortBuffer, Transmitted,
     memory::{MemoryPort, wire},
     stage::{
-        EthernetLink, Fragmentation, FragmentationOptions, Secured, SecuredOptions, Tunnelled,
-        TunnelledOptions,
+        EspOptions, EspStage, EthernetLink, Fragmentation, FragmentationOptions, TunnelOptions,
+        TunnelStage,
     },
 };
 use grosso_testkit::{oracle::Link, stack::Place};
@@ -54,7 +54,7 @@ fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bo
     };
     let host = |port, out, back| {
         let port = Fragmentation::new(port, &options).expect("an MTU that links have");
-        Secured::new(port, SecuredOptions::new(association(out), association(back), 0))
+        EspStage::new(port, EspOptions::new(association(out), association(back), 0))
             .expect("two associations")
     };
     let mut road = Road::new(link);
@@ -87,9 +87,9 @@ fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     let kit = if there.carries_ethernet() { Link::Ethernet } else { Link::Ip };
     let mut road = Road::new(link);
     let end = |port, endpoint, [source, destination]: [[u8; 6]; 2]| {
-        let mut options = TunnelledOptions::new(endpoint, 7);
+        let mut options = TunnelOptions::new(endpoint, 7);
         options.link = (link == LinkType::Ethernet).then_some(EthernetLink { source, destination });
-        Tunnelled::new(port, options)
+        TunnelStage::new(port, options)
     };
     let [one, other] = [[2; 6], [4; 6]];
     let Ok(mut near) = end(road.near(), there, [one, other]) else { return };

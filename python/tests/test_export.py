@@ -113,7 +113,7 @@ def test_why_is_the_word_of_explain(captures, tmp_path):
     capture = grosso.open(captures / "iperf3.pcapng")
     trains = export(capture, tmp_path)[1].to_pylist()
     alone = [row for row in trains if row["closed"] == "never"]
-    ended = [row for row in trains if row["closed"] == "no-merge"]
+    ended = [row for row in trains if row["closed"] == "no_merge"]
     assert alone and ended
     for row in alone:
         assert capture.explain(row["numbers"][0])["decision"]["reason"] == row["why"]
@@ -284,9 +284,9 @@ def test_the_questions_of_the_document_have_these_answers_in_duckdb(archive):
     duckdb = pytest.importorskip("duckdb")
     queries = blocks("sql")
     lost, frames, checksums = (duckdb.sql(query).fetchall() for query in queries)
-    assert [(row[1], row[6]) for row in lost] == [(1001, "tcp-sequence-ahead")]
+    assert [(row[1], row[6]) for row in lost] == [(1001, "tcp_sequence_ahead")]
     assert lost[0][4] > 8 and lost[0][5] == 1.0
-    assert len(frames) == 20 and {row[5] for row in frames} == {"tcp-sequence-ahead"}
+    assert len(frames) == 20 and {row[5] for row in frames} == {"tcp_sequence_ahead"}
     assert checksums[0][:3] == ("10.0.0.9", "10.0.0.2", "bad")
 
 
@@ -296,4 +296,4 @@ def test_the_question_of_the_document_has_the_same_answer_in_polars(archive):
     names = {}
     exec(code, names)
     (row,) = names["answer"].to_dicts()
-    assert (row["source_port"], row["why"], row["per_train"]) == (1001, "tcp-sequence-ahead", 1.0)
+    assert (row["source_port"], row["why"], row["per_train"]) == (1001, "tcp_sequence_ahead", 1.0)

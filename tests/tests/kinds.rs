@@ -143,7 +143,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "the tunnels that a payload is compared with, and what their headers may follow",
     ),
     (
-        "grosso-io/src/stage/secured.rs",
+        "grosso-io/src/stage/esp.rs",
         &["Ethernet", "Icmp", "Sll", "Vlan"],
         "neighbour discovery, which ESP leaves in the clear",
     ),

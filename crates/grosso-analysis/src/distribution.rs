@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Counts of values: exact below `EXACT`, and above it in ranges that are narrower than a
-/// thousandth of their values.
+/// Counts of values: exact below `EXACT`; larger values are counted in ranges narrower than a thousandth of the value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
     /// Counts by range, up to the largest value so far: at most 56,320 ranges.
@@ -14,7 +13,7 @@ pub struct Distribution {
     max: u64,
 }
 
-/// Percentiles: the value that this many of a hundred values do not exceed.
+/// Percentiles: the value that this percentage of the values does not exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Quantiles {
@@ -24,7 +23,7 @@ pub struct Quantiles {
 }
 
 impl Distribution {
-    /// Counts a value this many times.
+    /// Counts `value` as occurring `times` times.
     #[inline]
     pub fn add(&mut self, value: u64, times: u64) {
         let range = range_of(value);
@@ -37,23 +36,24 @@ impl Distribution {
         self.max = self.max.max(value);
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The mean of the values; `None` without any.
+    /// Returns the mean of the values; `None` without any.
     pub fn mean(&self) -> Option<f64> {
         (self.total > 0).then(|| self.sum as f64 / self.total as f64)
     }
 
-    /// The percentiles by nearest rank: the least values that this many do not exceed; `None` without any.
+    /// Returns the percentiles by nearest rank: the smallest value that the given percentage of the values does not
+    /// exceed; `None` without any.
     pub fn quantiles(&self) -> Option<Quantiles> {
         let p50 = self.quantile(50)?;
         Some(Quantiles { p50, p99: self.quantile(99)?, max: self.max })
     }
 
-    /// The cumulative counts: the last value of each range that has any, and the number of values up to it.
+    /// Returns the cumulative counts: the last value of each non-empty range, and the number of values up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut so_far = 0;
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -69,13 +69,12 @@ impl Distribution {
     }
 }
 
-/// The range of a value.
 fn range_of(value: u64) -> usize {
     let shift = (u64::BITS - value.leading_zeros()).saturating_sub(EXACT.ilog2());
     (u64::from(shift) * EXACT / 2 + (value >> shift)) as usize
 }
 
-/// The last value of a range.
+/// Returns the last value of a range.
 fn last_of(range: usize) -> u64 {
     let half = EXACT / 2;
     let shift = (range as u64 / half).saturating_sub(1);
@@ -84,7 +83,7 @@ fn last_of(range: usize) -> u64 {
     ((u128::from(first + 1) << shift) - 1) as u64
 }
 
-/// Values below this have ranges of their own; a power of two.
+/// Each value below this limit has its own range; a power of two.
 const EXACT: u64 = 2048;
 
 #[cfg(test)]

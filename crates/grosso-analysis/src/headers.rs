@@ -4,13 +4,13 @@ use core::{fmt, net::IpAddr};
 
 use grosso_wire::{Class, Extent, Kind, Layer, Role, Stack, Stop, ipv4, ipv6, tcp, udp};
 
-/// The big-endian word at `at`; zero beyond the end.
+/// Returns the big-endian word at `at`; zero beyond the end.
 #[inline]
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
 }
 
-/// The big-endian double word at `at`; zero beyond the end.
+/// Returns the big-endian double word at `at`; zero beyond the end.
 #[inline]
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
@@ -24,23 +24,24 @@ pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// The innermost transport header of a packet, with the facts that commands need about it.
+/// The innermost transport header of a packet and related properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
     /// TCP or UDP.
     pub layer: Layer,
-    /// The IP header right around it.
+    /// IP header directly around the transport header.
     pub ip: Layer,
-    /// The start of the outermost IP header.
+    /// Start of the outermost IP header.
     pub network: usize,
     /// Payload bytes as declared by the headers, including those that were not captured.
     pub payload: usize,
-    /// Bytes of a jumbo header, which superframes beyond 64 KB have and their packets do not (rule S5).
+    /// Length in bytes of the jumbo header, which superframes longer than 64 KB have and their packets do not (rule
+    /// S5).
     jumbo: usize,
 }
 
 impl Transport {
-    /// The innermost transport header of a packet of `len` bytes; `None` if the dissector did not reach one.
+    /// Returns the innermost transport header of a packet of `len` bytes; `None` if the dissector did not reach one.
     #[inline]
     pub fn of(stack: &Stack, len: usize) -> Option<Self> {
         let layer = stack.last().filter(|layer| layer.kind.is_transport())?;
@@ -61,44 +62,44 @@ impl Transport {
         Some(Self { layer, ip: *ip, network: outermost.offset as usize, payload, jumbo })
     }
 
-    /// Whether it is TCP.
+    /// Returns whether the header is TCP.
     #[inline]
     pub fn is_tcp(&self) -> bool {
         self.layer.kind == Kind::Tcp
     }
 
-    /// Header bytes of a packet of the wire from the outermost IP header on.
+    /// Returns the header bytes of a wire packet from the outermost IP header on.
     #[inline]
     pub fn overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.network + self.jumbo)
     }
 
-    /// Header bytes of a packet of the wire from the innermost IP header on.
+    /// Returns the header bytes of a wire packet from the innermost IP header on.
     #[inline]
     pub fn inner_overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.ip.offset as usize + self.jumbo)
     }
 
-    /// The bytes of TCP options.
+    /// Returns the length of the TCP options in bytes.
     #[inline]
     pub fn options(&self) -> usize {
         (self.layer.len as usize).saturating_sub(tcp::HEADER_LEN)
     }
 
-    /// The TCP flags.
+    /// Returns the TCP flags.
     #[inline]
     pub fn flags(&self, packet: &[u8]) -> u16 {
         u16_at(packet, self.layer.offset as usize + tcp::field::OFFSET_FLAGS.start)
     }
 
-    /// The IPv4 identification; `None` for IPv6.
+    /// Returns the IPv4 identification; `None` for IPv6.
     #[inline]
     pub fn identification(&self, packet: &[u8]) -> Option<u16> {
         (self.ip.kind == Kind::Ipv4)
             .then(|| u16_at(packet, self.ip.offset as usize + ipv4::field::IDENTIFICATION.start))
     }
 
-    /// The flow of the packet in its own direction.
+    /// Returns the flow of the packet in the packet's direction.
     #[inline]
     pub fn endpoints(&self, packet: &[u8], stack: &Stack) -> Endpoints {
         let mut endpoints = Endpoints { is_tcp: self.is_tcp(), ..Endpoints::default() };
@@ -130,7 +131,7 @@ impl Transport {
     }
 }
 
-/// Source and destination of the innermost IP header.
+/// Returns source and destination of the innermost IP header.
 pub fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
     let header = packet.get(ip.offset.into()..ip.end())?;
@@ -145,14 +146,14 @@ pub fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
     Some((found.next()?, found.next()?))
 }
 
-/// Source and destination port of a TCP or UDP header.
+/// Returns source and destination port of a TCP or UDP header.
 pub fn ports(packet: &[u8], transport: &Transport) -> (u16, u16) {
     let start = transport.layer.offset as usize;
     let at = |field: core::ops::Range<usize>| u16_at(packet, start + field.start);
     (at(udp::field::SOURCE_PORT), at(udp::field::DESTINATION_PORT))
 }
 
-/// Whether a layer is an IP header.
+/// Returns whether a layer is an IP header.
 #[inline]
 pub fn is_ip(layer: &Layer) -> bool {
     layer.kind.is_ip()
@@ -165,31 +166,31 @@ pub struct Endpoints {
     pub source: Endpoint,
     /// Address and port of the receiver.
     pub destination: Endpoint,
-    /// Whether the transport is TCP, and not UDP.
+    /// Whether the transport is TCP; otherwise it is UDP.
     pub is_tcp: bool,
-    /// Whether the addresses are of IPv6.
+    /// Whether the addresses are IPv6 addresses.
     pub is_ipv6: bool,
-    /// A mix of VLAN tags and virtual network identifiers.
+    /// Hash of VLAN tags and virtual network identifiers.
     pub network: u32,
 }
 
 /// An address and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// IPv4 uses the first four bytes.
+    /// Address; IPv4 uses the first four bytes.
     address: [u8; 16],
     port: u16,
 }
 
 impl Endpoints {
-    /// The other direction.
+    /// Returns the flow of the other direction.
     #[inline]
     pub fn reversed(self) -> Self {
         Self { source: self.destination, destination: self.source, ..self }
     }
 }
 
-/// `10.99.0.1:37272 > 10.99.0.2:5201`.
+/// Formats the flow like `10.99.0.1:37272 > 10.99.0.2:5201`.
 impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, end) in [self.source, self.destination].iter().enumerate() {
@@ -207,14 +208,14 @@ impl fmt::Display for Endpoints {
     }
 }
 
-/// The stack in the words of reports: `tcp4`, `udp4/vxlan/tcp4`, `ip4/udp6`.
+/// Returns the header stack in the form used by reports: `tcp4`, `udp4/vxlan/tcp4`, `ip4/udp6`.
 pub fn protocol(stack: &Stack) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut version = None;
     for layer in stack.layers() {
         match layer.kind.class() {
             Class::Network => {
-                // An IP header directly inside another is a tunnel of its own.
+                // An IP header directly inside another one is a tunnel.
                 if let Some(outer) = version.replace(if layer.kind == Kind::Ipv4 { 4 } else { 6 }) {
                     words.push(format!("ip{outer}"));
                 }

@@ -1,5 +1,5 @@
-//! Analysis of captures that were taken on hosts with offloads: which frames are packets of the wire, which are
-//! superframes with segments of N bytes, by which evidence, and which checksums are right.
+//! Analysis of captures taken on hosts with offloads: which frames are wire packets, which are superframes with
+//! segments of N bytes, by which evidence, and which checksums are valid.
 //!
 //! | module | job |
 //! |---|---|
@@ -12,8 +12,9 @@
 //! | [`profile`] | profiles as users write them: a name, or a file with the differences from a built-in one |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
-//! The crate reads no file but those of profiles (Linux), prints nothing and starts no thread: the caller passes the packets of a
-//! [`grosso_capture::CaptureReader`], which reads from any reader. The example of the README judges a whole capture.
+//! The crate reads no files but those of profiles (Linux), prints nothing and starts no threads: the caller passes the
+//! packets of a [`grosso_capture::CaptureReader`], which reads from any reader. The example in the README classifies a
+//! whole capture.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
@@ -26,7 +27,7 @@ pub mod meta;
 pub mod profile;
 pub mod suspicion;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

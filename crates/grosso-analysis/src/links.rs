@@ -1,4 +1,4 @@
-//! The link type by which the headers of a packet are found.
+//! The link type with which a packet is parsed.
 
 use grosso_capture::Packet;
 use grosso_wire::LinkType;
@@ -11,7 +11,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// The link type of a packet; `None` if the dissector does not know it.
+    /// Returns the link type of a packet; `None` if the dissector does not support it.
     #[inline]
     pub fn of(self, packet: &Packet<'_>) -> Option<LinkType> {
         match self.forced {

@@ -1,4 +1,4 @@
-//! Translation of the packet metadata in captures to that of the engine, and back.
+//! Conversion of packet metadata between captures and the engine.
 
 use grosso::{Meta, checksum::Checksum, meta::Gso};
 use grosso_capture::{Offload, PacketMeta, TunnelPort, flag};
@@ -6,12 +6,12 @@ use grosso_wire::{Ports, Stack};
 
 use crate::checksums::Claim;
 
-/// The checksum of a packet that is partial according to the capture.
+/// Returns the checksum of a packet that is partial according to the capture.
 pub fn claim(said: &PacketMeta, stack: &Stack) -> Claim {
     claim_of(said.known(stack).checksum)
 }
 
-/// The same for a packet whose innermost transport checksum is known to be partial.
+/// Returns the claim for a packet whose innermost transport checksum is known to be partial.
 pub fn claim_of_transport(stack: &Stack) -> Claim {
     claim_of(Checksum::of_transport(stack))
 }
@@ -25,13 +25,13 @@ fn claim_of(checksum: Checksum) -> Claim {
     }
 }
 
-/// The ports by which the headers of a packet are found: those that the user named, else those that the
-/// capture recorded with the packet, else the assigned ones. `given` are the user's and the assigned ones.
+/// Returns the UDP ports with which a packet is parsed: those configured by the user, otherwise those that the capture
+/// recorded with the packet, otherwise the assigned ones. `given` contains the configured and the assigned ports.
 pub fn ports(said: &PacketMeta, given: Ports) -> Ports {
     ports_in(tunnels(said), given)
 }
 
-/// The same for a packet inside these tunnels.
+/// Returns the UDP ports with which a packet inside these tunnels is parsed.
 pub fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
     let mut ports = TunnelPort::over(tunnels, &given);
     if !tunnels.is_empty() {
@@ -40,13 +40,13 @@ pub fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
     ports
 }
 
-/// The tunnels on unassigned ports that the capture recorded with a packet.
+/// Returns the tunnels on unassigned ports that the capture recorded with a packet.
 pub fn tunnels(said: &PacketMeta) -> &[TunnelPort] {
     said.offload.as_ref().map_or(&[], |offload| &offload.tunnel_ports)
 }
 
-/// The metadata that still holds for a packet that was cut from a superframe: direction and the like, the
-/// tag and the hash that a device took, the ports of its tunnels. Without any of these, only flags remain.
+/// Returns the metadata that remains valid for a segment of a superframe: direction and similar flags, the VLAN tag and
+/// hash from the device, and the ports of its tunnels. If the capture recorded none of these, only flags remain.
 pub fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
     let kept = from.flags.unwrap_or(0) & !flag::OFFLOADS;
     let flags = kept | if is_partial { flag::CHECKSUM_NOT_READY } else { 0 };
@@ -65,12 +65,12 @@ pub fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
     }
 }
 
-/// The metadata of a packet that was put into a tunnel or taken out of one, for which `known` holds
-/// now. `tunnels` are those around it on unassigned ports.
+/// Returns the metadata of a packet that was encapsulated or decapsulated; `known` is its metadata for the engine, and
+/// `tunnels` are the tunnels around it on unassigned ports.
 pub fn of_tunnelled(from: &PacketMeta, known: &Meta, tunnels: Vec<TunnelPort>) -> PacketMeta {
     let mut written = of_segment(from, false);
     let Some(recorded) = &from.offload else {
-        // There was no metadata, and only a partial checksum, a segment size or a tunnel's port requires some.
+        // The capture recorded no metadata, and only a partial checksum, a segment size or a tunnel port requires some.
         let is_unfinished =
             matches!(known.checksum, Checksum::Partial { .. }) || known.gso.is_some();
         if is_unfinished || !tunnels.is_empty() {

@@ -1,7 +1,7 @@
-//! The suspicion that UDP datagrams on an unknown port carry a tunnel: used for hints only.
+//! Detection of UDP datagrams on an unknown port that may carry a tunnel; used for hints only.
 //!
-//! A packet is never changed because of a suspicion. A suspected tunnel must agree with every length and with the
-//! checksums that are there, because a wrong hint is worse than none.
+//! A tunnel hint never changes a packet. A suspected tunnel must agree with every length and with all present
+//! checksums, because a wrong hint is worse than none.
 
 use grosso_capture::TunnelPort;
 use grosso_checksum::Sum;
@@ -13,12 +13,12 @@ use grosso_wire::{
 
 use crate::headers::u16_at;
 
-/// The tunnels that the packets of a capture seem to be in, with the numbers of packets.
+/// Tunnels that packets of a capture may be in, with packet counts.
 #[derive(Debug, Default)]
 pub struct Suspicions(Vec<(TunnelPort, u64)>);
 
 impl Suspicions {
-    /// Examines a packet, in which these headers were found.
+    /// Examines a packet with these headers.
     pub fn observe(&mut self, packet: &[u8], stack: &Stack) {
         let Some(last) = stack.last().filter(|last| last.kind == Kind::Udp) else { return };
         let end = (stack.end as usize).min(packet.len());
@@ -34,12 +34,12 @@ impl Suspicions {
         }
     }
 
-    /// Whether there was no such packet.
+    /// Returns whether no such packet was observed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A note about each suspected tunnel, and a hint with the option that names it.
+    /// Returns a note about each suspected tunnel, and a hint with the option that decodes it.
     pub fn notes(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().map(|(tunnel, packets)| {
             let (packets, port) = (units::count(*packets, "packet"), tunnel.port());
@@ -50,11 +50,11 @@ impl Suspicions {
     }
 }
 
-/// The tunnel that a UDP datagram to an unassigned port seems to carry, by its payload: VXLAN, Geneve, GUE, or FOU with
-/// IP packets. `--port` takes it as it is displayed.
+/// Returns the tunnel that a UDP datagram to an unassigned port seems to carry, judged by its payload: VXLAN, Geneve,
+/// GUE, or FOU with IP packets. `--port` accepts the displayed form.
 ///
-/// The packet inside ends where the payload does; or it is the first of several packets that are one superframe: the
-/// same tunnel header follows after it, or it is a TCP segment, whose length may be that of the superframe.
+/// The inner packet must end where the payload does, or be the first of several packets in one superframe: the same
+/// tunnel header follows it, or it is a TCP segment, whose length may be that of the superframe.
 pub fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     if port == 0 || TunnelPort::on(port, &Ports::ASSIGNED).is_some() {
         return None;
@@ -64,11 +64,11 @@ pub fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     guesses.find(|guess| guess.fits(payload)).map(|guess| guess.tunnel)
 }
 
-/// A possible meaning of a payload, by its first bytes.
+/// A possible interpretation of a payload, from its first bytes.
 struct Guess {
     tunnel: TunnelPort,
     header_len: usize,
-    /// The link type of the tunnel's payload: Ethernet frames or IP packets.
+    /// Link type of the tunnel's payload: Ethernet frames or IP packets.
     link: LinkType,
 }
 
@@ -85,7 +85,7 @@ impl Guess {
     }
 }
 
-/// VXLAN, with or without the generic protocol extension.
+/// Recognises VXLAN, with or without the generic protocol extension.
 fn guess_vxlan(payload: &[u8], port: u16) -> Option<Guess> {
     let (header, _) = vxlan::VxlanHeader::parse(payload).ok()?;
     let (link, tunnel) = match header.flags.get() {
@@ -130,7 +130,7 @@ fn guess_gue(payload: &[u8], port: u16) -> Option<Guess> {
     is_it.then_some(Guess { tunnel, header_len, link: LinkType::Raw })
 }
 
-/// FOU, which has no header; GUE of variant 1 has none either, and is the same on the wire.
+/// Recognises FOU, which has no header; GUE variant 1 has none either and is identical on the wire.
 fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
     let protocol = match payload.first()? >> 4 {
         4 => ipv4::PROTOCOL_IPV4,
@@ -141,16 +141,16 @@ fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
     Some(Guess { tunnel, header_len: 0, link: LinkType::Raw })
 }
 
-/// The first packet in a tunnel, as far as it can be judged.
+/// The first packet in a tunnel, as far as it can be checked.
 struct Inside {
-    /// Its length in bytes, with the link header.
+    /// Length of the packet in bytes, including the link header.
     len: usize,
-    /// Whether it is a TCP segment without oddities.
+    /// Whether the packet is a TCP segment without anomalies.
     is_tcp: bool,
 }
 
 impl Inside {
-    /// The packet at the start of `bytes`; `None` if there is none, or it does not fit.
+    /// Returns the packet at the start of `bytes`; `None` if there is none, or if its lengths do not fit.
     fn find(bytes: &[u8], link: LinkType) -> Option<Self> {
         let stack = dissect(bytes, link, &Ports::NONE);
         if matches!(stack.stop, Stop::Truncated | Stop::Malformed) {
@@ -192,7 +192,7 @@ impl Inside {
     }
 }
 
-/// ARP for IPv4 over Ethernet: a request or an answer.
+/// Recognises ARP for IPv4 over Ethernet: a request or a reply.
 fn address_resolution(frame: &[u8], stack: &Stack) -> Option<Inside> {
     let link = stack.last()?;
     let ethertype = u16_at(frame, link.end() - 2);
@@ -203,8 +203,8 @@ fn address_resolution(frame: &[u8], stack: &Stack) -> Option<Inside> {
     is_it.then_some(Inside { len: frame.len(), is_tcp: false })
 }
 
-/// Whether a TCP header is free of things that no stack sends: reserved bits, an urgent pointer without its flag, flags
-/// that exclude each other.
+/// Returns whether a TCP header has no combination that no stack sends: reserved bits, an urgent pointer without URG,
+/// or flags that exclude each other.
 fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
     let start = layer.offset as usize;
     if layer.kind != Kind::Tcp {
@@ -219,19 +219,19 @@ fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
         && word & (tcp::ACK | tcp::SYN | tcp::RST) != 0
 }
 
-/// Most tunnels that are suspected in one capture; more would not fit into a hint.
+/// Maximum number of suspected tunnels per capture; more would not fit into a hint.
 const SUSPICIONS_MAX: usize = 4;
-/// The byte of an Ethernet frame whose lowest bit marks a group address as the source.
+/// The byte of an Ethernet frame whose lowest bit marks a group address as the source address.
 const GROUP_BIT_AT: usize = ethernet::field::SOURCE.start;
-/// Frames of Ethernet are padded to this length, without the check sequence.
+/// Minimum length to which Ethernet frames are padded, without the check sequence.
 const FRAME_BYTES_MIN: usize = 60;
-/// The EtherType of ARP (RFC 826).
+/// EtherType of ARP (RFC 826).
 const ETHERTYPE_ARP: u16 = 0x0806;
-/// Types, lengths and operation of ARP.
+/// Length of the types, lengths and operation of ARP.
 const ARP_FIXED_BYTES: usize = 8;
-/// Two addresses of Ethernet and two of IPv4.
+/// Length of two Ethernet addresses and two IPv4 addresses.
 const ARP_ADDRESS_BYTES: usize = 20;
-/// Bits of the word of data offset and flags that are neither (RFC 9293, RFC 9768).
+/// Bits of the word with data offset and flags that belong to neither (RFC 9293, RFC 9768).
 const RESERVED_BITS: u16 = 0x0e00;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Datagrams that are suspected to be a tunnel, and those that never are.
+//! Tests with datagrams that may be a tunnel, and with datagrams that must not be taken for one.
 
 use grosso_testkit::{
     Packet,
@@ -13,7 +13,7 @@ use super::*;
 /// A port that is not assigned to a tunnel.
 const PORT: u16 = 8472;
 
-/// The payload of the outermost UDP datagram.
+/// Returns the payload of the outermost UDP datagram.
 fn payload(frame: &[u8]) -> &[u8] {
     let stack = dissect(frame, LinkType::Ethernet, &Ports::NONE);
     let udp = stack.last().unwrap();
@@ -25,7 +25,7 @@ fn outer() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|u| u.destination_port(PORT))
 }
 
-/// Every tunnel: its name for `--port`, its headers, and whether it carries frames.
+/// Returns every type of tunnel: its name for `--port`, its headers, and whether it carries Ethernet frames.
 fn tunnels() -> [(&'static str, Packet, bool); 6] {
     [
         ("vxlan=8472", outer().vxlan(|v| v.vni(42)), true),
@@ -86,7 +86,11 @@ fn b10_several_packets_in_one_datagram_are_suspected_and_so_is_a_segment_that_st
         let mut other = many.clone();
         let second = payload(&one).len();
         other[second..second + 60].fill(0xee);
-        assert_eq!(tunnel_at(&other, PORT), None, "{words}: what follows is none");
+        assert_eq!(
+            tunnel_at(&other, PORT),
+            None,
+            "{words}: the second packet has no tunnel header"
+        );
         // GSO_PARTIAL: the headers are those of the first segment.
         let segment = inside().ipv4(ipv4).tcp(tcp).payload_len(1000).build();
         let superframe = [payload(&segment), &[9; 20_000]].concat();
@@ -106,7 +110,7 @@ fn b10_arp_in_vxlan_is_suspected_padded_or_not() {
     }
     arp[7] = 9;
     let frame = outer().vxlan(|v| v).ethernet(|e| e.ethertype_raw(0x0806)).payload(&arp);
-    assert_eq!(said(&frame.build()), None, "no such operation");
+    assert_eq!(said(&frame.build()), None, "ARP has no operation 9");
 }
 
 #[test]
@@ -115,9 +119,9 @@ fn b10_what_does_not_fit_is_not_suspected() {
     let fitting = payload(&frame);
     assert!(tunnel_at(fitting, PORT).is_some());
     for len in 0..fitting.len() {
-        assert_eq!(tunnel_at(&fitting[..len], PORT), None, "{len} bytes of it");
+        assert_eq!(tunnel_at(&fitting[..len], PORT), None, "the first {len} bytes");
     }
-    assert_eq!(tunnel_at(&[fitting, &[0; 3]].concat(), PORT), None, "bytes behind it");
+    assert_eq!(tunnel_at(&[fitting, &[0; 3]].concat(), PORT), None, "bytes after the packet");
     for (at, why) in [
         (0, "flags"),
         (2, "reserved bits"),
@@ -135,7 +139,7 @@ fn b10_what_does_not_fit_is_not_suspected() {
     }
 }
 
-/// Payloads whose first bytes are those of protocols that are no tunnel, some of them similar to one.
+/// Checks payloads that start like other protocols, some of them similar to a tunnel.
 #[test]
 fn b10_what_others_send_over_udp_is_no_tunnel() {
     let mut random = Random::new(0x6731_3462);
@@ -162,7 +166,7 @@ fn b10_what_others_send_over_udp_is_no_tunnel() {
     }
 }
 
-/// The first bytes of tunnels.
+/// Returns the first bytes of tunnels.
 fn starts() -> impl Strategy<Value = Vec<u8>> {
     let starts: [&[u8]; 8] = [
         &[],

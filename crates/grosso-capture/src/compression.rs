@@ -127,11 +127,11 @@ impl<R: Read> Read for Decompressor<R> {
     }
 }
 
-/// The file itself. Counts the bytes read, and records whether an error came from the system.
+/// The source file itself. Counts the bytes read, and records whether the system reported a read error.
 #[derive(Debug)]
 pub(crate) struct CountingReader<R> {
     pub(crate) reader: R,
-    /// The first bytes, read to detect the compression and then handed out again.
+    /// The first bytes, read to detect the compression and returned again to the decompressor.
     prefix: [u8; PREFIX_BYTES],
     prefix_len: usize,
     prefix_taken: usize,
@@ -197,7 +197,7 @@ impl<R: Read> Read for CountingReader<R> {
 /// Length of the longest magic number, in bytes.
 const PREFIX_BYTES: usize = 5;
 
-/// Bytes of compressed data read at a time: enough that system calls do not matter.
+/// Number of compressed bytes per read, large enough that the cost of system calls is negligible.
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;
 

@@ -1,5 +1,4 @@
-//! Entries that a reader hands out: packets, and the blocks between them. Both borrow the reader's
-//! buffer.
+//! Entries returned by a reader: packets, and the blocks between them. Both borrow the reader's buffer.
 
 use super::error::Damage;
 use super::format::{Format, Interface};
@@ -55,7 +54,7 @@ pub struct Packet<'a> {
     pub(crate) options: Options<'a>,
     pub(crate) raw: &'a [u8],
     pub(crate) format: Format,
-    /// Whether `raw` has a frame check sequence that `data` has not.
+    /// Whether `raw` ends with a frame check sequence that was removed from `data`.
     pub(crate) is_stripped: bool,
 }
 

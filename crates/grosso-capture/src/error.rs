@@ -1,4 +1,4 @@
-//! Errors of captures, each with its own name and sentence.
+//! Errors of reading and writing captures.
 
 use std::io;
 
@@ -118,7 +118,7 @@ pub const WINDOWS_BYTES_MAX: u64 = 1 << 30;
 impl CaptureError {
     pub(crate) fn not_a_capture(bytes: &[u8]) -> Self {
         let shown = bytes.get(..STARTS_WITH_BYTES).unwrap_or(bytes);
-        // The message shows the beginning as text would be quoted; the first line is enough.
+        // The message quotes the first bytes as text; the first line is enough.
         let line = shown.iter().position(|&byte| byte == b'\n').map_or(shown, |at| &shown[..=at]);
         Self::NotACapture { starts_with: line.escape_ascii().to_string() }
     }
@@ -148,7 +148,7 @@ impl CaptureError {
     }
 }
 
-/// The remedy for what Wireshark reads.
+/// Advice for formats that Wireshark can read.
 pub(crate) const CONVERT: &str = "convert it with editcap -F pcapng";
 
 /// Incomplete part of a file.

@@ -1,8 +1,9 @@
-//! Several captures as one stream, in the order of time, with only the packets that are wanted.
+//! Merges several captures into one, ordered by time, with only the selected packets.
 //!
-//! The order is that of Wireshark's `mergecap`: the next packet is the earliest of those that come next in each
-//! capture; of equal times that of the last capture; one without a time at once. Unlike there, a capture that begins at
-//! the time at which another ends comes after it, as if a capture had been cut there.
+//! The order is that of Wireshark's `mergecap`: the next packet is the earliest among the next packets of all captures;
+//! of packets with equal times, that of the last capture; a packet without a time immediately. Unlike `mergecap`, if
+//! one capture ends at the time at which another begins, the first is read to its end, as if a single capture had been
+//! split there.
 
 mod devices;
 
@@ -62,7 +63,7 @@ pub struct Outcome {
     /// Selected packets without a time, which get time 0 in the merged capture.
     pub without_time: u64,
     devices: Devices,
-    /// The origins of packets that nobody has asked for yet, if somebody will.
+    /// Origins of packets that have not been requested yet; `None` if origins are not recorded.
     origins: Option<VecDeque<Origin>>,
 }
 
@@ -96,15 +97,15 @@ impl Outcome {
 struct Member<R> {
     reader: CaptureReader<R>,
     name: String,
-    /// The numbers that the interfaces of the current section have in the whole.
+    /// Numbers of the current section's interfaces in the merged capture.
     interfaces: Vec<u32>,
-    /// The packets that come next: one, or more where it matters whether the capture ends.
+    /// The next packets: usually one, or several if the merge depends on whether the capture ends.
     next: VecDeque<Pending>,
     has_begun: bool,
     is_at_end: bool,
 }
 
-/// A packet that waits for those before it.
+/// A packet that waits for earlier packets of other captures.
 struct Pending {
     meta: PacketMeta,
     origin: Origin,
@@ -179,7 +180,7 @@ impl<R: Read> Merge<R> {
         Ok(())
     }
 
-    /// Makes the next bytes ready; `false` at the end.
+    /// Prepares the next bytes of the merged capture; returns `false` at the end.
     fn advance(&mut self) -> io::Result<bool> {
         let mut is_more = true;
         while is_more && self.ready.0.borrow().is_empty() {
@@ -227,7 +228,7 @@ impl<R: Read> Merge<R> {
             let time_ns = member.next.front()?.meta.timestamp_ns;
             Some((time_ns, time_ns.map(|_| Reverse(index)), index))
         });
-        // No time orders before every time.
+        // `None`, a packet without a time, sorts before every time.
         let Some((time_ns, _, last)) = times.min() else { return Ok(false) };
         let first = self.ending_at(time_ns)?.unwrap_or(last);
         if !self.members[first].has_begun {
@@ -243,8 +244,8 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
-    /// Returns the capture that ends at a time at which another begins: its packets come first, and of several such
-    /// captures those of one that began before.
+    /// Returns the capture that ends at the time at which another begins; its packets come first. Prefers captures that
+    /// had begun before that time.
     fn ending_at(&mut self, time_ns: Option<u64>) -> io::Result<Option<usize>> {
         let is_now = |member: &Member<R>| {
             member.next.front().is_some_and(|packet| packet.meta.timestamp_ns == time_ns)
@@ -273,7 +274,7 @@ impl<R: Read> Merge<R> {
         Ok(None)
     }
 
-    /// Finds the devices that a capture, which begins, goes on to show.
+    /// Determines the devices of a capture's interfaces before its first packet.
     fn begin(&mut self, index: usize) {
         let has_ended: Vec<bool> = self
             .members
@@ -283,7 +284,7 @@ impl<R: Read> Merge<R> {
         self.outcome.borrow_mut().devices.begin(index, &has_ended);
     }
 
-    /// Finds the next wanted packet of a capture, and passes on the blocks before it.
+    /// Finds the next selected packet of a capture, and writes the blocks before it.
     fn look(&mut self, index: usize) -> io::Result<()> {
         if self.members[index].next.is_empty() {
             self.read(index)?;
@@ -291,7 +292,8 @@ impl<R: Read> Merge<R> {
         Ok(())
     }
 
-    /// Reads one more wanted packet of a capture, and passes on the blocks before it; `false` at its end.
+    /// Reads one more selected packet of a capture, and writes the blocks before it; returns `false` at the end of the
+    /// capture.
     fn read(&mut self, index: usize) -> io::Result<bool> {
         let Member { reader, name, interfaces, next, is_at_end, .. } = &mut self.members[index];
         while !*is_at_end {
@@ -363,7 +365,7 @@ fn is_wanted(select: &mut Option<Select>, packet: &Packet<'_>) -> io::Result<boo
     select.as_mut().map_or(Ok(true), |select| select(packet))
 }
 
-/// Passes on a block of one of several captures, with the interface numbers of the whole.
+/// Writes a block of one of several captures, with the interface numbers of the merged capture.
 fn pass(
     block: &Block<'_>,
     name: &str,
@@ -393,8 +395,8 @@ fn pass(
     writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
 }
 
-/// Returns the options of an interface: those that it had, as far as the byte order allows, and the capture that it
-/// came from.
+/// Returns the options of an interface: its original ones as far as the byte order allows, and a comment that names the
+/// original capture.
 fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     let mut options = Vec::new();
     let order = ByteOrder::NATIVE;
@@ -414,7 +416,7 @@ fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     options
 }
 
-/// Bytes of the merged capture that wait to be read.
+/// Bytes of the merged capture that have not been read yet.
 #[derive(Clone, Debug, Default)]
 struct Ready(Rc<RefCell<Vec<u8>>>);
 
@@ -429,10 +431,10 @@ impl Write for Ready {
     }
 }
 
-/// Options of an interface that are the same in both byte orders: comment, name, description, addresses, filter,
+/// Interface options with the same encoding in both byte orders: comment, name, description, addresses, filter,
 /// operating system, hardware.
 const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
-/// Packets that are merged between two looks at the stream.
+/// Number of packets to merge per batch.
 const PACKETS_PER_BATCH: usize = 64;
 /// Maximum number of packets with equal time to read ahead in a capture, to see whether the capture ends with them.
 const PACKETS_AHEAD_MAX: usize = 4096;

@@ -1,8 +1,8 @@
 //! Metadata of a packet in a capture: time, flags, and the state of offloads.
 //!
-//! pcapng has standard flags for the two offload facts that every capture should hold (checksum not
-//! ready, segmentation pending). The rest is in one custom option: `docs/pcapng-option.md`
-//! describes its bytes and [`super::offload_option`] encodes them.
+//! pcapng has standard flags for the two most important offload states (checksum not ready, segmentation pending).
+//! Grosso stores the rest in one custom option: `docs/pcapng-option.md` describes its bytes, and
+//! [`super::offload_option`] encodes them.
 
 use grosso::{
     Meta,
@@ -159,7 +159,7 @@ impl Offload {
         if flags & flag::OFFLOADS == 0 {
             return None;
         }
-        // Partial is the stronger statement where both are set: the field holds no checksum yet.
+        // If both bits are set, "not ready" takes precedence: the field holds no checksum yet.
         let has_partial_transport = flags & flag::CHECKSUM_NOT_READY != 0;
         let checksum = if flags & flag::CHECKSUM_VALID != 0 && !has_partial_transport {
             Checksum::Unnecessary { levels: 0 }
@@ -255,7 +255,7 @@ mod tests {
         };
         assert_eq!(meta.flags_to_write(), Some(0xffff_0a01));
         meta.offload = Some(offload(SegmentTransport::Udp));
-        assert_eq!(meta.flags_to_write(), Some(0xffff_0201), "bit 11 is for TCP alone");
+        assert_eq!(meta.flags_to_write(), Some(0xffff_0201), "bit 11 is for TCP only");
         meta.offload = None;
         assert_eq!(meta.flags_to_write(), Some(0xffff_0401));
         meta.flags = None;
@@ -269,7 +269,11 @@ mod tests {
         assert_eq!(Offload::from_flags(0xffff_f1ff), None);
         let partial_tcp = Offload::from_flags(0xe00).unwrap();
         assert!(partial_tcp.is_partial());
-        assert_eq!(partial_tcp.meta.checksum, Checksum::None, "its place is unknown");
+        assert_eq!(
+            partial_tcp.meta.checksum,
+            Checksum::None,
+            "the offset of the checksum is unknown"
+        );
         assert_eq!(partial_tcp.meta.gso, Some(Gso::UNKNOWN));
         assert_eq!(partial_tcp.to_flags(), 0xa00);
         let valid = Offload::from_flags(0x400).unwrap();

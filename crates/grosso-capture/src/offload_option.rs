@@ -1,8 +1,8 @@
-//! The bytes of Grosso's custom option: offload metadata inside pcapng.
+//! Encoding of Grosso's custom option, which stores offload metadata in pcapng.
 //!
-//! `docs/pcapng-option.md` is the specification. All numbers are big-endian whatever the byte order
-//! of the section, because tools that rewrite a section in another byte order cannot translate a
-//! value that they do not know. Only the enterprise number before it is in the section's order.
+//! `docs/pcapng-option.md` is the specification. All numbers are big-endian in either byte order of the section,
+//! because tools that convert a section to the other byte order cannot convert an unknown value. Only the enterprise
+//! number before the value has the byte order of the section.
 
 use core::num::NonZeroU16;
 
@@ -186,7 +186,7 @@ const fn bit(is_set: bool, bit: u8) -> u8 {
     if is_set { bit } else { 0 }
 }
 
-/// Iterator over the lists after the fixed part; it ends at a list that is cut short.
+/// Iterator over the lists after the fixed part; ends at a truncated list.
 struct Lists<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lists<'a> {
@@ -280,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// The example of `docs/pcapng-option.md`, byte for byte.
+    /// Returns the example of `docs/pcapng-option.md`, byte for byte.
     #[test]
     fn example_of_the_manual() {
         let offload = Offload {
@@ -317,7 +317,11 @@ mod tests {
         let mut bytes = Vec::new();
         encode(&mut bytes, ByteOrder::Little, &Offload::default()).unwrap();
         assert!(decode(ByteOrder::Little, &bytes).is_some());
-        assert_eq!(decode(ByteOrder::Big, &bytes), None, "enterprise number in the other order");
+        assert_eq!(
+            decode(ByteOrder::Big, &bytes),
+            None,
+            "enterprise number in the other byte order"
+        );
         for at in 0..12 {
             let mut other = bytes.clone();
             other[at] ^= 2;
@@ -340,12 +344,12 @@ mod tests {
         assert_eq!(refused, Err(Misfit::OptionTooLong { bytes: 65_536 }));
     }
 
-    /// List 3 as in the manual, byte for byte.
+    /// Example of list 3 in `docs/pcapng-option.md`, byte for byte.
     const TUNNELS: [u8; 20] = [
         0x03, 0x00, 0x00, 0x04, // list 3 with four entries
         0x01, 0x00, 0x21, 0x18, // VXLAN on 8472
-        0xff, 0x00, 0x12, 0x34, // a tunnel that nobody knows yet
-        0x03, 0x00, 0x00, 0x00, // Geneve on no port
+        0xff, 0x00, 0x12, 0x34, // unknown tunnel type
+        0x03, 0x00, 0x00, 0x00, // Geneve on port 0
         0x05, 0x04, 0x15, 0xb3, // FOU of IPv4 on 5555
     ];
 
@@ -364,7 +368,7 @@ mod tests {
             let cut_short = decode(ByteOrder::Little, &bytes[..length]).unwrap();
             assert_eq!(cut_short, Offload::default(), "{length} bytes");
         }
-        // A FOU entry without a valid protocol is ignored; the list after it counts.
+        // A FOU entry without a valid protocol is ignored; the list after it is read.
         bytes[plain + 17] = 0;
         bytes.extend_from_slice(&[0x01, 0, 0, 1, 0, 0, 0, 9]);
         let decoded = decode(ByteOrder::Little, &bytes).unwrap();

@@ -138,7 +138,7 @@ pub fn push_end(out: &mut Vec<u8>, order: ByteOrder) {
     push_option(out, order, code::END, &[]);
 }
 
-/// Bytes that bring `length` to a multiple of four.
+/// Returns the number of bytes that pad `length` to a multiple of four.
 #[inline]
 pub(crate) const fn padding(length: usize) -> usize {
     length.wrapping_neg() % 4

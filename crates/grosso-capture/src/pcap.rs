@@ -1,4 +1,4 @@
-//! Classic pcap as a state machine over bytes: no IO, no copy.
+//! Classic pcap format as a state machine over bytes, without I/O and without copying.
 //!
 //! A file is a header of 24 bytes, then records: a header of 16 bytes and a packet each. The magic
 //! number determines byte order and time unit. See draft-ietf-opsawg-pcap.
@@ -14,11 +14,11 @@ pub(crate) const FILE_HEADER_BYTES: usize = 24;
 
 /// Length of the header of each record.
 pub(crate) const RECORD_HEADER_BYTES: usize = 16;
-/// Length of the time at the front of that header.
+/// Length of the time at the start of a record header.
 pub(crate) const RECORD_TIME_BYTES: usize = 8;
 
-/// The header of a pcap file. It keeps its original bytes, so that a copy has the same; but a copy
-/// is never of a version before [`VERSION`].
+/// Header of a pcap file. Keeps its original bytes, so that a copy has the same bytes, except that a copy's version is
+/// at least [`VERSION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) order: ByteOrder,
@@ -27,14 +27,14 @@ pub(crate) struct FileHeader {
     lengths: Lengths,
 }
 
-/// The order of the two lengths in the header of a record.
+/// Order of the two length fields in a record header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
-    /// The captured length, then the original one.
+    /// Captured length, then original length.
     CapturedFirst,
-    /// The original length, then the captured one: before version 2.3.
+    /// Original length, then captured length: before version 2.3.
     OriginalFirst,
-    /// Either order, as programs of version 2.3 differed: the captured length is the shorter.
+    /// Either order, because programs of version 2.3 differed. The captured length is the smaller one.
     CapturedShorter,
 }
 
@@ -49,7 +49,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the captured and the original length by the first and the second number.
+    /// Returns captured and original length, given the first and the second field.
     #[inline]
     fn sort(self, first: u32, second: u32) -> (u32, u32) {
         match self {
@@ -66,7 +66,7 @@ impl FileHeader {
             return Err(CaptureError::not_a_capture(&raw));
         };
         let (major, minor) = (order.u16_at(&raw, 4), order.u16_at(&raw, 6));
-        // Version 2.4 dates from 1998, and captures of before are still passed on.
+        // Version 2.4 dates from 1998, but older captures are still in circulation.
         let Some(lengths) = Lengths::of_version((major, minor)) else {
             let what = Damage::Version { major, minor };
             return Err(CaptureError::Damaged { what, offset: 0 });
@@ -76,7 +76,7 @@ impl FileHeader {
         // The upper half holds the length of the frame check sequence, in units of 16 bits, when
         // its presence bit is set (draft-ietf-opsawg-pcap section 4).
         let fcs_bytes = (network & FCS_PRESENT != 0).then_some((network >> 28) as u8 * 2);
-        // A copy has no check sequences.
+        // Copies have no frame check sequences.
         raw[20..24].copy_from_slice(&order.u32_bytes(network & !(FCS_PRESENT | FCS_LENGTH)));
         let interface = Interface {
             link_type: network & LINK_TYPE_MASK,
@@ -88,7 +88,7 @@ impl FileHeader {
         Ok(Self { order, interface, raw, lengths })
     }
 
-    /// Returns a header for `interface`: nanoseconds if its unit is finer than microseconds.
+    /// Creates a header for `interface`, with nanosecond timestamps if its unit is finer than microseconds.
     pub(crate) fn new(interface: &Interface, order: ByteOrder) -> Self {
         let nanoseconds = interface.resolution.is_finer_than_microseconds();
         let (magic, resolution) = if nanoseconds {
@@ -107,7 +107,7 @@ impl FileHeader {
         Self { order, interface, raw, lengths: Lengths::CapturedFirst }
     }
 
-    /// Raises the snapshot length to at least `bytes`; 0 means no limit and stays.
+    /// Raises the snapshot length to at least `bytes`. A snapshot length of 0 means no limit and is kept.
     pub(crate) fn with_snaplen_min(mut self, bytes: u32) -> Self {
         if (1..bytes).contains(&self.interface.snaplen) {
             self.interface.snaplen = bytes;
@@ -116,7 +116,7 @@ impl FileHeader {
         self
     }
 
-    /// Names another link type.
+    /// Sets the link type.
     pub(crate) fn with_link_type(mut self, link_type: u16) -> Self {
         self.interface.link_type = link_type.into();
         let others = self.order.u32_at(&self.raw, 20) & !LINK_TYPE_MASK;
@@ -141,13 +141,13 @@ impl FileHeader {
         header
     }
 
-    /// Nanoseconds in one unit of the file's fractions of a second.
+    /// Returns the number of nanoseconds per unit of the file's fractions of a second.
     pub(crate) fn nanoseconds_per_fraction(&self) -> u32 {
         if self.interface.resolution == Resolution::NANOSECONDS { 1 } else { 1000 }
     }
 }
 
-/// Returns the lengths in the header of a record of [`VERSION`].
+/// Encodes the length fields of a record header of [`VERSION`].
 pub(crate) fn lengths(order: ByteOrder, captured: u32, original: u32) -> [u8; 8] {
     let mut lengths = [0; 8];
     lengths[..4].copy_from_slice(&order.u32_bytes(captured));
@@ -155,7 +155,7 @@ pub(crate) fn lengths(order: ByteOrder, captured: u32, original: u32) -> [u8; 8]
     lengths
 }
 
-/// Finds the record at the front of `bytes`.
+/// Decodes the record at the start of `bytes`.
 #[inline]
 pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
     let Some(record) = bytes.first_chunk::<RECORD_HEADER_BYTES>() else {
@@ -175,7 +175,7 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
     }
     let seconds = u64::from(order.u32_at(record, 0));
     let fraction = u64::from(order.u32_at(record, 4));
-    // A fraction of a second or more carries over; libpcap shows it unchanged.
+    // Fractions of a second or more carry over to the seconds; libpcap shows them unchanged.
     let timestamp_ns =
         seconds * 1_000_000_000 + fraction * u64::from(header.nanoseconds_per_fraction());
     let layout = PacketLayout {
@@ -188,7 +188,7 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
     Ok(Step::Record { bytes: length, layout: Layout::Packet(layout) })
 }
 
-/// The version in use, and the one that is written.
+/// Current version, used for all written files.
 const VERSION: (u16, u16) = (2, 4);
 /// Part of the network field that holds the link type.
 const LINK_TYPE_MASK: u32 = 0xffff;

@@ -1,8 +1,8 @@
-//! pcapng as a state machine over bytes: no IO, no copy.
+//! pcapng format as a state machine over bytes, without I/O and without copying.
 //!
-//! A file is a list of blocks: type, length, body, length again. A section header block sets the
-//! byte order and discards the interfaces of the section before it. Every block without a packet is
-//! handed on as it stands. See draft-ietf-opsawg-pcapng.
+//! A file is a list of blocks: type, length, body, length again. A section header block sets the byte order and
+//! discards the interfaces of the previous section. Blocks without a packet are returned unchanged. See
+//! draft-ietf-opsawg-pcapng.
 
 use super::error::Damage;
 use super::format::{INTERFACES_MAX, Interface, RECORD_BYTES_MAX, Resolution};
@@ -10,7 +10,7 @@ use super::layout::{Layout, Need, PacketLayout, Part, Span, Step};
 use super::options::{Options, code, padding, push_end, push_option};
 use super::order::ByteOrder;
 
-/// Block type of a section header; it reads the same in both byte orders.
+/// Block type of a section header; a palindrome, so it is the same in both byte orders.
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 /// Block type of an interface description.
 pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
@@ -48,7 +48,7 @@ impl PcapngDecoder {
         Self { order: ByteOrder::NATIVE, interfaces: Vec::new() }
     }
 
-    /// Finds the block at the front of `bytes`. Changes nothing until that block is complete.
+    /// Decodes the block at the start of `bytes`. Changes no state until the block is complete.
     #[inline]
     pub(crate) fn step(&mut self, bytes: &[u8]) -> Result<Step, Damage> {
         let Some(head) = bytes.first_chunk::<8>() else { return Ok(need(8, Part::BlockHeader)) };
@@ -121,7 +121,7 @@ impl PcapngDecoder {
 
     fn obsolete_packet(&self, block: &[u8]) -> Result<PacketLayout, Damage> {
         let header = fixed::<ENHANCED_PACKET_BYTES>(OBSOLETE_PACKET, block)?;
-        // Same as an enhanced packet, but the interface has 16 bits beside a drop count.
+        // Like an enhanced packet block, but with a 16-bit interface number followed by a drop count.
         let interface = u32::from(self.order.u16_at(header, 8));
         let captured = self.order.u32_at(header, 20);
         let (data, options) = packet_spans(ENHANCED_PACKET_BYTES, captured, block)?;
@@ -142,7 +142,7 @@ impl PcapngDecoder {
             0 => u32::MAX,
             snaplen => snaplen,
         };
-        // The block does not say how much was captured: the draft derives it from the limit.
+        // The block has no captured length; the draft derives it from the snapshot length.
         let captured = original_len.min(snaplen);
         let (data, _) = packet_spans(SIMPLE_PACKET_BYTES, captured, block)?;
         let options = Span { start: data.end, end: data.end };
@@ -193,7 +193,7 @@ pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Option
     Options::new(block.get(start..end).unwrap_or(&[]), order)
 }
 
-/// End of the records of a name resolution block, in bytes from its start.
+/// Returns the end of the records of a name resolution block, in bytes from the start of the block.
 fn names_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     let mut at = NAMES_BYTES;
     loop {
@@ -206,13 +206,13 @@ fn names_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     }
 }
 
-/// End of the secrets of a decryption secrets block, in bytes from its start.
+/// Returns the end of the secrets of a decryption secrets block, in bytes from the start of the block.
 fn secrets_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     let length = order.u32_from(*block.get(12..)?.first_chunk::<4>()?) as usize;
     SECRETS_BYTES.checked_add(length)?.checked_add(padding(length))
 }
 
-/// Appends a section header of unknown length, with these options already encoded.
+/// Appends a section header of unknown length, with these encoded options.
 pub(crate) fn push_section(
     out: &mut Vec<u8>,
     order: ByteOrder,
@@ -247,7 +247,7 @@ pub(crate) fn push_interface(
     options.extend_from_slice(more);
     push_end(&mut options, order);
     let length = block_length(INTERFACE_BYTES + options.len() + TRAILER_BYTES);
-    // The writer refuses link types beyond 16 bits before it comes here.
+    // The writer has already refused link types of more than 16 bits.
     let link_type = u16::try_from(interface.link_type).unwrap_or(u16::MAX);
     out.extend_from_slice(&order.u32_bytes(INTERFACE_DESCRIPTION));
     out.extend_from_slice(&order.u32_bytes(length));
@@ -258,14 +258,15 @@ pub(crate) fn push_interface(
     out.extend_from_slice(&order.u32_bytes(length));
 }
 
-/// Names another link type in an interface description.
+/// Sets the link type in an interface description.
 pub(crate) fn put_link_type(raw: &mut [u8], order: ByteOrder, link_type: u16) {
     if let Some(place) = raw.get_mut(8..10) {
         place.copy_from_slice(&order.u16_bytes(link_type));
     }
 }
 
-/// Sets the length of the frame check sequence to 0 in an interface description, whose packets are copied without it.
+/// Sets the length of the frame check sequence to 0 in an interface description, because its packets are copied without
+/// frame check sequence.
 pub(crate) fn clear_fcs(raw: &mut [u8], order: ByteOrder) {
     let mut at = INTERFACE_BYTES;
     while let Some(head) = raw.get(at..).and_then(|rest| rest.first_chunk::<5>()) {
@@ -278,7 +279,7 @@ pub(crate) fn clear_fcs(raw: &mut [u8], order: ByteOrder) {
     }
 }
 
-/// The fields of an enhanced packet block that stand before the packet.
+/// Fields of an enhanced packet block before the packet.
 pub(crate) struct EnhancedPacket {
     pub(crate) interface: u32,
     pub(crate) ticks: u64,
@@ -328,7 +329,7 @@ fn check_length(kind: u32, bytes: u32) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Minor version 2 was written for a while and is the same format (draft section 4.1).
+/// Checks the version. Minor version 2 was written for a while and is the same format as 0 (draft section 4.1).
 fn check_version(order: ByteOrder, block: &[u8]) -> Result<(), Damage> {
     let header = fixed::<SECTION_HEADER_BYTES>(SECTION_HEADER, block)?;
     match (order.u16_at(header, 12), order.u16_at(header, 14)) {
@@ -352,7 +353,7 @@ fn parse_interface(order: ByteOrder, block: &[u8]) -> Result<Interface, Damage> 
     })
 }
 
-/// Returns the fixed fields of a block, followed by at least a trailer.
+/// Returns the fixed fields of a block that also has room for the trailer.
 #[inline]
 fn fixed<const N: usize>(kind: u32, block: &[u8]) -> Result<&[u8; N], Damage> {
     let body = block.split_last_chunk::<TRAILER_BYTES>().map_or(&[][..], |(body, _)| body);
@@ -360,7 +361,7 @@ fn fixed<const N: usize>(kind: u32, block: &[u8]) -> Result<&[u8; N], Damage> {
     body.first_chunk::<N>().ok_or(Damage::BlockTooShort { kind, bytes })
 }
 
-/// Ranges of packet and options in a block whose fixed fields end at `start`.
+/// Returns the ranges of packet and options in a block whose fixed fields end at `start`.
 #[inline]
 fn packet_spans(start: usize, captured: u32, block: &[u8]) -> Result<(Span, Span), Damage> {
     let end = block.len() - TRAILER_BYTES;
@@ -370,7 +371,7 @@ fn packet_spans(start: usize, captured: u32, block: &[u8]) -> Result<(Span, Span
         return Err(Damage::PacketPastBlock { captured, room });
     }
     let data_end = start + captured as usize;
-    // The block's length is a multiple of four, so the padding fits where the packet does.
+    // The block's length is a multiple of four, so the padding fits if the packet does.
     let options_start = (data_end + padding(data_end)).min(end);
     Ok((Span { start, end: data_end }, Span { start: options_start, end }))
 }
@@ -379,7 +380,7 @@ const fn need(bytes: usize, part: Part) -> Step {
     Step::Need(Need { bytes, before: 0, part })
 }
 
-/// Converts a block length; the writer has checked that no block approaches 4 GiB.
+/// Converts a block length; the writer has checked that it is far below 4 GiB.
 fn block_length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

@@ -15,7 +15,7 @@ use super::order::ByteOrder;
 use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};
 use super::pcapng::{self, PcapngDecoder};
 
-/// The name that stands for standard input on the command line.
+/// Name of standard input and output on the command line.
 pub(crate) const STANDARD_STREAM: &str = "-";
 
 /// Reads a capture entry by entry, without copying and without allocating per packet.
@@ -198,7 +198,7 @@ impl<R: Read> CaptureReader<R> {
         self.buffer.bytes.len()
     }
 
-    /// Returns the header of a classic pcap file as it stands; `None` for pcapng.
+    /// Returns the original header of a classic pcap file; `None` for pcapng.
     pub(crate) fn pcap_header(&self) -> Option<&FileHeader> {
         match &self.decoder {
             Decoder::Pcap(header) => Some(header),
@@ -231,7 +231,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(())
     }
 
-    /// Finds the next complete record in the buffer, reading on as needed.
+    /// Finds the next complete record, reading more bytes if necessary.
     #[inline]
     fn locate(&mut self) -> Result<Option<(usize, Layout)>, CaptureError> {
         loop {
@@ -253,18 +253,18 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Reads what an incomplete record needs; `false` at the end of the file between records.
+    /// Reads the missing bytes of an incomplete record; returns `false` if the file ends between records.
     #[cold]
     fn read_on(&mut self, need: Need) -> Result<bool, CaptureError> {
         let more = self.fill(need.bytes);
         let there = self.buffer.unread().len();
         if there >= need.bytes {
-            // An error after these bytes will return when the buffer is empty.
+            // An error after these bytes is returned once the buffer is empty.
             return Ok(true);
         }
         match more {
             Ok(()) if there == 0 => Ok(false),
-            // A cut inside a record is more precise than a cut in the compressed data.
+            // Truncation inside a record is more precise than truncation of the compressed data.
             Err(CaptureError::CompressedTruncated { .. }) | Ok(()) if there > 0 => {
                 Err(self.truncated(need, there))
             }
@@ -289,7 +289,8 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Reads until `bytes` bytes are unread or the file ends, and then as much as one call gives.
+    /// Reads until `bytes` unread bytes are buffered or the file ends; the last read takes as many bytes as are
+    /// available.
     fn fill(&mut self, bytes: usize) -> Result<(), CaptureError> {
         self.buffer.make_room(bytes);
         while self.buffer.unread().len() < bytes {
@@ -337,15 +338,15 @@ impl<R: Read> CaptureReader<R> {
                     Decoder::Pcap(header) => core::slice::from_ref(&header.interface),
                     Decoder::Pcapng(decoder) => &decoder.interfaces,
                 };
-                // The decoder has refused packets of unknown interfaces.
+                // The decoder has already refused packets of unknown interfaces.
                 let description = &interfaces[packet.interface as usize];
                 let fcs = u32::from(description.fcs_bytes.unwrap_or(0));
                 let data = &raw[packet.data.range()];
                 let original_len = packet.original_len.saturating_sub(fcs);
-                // The snap length may have cut a part of the check sequence, or all of it.
+                // The snapshot length may have truncated the frame check sequence, partly or entirely.
                 let end = data.len().saturating_sub(fcs as usize).max(original_len as usize);
                 let data = data.get(..end).unwrap_or(data);
-                // A writer would not keep a length below the bytes that it writes.
+                // Writers require an original length of at least the captured length.
                 let original_len = match fcs {
                     0 => original_len,
                     _ => original_len.max(data.len() as u32),
@@ -397,7 +398,7 @@ enum Decoder {
     Pcapng(PcapngDecoder),
 }
 
-/// A window over the uncompressed file.
+/// Buffered part of the uncompressed file.
 #[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -442,5 +443,5 @@ impl Buffer {
     }
 }
 
-/// Bytes read at a time: 1 MiB, enough that system calls do not matter.
+/// Number of bytes per read: 1 MiB, large enough that the cost of system calls is negligible.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -118,7 +118,7 @@ impl TunnelPort {
         }
     }
 
-    /// Returns the announcement by a port; `None` for foo over UDP.
+    /// Returns the assigned port and protocol of the tunnel; `None` for foo over UDP.
     const fn announced(self) -> Option<&'static AnnouncedByPort> {
         match self.payload {
             UdpPayload::Header(kind) => kind.spec().announced.port.as_ref(),
@@ -150,7 +150,7 @@ impl TunnelPort {
         };
     }
 
-    /// Returns whether a dissector can look for only one of the two.
+    /// Returns whether a dissector can recognise only one of the two tunnels at a time.
     fn excludes(self, other: Self) -> bool {
         self.is_same_tunnel(other) || self.port == other.port
     }
@@ -193,7 +193,7 @@ impl fmt::Display for TunnelPort {
 
 /// Name of foo over UDP in messages.
 const FOU: &str = "FOU";
-/// The number of foo over UDP in the entries of the list; the other tunnels have theirs in their specification.
+/// Number of foo over UDP in list entries; for the other tunnels, their specifications define it.
 const FOU_CODE: u8 = 5;
 
 /// Maximum number of tunnels recorded per packet. No dissected packet has more headers.
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(TunnelPort::on(0, &Ports::NONE), None);
     }
 
-    /// Files that are there have these numbers.
+    /// Existing files contain these numbers.
     #[test]
     fn the_number_of_a_tunnel_in_files_never_changes() {
         let first = |tunnel: TunnelPort| tunnel.to_entry().to_be_bytes()[0];
@@ -258,21 +258,21 @@ mod tests {
 
         let mut tunnels = Vec::new();
         vxlan(4789).enter(&mut tunnels);
-        assert_eq!(tunnels, [], "everybody knows that port");
+        assert_eq!(tunnels, [], "assigned ports are not recorded");
         vxlan(8472).enter(&mut tunnels);
         vxlan(8472).enter(&mut tunnels);
         vxlan(4789).enter(&mut tunnels);
         assert_eq!(tunnels, [vxlan(4789), vxlan(8472), vxlan(8472)]);
         assert_eq!(ports(&tunnels).port(Kind::Vxlan), 4789);
         geneve(6081).enter(&mut tunnels);
-        assert_eq!(tunnels.len(), 3, "it is where it is looked for");
+        assert_eq!(tunnels.len(), 3, "assigned ports are not recorded");
         geneve(6081).leave(&mut tunnels);
         vxlan(4789).leave(&mut tunnels);
         vxlan(8472).leave(&mut tunnels);
         assert_eq!(tunnels, [vxlan(8472)]);
         fou(5555, 4).enter(&mut tunnels);
         fou(5555, 41).leave(&mut tunnels);
-        assert_eq!(tunnels, [vxlan(8472)], "its first bits show what it carries");
+        assert_eq!(tunnels, [vxlan(8472)], "FOU entries match whatever their protocol");
         (0..40).for_each(|_| vxlan(8472).enter(&mut tunnels));
         assert_eq!(tunnels.len(), TUNNEL_PORTS_MAX);
     }

@@ -1,4 +1,4 @@
-//! Writing a capture: changed packets, and everything else as it was read.
+//! Writes a capture: changed packets, and everything else unchanged.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -93,7 +93,7 @@ pub struct CaptureWriter<W: Write> {
     path: String,
     options: WriterOptions,
     state: WriterState,
-    /// The interfaces of the current section, or those declared by a pcapng input.
+    /// Interfaces of the current section, or those declared by a pcapng input.
     interfaces: Vec<Interface>,
     packets: u64,
     bytes: u64,
@@ -103,14 +103,14 @@ pub struct CaptureWriter<W: Write> {
     scratch: Vec<u8>,
 }
 
-/// The packets of which the sink may not have every byte.
+/// Packets of which some bytes may still be in the write buffer.
 #[derive(Debug, Default)]
 struct Buffered {
-    /// The end of each, in bytes of the capture.
+    /// Offset of each packet's end in the capture, in bytes.
     ends: VecDeque<u64>,
-    /// Packets before those, which the sink has.
+    /// Number of earlier packets, all of whose bytes the sink has accepted.
     before: u64,
-    /// Bytes of the sink when `before` was last counted.
+    /// Number of bytes accepted by the sink when `before` was last counted.
     taken: u64,
 }
 
@@ -132,7 +132,7 @@ impl Buffered {
         }
     }
 
-    /// Returns the packets that are whole in a sink that has taken this many bytes.
+    /// Returns the number of complete packets in a sink that has accepted `taken` bytes.
     fn whole(&self, taken: u64) -> u64 {
         self.before + self.ends.iter().take_while(|end| **end <= taken).count() as u64
     }
@@ -252,7 +252,8 @@ impl<W: Write> CaptureWriter<W> {
         self.add_interface_with(interface, &[])
     }
 
-    /// Returns the same with further options, encoded in the byte order of the section.
+    /// Declares an interface with further options, which are encoded in the byte order of the section, and returns its
+    /// index.
     pub(super) fn add_interface_with(
         &mut self,
         interface: &Interface,
@@ -434,7 +435,7 @@ impl<W: Write> CaptureWriter<W> {
         options: Option<&Options<'_>>,
     ) -> Result<(), CaptureError> {
         let interface = self.declared_interface(meta.interface)?;
-        // Callers may leave the length of a whole packet at 0. Copies keep even a length below that of the data.
+        // Callers may set the length of a complete packet to 0. Copies keep even a length below that of the data.
         let length = meta.original_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
         match self.options.format {
             Format::Pcap => self.write_record(meta, data, length, &interface),
@@ -442,7 +443,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Returns the interface with this number. Number 0 is declared on first use.
+    /// Returns the interface with this number. Declares number 0 on first use.
     #[inline]
     fn declared_interface(&mut self, interface: u32) -> Result<Interface, CaptureError> {
         if let Some(found) = self.interfaces.get(interface as usize) {
@@ -468,7 +469,7 @@ impl<W: Write> CaptureWriter<W> {
             let length = packet.original_len;
             return self.write_record(&packet.meta(), packet.data, length, packet.description);
         }
-        // The time stays, even one that only these bytes can say.
+        // Keep the time bytes: some times have no other representation.
         let (time, _) = packet.raw.split_at(RECORD_TIME_BYTES);
         let captured = packet.data.len() as u32;
         let lengths = pcap::lengths(header.order, captured, packet.original_len);
@@ -507,8 +508,8 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// Returns the number of a packet's interface in this section: the same number if it names the same interface here
-    /// (as when a whole capture is copied), else that of an equal interface, else a new one.
+    /// Returns the number of a packet's interface in this section: the same number if it belongs to the same interface
+    /// here (as when a whole capture is copied), otherwise that of an equal interface, otherwise a new one.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {
@@ -532,7 +533,7 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Copies a section header with its options, followed by the writer's comments.
     ///
-    /// Its length becomes "unknown" (-1), because the section's length may change.
+    /// Sets the section length to "unknown" (-1), because it may change.
     fn copy_section_header(&mut self, block: &Block<'_>) -> Result<(), CaptureError> {
         let order = block.order;
         let options = pcapng::block_options(block.kind, order, block.raw);
@@ -622,7 +623,7 @@ impl<W: Write> CaptureWriter<W> {
             ticks: interface.ticks(self.nanoseconds(meta)),
             captured,
             original: original_len,
-            // Bounded by `packet_length`.
+            // `packet_length` has checked the limit.
             length: (length + TRAILER_BYTES) as u32,
         };
         let trailer = order.u32_bytes(header.length);
@@ -635,14 +636,14 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// Returns the time of a packet. A packet without time gets 0 and is counted.
+    /// Returns the time of a packet. For a packet without a time, returns 0 and counts it.
     #[inline]
     fn nanoseconds(&mut self, meta: &PacketMeta) -> u64 {
         self.without_time += u64::from(meta.timestamp_ns.is_none());
         meta.timestamp_ns.unwrap_or(0)
     }
 
-    /// Writes the pcap file header if it is not there yet.
+    /// Writes the pcap file header unless it has been written already.
     fn begin_pcap(&mut self, interface: &Interface) -> Result<FileHeader, CaptureError> {
         if let WriterState::Pcap(header) = &self.state {
             return Ok(**header);
@@ -655,7 +656,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(header)
     }
 
-    /// Writes a section header of the writer's own if there is none yet.
+    /// Writes a section header unless the output has one already.
     #[inline]
     fn begin_section(&mut self) -> Result<ByteOrder, CaptureError> {
         match self.state {
@@ -701,7 +702,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// Counts a packet whose last byte was the last one written.
+    /// Counts a packet that has just been written completely.
     #[inline]
     fn count_packet(&mut self) {
         self.packets += 1;
@@ -740,7 +741,7 @@ enum Destination {
     Standard(io::Stdout),
 }
 
-/// Appends the options of a packet that stay true when its bytes change.
+/// Appends the options of a packet that remain true when its bytes change.
 fn push_kept(out: &mut Vec<u8>, order: ByteOrder, options: &Options<'_>) {
     for option in options.iter().flatten() {
         let is_stale = match option.code {
@@ -749,8 +750,7 @@ fn push_kept(out: &mut Vec<u8>, order: ByteOrder, options: &Options<'_>) {
             code::CUSTOM_BINARY => offload_option::is_ours(options.order(), option.value),
             _ => false,
         };
-        // The values of most options cannot be translated to another byte order without knowing
-        // them.
+        // Most option values cannot be converted to the other byte order without knowing their format.
         let is_foreign = options.order() != order && option.code != code::COMMENT;
         if !is_stale && !is_foreign {
             push_option(out, order, option.code, option.value);
@@ -773,13 +773,13 @@ fn push_meta(out: &mut Vec<u8>, order: ByteOrder, meta: &PacketMeta) -> Result<(
 
 fn push_comments(out: &mut Vec<u8>, order: ByteOrder, comments: &[String]) {
     for comment in comments {
-        // Cut at a character boundary, so that readers see valid UTF-8.
+        // Truncated at a character boundary, so that readers see valid UTF-8.
         let end = comment.floor_char_boundary(usize::from(u16::MAX));
         push_option(out, order, code::COMMENT, &comment.as_bytes()[..end]);
     }
 }
 
-/// Returns the length of a packet, if a record with `around` more bytes stays within the limit.
+/// Returns the length of a packet, if the packet and `around` more bytes of its record are within the limit.
 #[inline]
 fn packet_length(data: &[u8], around: usize) -> Result<u32, CaptureError> {
     let bytes = data.len();

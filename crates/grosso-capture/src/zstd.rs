@@ -1,4 +1,4 @@
-//! A sequence of Zstandard frames as one stream of bytes.
+//! Reads a sequence of Zstandard frames as one stream of bytes.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -25,7 +25,7 @@ pub(crate) struct ZstdReader<R> {
 enum FrameState {
     BetweenFrames,
     InFrame,
-    /// The source ended inside a frame; its decoded bytes have yet to be handed out.
+    /// The source ended inside a frame; some decoded bytes have not been returned yet.
     EndedInFrame,
 }
 
@@ -39,7 +39,7 @@ impl<R: BufRead> ZstdReader<R> {
         &self.source
     }
 
-    /// Begins the next frame; `false` when there is none.
+    /// Begins the next frame; returns `false` if there is none.
     fn begin_frame(&mut self) -> io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {
@@ -64,10 +64,10 @@ impl<R: BufRead> ZstdReader<R> {
         }
     }
 
-    /// Takes memory for a window. The decoder keeps the window of the last frame, so memory for a
-    /// longer one is taken anew.
+    /// Reserves memory for a window. The decoder keeps the window of the last frame, so a longer window needs a new
+    /// reservation.
     fn reserve(&mut self, window_bytes: u64) -> io::Result<()> {
-        // The decoder allocates powers of two. It refuses windows that are too long itself.
+        // The decoder allocates powers of two. It refuses windows that are too long.
         let bytes = window_bytes.min(DEFAULT_MAX_WINDOW_SIZE).next_power_of_two();
         if bytes > self.window.bytes {
             self.release();
@@ -76,7 +76,7 @@ impl<R: BufRead> ZstdReader<R> {
         Ok(())
     }
 
-    /// Gives the memory of the window back.
+    /// Releases the memory of the window.
     fn release(&mut self) {
         self.decoder = FrameDecoder::new();
         self.window = WindowMemory::default();
@@ -87,7 +87,7 @@ impl<R: BufRead> ZstdReader<R> {
         if skipped < bytes { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Decodes until there are bytes to hand out or the frame ends.
+    /// Decodes until bytes are available or the frame ends.
     fn decode(&mut self) -> io::Result<()> {
         while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
             let one_block = BlockDecodingStrategy::UptoBlocks(1);
@@ -96,8 +96,8 @@ impl<R: BufRead> ZstdReader<R> {
                 if error.kind() != io::ErrorKind::UnexpectedEof {
                     return Err(error);
                 }
-                // The decoder withholds a window of decoded bytes until the frame ends.
-                // An empty last block ends it, so that no complete packet is lost.
+                // The decoder withholds one window of decoded bytes until the frame ends. An empty last block ends the
+                // frame, so that no complete packet is lost.
                 self.decoder
                     .decode_blocks(END_OF_FRAME, BlockDecodingStrategy::All)
                     .map_err(io::Error::other)?;
@@ -156,7 +156,7 @@ impl<R> fmt::Debug for ZstdReader<R> {
     }
 }
 
-/// The header of a frame (RFC 8878 section 3.1.1.1), or the magic number of a skippable one.
+/// Header of a frame (RFC 8878 section 3.1.1.1), or the magic number of a skippable frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FrameHeader {
     bytes: [u8; HEADER_BYTES_MAX],
@@ -199,7 +199,7 @@ impl FrameHeader {
         self.bytes().get(MAGIC.len()).copied().map(Descriptor)
     }
 
-    /// Bytes of the window; `None` for a skippable frame and a header that ends early.
+    /// Returns the size of the window in bytes; `None` for a skippable frame and an incomplete header.
     fn window_bytes(&self) -> Option<u64> {
         let descriptor = self.descriptor()?;
         let fields = &self.bytes()[MAGIC.len() + 1..];
@@ -211,18 +211,18 @@ impl FrameHeader {
         let content = fields.get(descriptor.dictionary_bytes()..descriptor.field_bytes())?;
         let mut number = [0; 8];
         number[..content.len()].copy_from_slice(content);
-        // A size of two bytes has an offset.
+        // Content sizes of two bytes are stored minus 256.
         let offset = if content.len() == 2 { 256 } else { 0 };
         Some(u64::from_le_bytes(number).saturating_add(offset))
     }
 }
 
-/// The descriptor of a frame, which says what fields its header has.
+/// Descriptor of a frame, which declares the fields of its header.
 #[derive(Clone, Copy, Debug)]
 struct Descriptor(u8);
 
 impl Descriptor {
-    /// Returns whether the window is as long as the content, and not declared.
+    /// Returns whether the frame declares no window, so that the window is as long as the content.
     fn is_single_segment(self) -> bool {
         self.0 & 0x20 != 0
     }
@@ -231,7 +231,7 @@ impl Descriptor {
         [0, 1, 2, 4][usize::from(self.0 & 3)]
     }
 
-    /// Bytes of the fields after the declared window: dictionary and content size.
+    /// Returns the length in bytes of the fields after the window descriptor: dictionary ID and content size.
     fn field_bytes(self) -> usize {
         let content = match self.0 >> 6 {
             0 => usize::from(self.is_single_segment()),
@@ -248,9 +248,11 @@ struct WindowMemory {
 }
 
 impl WindowMemory {
+    /// Reserves memory for a window.
+    ///
     /// # Errors
-    /// [`NoWindowMemory`] if the windows of all readers would be longer than
-    /// [`WINDOWS_BYTES_MAX`].
+    ///
+    /// [`NoWindowMemory`] if the windows of all readers would be longer than [`WINDOWS_BYTES_MAX`].
     fn take(bytes: u64) -> io::Result<Self> {
         let taken = WINDOWS_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|used| *used <= WINDOWS_BYTES_MAX)
@@ -271,13 +273,13 @@ impl Drop for WindowMemory {
     }
 }
 
-/// Bytes of all windows of the process.
+/// Total size in bytes of all windows in the process.
 static WINDOWS_BYTES: AtomicU64 = AtomicU64::new(0);
-/// The magic number of a frame.
+/// Magic number of a frame.
 const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Bytes of the longest header of a frame.
+/// Length of the longest frame header in bytes.
 const HEADER_BYTES_MAX: usize = 18;
-/// An empty raw block marked as the last, and a content checksum that is not checked.
+/// An empty raw block marked as last, and a content checksum that is not verified.
 const END_OF_FRAME: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
 #[cfg(test)]
@@ -332,7 +334,7 @@ mod tests {
         let needs = DEFAULT_MAX_WINDOW_SIZE;
         let expected = NoWindowMemory { needs, used: WINDOWS_BYTES_MAX };
         assert_eq!(error.downcast::<NoWindowMemory>().unwrap(), expected);
-        // Whoever is at the end needs no window any more.
+        // A reader at the end of its file has released its window.
         assert_eq!(decompressed(&mut readers[0]).unwrap(), b"ntent");
         assert_eq!(decompressed(&mut ZstdReader::new(&longest[..])).unwrap(), b"content");
         drop(readers);

@@ -1,4 +1,4 @@
-//! Bytes per second of each backend, and of the public entries, which select one.
+//! Throughput of each backend, and of the public functions, which select one.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -6,8 +6,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use grosso_checksum::{Backend, Sum, copy, copy_with, of_with};
 
-/// A header, the longest header, small packets, payloads and packets of Ethernet, a jumbo packet,
-/// a superframe.
+/// A header, the longest header, small packets, Ethernet payloads and packets, a jumbo packet, a superframe.
 const LENGTHS: [usize; 8] = [20, 64, 128, 576, 1448, 1500, 9000, 65536];
 
 fn sum(criterion: &mut Criterion) {

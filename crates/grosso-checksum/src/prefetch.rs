@@ -8,8 +8,7 @@ pub fn prefetch(bytes: &[u8]) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse"))]
     for line in bytes.chunks(CACHE_LINE_BYTES) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the target has the instruction, which changes nothing visible to a program and
-        // faults nowhere.
+        // SAFETY: the target has this instruction, which changes nothing visible to a program and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "sse")))]

@@ -81,8 +81,8 @@ impl Sum {
     #[inline]
     #[must_use]
     pub const fn at_odd_offset(self) -> Self {
-        // Both are multiplications by 256: of the 16-bit sum modulo 65535, and of the accumulator
-        // modulo 2^64 - 1, which 65535 divides.
+        // Both are multiplications by 256: one of the 16-bit sum modulo 65535, the other of the accumulator modulo
+        // 2^64 - 1, which 65535 divides.
         Self(self.0.rotate_left(8))
     }
 
@@ -101,8 +101,8 @@ impl Sum {
     #[must_use]
     pub const fn subtract(self, other: Self) -> Self {
         let difference = end_around_add(self.0, !other.0);
-        // It can be zero only for zero minus an accumulator of all ones. The result must not depend
-        // on which of the accumulators that fold to -0 was subtracted.
+        // The difference is zero only for zero minus an accumulator of all ones. The result must not depend on which of
+        // the accumulators that fold to -0 was subtracted.
         Self(if difference == 0 { u64::MAX } else { difference })
     }
 
@@ -111,8 +111,8 @@ impl Sum {
     #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
-        // Adding the number to itself with its halves exchanged leaves in the upper half both
-        // halves and the carry out of them. That carry cannot make another.
+        // Adding the number to itself with swapped halves leaves both halves and their carry in the upper half. That
+        // carry cannot cause another one.
         let half = (self.0.wrapping_add(self.0.rotate_left(32)) >> 32) as u32;
         ((half.wrapping_add(half.rotate_left(16)) >> 16) as u16).swap_bytes()
     }

@@ -42,8 +42,7 @@ pub const fn nonzero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// Fold a sum of at most 65537 words: the first addition leaves at most 0x1fffe, so the second has
-/// no carry.
+/// Folds a sum of at most 65537 words: the first addition leaves at most 0x1fffe, so the second has no carry.
 const fn fold(sum: u32) -> u16 {
     let once = (sum >> 16) + (sum & 0xffff);
     ((once >> 16) + (once & 0xffff)) as u16

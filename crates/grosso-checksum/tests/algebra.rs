@@ -1,4 +1,4 @@
-//! Sums combine as the bytes that they cover do.
+//! Sums combine like the bytes that they cover.
 
 use grosso_checksum::{Sum, incremented, nonzero, update, update_u32};
 use proptest::collection::vec;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::{noise, rfc_1071};
 
-/// Words at and next to every value at which a carry or a sign may go wrong.
+/// Words at and next to every value at which a carry or a sign may be wrong.
 const EDGES: [u16; 9] = [0x0000, 0x0001, 0x00ff, 0x5555, 0x7fff, 0x8000, 0xff00, 0xfffe, 0xffff];
 
 #[test]
@@ -57,7 +57,7 @@ fn a_sum_prints_as_its_fold() {
     assert_eq!(format!("{:?}", Sum::from_u32(0xffff_0001)), "Sum(0x0001)");
 }
 
-/// RFC 1624 section 4, for which equation 2 and RFC 1141 give 0xffff.
+/// The example of RFC 1624 section 4, for which equation 2 and RFC 1141 give 0xffff.
 #[test]
 fn rfc_1624_example_gives_zero() {
     assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
@@ -68,7 +68,7 @@ fn update_is_summing_again_at_every_position() {
     for offset in (0..60).step_by(2) {
         for checksum in EDGES {
             for old in EDGES {
-                // Another word makes the sum reach this checksum.
+                // Another word brings the sum to this checksum.
                 let mut before = noise(60, 5);
                 before[offset..offset + 2].copy_from_slice(&old.to_be_bytes());
                 let balance = (offset + 2) % 60;

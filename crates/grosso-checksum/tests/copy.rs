@@ -1,4 +1,4 @@
-//! Copying yields the bytes and their sum, and touches nothing else.
+//! Copying returns the bytes and their sum, and writes nothing else.
 
 use grosso_checksum::{Backend, Sum, copy, copy_with};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ const MARGIN: usize = 96;
 /// The name of a function like [`copy`], and the function.
 type Entry = (String, Box<dyn Fn(&[u8], &mut [u8]) -> Sum>);
 
-/// The public entry, and every backend of this machine.
+/// Returns the public function and every backend of this CPU.
 fn entries() -> Vec<Entry> {
     let mut entries: Vec<Entry> = vec![("public".into(), Box::new(copy))];
     for backend in Backend::available() {

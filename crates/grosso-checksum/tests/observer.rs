@@ -1,4 +1,4 @@
-//! Observation of checksums. In its own test binary, because an observer sees all threads.
+//! Observation of checksums. This is a separate test binary, because an observer sees all threads.
 
 use std::sync::{
     Mutex,

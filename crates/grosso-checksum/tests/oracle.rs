@@ -1,4 +1,4 @@
-//! Every backend against the loop that RFC 1071 prints.
+//! Every backend is compared with the loop printed in RFC 1071.
 
 use grosso_checksum::Sum;
 
@@ -72,7 +72,7 @@ fn beyond_the_range_of_32_bit_accumulators(of: fn(&[u8]) -> Sum) {
     assert_eq!(of(&bytes).checksum(), rfc_1071(&bytes));
 }
 
-/// Words of which any two exceed 64 bits, with a word that reveals a lost carry.
+/// Sums words of which any two exceed 64 bits, and a word that reveals a lost carry.
 fn carries_out_of_64_bits(of: fn(&[u8]) -> Sum) {
     for word in [u64::MAX, u64::MAX - 1, 1 << 63, 0xffff_ffff, 0xffff_ffff << 32] {
         for count in 1..200 {
@@ -82,7 +82,7 @@ fn carries_out_of_64_bits(of: fn(&[u8]) -> Sum) {
     }
 }
 
-/// Published values, against which the oracle itself is checked.
+/// Checks the oracle itself against published values.
 #[test]
 fn published_values() {
     // RFC 1071 section 3.

@@ -2,7 +2,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `arguments`, `positions` | the grammar of the command line |
+//! | `arguments`, `arg_order` | the grammar of the command line |
 //! | `commands` | one module per command |
 //! | `reports` | the report of each command on captures, and those about tunnels |
 //! | `fuzzing` | the parsers of what strangers and users write, for the fuzz targets |
@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
+mod arg_order;
 mod arguments;
 mod commands;
 mod digest;
@@ -39,7 +40,6 @@ mod line;
 mod output;
 #[cfg(any(test, feature = "pages"))]
 pub mod pages;
-mod positions;
 mod reports;
 #[cfg(any(test, feature = "parquet"))]
 mod shard;

@@ -45,7 +45,7 @@ fn d16_a_comment_changes_nothing_where_nothing_is_written() {
     }
     // A superframe could not give the comments back, so `coalesce` keeps these packets out.
     let report = bench.ok("coalesce --json -r commented -w gro.pcapng").json();
-    assert_eq!(report["passed"]["capture-options"], 2);
+    assert_eq!(report["passed"]["capture_options"], 2);
     let kept = comments(&bench.get("gro.pcapng"));
     assert_eq!(kept.iter().filter(|&&is_there| is_there).count(), 2);
 }

@@ -289,7 +289,7 @@ fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     let sent = [partial.clone(), superframe.clone(), damaged.clone()];
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent));
     let report = bench.ok("decap --json -r a.pcap -w b.pcap").json();
-    assert_eq!(report["refused"]["udp-checksum"]["packets"], serde_json::json!([3]));
+    assert_eq!(report["refused"]["udp_checksum"]["packets"], serde_json::json!([3]));
     let inner = |frame: &[u8]| frame[14 + 20 + 8 + 8..].to_vec();
     assert_eq!(frames(&bench.get("b.pcap")), [inner(&partial), inner(&superframe), damaged]);
     // From here on pcapng records it.

@@ -21,8 +21,8 @@ use std::{
 };
 
 use grosso_sys::{
-    local::{LocalAddress, LocalKind, LocalSocket},
     namespace::NetworkNamespace,
+    unix_socket::{UnixAddress, UnixKind, UnixSocket},
 };
 use rustix::{net::sockopt::set_socket_linger, process::Signal};
 use serde_json::Value;
@@ -161,8 +161,8 @@ impl Soak {
         let mut others = Vec::new();
         for path in [self.esp.hosts.path("plain"), control] {
             let (near, far, listener) = lingering();
-            let socket = LocalSocket::new(LocalKind::Stream).unwrap();
-            socket.connect(&LocalAddress::new(&path).unwrap()).unwrap();
+            let socket = UnixSocket::new(UnixKind::Stream).unwrap();
+            socket.connect(&UnixAddress::new(&path).unwrap()).unwrap();
             if socket.send_passing(b"passed", &[near.as_fd()]).is_err() {
                 // The socket refuses descriptors, and only this test has this one.
                 set_socket_linger(&near, None).unwrap();

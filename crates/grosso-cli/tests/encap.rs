@@ -180,7 +180,7 @@ fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
         bench.ok("csum verify -q -r after.pcapng");
     }
     let run = bench.ok(&format!("encap -r gro.pcapng -w around.pcapng type gre seq {ENDS_V4}"));
-    assert!(run.stdout.contains("superframe-numbered"), "{}", run.stdout);
+    assert!(run.stdout.contains("superframe_numbered"), "{}", run.stdout);
     assert!(run.stderr.contains("grosso wire"), "{}", run.stderr);
 }
 
@@ -219,7 +219,7 @@ fn the_report_says_what_was_done_and_what_was_not() {
     let line = format!("encap -r a.pcapng -w b.pcapng --strict type sit {ENDS_V4}");
     let run = bench.run(&line);
     assert_eq!(run.code, 1, "one packet stays");
-    for words in ["b.pcapng: 3 packets; 2 encapsulated in sit", "ip 20", "not-ip 1 (packet 3)"] {
+    for words in ["b.pcapng: 3 packets; 2 encapsulated in sit", "ip 20", "not_ip 1 (packet 3)"] {
         assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
     }
     assert!(run.stdout.lines().all(|line| line.len() <= 80), "{}", run.stdout);
@@ -230,7 +230,7 @@ fn the_report_says_what_was_done_and_what_was_not() {
         bench.ok(&format!("encap --json -r a.pcapng -w b.pcapng type sit {ENDS_V4}")).json();
     assert_eq!(report["schema"], "grosso.encap/1");
     assert_eq!(report["overhead"], serde_json::json!([["ip", 20]]));
-    assert_eq!(report["refused"]["not-ip"]["packets"], serde_json::json!([3]));
+    assert_eq!(report["refused"]["not_ip"]["packets"], serde_json::json!([3]));
     assert_eq!(packets(&bench.get("b.pcapng"))[0].0, packets(&bench.get("a.pcapng"))[0].0);
 }
 
@@ -245,7 +245,7 @@ fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     let line = format!("encap --json -r a.pcap -w b.pcap type gre {ENDS_V4}");
     let report = bench.ok(&line).json();
     assert_eq!(report["encapsulated"], 1, "{report:#}");
-    assert_eq!(report["refused"]["link-family"]["packets"], serde_json::json!([2, 3]));
+    assert_eq!(report["refused"]["link_family"]["packets"], serde_json::json!([2, 3]));
     assert_eq!(frames(&bench.get("b.pcap"))[1..], sent[1..]);
 }
 

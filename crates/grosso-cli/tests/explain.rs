@@ -552,7 +552,7 @@ fn a_superframe_of_another_size_is_explained() {
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
     bench.ok("coalesce -q -r a -w b --max-segs 2");
     let text = bench.ok("explain b -n 2").stdout;
-    assert!(text.contains("NOT MERGED: superframe-size"), "{text}");
+    assert!(text.contains("NOT MERGED: superframe_size"), "{text}");
     assert!(text.contains("a superframe of packets of 100 B"), "{text}");
 }
 
@@ -648,7 +648,7 @@ fn a_service_header_is_named_with_the_field_that_differs() {
     let chained = |sequence: u32, ttl: u8| inner(ethernet().nsh(|n| n.path(7).ttl(ttl)), sequence);
     let bench = bench();
     let text = explain(&bench, &case(vec![chained(0, 63), chained(100, 62)], "", &[]), 2);
-    for words in ["eth nsh ip4 tcp", "tunnel-header", "law nsh flags, TTL and length"] {
+    for words in ["eth nsh ip4 tcp", "tunnel_header", "law nsh flags, TTL and length"] {
         assert!(text.contains(words), "no \"{words}\" in: {text}");
     }
     let report = bench.run("inspect --json a.pcapng").json();
@@ -665,7 +665,7 @@ fn an_l2tp_session_is_named_where_its_form_is_told() {
     let frames = || vec![session(0, 1), session(100, 2)];
     let bench = bench();
     let text = explain(&bench, &case(frames(), "--l2tp 4/none", &[]), 2);
-    for words in ["eth ip4 l2tp eth ip4 tcp", "tunnel-header", "law l2tp cookie and sublayer"] {
+    for words in ["eth ip4 l2tp eth ip4 tcp", "tunnel_header", "law l2tp cookie and sublayer"] {
         assert!(text.contains(words), "no \"{words}\" in: {text}");
     }
     let report = bench.run("inspect --json a.pcapng --l2tp 4/none").json();

@@ -101,7 +101,7 @@ fn c12_a_wrong_ipv4_header_checksum_is_left_and_counted() {
     };
     bench.put("a", &capture(Format::Pcap, ETHERNET, &[packet(1)]));
     let report = bench.ok("fragment --json -r a -w b --mtu 1280").json();
-    assert_eq!(report["left"], serde_json::json!({ "ipv4-checksum": 1 }));
+    assert_eq!(report["left"], serde_json::json!({ "ipv4_checksum": 1 }));
     assert_eq!(bench.get("b"), bench.get("a"));
     assert_eq!(bench.run("fragment -q -r a -w b --mtu 1280 --strict").code, 1);
     // A wrong transport checksum stays wrong in the fragments.
@@ -323,7 +323,7 @@ fn interfaces_and_sections_are_not_mixed() {
         bench.put("a", &input);
         let report = bench.ok("reassemble --json -r a -w b").json();
         assert_eq!(report["datagrams"], 0);
-        assert_eq!(report["left"], serde_json::json!({"end-of-capture": 1, "missing": 1}));
+        assert_eq!(report["left"], serde_json::json!({"end_of_capture": 1, "missing": 1}));
         assert_eq!(packets(&bench.get("b")), packets(&input));
     }
 }
@@ -405,7 +405,7 @@ fn little_memory_gives_up_the_oldest_and_says_so() {
     bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
     let report = bench.ok("reassemble --json -r a -w b --memory 128K").json();
     assert_eq!(report["datagrams"], 1);
-    let (evicted, lost) = (&report["left"]["memory-full"], &report["left"]["missing"]);
+    let (evicted, lost) = (&report["left"]["memory_full"], &report["left"]["missing"]);
     assert!(evicted.as_u64().unwrap() > 100, "{report}");
     assert_eq!(evicted.as_u64().unwrap() + lost.as_u64().unwrap(), 199);
     assert_eq!(frames(&bench.get("b"))[..199], all[..199]);
@@ -484,7 +484,7 @@ fn what_must_not_be_cut_stays_whole_and_is_named() {
     assert_eq!(bench.get("b"), input);
     assert_eq!(
         run.stdout,
-        "b: 3 -> 3 packets; 0 split into 0 fragments\n  longer than MTU  dont-fragment 1, \
+        "b: 3 -> 3 packets; 0 split into 0 fragments\n  longer than MTU  dont_fragment 1, \
          superframe 1\n"
     );
     assert_eq!(
@@ -682,8 +682,8 @@ fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
         "missing; packets 1-2; missing bytes 16-31 and the end from byte 48 on",
         "missing; packets 3-4; missing the end from byte 32 on",
         "missing; packet 5; missing bytes 0-15",
-        "end-of-capture; packets 6, 8; missing the end from byte 32 on",
-        "end-of-capture; packets 7, 9; missing the end from byte 32 on",
+        "end_of_capture; packets 6, 8; missing the end from byte 32 on",
+        "end_of_capture; packets 7, 9; missing the end from byte 32 on",
     ] {
         assert!(run.stdout.contains(&format!("    {line}\n")), "{line}\n{}", run.stdout);
     }

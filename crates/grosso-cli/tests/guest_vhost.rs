@@ -42,12 +42,15 @@ const DEVICES: [&str; 10] = [
     ",packed=on,mrg_rxbuf=off,indirect_desc=off,event_idx=off",
     ",packed=on,mq=on",
 ];
+/// A bridge that listens, and QEMU, which connects again.
+const CONNECTED_BY_QEMU: (&str, &str, &str) = ("vhost-user:vm0.sock", "server=off,reconnect=1", "");
 /// A device with two pairs of rings, one for each processor.
 const MQ: &str = ",mq=on";
 /// A device with packed rings.
 const PACKED: &str = ",packed=on";
 
 #[test]
+#[ignore = "boots a VM: bash .ci/run guests"]
 fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
     if is_missing() {
         return;
@@ -81,17 +84,29 @@ fn machines_of_all_offloads_exchange_whole_streams_and_datagrams() {
 }
 
 #[test]
+#[ignore = "boots a VM: bash .ci/run guests"]
 fn a_machine_boots_again_and_a_killed_bridge_is_replaced() {
+    boots_again(&[CONNECTED_BY_QEMU, ("vhost-user:vm0.sock,connect", "server=on", PACKED)]);
+}
+
+mod night {
+    use super::{CONNECTED_BY_QEMU, PACKED, boots_again};
+
+    #[test]
+    #[ignore = "boots VMs for minutes: .ci/night guests"]
+    fn machines_boot_again_with_each_kind_of_ring_and_either_side_listening() {
+        let (ours, theirs, _) = CONNECTED_BY_QEMU;
+        boots_again(&[(ours, theirs, PACKED), ("vhost-user:vm0.sock,connect", "server=on", "")]);
+    }
+}
+
+/// Exchanges data with a VM before and after a reboot, and while the bridge is killed and replaced. Each row has the
+/// port of the bridge, the socket options of QEMU, and the options of the device.
+fn boots_again(rows: &[(&str, &str, &str)]) {
     if is_missing() {
         return;
     }
-    // QEMU connects again, or waits for who connects.
-    for (ours, theirs, words) in [
-        ("vhost-user:vm0.sock", "server=off,reconnect=1", ""),
-        ("vhost-user:vm0.sock,connect", "server=on", ""),
-        ("vhost-user:vm0.sock", "server=off,reconnect=1", PACKED),
-        ("vhost-user:vm0.sock,connect", "server=on", PACKED),
-    ] {
+    for &(ours, theirs, words) in rows {
         let Some([host]) = network::namespaces() else { return };
         let place = Place::new(host).unwrap();
         let work = || {

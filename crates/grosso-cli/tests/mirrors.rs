@@ -198,12 +198,12 @@ fn reserved_bits_of_vxlan_are_ignored_with_a_note() {
     let run = bench.ok("decap -r in.pcap -w out.pcap");
     assert!(run.stderr.contains("3 packets: reserved bits"), "{}", run.stderr);
     let strict = bench.run("decap --strict --json -r in.pcap -w out.pcap");
-    assert_eq!(strict.json()["refused"]["vxlan-flags"]["count"], 3, "{}", strict.stdout);
+    assert_eq!(strict.json()["refused"]["vxlan_flags"]["count"], 3, "{}", strict.stdout);
     assert_eq!(strict.code, 1);
     // Without the flag for the network, there is no network.
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[vxlan([0; 8])]));
     let run = bench.run("decap --json -r in.pcap -w out.pcap");
-    assert_eq!(run.json()["refused"]["vxlan-flags"]["count"], 1, "{}", run.stdout);
+    assert_eq!(run.json()["refused"]["vxlan_flags"]["count"], 1, "{}", run.stdout);
 }
 
 /// The captured bytes and the original length of each packet.

@@ -81,12 +81,12 @@ fn every_output_has_the_packets_of_the_wire_although_the_device_has_its_offloads
         assert_eq!(report["wire"]["left"], json!({}), "{report}");
         for output in report["outputs"].as_array().unwrap() {
             // Of the first packets some came before the client.
-            let before = output["lost"].get("no-client").cloned().unwrap_or_else(|| 0.into());
+            let before = output["lost"].get("no_client").cloned().unwrap_or_else(|| 0.into());
             let count = |value: &Value| value.as_u64().unwrap();
             let all = count(&output["packets"]) + count(&before);
             assert_eq!(all, count(&report["output"]["packets"]), "{report}");
             let others =
-                output["lost"].as_object().unwrap().keys().filter(|key| *key != "no-client");
+                output["lost"].as_object().unwrap().keys().filter(|key| *key != "no_client");
             assert_eq!(others.count(), 0, "{report}");
         }
         let wrong = bench.run("csum verify --json -r x.pcap").json();
@@ -166,7 +166,7 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     let report = report(capture);
     let heard = reading.join().unwrap() as u64;
     let [file, server] = [0, 1].map(|place| &report["outputs"][place]);
-    let lost = server["lost"]["client-full"].as_u64().unwrap();
+    let lost = server["lost"]["client_full"].as_u64().unwrap();
     assert!(lost > 0, "{report}");
     assert_eq!((&server["packets"], &file["packets"]), (&1000.into(), &1000.into()), "{report}");
     assert_eq!(server["packets"].as_u64().unwrap(), heard + lost, "{report}");
@@ -262,7 +262,7 @@ fn a_client_that_takes_nothing_is_cut_off_at_the_end_and_its_packets_are_counted
     // Nothing was read until the capture had ended.
     let _ = client.read_to_end(&mut bytes);
     let heard = (bytes.len() / (16 + 60_000)) as u64;
-    assert_eq!(server["lost"]["client-full"].as_u64().unwrap(), FILLING - heard, "{report}");
+    assert_eq!(server["lost"]["client_full"].as_u64().unwrap(), FILLING - heard, "{report}");
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn packets_too_long_for_the_monitor_s_device_are_counted() {
     let report = report(capture);
     let monitor = &report["outputs"][1];
     assert_eq!((&monitor["kind"], &monitor["packets"]), (&"device".into(), &2.into()), "{report}");
-    assert_eq!(monitor["lost"], json!({ "longer-than-mtu": 2 }), "{report}");
+    assert_eq!(monitor["lost"], json!({ "longer_than_mtu": 2 }), "{report}");
     assert_eq!(report["output"]["packets"], 4);
 }
 

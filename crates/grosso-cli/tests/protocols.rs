@@ -95,7 +95,7 @@ fn sctp_longer_than_the_mtu_is_undecided_unless_its_checksum_is_right() {
     open[42..46].fill(0);
     bench.put("open.pcap", &capture(Format::Pcap, ETHERNET, &[open.clone()]));
     let run = bench.run("wire --json -r open.pcap -w out.pcap");
-    assert_eq!(run.json()["left"]["sctp-size-unknown"], 1, "{}", run.stdout);
+    assert_eq!(run.json()["left"]["sctp_size_unknown"], 1, "{}", run.stdout);
     assert_eq!(bench.run("wire --strict -r open.pcap -w out.pcap").code, 1);
     assert_eq!(crate::common::frames(&bench.get("out.pcap")), [open]);
     assert_ne!(bench.run("inspect open.pcap").code, 0);

@@ -227,7 +227,7 @@ fn packets_with_comments_pass_in_their_place() {
     }
     bench.put("a", &input);
     let run = bench.ok("coalesce --json -r a -w b");
-    assert_eq!(run.json()["passed"]["capture-options"], 1);
+    assert_eq!(run.json()["passed"]["capture_options"], 1);
     let merged = bench.get("b");
     assert_eq!(packets(&merged).len(), 3, "two, the one with the comment, three");
     assert!(merged.windows(4).any(|window| window == b"here"));

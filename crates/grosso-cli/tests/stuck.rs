@@ -13,7 +13,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use grosso_sys::local::{LocalAddress, LocalKind, LocalSocket};
+use grosso_sys::unix_socket::{UnixAddress, UnixKind, UnixSocket};
 use rustix::{net::sockopt::set_socket_linger, process::Signal};
 use serde_json::Value;
 
@@ -181,8 +181,8 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
     let mut others = Vec::new();
     for path in [&plain, &control, &vhost] {
         let (near, far, listener) = lingering();
-        let socket = LocalSocket::new(LocalKind::Stream).unwrap();
-        socket.connect(&LocalAddress::new(path).unwrap()).unwrap();
+        let socket = UnixSocket::new(UnixKind::Stream).unwrap();
+        socket.connect(&UnixAddress::new(path).unwrap()).unwrap();
         // GET_FEATURES of vhost-user: a descriptor beside it is of no use.
         let message: Vec<u8> = [1_u32, 1, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
         match socket.send_passing(&message, &[near.as_fd()]) {

@@ -132,7 +132,7 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!(quantiles(&poll["segments_per_train"]), [10, 10, 10]);
     // 4000 is in a range that ends with 4001.
     assert_eq!(quantiles(&poll["held_ns"]), [4001, 9000, 9000]);
-    assert_eq!(poll["closed"], serde_json::json!({ "poll-end": 1 }));
+    assert_eq!(poll["closed"], serde_json::json!({ "poll_end": 1 }));
 
     // The third packet comes when the hold of the first is over: pairs that wait 2 us and 1 us. The last pair leaves
     // with the end of the capture.
@@ -140,7 +140,7 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!((&held["packets_up"], &held["trains"]), (&5.into(), &5.into()));
     assert_eq!(quantiles(&held["segments_per_train"]), [2, 2, 2]);
     assert_eq!(quantiles(&held["held_ns"]), [1000, 2000, 2000]);
-    assert_eq!(held["closed"], serde_json::json!({ "hold-time": 4, "poll-end": 1 }));
+    assert_eq!(held["closed"], serde_json::json!({ "hold_time": 4, "poll_end": 1 }));
 
     // If gaps end polls, a stack takes each poll at once, and no hold is shorter than one.
     assert_eq!(at("--hold 2us")["packets_up"], 1);
@@ -198,7 +198,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
         |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold auto {line}"));
     let fixed =
         |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold 20us {line}"));
-    let ended = |setting: &Value| setting["closed"]["ack-clock"].as_u64().unwrap_or(0);
+    let ended = |setting: &Value| setting["closed"]["ack_clock"].as_u64().unwrap_or(0);
 
     // Connections with round trips of microseconds: no acknowledgment clock needs to be kept.
     let setting = auto("whole");
@@ -281,9 +281,9 @@ fn data_that_merges_with_nothing_is_a_train_of_one() {
     assert_eq!((&setting["packets_up"], &setting["trains"]), (&4.into(), &3.into()));
     assert_eq!(quantiles(&setting["segments_per_train"]), [1, 1, 1]);
     assert_eq!(quantiles(&setting["held_ns"]), [0, 2000, 2000]);
-    let passed = serde_json::json!({ "tcp-psh": 2, "empty": 1 });
+    let passed = serde_json::json!({ "tcp_psh": 2, "empty": 1 });
     assert_eq!(setting["passed"], passed);
-    assert_eq!(setting["not_merged"], serde_json::json!({ "tcp-sequence-ahead": 1 }));
+    assert_eq!(setting["not_merged"], serde_json::json!({ "tcp_sequence_ahead": 1 }));
 }
 
 #[test]
@@ -415,11 +415,11 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
         // 0 to 2, then 4 to 6, then 3 and 7, one train in each poll.
         ("off", 4, [1, 3], 2, serde_json::json!({})),
         // The same trains; 3 is late, because the segments after it have left.
-        ("batch", 4, [1, 3], 2, serde_json::json!({ "begun": 3, "poll-end": 3 })),
+        ("batch", 4, [1, 3], 2, serde_json::json!({ "begun": 3, "poll_end": 3 })),
         // 3 fills the hole before 4 to 6, which came 32 us before the end of the capture, and 7 joins them.
         ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
         // 4 to 6 waited in vain.
-        ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole-time": 3 })),
+        ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole_time": 3 })),
     ];
     let settings = report["settings"].as_array().unwrap();
     assert_eq!(settings.len(), expected.len());
@@ -430,7 +430,7 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
         let [_, p99, max] = quantiles(&setting["held_ns"]);
         assert_eq!((p99, max), (wait_us * 1000, wait_us * 1000), "{setting}");
         assert_eq!(setting["waited"], waited);
-        let late = setting["passed"]["tcp-late"].as_u64().unwrap_or(0);
+        let late = setting["passed"]["tcp_late"].as_u64().unwrap_or(0);
         assert_eq!(late, u64::from(["batch", "holes:25us"].contains(&reorder)), "{setting}");
     }
     let command = "grosso coalesce -r a -w gro.pcapng --hold 0 --reorder holes --batch 5us";
@@ -457,7 +457,7 @@ Fewest packets: linux, reorder holes with a hold time of 0: 2 packets delivered"
         ),
         "{text}"
     );
-    assert!(page.contains("wait ended by: hole-time"), "{page}");
+    assert!(page.contains("wait ended by: hole_time"), "{page}");
 }
 
 #[test]

@@ -268,7 +268,7 @@ fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_fu
     for is_end in [false, true] {
         put("clamped.pcap", &[10 * MSS, 5 * MSS, 8 * MSS, 6000, MSS + 156, 100], is_end);
         let report = bench.run("wire --strict --json -r clamped.pcap -w out.pcap").json();
-        let left = serde_json::json!({ "segment-size-unknown": 4, "perhaps-superframe": 1 });
+        let left = serde_json::json!({ "segment_size_unknown": 4, "perhaps_superframe": 1 });
         assert_eq!(
             (&report["left"], &report["checksums_completed"]),
             (&left, &1.into()),
@@ -512,15 +512,15 @@ fn explanation_names_the_rule_and_the_values() {
     let second = explain(2);
     assert!(second.contains("flow held since #1: 1 packet, 1000 B, gso_size 1000"), "{second}");
     assert!(second.contains("MERGED\n"), "{second}");
-    assert!(second.contains("2 packets (#1 to #2) -> 1 of 2066 B (no-merge)"), "{second}");
+    assert!(second.contains("2 packets (#1 to #2) -> 1 of 2066 B (no_merge)"), "{second}");
     let third = explain(3);
     assert!(third.contains("parse       eth ip4 tcp(nop,nop,ts)"), "{third}");
     assert!(third.contains("flow held since #1: 2 packets, 2000 B, gso_size 1000"), "{third}");
-    assert!(third.contains("NOT MERGED: tcp-timestamp (TSval 77 -> 78)"), "{third}");
+    assert!(third.contains("NOT MERGED: tcp_timestamp (TSval 77 -> 78)"), "{third}");
     assert!(third.contains("gro flush   2 packets (#1 to #2) -> 1 of 2066 B"), "{third}");
     assert!(third.contains("#3 starts the next train"), "{third}");
     let fifth = explain(5);
-    assert!(fifth.contains("tcp-sequence-ahead (expected 4000, found 5000)"), "{fifth}");
+    assert!(fifth.contains("tcp_sequence_ahead (expected 4000, found 5000)"), "{fifth}");
     let sixth = explain(6);
     assert!(sixth.contains("PASSED THROUGH: empty"), "{sixth}");
     assert!(sixth.contains("#6 unchanged"), "{sixth}");
@@ -528,7 +528,7 @@ fn explanation_names_the_rule_and_the_values() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("no packet 7; the capture has 6 packets"), "{}", run.stderr);
     let report = bench.ok("explain wire.pcapng -n 3 --json").json();
-    assert_eq!(report["decision"]["reason"], "tcp-timestamp");
+    assert_eq!(report["decision"]["reason"], "tcp_timestamp");
     assert_eq!(report["lookup"]["packets"], 2);
 }
 
@@ -570,7 +570,7 @@ fn inspection_tells_the_vantage_point() {
     let run = bench.run("inspect a --json");
     let verdict = &run.json()["verdict"];
     assert_eq!((run.code, &verdict["wire_faithful"]), (3, &false.into()));
-    assert_eq!(verdict["reasons"], serde_json::json!(["nothing-parsed"]));
+    assert_eq!(verdict["reasons"], serde_json::json!(["nothing_parsed"]));
     bench.put("a", &capture(Format::Pcap, ETHERNET, &host_capture(1460, &[1448, 50_000, 20_000])));
     let report = bench.run("inspect a --json").json();
     assert_eq!(report["superframes"]["packets"], 2);
@@ -608,7 +608,7 @@ fn what_was_left_of_a_sender_s_superframes_does_not_tell_of_a_receiver() {
         |file| bench.run(&format!("inspect {file} --json")).json()["verdict"]["vantage"].clone();
     assert_eq!(vantage("host.pcap"), "sender-host");
     let wire = bench.ok("wire host.pcap -w wire.pcap --json").json();
-    assert_eq!(wire["left"]["captured-short"], 1, "{wire}");
+    assert_eq!(wire["left"]["captured_short"], 1, "{wire}");
     assert_eq!(vantage("wire.pcap"), "host");
 }
 

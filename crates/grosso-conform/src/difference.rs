@@ -1,4 +1,4 @@
-//! The first field in which two packets differ, and the rule about it.
+//! The first field in which two packets differ, and the rule that applies to it.
 
 use core::ops::Range;
 
@@ -6,23 +6,23 @@ use grosso_wire::{Class, Role, dissect};
 
 use super::superframe::{LINK, PORTS};
 
-/// The difference between the packet that came in and the one that leaves.
+/// Difference between an input packet and an output packet.
 pub(crate) struct Difference {
-    /// The same in words.
+    /// Description of the difference.
     pub(crate) text: String,
-    /// The rule about the field; `None` for what is no field.
+    /// Rule that applies to the field; `None` if the difference is not in a field.
     pub(crate) rule: Option<&'static str>,
 }
 
-/// Compares a packet that leaves with the one that came in.
+/// Compares an output packet with the input packet.
 pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
     let mut fields = fields(before);
-    // Checksums follow from the rest: another field that differs says more.
+    // Checksums depend on the other fields: another field that differs is more informative.
     fields.sort_by_key(|field| field.role == Role::Checksum);
     for FieldBytes { name, bytes, role, class } in fields {
         let [is, was] = [after, before].map(|packet| packet.get(bytes.clone()).unwrap_or_default());
         let follows = matches!(role, Role::Length | Role::Checksum);
-        // Those of a packet of another length say no more than that.
+        // The lengths and checksums of a packet of another length carry no further information.
         if is != was && !(follows && before.len() != after.len()) {
             let text = format!("{name} was {} and is {}", hex(was), hex(is));
             return Difference { text, rule: rule(role, class, was, is) };
@@ -35,7 +35,7 @@ pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
     Difference { text, rule: None }
 }
 
-/// A field of a packet, or the bytes of a header behind its fields.
+/// A field of a packet, or the bytes of a header after its fields.
 struct FieldBytes {
     name: String,
     bytes: Range<usize>,
@@ -43,7 +43,7 @@ struct FieldBytes {
     class: Class,
 }
 
-/// The fields of every header of a packet, outermost first.
+/// Returns the fields of every header of a packet, outermost first.
 fn fields(packet: &[u8]) -> Vec<FieldBytes> {
     let stack = dissect(packet, LINK, &PORTS);
     let mut places = Vec::new();
@@ -66,7 +66,7 @@ fn fields(packet: &[u8]) -> Vec<FieldBytes> {
     places
 }
 
-/// The rule about a field of such a header, whose bytes are others than they were.
+/// Returns the rule that applies to a changed field of such a header.
 fn rule(role: Role, class: Class, was: &[u8], is: &[u8]) -> Option<&'static str> {
     Some(match role {
         Role::Link => "G4",
@@ -89,7 +89,7 @@ fn rule(role: Role, class: Class, was: &[u8], is: &[u8]) -> Option<&'static str>
     })
 }
 
-/// The rule about the TCP flags that differ.
+/// Returns the rule that applies to the changed TCP flags.
 fn rule_of_flags(was: &[u8], is: &[u8]) -> &'static str {
     match word(was) ^ word(is) {
         bits if bits & !FIN_AND_PSH == 0 => "G36",
@@ -98,7 +98,7 @@ fn rule_of_flags(was: &[u8], is: &[u8]) -> &'static str {
     }
 }
 
-/// The first bytes as one number.
+/// Returns the first bytes as one number.
 fn word(bytes: &[u8]) -> u32 {
     bytes.iter().take(4).fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
@@ -114,7 +114,7 @@ const FIN_AND_PSH: u32 = 0x009;
 const ECN: u32 = 0x1c0;
 /// The flow label in the first word of IPv6.
 const FLOW_LABEL: u32 = 0x000f_ffff;
-/// Bytes of a field that a text shows.
+/// Maximum number of bytes of a field in a text.
 const SHOWN_BYTES: usize = 20;
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// The text and the rule of a change of IPv4 and TCP.
+    /// Returns the text and the rule for a change of IPv4 and TCP fields.
     fn of(ttl: u8, id: u16, tcp: fn(Tcp) -> Tcp) -> (String, Option<&'static str>) {
         let packet = |ttl, id, tcp: fn(Tcp) -> Tcp| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.ttl(ttl).id(id));

@@ -1,4 +1,4 @@
-//! The examination of a program: every vector in turn, a new program after each breakdown.
+//! Examination of a program: every vector in turn, and a new process after each breakdown.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering},
@@ -15,8 +15,8 @@ use crate::{
     vectors::{Vector, vectors},
 };
 
-/// Examines the program `words`, the first of which is its name: runs it, gives it every vector, and judges its output.
-/// The program has `timeout` for each poll. `interrupted` ends the examination.
+/// Examines the program `words`, whose first element is its name: runs it, passes every vector to it, and judges its
+/// output. The program has `timeout` for each poll. `interrupted` ends the examination.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn examine(
 }
 
 struct Examination<'a> {
-    /// The program, and its arguments.
+    /// The program and its arguments.
     words: &'a [OsString],
     timeout: Duration,
     interrupted: &'a AtomicBool,
@@ -56,7 +56,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// Gives the program a vector, after a breakdown a new one.
+    /// Passes a vector to the program, which is restarted after a breakdown.
     fn try_vector(&mut self, vector: &Vector) -> Result<(), Failure> {
         if self.breakdowns == BREAKDOWNS_MAX {
             self.score.leave_out();
@@ -109,5 +109,5 @@ fn cannot_start(words: &[OsString], error: &io::Error) -> Failure {
         .hint("pass the program after --: grosso conform -- ./mine")
 }
 
-/// Breakdowns after which no further vector is tried: each may cost the whole time of a poll.
+/// Number of breakdowns after which no further vector is tried, because each may cost the timeout of a poll.
 const BREAKDOWNS_MAX: usize = 3;

@@ -1,5 +1,5 @@
-//! The form in which frames go to a program and come from it: 32 bits of length, little-endian, then that many bytes,
-//! which are 10 of `virtio_net_hdr` and the frame. A length of 0 ends a poll.
+//! Format in which frames are passed to a program and back: a 32-bit little-endian length, then that many bytes, which
+//! are a 10-byte `virtio_net_hdr` and the frame. A length of 0 ends a poll.
 
 use std::io::{self, Read};
 
@@ -14,16 +14,16 @@ pub struct Framed {
     pub frame: Vec<u8>,
 }
 
-/// Something that is not of this form.
+/// Data that violate this format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The length of a record is not between the least and the greatest.
+    /// The length of a record is out of range.
     Length(u32),
     /// The output ended inside a record.
     Cut,
     /// The output ended before the end of the poll.
     NoEnd,
-    /// More records than a poll may have.
+    /// The poll has too many records.
     Records,
 }
 
@@ -42,7 +42,7 @@ impl core::fmt::Display for Misfit {
     }
 }
 
-/// The bytes of one poll of frames about which nothing is known.
+/// Encodes one poll of frames without metadata.
 #[must_use]
 pub fn poll(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -56,11 +56,11 @@ pub fn poll(frames: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Reads what a program wrote in one poll; `None` where its output ends instead. A failure to read is the end.
+/// Reads the output of a program for one poll; `None` if its output ends instead. A read error counts as the end.
 ///
 /// # Errors
 ///
-/// Returns the first record that is not of this form, or that goes beyond a bound.
+/// Returns the first violation of the format or of a limit.
 pub fn read_poll(input: &mut impl Read) -> Result<Option<Vec<Framed>>, Misfit> {
     let mut records = Vec::new();
     loop {
@@ -90,7 +90,7 @@ pub fn read_poll(input: &mut impl Read) -> Result<Option<Vec<Framed>>, Misfit> {
     }
 }
 
-/// Reads until the buffer is full or the input ends, and returns how many bytes came.
+/// Reads until the buffer is full or the input ends, and returns the number of bytes read.
 fn fill(input: &mut impl Read, buffer: &mut [u8]) -> usize {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -104,9 +104,9 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> usize {
     filled
 }
 
-/// Greatest length of a record in bytes: twice the longest IP packet.
+/// Maximum length of a record in bytes: twice the longest IP packet.
 const RECORD_BYTES_MAX: u32 = 1 << 17;
-/// Most records that a program may write in one poll, many more than any vector has packets.
+/// Maximum number of records that a program may write in one poll, several times the number of packets in any vector.
 const RECORDS_MAX: usize = 256;
 
 #[cfg(test)]

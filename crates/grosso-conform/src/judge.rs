@@ -1,5 +1,5 @@
-//! The laws. What left is cut again, and must be exactly what came in, in the order of each flow; and what the rules
-//! keep apart must not have been joined, even where it can be cut again.
+//! The laws. The output is segmented again and must equal the input, in the order of each flow. Packets that the rules
+//! exclude from merging must not have been merged, even if segmentation would restore them.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Profile, Sink, Verdict, coalesce::reason::Pass};
 use grosso_io::{PortBuffer, PortCoalescer};
@@ -13,30 +13,30 @@ use super::{
     vectors::Vector,
 };
 
-/// A law that a program can break.
+/// A law that a program can violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Law {
-    /// Every packet leaves.
+    /// Every packet is delivered.
     Lost,
-    /// Nothing leaves that did not come in.
+    /// Nothing is delivered that was not in the input.
     Added,
-    /// Every packet leaves as it came.
+    /// Every packet is delivered unchanged.
     Changed,
-    /// Within a flow nothing overtakes.
+    /// Packets of a flow are not reordered.
     Order,
-    /// Rules keep some packets apart.
+    /// Packets that the rules exclude from merging are not merged.
     Apart,
-    /// A checksum that is wrong is not called verified.
+    /// A wrong checksum is not marked as verified.
     Vouched,
-    /// The header in front of a frame agrees with it.
+    /// The virtio header of a frame matches the frame.
     Header,
-    /// The program runs, answers, and ends.
+    /// The program runs, answers and exits.
     Program,
 }
 
 impl Law {
-    /// The name of the law in JSON.
+    /// Returns the name of the law in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,21 +52,22 @@ impl Law {
     }
 }
 
-/// A law that was broken.
+/// A violated law.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Fault {
     pub law: Law,
-    /// The rules that say so.
+    /// Rules that the law is based on.
     pub rules: Vec<String>,
     pub text: String,
 }
 
-/// The rules that every vector shows: cutting gives the packets back, nothing overtakes, headers describe, and a wrong
-/// checksum is not called right.
+/// Rules that every vector tests: segmentation restores the packets, no packet is overtaken, headers describe their
+/// frames, and a wrong checksum is not marked as valid.
 pub const RULES_OF_ALL: [&str; 6] = ["G50", "G51", "G52", "G54", "G75", "C1"];
 
-/// Judges what left in one poll. Returns the faults, and how many packets were rightly joined to one before them.
+/// Judges the output of one poll. Returns the faults, and the number of packets that were correctly merged with an
+/// earlier one.
 #[must_use]
 pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
     let mut court = Court::new(vector);
@@ -77,24 +78,24 @@ pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
     }
     court.order(&frames);
     let unread = court.faults.iter().any(|fault| fault.law == Law::Header);
-    // What could not be read may have been in it.
+    // Unreadable records may contain the missing packets.
     for index in court.missing().filter(|_| !unread) {
         court.fault(Law::Lost, &["G54"], format!("packet {} was lost", index + 1));
     }
     (court.faults, joins.min(vector.joins))
 }
 
-/// A record that could be read.
+/// A readable record.
 struct Left {
     packets: Vec<Vec<u8>>,
-    /// The index of each packet, if it came in as it leaves.
+    /// Index of each packet in the input, if it is unchanged.
     members: Vec<Option<usize>>,
     vouches: bool,
 }
 
 struct Court<'a> {
     vector: &'a Vector,
-    /// Whether each packet has been found in what left.
+    /// Whether each packet has been found in the output.
     found: Vec<bool>,
     faults: Vec<Fault>,
 }
@@ -104,7 +105,8 @@ impl<'a> Court<'a> {
         Self { vector, found: vec![false; vector.frames.len()], faults: Vec::new() }
     }
 
-    /// Reads a record in the sense in which most of its packets came in, and the others resemble some that did.
+    /// Reads a record: chooses the interpretation of the header for which the most packets are in the input and the
+    /// others resemble input packets.
     fn hear(&mut self, record: &Framed) -> Option<Left> {
         let Heard { readings, vouches } = match read(record) {
             Ok(said) => said,
@@ -120,13 +122,13 @@ impl<'a> Court<'a> {
         };
         let (_, members, packets) = heard
             .map(|(members, packets)| (likeness(&members, &packets), members, packets))
-            // The first of the best.
+            // The first of the best interpretations.
             .reduce(|best, next| if next.0 > best.0 { next } else { best })?;
         members.iter().flatten().for_each(|index| self.found[*index] = true);
         Some(Left { packets, members, vouches })
     }
 
-    /// Bytes of headers in which a packet is like the one that came in and is most like it.
+    /// Returns the maximum number of header bytes that the packet has in common with an input packet.
     fn likeness(&self, packet: &[u8]) -> usize {
         let alike = |frame: &Vec<u8>| {
             let pairs = frame.iter().zip(packet).take(HEADER_BYTES);
@@ -135,7 +137,7 @@ impl<'a> Court<'a> {
         self.vector.frames.iter().map(alike).max().unwrap_or(0)
     }
 
-    /// The packets that came in and are these, each once.
+    /// Returns the index of each of these packets in the input; each input packet is used once.
     fn members(&self, packets: &[Vec<u8>]) -> Vec<Option<usize>> {
         let mut found = self.found.clone();
         let mut claim = |packet: &Vec<u8>| {
@@ -148,7 +150,7 @@ impl<'a> Court<'a> {
         packets.iter().map(&mut claim).collect()
     }
 
-    /// Judges one frame and returns how many packets it rightly joins.
+    /// Judges one frame and returns the number of packets that it correctly merges.
     fn sentence(&mut self, number: usize, left: &Left) -> usize {
         let faults = self.faults.len();
         let meant: Vec<Option<usize>> =
@@ -168,7 +170,8 @@ impl<'a> Court<'a> {
         if self.faults.len() == faults { left.members.len() - 1 } else { 0 }
     }
 
-    /// A frame of packets that must be apart, which is the reason if it is cut into others.
+    /// Reports a frame that merges packets which must not be merged; this is also the reason if its segments differ
+    /// from the input.
     fn wrongly_joined(&mut self, number: usize, left: &Left, joined: &[usize], reason: &str) {
         let names: Vec<String> = joined.iter().map(|index| (index + 1).to_string()).collect();
         let text = format!("frame {number} merges packets {}: {reason}", names.join(", "));
@@ -183,7 +186,7 @@ impl<'a> Court<'a> {
         }
     }
 
-    /// The packets of a frame that are not as they came: the field says which rule was broken.
+    /// Reports the changed packets of a frame; the changed field determines the violated rule.
     fn changes(&mut self, number: usize, left: &Left, meant: &[Option<usize>]) {
         for ((packet, member), meant) in left.packets.iter().zip(&left.members).zip(meant) {
             match (member, meant) {
@@ -205,14 +208,14 @@ impl<'a> Court<'a> {
         }
     }
 
-    /// The difference between a packet that came in and what leaves in its place.
+    /// Returns the difference between an input packet and the output packet in its place.
     fn difference(&self, index: usize, packet: &[u8]) -> Difference {
         let Difference { text, rule } = difference(&self.vector.frames[index], packet);
         Difference { text: format!("packet {} is changed: {text}", index + 1), rule }
     }
 
-    /// The packet that the one at a place of a frame stands for: itself, or one that is missing, the one that its
-    /// neighbours in the frame point at if there are any.
+    /// Returns the input packet that corresponds to a packet of a frame: itself, or a missing packet, preferably the
+    /// one that fits between its neighbours in the frame.
     fn meant(&mut self, left: &Left, place: usize) -> Option<usize> {
         if let Some(member) = left.members[place] {
             return Some(member);
@@ -234,7 +237,7 @@ impl<'a> Court<'a> {
         (0..found.len()).filter(move |index| !found[*index])
     }
 
-    /// The reason why these packets must not be one frame, if there is one.
+    /// Returns the reason why these packets must not form one frame, if there is one.
     fn apart(&self, joined: &[usize]) -> Option<String> {
         if joined.len() < 2 {
             return None;
@@ -268,7 +271,7 @@ impl<'a> Court<'a> {
     }
 }
 
-/// The reason why Grosso does not make one frame of these packets, if it does not.
+/// Returns the reason why Grosso does not merge these packets into one frame, if it does not.
 fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
     let mut coalescer = coalescer();
     let mut frames = 0;
@@ -288,7 +291,7 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
     (frames > 1).then(|| why.unwrap_or(closed).trim_end_matches('.').to_owned())
 }
 
-/// Whether a checksum of the packet is wrong.
+/// Returns whether a checksum of the packet is wrong.
 fn is_wrong(packet: &[u8]) -> bool {
     let sink: &mut dyn Sink<PortBuffer> = &mut |_: Delivery<'_, _>| ();
     let verdict = coalescer().push(Frame::new(PortBuffer::from(packet.to_vec())), 0, sink);
@@ -299,9 +302,9 @@ fn coalescer() -> PortCoalescer {
     PortCoalescer::new(CoalesceOptions::new(LINK, SEED).profile(Profile::linux()).ports(PORTS))
 }
 
-/// Bytes of headers that are compared.
+/// Number of header bytes that are compared.
 const HEADER_BYTES: usize = 100;
-/// Seed of the flow table: nobody attacks it.
+/// Seed of the flow table; there is no attacker here.
 const SEED: u64 = 0;
 
 #[cfg(test)]
@@ -311,7 +314,7 @@ mod tests {
     use super::*;
     use crate::vectors::vectors;
 
-    /// Records that are almost right: frames of the vectors, joined or not, with some bytes changed, in front of any
+    /// Returns records that are almost valid: frames of the vectors, merged or not, with some bytes changed, after any
     /// header.
     fn records(vector: &Vector, random: &mut Random) -> Vec<Framed> {
         let mut records = Vec::new();

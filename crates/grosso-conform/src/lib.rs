@@ -1,4 +1,5 @@
-//! Conformance of packet coalescers: cases for a program, the program at work, and a judge with laws.
+//! Conformance tests for packet coalescers: test vectors, a runner for the program under test, and the laws by which
+//! its output is judged.
 //!
 //! | module | job |
 //! |---|---|
@@ -11,7 +12,7 @@
 //! | `difference` | the field in which two packets differ, and the rule about it |
 //! | [`report`] | the score of a program, as text and as JSON |
 //!
-//! A program in the same process can be judged too: pass what it made of the frames of a vector to [`judge`].
+//! A coalescer in the same process can be judged too: pass its output for the frames of a vector to [`judge`].
 //!
 //! ```
 //! use grosso_conform::{framing::Framed, judge, vectors};
@@ -42,7 +43,7 @@ pub use self::{
     vectors::{Vector, vectors},
 };
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,5 @@
-//! A running program, with a bound on its time and on its output. One thread writes to it and one reads from it, so
-//! that no pipe can block the judge, whatever the program reads or writes.
+//! A running program with limits on its time and output. One thread writes to it and one reads from it, so no pipe can
+//! block the judge, whatever the program reads or writes.
 
 use std::{
     ffi::OsString,
@@ -12,20 +12,20 @@ use std::{
 
 use super::framing::{Framed, Misfit, poll, read_poll};
 
-/// The end of a program that should have gone on, or the reverse.
+/// A program that ended too early, or did not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Breakdown {
-    /// It did not answer in time.
+    /// The program did not answer in time.
     Hung(Duration),
-    /// It ended before it was told to.
+    /// The program exited before its input ended.
     Ended(String),
-    /// It wrote what is not of the form.
+    /// The program wrote data that violate the format.
     Misfit(Misfit),
-    /// It wrote behind the end of the last poll.
+    /// The program wrote data after the last poll.
     Behind,
-    /// It ended with another status than success.
+    /// The program exited with a failure status.
     Status(String),
-    /// Ctrl-C came.
+    /// Ctrl-C was pressed.
     Interrupted,
 }
 
@@ -44,22 +44,22 @@ impl core::fmt::Display for Breakdown {
     }
 }
 
-/// Output of a program in one poll; `None` where its output ended.
+/// Output of a program in one poll; `None` if its output has ended.
 type Answer = Result<Option<Vec<Framed>>, Misfit>;
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Judged {
     child: Child,
-    /// Polls to be written; `None` once its input has ended.
+    /// Polls to write; `None` once its input has ended.
     to: Option<Sender<Vec<u8>>>,
     from: Receiver<Answer>,
     time: Duration,
-    /// Whether it ended and its number may be another's.
+    /// Whether the process has ended, so that its ID may belong to another process.
     has_ended: bool,
 }
 
 impl Judged {
-    /// Starts a program that has so much time for each poll.
+    /// Starts a program that has `time` for each poll.
     pub(crate) fn start(words: &[OsString], time: Duration) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
@@ -67,7 +67,7 @@ impl Judged {
         in_its_own_group(&mut command);
         let mut child = command.spawn()?;
         let (to, polls) = channel();
-        // One answer may wait: who writes without end is stopped by its pipe.
+        // One answer may wait: a program that writes endlessly is blocked by its pipe.
         let (answers, from) = sync_channel(1);
         if let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) {
             thread::spawn(move || write(input, &polls));
@@ -76,13 +76,13 @@ impl Judged {
         Ok(Self { child, to: Some(to), from, time, has_ended: false })
     }
 
-    /// Gives it the frames of one poll, and takes what it makes of them.
+    /// Passes the frames of one poll to the program and returns its output.
     pub(crate) fn poll(
         &mut self,
         frames: &[Vec<u8>],
         is_interrupted: impl Fn() -> bool,
     ) -> Result<Vec<Framed>, Breakdown> {
-        // A program that reads no more is found out by its answer.
+        // A program that no longer reads is detected by its missing answer.
         let _ = self.to.as_ref().map(|to| to.send(poll(frames)));
         match self.answer(is_interrupted)? {
             Ok(Some(records)) => Ok(records),
@@ -94,7 +94,7 @@ impl Judged {
         }
     }
 
-    /// Ends its input, and expects it to end well without another word.
+    /// Ends the program's input, and expects it to exit successfully without further output.
     pub(crate) fn finish(mut self, is_interrupted: impl Fn() -> bool) -> Result<(), Breakdown> {
         self.to = None;
         match self.answer(is_interrupted)? {
@@ -125,12 +125,12 @@ impl Judged {
         }
     }
 
-    /// Whether it has ended, or ends now that its output has, with another status than success.
+    /// Returns whether the program has exited, or exits now that its output has ended, with a failure status.
     fn failed(&mut self) -> bool {
         self.ended(self.time).is_some_and(|status| !status.success())
     }
 
-    /// The status of a program whose output has ended, in words.
+    /// Returns the exit status of a program whose output has ended, as text.
     fn status(&mut self) -> String {
         match self.ended(self.time) {
             Some(status) => status.to_string(),
@@ -138,7 +138,7 @@ impl Judged {
         }
     }
 
-    /// Its status, if it ends within a time.
+    /// Returns the exit status if the program exits within `time`.
     fn ended(&mut self, time: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -154,12 +154,12 @@ impl Judged {
     }
 }
 
-/// A program that still runs is killed, with those that it started; the threads at its pipes end with them.
+/// Kills a program that is still running, with its child processes; the threads at its pipes then end.
 impl Drop for Judged {
     fn drop(&mut self) {
         if !self.has_ended {
             kill_group(&self.child);
-            // It may have ended in the meantime.
+            // The program may have exited in the meantime.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
@@ -194,7 +194,7 @@ fn in_its_own_group(command: &mut Command) {
 fn kill_group(child: &Child) {
     use rustix::process::{Pid, Signal, kill_process_group};
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // Nobody may be left in it.
+        // The process group may be empty.
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
@@ -205,7 +205,7 @@ fn in_its_own_group(_: &mut Command) {}
 #[cfg(not(unix))]
 fn kill_group(_: &Child) {}
 
-/// Time between two looks at whether Ctrl-C came.
+/// Interval between checks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
-/// Time between two looks at whether a program has ended.
+/// Interval between checks whether the program has exited.
 const PAUSE: Duration = Duration::from_millis(1);

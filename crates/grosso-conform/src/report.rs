@@ -22,7 +22,7 @@ use crate::{
 pub struct ConformReport {
     pub schema: &'static str,
     pub tool: Tool,
-    /// The words by which the program was started.
+    /// Command line with which the program was started.
     pub command: Vec<String>,
     #[serde(flatten)]
     pub score: Score,
@@ -32,11 +32,11 @@ pub struct ConformReport {
     pub is_long: bool,
 }
 
-/// The judgment on a program.
+/// Result of examining a program.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Score {
     vectors: VectorCounts,
-    /// Packets that joined one before them, of those that may.
+    /// Packets merged with an earlier one, and packets that may be.
     joins: JoinCounts,
     #[serde(serialize_with = "rows")]
     #[schemars(with = "Vec<NamedRow>")]
@@ -44,7 +44,7 @@ pub struct Score {
     faults: Vec<FaultRow>,
 }
 
-/// Vectors by their fate.
+/// Vectors by result.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct VectorCounts {
     right: u64,
@@ -59,17 +59,17 @@ struct JoinCounts {
     possible: u64,
 }
 
-/// The score of one rule.
+/// Score of one rule.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct RuleRow {
-    /// Vectors that show it and were tried.
+    /// Vectors that test the rule and were tried.
     vectors: u64,
-    /// Vectors in which it was broken.
+    /// Vectors in which the rule was violated.
     wrong: u64,
     joins: JoinCounts,
 }
 
-/// The score of one rule, with the rule.
+/// Score of one rule, with the name of the rule.
 #[derive(Serialize, JsonSchema)]
 struct NamedRow {
     rule: String,
@@ -77,17 +77,17 @@ struct NamedRow {
     row: RuleRow,
 }
 
-/// A law that was broken in a vector.
+/// A law that was violated in a vector.
 #[derive(Debug, Serialize, JsonSchema)]
 struct FaultRow {
     vector: String,
-    /// The rules of the vector in a sentence.
+    /// Rules of the vector as a sentence.
     shows: String,
     #[serde(flatten)]
     fault: Fault,
 }
 
-/// A rule in the order of its letter and its number: G4, G14, G14a.
+/// A rule, ordered by letter and number: G4, G14, G14a.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RuleNumber {
     letter: String,
@@ -114,7 +114,7 @@ impl core::fmt::Display for RuleNumber {
     }
 }
 
-/// The rules as a list, each with its name.
+/// Serializes the rules as a list, each with its name.
 fn rows<S: Serializer>(
     rules: &BTreeMap<RuleNumber, RuleRow>,
     serializer: S,
@@ -127,7 +127,7 @@ fn rows<S: Serializer>(
 }
 
 impl Score {
-    /// Adds a vector that was tried, with its faults and the packets that were joined.
+    /// Adds a tried vector, with its faults and the number of merged packets.
     pub(crate) fn add(&mut self, vector: &Vector, faults: Vec<Fault>, joins: usize) {
         let tried = JoinCounts { made: joins as u64, possible: vector.joins as u64 };
         let count =
@@ -155,7 +155,7 @@ impl Score {
         }));
     }
 
-    /// Adds what went wrong behind the last vector.
+    /// Adds a fault after the last vector.
     pub(crate) fn add_at_the_end(&mut self, fault: Fault) {
         let shows = "A program ends when its input does.".to_owned();
         self.faults.push(FaultRow { vector: "the end of the output".to_owned(), shows, fault });
@@ -166,13 +166,13 @@ impl Score {
         self.vectors.left_out += 1;
     }
 
-    /// Whether any law was broken.
+    /// Returns whether any law was violated.
     #[must_use]
     pub fn is_wrong(&self) -> bool {
         !self.faults.is_empty()
     }
 
-    /// Whether every packet was joined that may be.
+    /// Returns whether every packet that may be merged was merged.
     #[must_use]
     pub fn joins_all(&self) -> bool {
         self.vectors.left_out == 0 && self.joins.made == self.joins.possible
@@ -225,10 +225,10 @@ impl Report for ConformReport {
 }
 
 impl ConformReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.conform/1");
 
-    /// The faults in one vector.
+    /// Formats the faults in one vector.
     fn vector(&self, faults: &[FaultRow], style: Style) -> String {
         let FaultRow { vector, shows, .. } = &faults[0];
         let mut text = wrap_at(&format!("{}: {shows}", style.strong(vector)), COLUMNS);
@@ -263,7 +263,7 @@ impl Score {
     }
 }
 
-/// Faults of a vector that the text tells.
+/// Maximum number of faults of a vector in text reports.
 const FAULTS_TOLD: usize = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The packets that a record stands for.
+//! The packets in a record.
 
 use grosso::{
     Meta,
@@ -15,22 +15,22 @@ use grosso_wire::{
 
 use super::framing::Framed;
 
-/// The meaning of a record.
+/// Interpretations of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// The packets by every reading of the header, which has no words for identifications that stay, nor for CWR on
-    /// every packet. There is one at least.
+    /// The packets for every interpretation of the header, which cannot express constant identifications or CWR on
+    /// every packet. There is at least one interpretation.
     pub readings: Vec<Vec<Vec<u8>>>,
-    /// Whether it says that the checksum was verified.
+    /// Whether the record marks the checksum as verified.
     pub vouches: bool,
 }
 
-/// Contradiction in a record, as a sentence, and the rule that forbids it.
+/// Contradiction in a record, as a sentence, and the rule that it violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsound {
-    /// The rule that forbids it.
+    /// Rule that the contradiction violates.
     pub rule: &'static str,
-    /// The contradiction in words.
+    /// Description of the contradiction.
     pub text: String,
 }
 
@@ -41,7 +41,7 @@ impl From<String> for Unsound {
     }
 }
 
-/// Reads a record.
+/// Interprets a record.
 ///
 /// # Errors
 ///
@@ -72,8 +72,8 @@ pub fn read(record: &Framed) -> Result<Heard, Unsound> {
     Ok(Heard { readings, vouches })
 }
 
-/// Checks what cutting makes anew, and who takes a superframe whole relies on: lengths, checksums of IP headers, and
-/// the sum of the pseudo-header.
+/// Checks the fields that segmentation rewrites but that a receiver of the whole superframe relies on: lengths, IP
+/// header checksums, and the pseudo-header sum.
 fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
     for layer in stack.layers() {
         let (spec, start) = (layer.kind.spec(), usize::from(layer.offset));
@@ -103,7 +103,7 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
         return Err(Unsound { rule: "G51", text });
     };
     let mut seeded = frame.to_vec();
-    // Behind some headers the sum is not determined.
+    // After some headers the sum is not defined.
     if make_partial(&mut seeded, stack) != Checksum::None && seeded != frame {
         let at = usize::from(start) + usize::from(offset);
         let [is, should] = [frame, &seeded].map(|bytes| {
@@ -116,7 +116,7 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
     Ok(())
 }
 
-/// The packet with a complete checksum.
+/// Returns the packet with its checksum completed.
 fn completed(frame: &[u8], meta: &Meta) -> Result<Vec<u8>, String> {
     let mut packet = frame.to_vec();
     if let Checksum::Partial { start, offset } = meta.checksum {
@@ -125,7 +125,7 @@ fn completed(frame: &[u8], meta: &Meta) -> Result<Vec<u8>, String> {
     Ok(packet)
 }
 
-/// The metadata of a superframe in every sense that its header may have.
+/// Returns the metadata of a superframe for every interpretation of its header.
 fn readings(meta: Meta) -> impl Iterator<Item = Meta> {
     (0..1 << IP_LEVELS).flat_map(move |fixed| {
         [Cwr::First, Cwr::Every].into_iter().map(move |cwr| {
@@ -150,11 +150,11 @@ fn cut(frame: &[u8], meta: &Meta) -> Result<Vec<Vec<u8>>, String> {
     Ok(packets)
 }
 
-/// The link type of every vector.
+/// Link type of every vector.
 pub(crate) const LINK: LinkType = LinkType::Ethernet;
-/// The tunnel ports of every vector.
+/// Tunnel ports of every vector.
 pub(crate) const PORTS: Ports = Ports::ASSIGNED;
-/// Packets of a superframe that are looked at: several times as many as any vector has.
+/// Maximum number of segments of a superframe that are checked: several times as many as in any vector.
 const SEGMENTS_MAX: u16 = 512;
-/// IP headers of a packet of the vectors at most.
+/// Maximum number of IP headers in a packet of the vectors.
 const IP_LEVELS: u32 = 2;

@@ -1,5 +1,5 @@
-//! The cases: vectors of coalescing, as `docs/conformance.md` describes them. They are those of the repository's
-//! `vectors/`, which the package contains.
+//! Test vectors of coalescing, as described in `docs/conformance.md`. They are those of the repository's `vectors/`,
+//! which the package contains.
 
 use grosso_capture::{CaptureReader, Entry};
 use grosso_report::error::Failure;
@@ -10,19 +10,19 @@ use serde::Deserialize;
 pub struct Vector {
     /// Name of the vector.
     pub name: String,
-    /// The rules that it shows.
+    /// Rules that the vector tests.
     pub rules: Vec<String>,
-    /// The same in a sentence.
+    /// Description of the test, as a sentence.
     pub shows: String,
     /// The packets.
     pub frames: Vec<Vec<u8>>,
-    /// The frames of each flow, by their indices, in order of arrival.
+    /// Frames of each flow, by index, in order of arrival.
     pub flows: Vec<Vec<usize>>,
-    /// Packets that can join one before them.
+    /// Number of packets that can merge with an earlier one.
     pub joins: usize,
 }
 
-/// Every case.
+/// Returns all vectors.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ struct VectorRow {
     out: Vec<VectorTrain>,
 }
 
-/// Frames by their numbers, which count from 1.
+/// Frames by number, counted from 1.
 #[derive(Deserialize)]
 struct VectorSpan {
     first: usize,

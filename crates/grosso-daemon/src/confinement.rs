@@ -23,7 +23,7 @@ use std::{
 
 use grosso_sys::{
     closer,
-    confine::{self, Role, ThreadState, User, become_user},
+    sandbox::{self, Role, ThreadState, User, become_user},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ pub fn known() -> Confinement {
 /// Looks at the threads of this process again, when paths have come or gone.
 pub fn look() {
     // Where `/proc` is hidden, threads are not reported.
-    let threads = confine::own_threads().unwrap_or_default();
+    let threads = sandbox::own_threads().unwrap_or_default();
     let threads = threads.into_iter().map(ConfinedThread::from).collect();
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).threads = threads;
 }
@@ -104,8 +104,8 @@ pub fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Result<(), F
     if let Some(name) = user {
         User::named(name).and_then(become_user).map_err(|error| no_user(command, name, &error))?;
     }
-    confine::name_violations().map_err(|error| failed(command, &error))?;
-    if !confine::is_supported() {
+    sandbox::name_violations().map_err(|error| failed(command, &error))?;
+    if !sandbox::is_supported() {
         talk.note("system calls are not filtered: this kernel has no seccomp filters");
     }
     Ok(())
@@ -119,7 +119,7 @@ pub fn start_closer(command: &str) -> Result<(), Failure> {
 
 /// Confines the main thread, when the devices are open.
 pub fn settle(command: &str) -> Result<(), Failure> {
-    let landlock = confine::enter(Role::Opener).map_err(|error| failed(command, &error))?;
+    let landlock = sandbox::enter(Role::Opener).map_err(|error| failed(command, &error))?;
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).landlock = landlock;
     look();
     Ok(())
@@ -127,7 +127,7 @@ pub fn settle(command: &str) -> Result<(), Failure> {
 
 /// Confines the main thread of a capture, when its files and sockets are open.
 pub fn record() -> Result<(), Failure> {
-    confine::enter(Role::Recording).map(drop).map_err(|error| failed("capture", &error))
+    sandbox::enter(Role::Recording).map(drop).map_err(|error| failed("capture", &error))
 }
 
 /// Confines a thread of a path.
@@ -146,7 +146,7 @@ pub fn machine_thread() -> io::Result<()> {
 }
 
 fn path_thread(role: Role) -> io::Result<()> {
-    confine::enter(role)?;
+    sandbox::enter(role)?;
     #[cfg(debug_assertions)]
     fault::inject();
     Ok(())
@@ -158,7 +158,7 @@ pub fn spawn(
     role: Role,
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    spawn_entering(name, move || confine::enter(role), work)
+    spawn_entering(name, move || sandbox::enter(role), work)
 }
 
 /// Starts a thread that makes and writes files in these directories, and returns once it is confined.
@@ -167,7 +167,7 @@ pub fn spawn_opener(
     directories: Vec<PathBuf>,
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    spawn_entering(name, move || confine::enter_files(&directories), work)
+    spawn_entering(name, move || sandbox::enter_files(&directories), work)
 }
 
 fn spawn_entering(

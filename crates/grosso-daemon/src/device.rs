@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, io};
 
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName},
     netlink::Netlink,
     path::kernel,
-    permit,
+    userns,
 };
 
 use crate::{
@@ -48,13 +48,13 @@ pub fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<St
 
 /// The failure of `command` to do `what`, which needs `capability`, by the kernel's error.
 pub fn refused(command: &str, what: &str, capability: &'static str, error: &io::Error) -> Failure {
-    match Fault::of(error) {
-        Fault::Forbidden => forbidden(command, what, &[capability]),
-        Fault::Gone => {
+    match ErrorClass::of(error) {
+        ErrorClass::Forbidden => forbidden(command, what, &[capability]),
+        ErrorClass::Gone => {
             let message = format!("{command}: {what}: the device was removed");
             Failure::environment("environment.device_gone", message)
         }
-        Fault::Unsupported => {
+        ErrorClass::Unsupported => {
             let message = format!("{command}: {what}: the driver does not support it");
             Failure::environment("environment.unsupported", message)
         }
@@ -124,7 +124,7 @@ pub fn setcap(missing: &[&str], held: &[&str]) -> String {
 
 /// The names of the capabilities that this process has, of those that matter here.
 pub fn capabilities() -> Vec<&'static str> {
-    let has = permit::capabilities().unwrap_or(0);
+    let has = userns::capabilities().unwrap_or(0);
     let held = CAPABILITIES.iter().filter(|(number, _)| has & (1 << number) != 0);
     held.map(|(_, name)| *name).collect()
 }

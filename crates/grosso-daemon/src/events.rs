@@ -6,7 +6,7 @@ use std::{
 };
 
 use grosso_io::stage::Scarcity;
-use grosso_sys::confine::Role;
+use grosso_sys::sandbox::Role;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1},
     iterator::Signals,

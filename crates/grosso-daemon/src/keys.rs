@@ -11,7 +11,7 @@ use std::{
 };
 
 use grosso::tunnel::esp::{KeyMaterial, NoAssociation};
-use grosso_sys::{passed, path, secret};
+use grosso_sys::{inherited_fd, path, secret};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -200,7 +200,7 @@ fn read_descriptor(number: i32) -> Result<Keys, Failure> {
         return Ok(keys.clone());
     }
     let name = format!("key descriptor {number}");
-    let descriptor = passed::duplicate(number).map_err(|error| {
+    let descriptor = inherited_fd::duplicate(number).map_err(|error| {
         let failure = Failure::environment("environment.descriptor", format!("{name}: {error}"));
         failure.hint("the parent program must leave the descriptor open: grosso run ... 3< KEYS")
     })?;

@@ -9,8 +9,8 @@ use std::{
 
 use grosso_io::stage::{SequenceFile, SequenceRecorder, record};
 use grosso_sys::{
-    confine::{self, Role},
     helper::{Helper, Job},
+    sandbox::{self, Role},
 };
 
 /// The helper process, once started.
@@ -18,7 +18,7 @@ static HELPER: OnceLock<Helper> = OnceLock::new();
 
 /// Starts the helper, before any thread is started.
 pub fn start() -> io::Result<()> {
-    let helper = Helper::start(|| confine::enter(Role::Recorder).map(drop), work)?;
+    let helper = Helper::start(|| sandbox::enter(Role::Recorder).map(drop), work)?;
     let _ = HELPER.set(helper);
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::io;
 
 use grosso::tunnel::Carrier;
-use grosso_sys::permit::{self, Refusal};
-use grosso_sys::{fault::Fault, interface::Control};
+use grosso_sys::userns::{self, Refusal};
+use grosso_sys::{errno::ErrorClass, interface::Control};
 
 use super::port::{Device, PortSpec};
 use crate::{
@@ -61,7 +61,7 @@ fn interface(command: &str, name: &str) -> Option<Failure> {
 }
 
 fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Failure> {
-    if let Err(refusal @ (Refusal::NoTun(_) | Refusal::TunClosed { .. })) = permit::tap() {
+    if let Err(refusal @ (Refusal::NoTun(_) | Refusal::TunClosed { .. })) = userns::tap() {
         let hint = match &refusal {
             Refusal::NoTun(_) => refusal.remedy(),
             _ => "sudo chmod 0666 /dev/net/tun (its usual mode), or run as root".into(),
@@ -69,8 +69,8 @@ fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Fa
         let message = format!("{command}: {refusal}");
         return Some(Failure::environment("environment.tun", message).hint(hint));
     }
-    let (code, why, hint) = match Fault::of(error) {
-        Fault::Later => (
+    let (code, why, hint) = match ErrorClass::of(error) {
+        ErrorClass::Later => (
             "environment.busy",
             "another program has it open".to_owned(),
             format!(
@@ -78,7 +78,7 @@ fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Fa
                      than {name}"
             ),
         ),
-        Fault::Malformed => {
+        ErrorClass::Malformed => {
             let needs = if queues > 1 { " with several queues" } else { "" };
             let mode = if queues > 1 { " multi_queue" } else { "" };
             (

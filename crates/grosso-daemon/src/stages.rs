@@ -15,9 +15,7 @@ use grosso::{
         SecurityAssociation, Selectors, UdpPorts,
     },
 };
-use grosso_io::stage::{
-    FragmentationOptions, Level, SecuredOptions, SequenceFile, SequenceRecorder,
-};
+use grosso_io::stage::{EspOptions, FragmentationOptions, Level, SequenceFile, SequenceRecorder};
 use grosso_sys::{path, secret};
 use grosso_wire::ipv4;
 use serde::Deserialize;
@@ -193,7 +191,7 @@ impl EspSpec {
             .then(|| format!("two ports receive with the same key, the one in {file}"))
     }
 
-    fn options(&self, notices: &Notices, command: &str) -> Result<SecuredOptions, Failure> {
+    fn options(&self, notices: &Notices, command: &str) -> Result<EspOptions, Failure> {
         let keys = self.keys.keys()?;
         let wrong = |error: NoAssociation| {
             Failure::input("input.config", format!("{command}: esp: {error}"))
@@ -204,7 +202,7 @@ impl EspSpec {
             let message = format!("{command}: esp: cannot get random numbers: {error}");
             Failure::environment("environment.random", message)
         })?;
-        let mut options = SecuredOptions::new(outbound, inbound, salt);
+        let mut options = EspOptions::new(outbound, inbound, salt);
         options.level = self.level;
         options.claims = self.claims(&keys, notices, command)?;
         options.sequences = Some(self.sequences(&keys, command)?);
@@ -432,7 +430,7 @@ pub(super) fn options(
     queue: usize,
     notices: &Notices,
     command: &str,
-) -> Result<(FragmentationOptions, Option<SecuredOptions>), Failure> {
+) -> Result<(FragmentationOptions, Option<EspOptions>), Failure> {
     let seed = RandomState::new().hash_one(queue);
     let fragments = fragments.map_or_else(
         || {

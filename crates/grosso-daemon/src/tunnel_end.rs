@@ -10,9 +10,11 @@ use grosso::tunnel::{Carrier, Endpoint, decapsulate::OuterChecksum};
 use grosso_io::{
     Port,
     live::{IpOptions, IpPort, UdpOptions, UdpPort},
-    stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
+    stage::{Fragmentation, FragmentationOptions, TunnelOptions, TunnelStage},
 };
-use grosso_sys::{datagram::EchoSocket, fault::Fault, interface::InterfaceName, netlink::Netlink};
+use grosso_sys::{
+    datagram::EchoSocket, errno::ErrorClass, interface::InterfaceName, netlink::Netlink,
+};
 
 use super::notices::Notices;
 use crate::{
@@ -24,9 +26,9 @@ use crate::{
 /// The end of a path that is a tunnel, one port for each queue.
 pub(super) enum Ends {
     /// In UDP.
-    Udp(Vec<Tunnelled<UdpPort>>),
+    Udp(Vec<TunnelStage<UdpPort>>),
     /// Directly in IP. The kernel does not join the fragments that these ports read.
-    Ip(Vec<Tunnelled<Fragmentation<IpPort>>>),
+    Ip(Vec<TunnelStage<Fragmentation<IpPort>>>),
 }
 
 /// Opens a tunnel's sockets, those of each queue with their share of the flows. `device` leads into the tunnel.
@@ -39,7 +41,7 @@ pub(super) fn open(
 ) -> Result<Ends, Failure> {
     let endpoint = &description.endpoint;
     let seed = RandomState::new().hash_one(device);
-    let mut options = TunnelledOptions::new(endpoint.clone(), seed);
+    let mut options = TunnelOptions::new(endpoint.clone(), seed);
     options.address = address(device);
     options.forwarding = description.forwarding.clone();
     options.mtu_min = description.mtu_min.map(usize::from);
@@ -81,10 +83,10 @@ pub(super) fn open(
 /// Puts the tunnel in front of each port.
 fn tunnelled<P: Port>(
     ports: Vec<P>,
-    options: &TunnelledOptions,
+    options: &TunnelOptions,
     command: &str,
-) -> Result<Vec<Tunnelled<P>>, Failure> {
-    let ends = ports.into_iter().map(|port| Tunnelled::new(port, options.clone()));
+) -> Result<Vec<TunnelStage<P>>, Failure> {
+    let ends = ports.into_iter().map(|port| TunnelStage::new(port, options.clone()));
     ends.collect::<io::Result<_>>()
         .map_err(|error| Failure::environment("environment.tunnel", format!("{command}: {error}")))
 }
@@ -99,8 +101,8 @@ fn address(device: &str) -> Option<[u8; 6]> {
 pub fn unprobed(description: &Description) -> Option<String> {
     let probing = description.probes.then(|| EchoSocket::open(description.endpoint.local))?;
     let Err(error) = probing else { return untold(description) };
-    let why = match Fault::of(&error) {
-        Fault::Forbidden => {
+    let why = match ErrorClass::of(&error) {
+        ErrorClass::Forbidden => {
             let remedy = privilege(&["net_admin", "net_raw"]);
             format!("path MTU probes need CAP_NET_RAW ({remedy}); noprobe disables them")
         }
@@ -154,7 +156,7 @@ pub fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure
             let hint = format!("ss -ulpn 'sport = :{port}' shows which; or choose another port");
             Failure::environment("environment.busy", message).hint(hint)
         }
-        _ if port == 0 && Fault::of(error) == Fault::Forbidden => {
+        _ if port == 0 && ErrorClass::of(error) == ErrorClass::Forbidden => {
             let what = format!("opening an IP socket at {address}");
             forbidden(command, &what, &["net_raw"])
         }

@@ -5,7 +5,7 @@ use std::{path::Path, str::FromStr};
 
 use grosso::features::Features;
 use grosso_io::live::{self, UnixOptions, UnixRole, usual_features};
-use grosso_sys::local::{LocalAddress, LocalKind};
+use grosso_sys::unix_socket::{UnixAddress, UnixKind};
 use grosso_wire::virtio::Form;
 
 use super::feature;
@@ -15,7 +15,7 @@ use super::feature;
 pub struct Unix {
     /// The path of the socket.
     pub path: String,
-    kind: LocalKind,
+    kind: UnixKind,
     /// Whether the other program listens.
     connects: bool,
     /// The path of a socket for the other program's datagrams.
@@ -36,7 +36,7 @@ impl FromStr for Unix {
         let path = socket("unix", words.next().unwrap_or_default())?;
         let mut unix = Self {
             path,
-            kind: LocalKind::Stream,
+            kind: UnixKind::Stream,
             connects: false,
             local: None,
             header: None,
@@ -45,7 +45,7 @@ impl FromStr for Unix {
         };
         for word in words {
             match word.split_once('=').unwrap_or((word, "")) {
-                ("dgram", "") => unix.kind = LocalKind::Datagram,
+                ("dgram", "") => unix.kind = UnixKind::Datagram,
                 ("connect", "") => unix.connects = true,
                 ("local", path) => unix.local = Some(socket("unix", path)?),
                 ("vnet", "") => unix.header = Some(Form::Buffers),
@@ -65,8 +65,8 @@ impl FromStr for Unix {
 
 impl Unix {
     fn check(&self) -> Result<(), &'static str> {
-        let has_own_file = !self.connects || self.kind == LocalKind::Datagram;
-        match (&self.local, self.connects && self.kind == LocalKind::Datagram) {
+        let has_own_file = !self.connects || self.kind == UnixKind::Datagram;
+        match (&self.local, self.connects && self.kind == UnixKind::Datagram) {
             (None, true) => Err("dgram with connect needs local=PATH, for the replies"),
             (Some(_), false) => Err("local needs dgram and connect"),
             _ if self.mode.is_some() && !has_own_file => {
@@ -78,7 +78,7 @@ impl Unix {
 
     /// Whether its thread connects to a socket by name: again, or to the sender of a datagram.
     pub fn makes_sockets(&self) -> bool {
-        self.connects || self.kind == LocalKind::Datagram
+        self.connects || self.kind == UnixKind::Datagram
     }
 
     /// The names of its sockets: that of the port, and that for the answers.
@@ -114,7 +114,7 @@ impl Unix {
 impl fmt::Display for Unix {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "unix:{}", self.path)?;
-        if self.kind == LocalKind::Datagram {
+        if self.kind == UnixKind::Datagram {
             formatter.write_str(",dgram")?;
         }
         if self.connects {
@@ -181,7 +181,7 @@ fn offload_words() -> [(&'static str, Features); 4] {
 
 /// The path of a socket, if there can be one.
 pub(super) fn socket(kind: &str, path: &str) -> Result<String, String> {
-    match LocalAddress::new(Path::new(path)) {
+    match UnixAddress::new(Path::new(path)) {
         Ok(_) => Ok(path.to_owned()),
         Err(error) => Err(format!("\"{kind}:{path}\": {error}")),
     }

@@ -14,19 +14,19 @@ use grosso_sys::xdp;
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
-    /// Range of the frame in the memory, which is short enough for these: a path moves the buffer from list to list.
+    /// Range of the frame in the memory, in 32-bit numbers to keep the buffer small: a path moves it between lists.
     start: u32,
     end: u32,
 }
 
-/// Memory of a frame, by who wants it back.
+/// Memory of a frame, by its owner.
 #[derive(Debug)]
 enum Memory {
     /// Memory of a port.
     Own(Vec<u8>),
-    /// Memory of a stage around the port, which the port has no use for.
+    /// Memory of a stage around the port, which the port does not reuse.
     Made(Vec<u8>),
-    /// Memory that several buffers share, and nobody wants back.
+    /// Memory that several buffers share, which is not reused.
     Shared(Arc<Vec<u8>>),
     /// A slot of a packet socket's ring.
     #[cfg(all(target_os = "linux", feature = "live"))]
@@ -61,18 +61,18 @@ impl PortBuffer {
         Self::new(Memory::Shared(bytes), frame)
     }
 
-    /// Memory of a stage, of which a range is the frame.
+    /// Creates a buffer from memory of a stage; `frame` is the range of the frame.
     pub(crate) fn made(bytes: Vec<u8>, frame: Range<usize>) -> Self {
         Self::new(Memory::Made(bytes), frame)
     }
 
-    /// Memory of a stage that the frame fills.
+    /// Creates a buffer from memory of a stage that the frame fills.
     pub(crate) fn made_whole(bytes: Vec<u8>) -> Self {
         let frame = 0..bytes.len();
         Self::made(bytes, frame)
     }
 
-    /// The same memory, with a part of the frame as its frame.
+    /// Returns the buffer with part of its frame as the new frame.
     pub(crate) fn part(mut self, part: Range<usize>) -> Self {
         let frame = self.frame();
         debug_assert!(part.start <= part.end && part.end <= frame.len());
@@ -96,7 +96,7 @@ impl PortBuffer {
         }
     }
 
-    /// Whether the memory returns to its ring when the buffer is dropped, so that no port has to be told.
+    /// Returns whether the memory returns to its ring when the buffer is dropped, so that no port has to be notified.
     #[inline]
     pub(crate) fn returns_when_dropped(&self) -> bool {
         match &self.memory {
@@ -109,7 +109,7 @@ impl PortBuffer {
         }
     }
 
-    /// All bytes of the memory that can be read.
+    /// Returns all readable bytes of the memory.
     #[inline]
     fn bytes(&self) -> &[u8] {
         match &self.memory {
@@ -154,18 +154,18 @@ impl AsRef<[u8]> for PortBuffer {
     }
 }
 
-/// Up to this length a frame is moved without a call.
+/// A frame of up to this size is moved without a call to `memcpy`.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<grosso::Frame<PortBuffer>>() <= 128);
 
-/// A bound of a frame; that of memory beyond 4 GiB, which no port has, is beyond the end of any other.
+/// Converts a bound of a frame. A bound beyond 4 GiB, which no port has, exceeds any other.
 #[inline]
 fn bound(at: usize) -> u32 {
     debug_assert!(u32::try_from(at).is_ok(), "a frame of {at} bytes");
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// Spare memory of a port, of one size.
+/// Spare memory of a port; all buffers have the same size.
 #[cfg(all(target_os = "linux", feature = "live"))]
 #[derive(Debug)]
 pub(crate) struct Buffers {
@@ -173,7 +173,7 @@ pub(crate) struct Buffers {
     bytes: usize,
 }
 
-/// Maximum number of spare buffers of a port. More than this is left over only from a burst.
+/// Maximum number of spare buffers of a port. More are left only after a burst.
 #[cfg(all(target_os = "linux", feature = "live"))]
 const SPARE_MAX: usize = 1024;
 
@@ -183,7 +183,7 @@ impl Buffers {
         Self { spare: Vec::new(), bytes }
     }
 
-    /// A buffer to fill, of at least the configured size.
+    /// Returns a buffer to fill, of at least the configured size.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_else(|| vec![0; self.bytes])
     }
@@ -194,7 +194,7 @@ impl Buffers {
         }
     }
 
-    /// Takes back a buffer of these.
+    /// Takes back one of these buffers.
     pub(crate) fn recycle(&mut self, buffer: PortBuffer) {
         if let Some(bytes) = buffer.into_own() {
             self.put_back(bytes);
@@ -213,7 +213,7 @@ pub(crate) struct Spare {
 const SPARE_BUFFERS_MAX: usize = 64;
 
 impl Spare {
-    /// An empty buffer, reused if there is a spare one.
+    /// Returns an empty buffer, reusing a spare one if possible.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }
@@ -228,7 +228,7 @@ impl Spare {
     /// Takes back a buffer that a stage created, and returns any other buffer, which belongs to the port behind the
     /// stage.
     ///
-    /// Of two stages the outer one takes the memory of both. Once it has enough, the inner one gets the rest.
+    /// With two nested stages, the outer one takes the memory of both. Once it has enough, the inner one gets the rest.
     pub(crate) fn give(&mut self, buffer: PortBuffer) -> Option<PortBuffer> {
         if self.buffers.len() >= SPARE_BUFFERS_MAX {
             return Some(buffer);
@@ -251,8 +251,16 @@ mod tests {
     fn a_part_of_a_part_is_counted_from_the_part() {
         let buffer = PortBuffer::filled((0..100).collect(), 10..90).part(5..40).part(1..3);
         assert_eq!(buffer.as_ref(), [16, 17]);
-        assert_eq!(buffer.into_own().map(|bytes| bytes.len()), Some(100), "all of its memory");
-        assert_eq!(PortBuffer::filled(vec![1; 4], 2..9).as_ref(), [0; 0], "beyond its end");
+        assert_eq!(
+            buffer.into_own().map(|bytes| bytes.len()),
+            Some(100),
+            "the whole memory is returned"
+        );
+        assert_eq!(
+            PortBuffer::filled(vec![1; 4], 2..9).as_ref(),
+            [0; 0],
+            "a range beyond the end is empty"
+        );
     }
 
     #[test]

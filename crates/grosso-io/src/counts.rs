@@ -84,17 +84,17 @@ pub struct WireSize {
 }
 
 impl WireSize {
-    /// One packet of `len` bytes.
+    /// Returns the size of one packet of `len` bytes.
     pub(crate) fn packet(len: usize) -> Self {
         Self { packets: 1, bytes: len as u64 }
     }
 
-    /// The packets of a frame of `len` bytes; `stack` is read only if it is a superframe.
+    /// Returns the size of the packets in a frame of `len` bytes; `stack` is read only for a superframe.
     pub(crate) fn of(len: usize, meta: &Meta, stack: &Stack) -> Self {
         meta.gso.map_or_else(|| Self::packet(len), |gso| Self::superframe(len, &gso, stack))
     }
 
-    /// `packets` packets that share headers of `headers` bytes in a superframe of `len` bytes.
+    /// Returns the size of `packets` packets that share headers of `headers` bytes in a superframe of `len` bytes.
     pub(crate) fn shared(len: usize, headers: usize, packets: u64) -> Self {
         let packets = packets.max(1);
         Self { packets, bytes: len as u64 + (packets - 1) * headers as u64 }
@@ -178,7 +178,7 @@ impl Protocol {
         }
     }
 
-    /// The protocols of a superframe whose innermost header is TCP or UDP.
+    /// Returns the protocols of a superframe whose innermost header is TCP or UDP.
     pub(crate) fn of(stack: &Stack) -> Self {
         let mut inwards = stack.layers().iter().rev();
         let is_tcp = stack.last().is_some_and(|layer| layer.kind == Kind::Tcp);

@@ -35,9 +35,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Egress {
     link: LinkType,
-    /// Features used at most.
+    /// Features to use at most.
     wanted: Device,
-    /// Features used now: a port may find out that its device supports fewer than it reported.
+    /// Features in use: a port may find that its device supports fewer than reported.
     device: Device,
     ports: Ports,
     stack: Stack,
@@ -107,8 +107,8 @@ impl Egress {
         Ok(false)
     }
 
-    /// Makes waiting frames anew for a port that takes less by now, which may have room for them, and so never tells of
-    /// it.
+    /// Rebuilds waiting frames for a port that now accepts fewer features. The port may have room for them and would
+    /// not signal it.
     pub(crate) fn drain_outdated(&mut self, to: &mut dyn Transmit) -> Result<(), PortError> {
         if self.has_waiting() && self.is_outdated(to) {
             self.drain(to)?;
@@ -116,7 +116,8 @@ impl Egress {
         Ok(())
     }
 
-    /// Whether the port takes less than frames were made for: its guest booted anew, or a kernel refused a kind.
+    /// Returns whether the port now accepts fewer features than the waiting frames use: its guest restarted, or a
+    /// kernel refused a kind of frame.
     fn is_outdated(&self, to: &dyn Transmit) -> bool {
         self.device.features.without(to.device().features) != Features::NONE
     }
@@ -135,7 +136,7 @@ impl Egress {
             frame.clear();
             self.spare.push(frame);
         }
-        // The port was not asked.
+        // The port itself was not called.
         self.stats.no_room = no_room;
         Ok(())
     }
@@ -232,7 +233,7 @@ impl Egress {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.resize(expansion.len(), 0);
         let sent = (0..expansion.count() - 1).try_for_each(|index| {
-            // `copy` has room for each.
+            // `copy` has room for every acknowledgment.
             let _ = expansion.write(index, &mut copy);
             self.send(&[&copy], expansion.meta(), to)
         });
@@ -277,7 +278,7 @@ impl Egress {
         self.make(slices, meta, to)
     }
 
-    /// Makes of a frame what the port takes, and sends that.
+    /// Converts a frame to what the port accepts, and sends the result.
     fn make(
         &mut self,
         slices: &[&[u8]],
@@ -417,8 +418,8 @@ impl Egress {
         Ok(())
     }
 
-    /// Transmits, and flushes once if there is no room: a port that batches may have room after sending its batch. One
-    /// that takes less by now gets nothing that was made for more.
+    /// Transmits a frame, and flushes once if there is no room: a port that batches may have room after sending its
+    /// batch. A port that now accepts fewer features gets no frame that was built for more.
     fn offer(
         &self,
         to: &mut dyn Transmit,
@@ -442,19 +443,19 @@ impl Egress {
     }
 }
 
-/// Whether the metadata asks for work that a device may be unable to do.
+/// Returns whether the metadata requests work that a device may not support.
 fn may_need_work(meta: &Meta) -> bool {
     meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. })
 }
 
-/// An empty vector in the allocation of another, whose elements have another lifetime: collecting
-/// in place allocates nothing.
+/// Returns an empty vector in the allocation of another one whose elements have a different lifetime: collecting in
+/// place does not allocate.
 pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| &[][..]).collect()
 }
 
-/// A port without room, and with every feature: frames sent to it wait.
+/// A port with every feature but without room, so that frames sent to it wait.
 struct Full;
 
 impl Transmit for Full {
@@ -471,7 +472,7 @@ impl Transmit for Full {
     }
 }
 
-/// Times that waiting frames are made anew in one call: the features may be those of a guest, who changes them at will.
+/// Maximum number of times that waiting frames are rebuilt in one call: a guest may change its features at any time.
 const RENEWALS_MAX: usize = 2;
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub fn prefix(len: usize) -> Option<[u8; PREFIX_LEN]> {
 /// Splits a byte stream into frames.
 #[derive(Debug)]
 pub struct Deframer {
-    /// Bytes read ahead: those from `start` to `end` are still to be looked at.
+    /// Bytes read ahead; those from `start` to `end` are not parsed yet.
     ahead: Box<[u8]>,
     start: usize,
     end: usize,
@@ -53,7 +53,7 @@ pub struct Deframer {
     frame_bytes_max: usize,
 }
 
-/// A frame of which bytes are still to come, or none.
+/// A frame of which bytes are still missing, or none.
 #[derive(Debug)]
 struct Unfinished {
     buffer: Vec<u8>,
@@ -101,7 +101,7 @@ impl Deframer {
         let Self { frame, ahead, end, .. } = self;
         let rest = frame.as_mut().and_then(|frame| frame.buffer.get_mut(frame.have..frame.len));
         let rest = rest.unwrap_or_default();
-        // Behind a long frame only the next length is read, so that the frame after it is not copied.
+        // After a long frame only the next length is read, so that the following frame is not copied.
         let ahead_max = if rest.len() < DIRECT_BYTES { AHEAD_BYTES } else { *end + PREFIX_LEN };
         [rest, ahead.get_mut(*end..ahead_max).unwrap_or_default()]
     }
@@ -123,7 +123,7 @@ impl Deframer {
         had_part
     }
 
-    /// Length of the frame that begins here; `None` if it is not there as a whole.
+    /// Returns the length of the frame that begins here; `None` if its length prefix is incomplete.
     fn announced(&mut self) -> Result<Option<usize>, TooLong> {
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
         let Some((prefix, _)) = ahead.split_first_chunk::<PREFIX_LEN>() else { return Ok(None) };
@@ -136,7 +136,7 @@ impl Deframer {
         Ok(Some(len))
     }
 
-    /// Moves bytes read ahead to where they belong, as many as fit, and returns their number.
+    /// Moves as many of the bytes read ahead as fit to their destination, and returns their number.
     fn copy_into(&mut self, room: Option<&mut [u8]>) -> usize {
         let room = room.unwrap_or_default();
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
@@ -149,9 +149,10 @@ impl Deframer {
 
 /// Length of the length prefix in bytes.
 pub const PREFIX_LEN: usize = 4;
-/// Bytes that are read ahead: 43 packets of 1514 bytes a call.
+/// Number of bytes read ahead: 43 packets of 1514 bytes per call.
 const AHEAD_BYTES: usize = 64 << 10;
-/// Bytes of a frame's rest from which on it is read alone: a system call is then dearer than a copy no more.
+/// Minimum length of a frame's rest, in bytes, that is read in a separate system call: from this length on, the call
+/// costs no more than a copy.
 const DIRECT_BYTES: usize = 8 << 10;
 
 #[cfg(test)]
@@ -162,7 +163,7 @@ mod tests {
 
     const MAX: usize = 70_000;
 
-    /// The stream of these frames.
+    /// Returns the stream of these frames.
     fn stream(frames: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for frame in frames {
@@ -172,7 +173,7 @@ mod tests {
         bytes
     }
 
-    /// The frames of a stream that arrives in pieces of these sizes, in turn.
+    /// Returns the frames of a stream that arrives in pieces of these sizes, which are repeated.
     fn frames(stream: &[u8], sizes: &[usize]) -> Result<Vec<Vec<u8>>, TooLong> {
         let (mut deframer, mut frames, mut rest) = (Deframer::new(MAX), Vec::new(), stream);
         let mut sizes = sizes.iter().cycle();
@@ -191,7 +192,7 @@ mod tests {
                 piece = &piece[len..];
                 read += len;
             }
-            assert!(read > 0, "a stream with bytes is read");
+            assert!(read > 0, "the stream has bytes left");
             deframer.fill(read);
             rest = &rest[read..];
         }
@@ -253,7 +254,7 @@ mod tests {
             deframer.room()[1][..part].copy_from_slice(&start);
             deframer.fill(part);
             assert!(deframer.next(|| vec![0; MAX]).unwrap().is_none());
-            assert!(deframer.reset(), "{part} bytes of a frame");
+            assert!(deframer.reset(), "{part} bytes of a frame are discarded");
             assert!(!deframer.reset());
         }
     }

@@ -157,21 +157,21 @@ impl ImpairStats {
     pub fn counters(&self) -> [(PortCounter, u64); 5] {
         let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
         [
-            (counter("wire-loss", true, "The impaired link dropped a frame at random."), self.lost),
+            (counter("wire_loss", true, "The impaired link dropped a frame at random."), self.lost),
             (
-                counter("wire-full", true, "The queue of the impaired link was full."),
+                counter("wire_full", true, "The queue of the impaired link was full."),
                 self.overflowed,
             ),
             (
-                counter("wire-reorder", false, "The impaired link let a frame overtake others."),
+                counter("wire_reorder", false, "The impaired link let a frame overtake others."),
                 self.reordered,
             ),
             (
-                counter("wire-duplicate", false, "The impaired link duplicated a frame."),
+                counter("wire_duplicate", false, "The impaired link duplicated a frame."),
                 self.duplicated,
             ),
             (
-                counter("wire-corrupt", false, "The impaired link flipped a bit of a frame."),
+                counter("wire_corrupt", false, "The impaired link flipped a bit of a frame."),
                 self.corrupted,
             ),
         ]
@@ -185,7 +185,7 @@ pub struct Impair<P: Port> {
     impairment: Impairment,
     dice: fastrand::Rng,
     wire: BinaryHeap<OnWire>,
-    /// Frames put on the wire so far: frames with equal arrival times leave in this order.
+    /// Number of frames put on the wire so far: frames with equal arrival times leave in this order.
     count: u64,
     /// Whether the next frame takes the longer path.
     is_on_longer: bool,
@@ -338,8 +338,8 @@ impl<P: Port> Impair<P> {
     }
 }
 
-/// The packets that a device would send for a frame, with complete checksums; empty when the frame
-/// cannot be segmented.
+/// Returns the packets that a device would send for a frame, with complete checksums; empty if the frame cannot be
+/// segmented.
 ///
 /// A bit flipped in a superframe, or in a packet with a partial checksum, would be flipped before
 /// the checksum is computed, and a later step would compute a correct checksum over wrong bytes
@@ -433,7 +433,7 @@ mod tests {
         port::{Port, Transmitted},
     };
 
-    /// Sends numbered frames, one a microsecond, and returns the arrivals with their times.
+    /// Sends numbered frames, one per microsecond, and returns the arrivals with their times.
     fn pass(impairment: Impairment, count: u32) -> (Vec<(u64, Vec<u8>)>, Impair<MemoryPort>) {
         let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 100_000);
         let mut near = Impair::new(near, impairment);
@@ -541,7 +541,7 @@ mod tests {
         assert_eq!((arrived.len(), wire.stats().overflowed), (0, 15));
     }
 
-    /// Wrong bytes with a correct checksum would be the one fault that no receiver detects.
+    /// Checks that no wrong bytes arrive with a valid checksum, the one fault that a receiver cannot detect.
     #[test]
     fn what_is_corrupted_before_its_checksum_is_made_arrives_with_a_wrong_one() {
         let tcp = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(5000);

@@ -64,7 +64,7 @@ pub use coalescer::PortCoalescer;
 pub use notice::Notice;
 pub use port::{Port, PortError, Transmitted};
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

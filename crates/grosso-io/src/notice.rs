@@ -1,4 +1,4 @@
-//! Notices from a thread that moves packets to the thread that talks to people.
+//! Notifications from a thread that moves packets to the thread that informs the user.
 
 use std::{fmt, sync::Arc};
 

@@ -135,8 +135,8 @@ impl Direction {
         Ok(received)
     }
 
-    /// Receives at most `most` frames. Each is judged while its headers are in the cache, and what is sent gives its
-    /// memory back for the next ones.
+    /// Receives at most `most` frames. Each is processed while its headers are in the cache, and each sent frame
+    /// returns its memory for the next ones.
     fn take_some(
         &mut self,
         from: &mut dyn Port,
@@ -153,7 +153,7 @@ impl Direction {
         failed.map_or(Ok(received), Err)
     }
 
-    /// Lets a received frame join a train, or sends it on, unless the port that they leave at has failed.
+    /// Merges a received frame into a train, or sends it on, unless the transmit port has failed.
     fn take(
         &mut self,
         frame: Frame<PortBuffer>,
@@ -352,7 +352,7 @@ const FEW_FRAMES: usize = 8;
 /// Total length in bytes of [`FEW_FRAMES`] frames above which they count as superframes.
 const FEW_BYTES: u64 = 128 << 10;
 
-/// Buffers that are done with.
+/// Buffers that are no longer needed.
 #[derive(Debug, Default)]
 struct Done {
     /// Buffers to return to the port that they came from.

@@ -149,7 +149,7 @@ impl<P: Port> Transmit for P {
 /// A counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortCounter {
-    /// Short name: lower-case words joined by hyphens, unique within a port.
+    /// Short name: lower-case words joined by underscores, unique within a port.
     pub name: &'static str,
     /// Whether the port counts lost frames.
     pub is_loss: bool,

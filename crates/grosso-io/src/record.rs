@@ -327,7 +327,7 @@ enum FrameDirection {
 }
 
 impl Batch {
-    /// Memory of the batch with one more frame of `len` bytes.
+    /// Returns the size of the batch with one more frame of `len` bytes.
     fn size_with(&self, len: usize) -> usize {
         self.bytes.len() + len + (self.frames.len() + 1) * size_of::<Noted>()
     }
@@ -375,7 +375,7 @@ impl Target {
         }
     }
 
-    /// Number of these frames, from the first on, that the capture may still hold.
+    /// Returns how many of these frames, from the first on, the capture may still hold.
     fn fitting(&mut self, frames: &[Noted]) -> usize {
         let left = &mut self.frame_bytes_left;
         let fits = |noted: &&Noted| {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    hosts::Device,
+    netns::Device,
     report::{Environment, FailedRow, Findings, Report},
     statistics::{Spread, digits},
     trial::TrialError,

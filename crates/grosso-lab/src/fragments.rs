@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, brief, three_processors},
-    hosts::{Device, Family},
+    netns::{Device, Family},
     report::FailedRow,
     trial::TrialError,
     verdict::Verdict,

@@ -11,9 +11,9 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`hosts`] | the hosts and the wire between them |
+//! | [`netns`] | the hosts and the wire between them |
 //! | [`traffic`] | traffic between the sockets of the hosts |
-//! | [`account`] | processor time by role, and TCP's counters |
+//! | [`cpu_time`] | processor time by role, and TCP's counters |
 //! | [`trial`] | one measurement, and its parameters |
 //! | [`model`] | a model of a sender's congestion control |
 //! | [`userspace`] | a TCP sender in userspace, for where the kernel's cannot be had |
@@ -21,11 +21,11 @@
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the other end |
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`guest`] | a second, real kernel beside the one that runs, in a machine that QEMU emulates |
-//! | [`machines`] | virtual machines, by what carries their frames |
-//! | [`features`] | the worth of a device's own offloads, and the sink at the other end |
+//! | [`vms`] | virtual machines, by what carries their frames |
+//! | [`nic_offloads`] | the worth of a device's own offloads, and the sink at the other end |
 //! | [`nic`] | a NIC with receive buffers of its own, possibly few |
 //! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
-//! | [`own`] | experiments of one's own: any hosts, wires and paths, in several settings |
+//! | [`custom`] | experiments of one's own: any hosts, wires and paths, in several settings |
 //! | [`experiment`] | the trials that answer a question, in turn: what all experiments have in common |
 //! | [`report`] | their results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
@@ -39,11 +39,11 @@
 //!     experiment::{Experiment, Plan},
 //!     offload::Offload,
 //! };
-//! use grosso_sys::permit;
+//! use grosso_sys::userns;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Before the process has threads: it becomes root in a user namespace of its own.
-//! permit::enter()?;
+//! userns::enter()?;
 //! let report = Offload::headline(Plan::default())?.run(&AtomicBool::new(false), |_| {})?;
 //! print!("{}", report.table());
 //! # Ok(())
@@ -55,22 +55,21 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
-pub mod account;
 pub mod acks;
-mod clocks;
 pub mod cost;
+pub mod cpu_time;
+pub mod custom;
 pub mod experiment;
-pub mod features;
 pub mod fragments;
 pub mod guest;
-pub mod hosts;
-pub mod machines;
 pub mod model;
+pub mod netns;
 pub mod network;
 pub mod nic;
+pub mod nic_offloads;
 pub mod offload;
-pub mod own;
 mod page;
+mod profiler;
 pub mod profiles;
 pub mod report;
 mod running;
@@ -80,6 +79,7 @@ pub mod trial;
 pub mod tunnels;
 pub mod userspace;
 pub mod verdict;
+pub mod vms;
 
 /// The example of `README.md`, which is compiled and run as a test.
 #[cfg(doctest)]

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::{
     experiment::three_processors,
-    hosts::{Device, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
+    netns::{Device, Family, Hosts, Layout, Mtu, RECEIVER_ADDRESSES, SENDER_ADDRESSES},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, observe_path, settle},
 };

@@ -101,7 +101,7 @@ impl<P: Port> Port for Nic<P> {
 
 /// Counter of the NIC's own.
 const NO_BUFFER: PortCounter = PortCounter {
-    name: "rx-no-buffer",
+    name: "rx_no_buffer",
     is_loss: true,
     sentence: "A packet arrived when every receive buffer was in use.",
 };
@@ -149,7 +149,7 @@ mod tests {
     fn no_buffer(nic: &mut Nic<MemoryPort>) -> u64 {
         let mut counted = None;
         nic.counters(&mut |counter, value| {
-            if counter.name == "rx-no-buffer" {
+            if counter.name == "rx_no_buffer" {
                 assert!(counter.is_loss);
                 counted = Some(value);
             }

@@ -7,15 +7,15 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, VERIFIED_BYTES, brief},
-    hosts::Layout,
+    netns::Layout,
     report::FailedRow,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
     verdict::Verdict,
 };
 
-mod catalogue;
 mod consumer;
+mod experiments;
 mod findings;
 mod load;
 mod plot;
@@ -226,7 +226,7 @@ receiver's TCP, and of the kernel's own threads for packets.";
 mod tests {
     use super::*;
     use crate::{
-        account::CpuSeconds,
+        cpu_time::CpuSeconds,
         experiment::{Series, assert_failures_are_rows},
         report::Report,
     };

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    hosts::Device,
+    netns::Device,
     page::{STYLE, document, escape},
     verdict::Verdict,
 };

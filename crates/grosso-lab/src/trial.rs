@@ -21,9 +21,9 @@ use rustix::{process::Pid, thread::set_name};
 pub(crate) use self::observe::gone;
 use self::observe::{ObservedPath, observe_beside};
 use crate::{
-    account::CpuSeconds,
-    hosts::{Device, Hosts, Layout},
+    cpu_time::CpuSeconds,
     model::Counting,
+    netns::{Device, Hosts, Layout},
     nic::Nic,
     traffic::Traffic,
 };

@@ -8,32 +8,32 @@ use crate::{
     style::{Style, When, harmless_painted},
 };
 
-/// The manner of output to the user.
+/// Settings for output to the user.
 #[derive(Clone, Debug)]
 pub struct Talk {
-    /// Whether a program reads the output: notes go into the report, failures are JSON.
+    /// Whether a program reads the output: notes go into the report, and failures are JSON.
     pub json: bool,
     /// Whether to print only failures.
     pub quiet: bool,
     /// Whether to print more.
     pub verbose: bool,
-    /// The conditions under which output is coloured.
+    /// Conditions under which output is coloured.
     pub when: When,
     /// Notes so far, for the report.
     pub warnings: Vec<String>,
-    /// The report in JSON, if a program linked this crate to get it, and nothing is printed.
+    /// The report in JSON, if a program links this crate to get it and nothing is printed.
     pub kept: Option<String>,
 }
 
 impl Talk {
-    /// Prints a note: something that changes how to read the result.
+    /// Prints a note: a fact that affects how the result must be read.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = without_numbers(text.into());
         self.say("note", &text);
         self.warnings.push(text);
     }
 
-    /// Prints a hint: a remedy for what was noted.
+    /// Prints a hint: a remedy for a noted problem.
     pub fn hint(&self, text: &str) {
         self.say("hint", text);
     }
@@ -45,7 +45,7 @@ impl Talk {
         }
     }
 
-    /// Prints lines that were asked for while the command runs, even if it is quiet.
+    /// Prints requested lines while the command runs, even if it is quiet.
     pub fn block(&self, text: &str) {
         eprint(&harmless_painted(text.trim_end()));
     }
@@ -63,7 +63,7 @@ impl Talk {
         }
     }
 
-    /// The style of standard error.
+    /// Returns the style of standard error.
     pub fn style(&self) -> Style {
         Style { color: self.when.decide(std::io::stderr().is_terminal()) }
     }

@@ -1,10 +1,10 @@
-//! Errors in a text that the user wrote: their place, and the likely correction.
+//! Errors in text that the user wrote: their position, and the likely correction.
 
 use core::{fmt, num::NonZeroU32, ops::Range};
 
 use crate::error::TextPlace;
 
-/// An error in a text, and its place.
+/// An error in a text, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Line and column of the error.
@@ -13,14 +13,14 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// The error `what` in the bytes `span` of `text`.
+    /// Creates the error `what` at the bytes `span` of `text`.
     pub fn at(text: &str, span: Range<usize>, what: &str) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let column = before.get(line_start..).unwrap_or_default().chars().count();
         // Some messages of the parser have several lines.
         let what = what.trim().replace('\n', "; ");
-        // The line and column of a text that fits into memory fit into the numbers.
+        // The line and column of a text that fits into memory fit into these integers.
         let number = |count: usize| {
             u32::try_from(count)
                 .map_or(NonZeroU32::MAX, |count| NonZeroU32::MIN.saturating_add(count))
@@ -29,7 +29,7 @@ impl Wrong {
         Self { place: TextPlace { line, column: number(column) }, what }
     }
 
-    /// The parser's error about `text`.
+    /// Converts the parser's error about `text`.
     pub fn of_parser(text: &str, error: &toml::de::Error) -> Self {
         Self::at(text, error.span().unwrap_or(0..0), &readable(error.message()))
     }
@@ -41,7 +41,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// The name that the user may have meant by a word.
+/// Returns the name that the user may have meant by `word`.
 pub fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(word, name), name))
@@ -50,7 +50,7 @@ pub fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, name)| name)
 }
 
-/// The message that there is no key of this name, with the likely one, or all keys.
+/// Returns the message for an unknown key, with the likely key or all known keys.
 pub fn no_key(unknown: &str, known: &[&str]) -> String {
     match similar(unknown, known.iter().copied()) {
         Some(meant) => format!("no key \"{unknown}\"; did you mean {meant}?"),
@@ -58,7 +58,7 @@ pub fn no_key(unknown: &str, known: &[&str]) -> String {
     }
 }
 
-/// A message of the TOML parser without the names of Rust's types: "invalid type: string "on", expected a boolean"
+/// Rewrites a message of the TOML parser without Rust type names: "invalid type: string "on", expected a boolean"
 /// becomes "expected true or false, found string "on"". An unknown key is compared with the known ones.
 pub fn readable(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -86,7 +86,7 @@ pub fn readable(message: &str) -> String {
     }
 }
 
-/// The words for a list of alternatives: "a, b or c".
+/// Formats a list of alternatives: "a, b or c".
 fn one_of(names: &[&str]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
@@ -94,7 +94,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// A type of Rust in the words of TOML's documentation.
+/// Returns the name of a Rust type in the terms of TOML's documentation.
 fn type_name(expected: &str) -> String {
     let most = match expected {
         "a boolean" => return "true or false".into(),
@@ -112,7 +112,7 @@ fn type_name(expected: &str) -> String {
     format!("a whole number from 0 to {most}")
 }
 
-/// The similarity (Jaro-Winkler) above which a name may have been meant.
+/// The Jaro-Winkler similarity above which a name may have been meant.
 const SIMILAR: f64 = 0.8;
 
 #[cfg(test)]

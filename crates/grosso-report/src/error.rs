@@ -1,4 +1,4 @@
-//! Every way to fail, with its exit code.
+//! All failures of commands, with their exit codes.
 
 use core::num::{NonZeroI32, NonZeroU32, NonZeroU64};
 use std::{io, process::ExitCode};
@@ -11,27 +11,27 @@ use serde::Serialize;
 use crate::needs::Needs;
 use crate::{name::harmless, schema::ReportForm};
 
-/// The end of a command. The numbers are frozen: `grosso help` lists them.
+/// Result of a command. The numbers are frozen: `grosso help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done, and the answer is yes.
+    /// The command succeeded, and the answer is yes.
     Yes = 0,
-    /// Done, and the answer is no: bad checksums, or something that `--strict` refuses.
+    /// The command succeeded, and the answer is no: bad checksums, or something that `--strict` refuses.
     No = 1,
     /// The command line is wrong.
     Usage = 2,
     /// The input is damaged or not supported. The part that could be processed was written.
     Input = 3,
-    /// Permission, a missing file, a full disk.
+    /// The system refused: missing permission, a missing file, a full disk.
     Environment = 4,
-    /// A defect of Grosso.
+    /// A bug in Grosso.
     Internal = 5,
     /// A thread of a data path did not end in time and was left behind.
     Stuck = 6,
-    /// Ctrl-C, or SIGTERM while captures are read: 128 and the number of SIGINT.
+    /// Ctrl-C, or SIGTERM while captures are read: 128 plus the number of SIGINT.
     Interrupted = 130,
-    /// The reader of the output has gone: 128 and the number of SIGPIPE.
+    /// The reader of the output has closed it: 128 plus the number of SIGPIPE.
     BrokenPipe = 141,
 }
 
@@ -46,41 +46,41 @@ impl From<Exit> for ExitCode {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Failure {
     schema: &'static str,
-    /// A name that programs can match.
+    /// Code that programs can match.
     pub code: &'static str,
     pub message: String,
     /// Number of the packet with the error, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<NonZeroU64>,
-    /// The byte at which the input went wrong.
+    /// Offset of the error in the input, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// The place in an input that is text.
+    /// Position of the error, if the input is text.
     #[serde(flatten)]
     place: Option<TextPlace>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<Box<str>>,
     #[serde(skip)]
     pub exit: Exit,
-    /// The capabilities for want of which it failed.
+    /// Missing capabilities that caused the failure.
     #[serde(skip)]
     #[cfg(target_os = "linux")]
     pub missing: Needs,
-    /// Error number and path of the file, if the system refused one.
+    /// Error number and path, if the system refused access to a file.
     #[serde(skip)]
     pub refusal: Option<Box<SystemRefusal>>,
 }
 
-/// A file that the system refused.
+/// A file that the system refused to open, read or write.
 #[derive(Clone, Debug)]
 pub struct SystemRefusal {
-    /// The number that the system has for it.
+    /// Error number of the system.
     pub errno: NonZeroI32,
     /// Path of the file.
     pub path: String,
 }
 
-/// A message without the numbers that the standard library puts behind the words of the system.
+/// Removes the error numbers that the standard library appends to the system's messages.
 pub fn without_numbers(mut message: String) -> String {
     while let Some(start) = message.find(OS_ERROR)
         && let Some(len) = message[start..].find(')')
@@ -90,20 +90,20 @@ pub fn without_numbers(mut message: String) -> String {
     message
 }
 
-/// The beginning of such a number.
+/// The start of such an appended number.
 const OS_ERROR: &str = " (os error ";
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TextPlace {
-    /// The line, from 1 on.
+    /// Line, counted from 1.
     pub line: NonZeroU32,
-    /// The character of the line, from 1 on.
+    /// Character in the line, counted from 1.
     pub column: NonZeroU32,
 }
 
 impl Failure {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.error/1");
 
     fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
@@ -122,37 +122,37 @@ impl Failure {
         }
     }
 
-    /// The command line asks for something impossible.
+    /// Creates a failure: the command line asks for something impossible.
     pub fn usage(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, code, message)
     }
 
-    /// The input is not as expected.
+    /// Creates a failure: the input is not as expected.
     pub fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Input, code, message)
     }
 
-    /// The system refused something.
+    /// Creates a failure: the system refused something.
     pub fn environment(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, code, message)
     }
 
-    /// A defect of Grosso.
+    /// Creates a failure: a bug in Grosso.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Exit::Internal, "internal", message)
     }
 
-    /// A thread of a data path did not end in time.
+    /// Creates a failure: a thread of a data path did not end in time.
     pub fn stuck(message: impl Into<String>) -> Self {
         Self::new(Exit::Stuck, "environment.stuck", message)
     }
 
-    /// Ctrl-C came before there was an answer.
+    /// Creates a failure: Ctrl-C arrived before there was a result.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Exit::Interrupted, "interrupted", message)
     }
 
-    /// A failure to read or write the capture called `name`.
+    /// Creates a failure to read or write the capture called `name`.
     pub fn capture(name: &str, error: &CaptureError) -> Self {
         let message =
             if error.names_file() { error.to_string() } else { format!("{name}: {error}") };
@@ -187,26 +187,26 @@ impl Failure {
         }
     }
 
-    /// The same failure, with its remedy.
+    /// Returns the failure with a remedy.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into().into_boxed_str());
         self
     }
 
-    /// The same failure, with the capabilities for want of which it failed.
+    /// Returns the failure with the missing capabilities that caused it.
     #[cfg(target_os = "linux")]
     pub fn missing(self, missing: Needs) -> Self {
         Self { missing, ..self }
     }
 
-    /// The same failure, with the number of what the system said of the file at `path`.
+    /// Returns the failure with the error number that the system reported for the file at `path`.
     pub fn of_system(self, path: &str, error: &io::Error) -> Self {
         let errno = error.raw_os_error().and_then(NonZeroI32::new);
         let refusal = errno.map(|errno| Box::new(SystemRefusal { errno, path: path.to_owned() }));
         Self { refusal, ..self }
     }
 
-    /// The same failure, with its place in a text.
+    /// Returns the failure with its position in a text.
     pub fn at(self, place: TextPlace) -> Self {
         Self { place: Some(place), ..self }
     }

@@ -53,7 +53,7 @@ pub mod schema;
 pub mod style;
 pub mod units;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

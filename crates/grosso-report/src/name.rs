@@ -1,27 +1,27 @@
-//! Text from strangers, such as the names of files, made harmless for a terminal.
+//! Untrusted text, for example file names, made harmless for a terminal.
 
 use std::{borrow::Cow, fmt::Write, path::Path};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The name of a file: unchanged in JSON, and harmless wherever it is shown.
+/// A file name: unchanged in JSON, and harmless when displayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Name(String);
 
 impl Name {
-    /// The name of the file at `path`.
+    /// Returns the name of the file at `path`.
     pub fn of(path: &Path) -> Self {
         Self(path.display().to_string())
     }
 
-    /// The name of several files.
+    /// Creates a name for several files.
     pub const fn from(name: String) -> Self {
         Self(name)
     }
 
-    /// The unchanged name, for output that is not text for people.
+    /// Returns the unchanged name, for output that is not text for people.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -33,7 +33,7 @@ impl core::fmt::Display for Name {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -43,22 +43,24 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// A path in the form that messages show.
+/// Returns a path in the form used in messages.
 pub fn shown(path: &Path) -> String {
     Name::of(path).to_string()
 }
 
-/// Text in one line: characters that control a terminal, or the direction of writing, are shown as escapes like `\x1b`.
+/// Returns text in one line: characters that control a terminal or the writing direction are escaped, for example as
+/// `\x1b`.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     escape(text, |_| 0)
 }
 
-/// The same for text that may have several lines and tabs.
+/// Escapes text like [`harmless`], but keeps line breaks and tabs.
 pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }
 
-/// Escapes odd characters, except as many bytes as `kept` returns for the rest of the text from there on.
+/// Escapes odd characters. At each position, `kept` returns the number of bytes of the remaining text to keep
+/// unchanged.
 pub fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);

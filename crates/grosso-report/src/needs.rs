@@ -1,6 +1,6 @@
-//! Capabilities that commands need, as sets.
+//! Sets of capabilities that commands need.
 
-/// A set of the capabilities that matter here: bit `n` is the one at position `n` of [`CAPABILITIES`].
+/// A set of the relevant capabilities: bit `n` is the capability at index `n` of [`CAPABILITIES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs(u8);
 
@@ -8,7 +8,7 @@ impl Needs {
     /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// The capabilities of these names. Others do not count.
+    /// Returns the capabilities with these names; other names are ignored.
     pub fn of(names: &[&str]) -> Self {
         let has = |name: &str| names.contains(&name);
         let bits = CAPABILITIES.iter().enumerate().filter(|(_, (_, name))| has(name));
@@ -32,6 +32,6 @@ impl Needs {
     }
 }
 
-/// The capabilities that matter here, with their numbers, by the names of capabilities(7).
+/// The relevant capabilities, with their numbers and their names in capabilities(7).
 pub const CAPABILITIES: [(u32, &str); 4] =
     [(12, "net_admin"), (13, "net_raw"), (21, "sys_admin"), (39, "bpf")];

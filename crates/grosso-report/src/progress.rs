@@ -11,7 +11,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar over `bytes` bytes, or a counter if their number is unknown.
+    /// Creates a bar for `bytes` bytes, or a counter if the number is unknown.
     pub fn new(bytes: Option<u64>, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: None };
@@ -28,7 +28,7 @@ impl Progress {
         Self { bar: Some(bar) }
     }
 
-    /// A bar over this many trials of the lab.
+    /// Creates a bar for `count` trials of the lab.
     pub fn trials(count: u64, wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self { bar: None };
@@ -41,14 +41,14 @@ impl Progress {
         Self { bar: Some(bar) }
     }
 
-    /// Shows the name of the pass in front of the bar.
+    /// Shows the name of the pass before the bar.
     pub fn name(&self, pass: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(format!("{pass}  "));
         }
     }
 
-    /// Shows that this many bytes are read, or this many trials done.
+    /// Shows that `bytes` bytes were read, or that many trials were completed.
     #[inline]
     pub fn at(&self, bytes: u64) {
         if let Some(bar) = &self.bar {

@@ -1,4 +1,4 @@
-//! Reports of commands, as text and as JSON from one value: their parts, and the place where they are printed.
+//! Reports of commands, printed as text or as JSON from one value: their parts and their destination.
 
 use core::time::Duration;
 use std::io::{self, IsTerminal, Write};
@@ -17,23 +17,23 @@ use crate::{
 
 /// The report of a command.
 pub trait Report: Serialize {
-    /// The text for people: lines of at most [`COLUMNS`] columns.
+    /// Returns the text for people: lines of at most [`COLUMNS`] columns.
     fn text(&self, style: Style) -> String;
 
-    /// Takes the notes that a user would see on a terminal.
+    /// Stores the notes that a user would see on a terminal.
     fn warn(&mut self, warnings: Vec<String>);
 
-    /// The capture that was read, if any.
+    /// Returns the capture that was read, if any.
     fn input(&self) -> Option<&InputFacts> {
         None
     }
 
-    /// The capture that was written, if any.
+    /// Returns the capture that was written, if any.
     fn output(&self) -> Option<&OutputFacts> {
         None
     }
 
-    /// The extent of the reading that Ctrl-C ended, if it did: the whole report is about that much.
+    /// Returns how much was read if Ctrl-C ended the reading: the whole report then covers only that part.
     fn interrupted(&self) -> Option<Interrupted> {
         self.input()?.interrupted
     }
@@ -44,12 +44,12 @@ pub trait Report: Serialize {
 pub enum Place {
     /// Standard output, because the report is the data.
     Standard,
-    /// Standard error, because the data are a capture that goes to standard output.
+    /// Standard error, because the data are a capture on standard output.
     Error,
 }
 
 impl Place {
-    /// The place that an output leaves free.
+    /// Returns the destination for the report beside an output.
     pub fn beside(is_standard_output: bool) -> Self {
         if is_standard_output { Self::Error } else { Self::Standard }
     }
@@ -104,7 +104,7 @@ fn note_missing_times(packets: u64, talk: &mut Talk) {
     }
 }
 
-/// The text without control characters that the style did not put there.
+/// Removes the control characters that the style did not add.
 fn harmless(text: &str, style: Style) -> String {
     let harmless = if style.color { harmless_painted(text) } else { harmless_lines(text) };
     harmless.into_owned()
@@ -122,7 +122,7 @@ pub fn put(text: &str, place: Place) -> Result<(), Failure> {
     written.map_err(unwritten)
 }
 
-/// The failure to print: a closed pipe, or no room.
+/// Converts the error of printing: a closed pipe, or no room.
 pub fn unwritten(error: io::Error) -> Failure {
     let name = "standard output";
     match error.kind() {
@@ -133,7 +133,7 @@ pub fn unwritten(error: io::Error) -> Failure {
     }
 }
 
-/// The program that made the report.
+/// Program that created the report.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Tool {
     name: &'static str,
@@ -141,19 +141,20 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Grosso in the version of this crate, which all crates share.
+    /// Grosso, with the version of this crate, which all crates share.
     pub const THIS: Self = Self { name: "grosso", version: env!("CARGO_PKG_VERSION") };
 }
 
-/// The input of a command.
+/// Input of a command.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct InputFacts {
     pub path: Name,
-    /// The input in the form that a user types.
+    /// The input as a user types it.
     #[serde(skip)]
     pub typed: Vec<String>,
-    /// Hash of the stored file; `None` unless `--hash` asked for it and all of it was read, or if there are several.
+    /// Hash of the stored file; `None` unless `--hash` was given and the whole file was read, or if there are several
+    /// files.
     pub sha256: Option<String>,
     pub format: String,
     pub packets: u64,
@@ -168,7 +169,7 @@ pub struct InputFacts {
 }
 
 impl InputFacts {
-    /// The hashes that were asked for, a line each.
+    /// Returns the requested hashes, one per line.
     fn hash_lines(&self) -> String {
         let alone = self.sha256.iter().map(|hash| format!("  sha256  {hash}\n"));
         let several = self.files.iter().filter_map(|file| {
@@ -177,36 +178,36 @@ impl InputFacts {
         alone.chain(several).collect()
     }
 
-    /// The words that make a command read the same, for a terminal.
+    /// Returns the arguments that make a command read the same input, for a terminal.
     pub fn words(&self) -> String {
         self.typed.iter().map(|word| quoted(&harmless_word(word))).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// One of several captures that were read as one.
+/// One of several captures that were read together.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FileFacts {
     pub path: Name,
-    /// Hash of the stored file; `None` unless `--hash` asked for it and all of it was read.
+    /// Hash of the stored file; `None` unless `--hash` was given and the whole file was read.
     pub sha256: Option<String>,
-    /// Packets of it that were taken.
+    /// Packets read from this capture.
     pub packets: u64,
 }
 
-/// The extent of a reading that Ctrl-C ended.
+/// Part of the input that was read before Ctrl-C.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Interrupted {
     packets: u64,
-    /// The share of the stored file in bytes; `null` for a pipe, whose length is unknown.
+    /// Percentage of the stored file that was read; `null` for a pipe, whose length is unknown.
     percent: Option<f64>,
-    /// Whether Ctrl-C came in the first of two passes, of which nothing is reported.
+    /// Whether Ctrl-C arrived in the first of two passes, which is not reported.
     #[serde(skip)]
     in_first_pass: bool,
 }
 
 impl Interrupted {
-    /// The extent after this many packets, and this many bytes of a total; or before them, in the first of two passes.
+    /// Creates the value after `packets` packets; `share` is the number of bytes read and in total.
     pub fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
         let percent = share.map(|(read, all)| units::percentage(read, all));
         Self { packets, percent, in_first_pass }
@@ -223,24 +224,24 @@ impl core::fmt::Display for Interrupted {
     }
 }
 
-/// The output of a command.
+/// Output of a command.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct OutputFacts {
-    /// `None` if nothing is written but the report.
+    /// Name of the output; `None` if only the report is written.
     pub path: Option<Name>,
     pub format: String,
     pub packets: u64,
     pub bytes: u64,
-    /// Packets and other blocks whose options were damaged: those from the damage on are left out.
+    /// Packets and other blocks with damaged options; the options from the damage on are omitted.
     pub damaged_options: u64,
-    /// Packets whose time is 0 because the input has none for them.
+    /// Packets whose time is 0 because the input has no time for them.
     #[serde(skip)]
     pub without_time: u64,
 }
 
 impl OutputFacts {
-    /// The name of the output, or that it was not written.
+    /// Returns the name of the output, or a note that it was not written.
     pub fn name(&self) -> &dyn core::fmt::Display {
         match &self.path {
             Some(path) => path,
@@ -249,7 +250,7 @@ impl OutputFacts {
     }
 }
 
-/// Prints the elapsed time and the rate of long work to somebody who sits there.
+/// Prints the elapsed time and the rate of long work to an interactive user.
 pub fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
     if elapsed < LONG || !io::stderr().is_terminal() {
         return;
@@ -264,18 +265,18 @@ pub fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
     ));
 }
 
-/// The time from which on work is long.
+/// Duration above which work counts as long.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Counts by name, without those that are zero.
+/// Counts by name, without zero counts.
 pub type Counts = std::collections::BTreeMap<&'static str, u64>;
 
-/// Counts by name, from parallel lists.
+/// Creates the counts by name from parallel lists.
 pub fn counts(names: impl Iterator<Item = &'static str>, values: &[u64]) -> Counts {
     names.zip(values.iter().copied()).filter(|(_, value)| *value > 0).collect()
 }
 
-/// Lines `  label   name 12, name 3` of at most [`COLUMNS`] columns, the largest count first.
+/// Formats lines `  label   name 12, name 3` of at most [`COLUMNS`] columns, the largest count first.
 pub fn count_lines(label: &str, counts: &Counts) -> String {
     let mut sorted: Vec<_> = counts.iter().collect();
     sorted.sort_by_key(|(_, value)| core::cmp::Reverse(**value));
@@ -283,7 +284,7 @@ pub fn count_lines(label: &str, counts: &Counts) -> String {
     list_lines(label, words)
 }
 
-/// Lines `  label   word, word` of at most [`COLUMNS`] columns; nothing without words.
+/// Formats lines `  label   word, word` of at most [`COLUMNS`] columns; nothing without words.
 pub fn list_lines(label: &str, words: impl Iterator<Item = String>) -> String {
     let mut text = String::new();
     let mut line = format!("  {label:<LABEL_COLUMNS$}");
@@ -312,7 +313,7 @@ pub fn wrap(text: &str) -> String {
     wrap_at(text, COLUMNS)
 }
 
-/// Breaks a text into lines of at most this many columns.
+/// Breaks a text into lines of at most `columns` columns.
 pub fn wrap_at(text: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut column = 0;
@@ -330,9 +331,9 @@ pub fn wrap_at(text: &str, columns: usize) -> String {
     lines + "\n"
 }
 
-/// The width of text reports.
+/// Width of text reports in columns.
 pub const COLUMNS: usize = 80;
-/// The width of the labels at the start of lines.
+/// Width of the labels at the start of lines, in columns.
 const LABEL_COLUMNS: usize = 17;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Forms of JSON: the names that reports bear in their field `schema`, and the JSON Schema of each.
+//! JSON forms: the names in the field `schema` of reports, and the JSON Schema of each form.
 
 use std::io::{self, Read};
 
@@ -9,18 +9,18 @@ use serde_json::Value;
 #[cfg(feature = "derive-schemas")]
 pub use derived::document;
 
-/// A form of JSON.
+/// A JSON form.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportForm {
-    /// Its name and its version, as in `grosso.wire/2`.
+    /// Name and version of the form, for example `grosso.wire/2`.
     pub name: &'static str,
-    /// Only tests derive schemas: they would be a sixteenth of the program.
+    /// Function that derives the schema; only tests derive schemas, which would be a sixteenth of the program.
     #[cfg(feature = "derive-schemas")]
     schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
 
 impl ReportForm {
-    /// The form of this name that values of a type have.
+    /// Creates the form with this name for values of type `T`.
     pub const fn of<T: JsonSchema>(name: &'static str) -> Self {
         Self {
             name,
@@ -30,23 +30,23 @@ impl ReportForm {
     }
 }
 
-/// Commands whose reports have the same forms.
+/// Commands whose reports share the same forms.
 #[derive(Clone, Copy, Debug)]
 pub struct FormPage {
-    /// The commands, with spaces between the words of one.
+    /// The commands, with spaces between the words of a command.
     pub commands: &'static [&'static str],
-    /// The forms of their reports.
+    /// Forms of their reports.
     pub forms: &'static [ReportForm],
 }
 
 impl FormPage {
-    /// The name of its document: that of its first command, with hyphens.
+    /// Returns the name of the page's document: that of its first command, with hyphens.
     pub fn document_name(&self) -> String {
         self.commands.first().copied().unwrap_or_default().replace(' ', "-")
     }
 
-    /// The schema of all that has one of its forms, from `packed`: a compressed JSON object (Deflate) that has every
-    /// document by name.
+    /// Returns the schema for all forms of the page, read from `packed`: a compressed JSON object (Deflate) that
+    /// contains every document by name.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl FormPage {
     }
 }
 
-/// Schemas from the types of reports.
+/// Derivation of schemas from report types.
 #[cfg(feature = "derive-schemas")]
 mod derived {
     use schemars::{SchemaGenerator, generate::SchemaSettings};
@@ -69,23 +69,23 @@ mod derived {
     use super::ReportForm;
 
     impl ReportForm {
-        /// Its schema, in which the field `schema` has one value.
+        /// Derives the schema of this form, in which the field `schema` has one value.
         fn schema(self, generator: &mut SchemaGenerator) -> Map<String, Value> {
             let mut schema = (self.schema)(generator).to_value();
             for place in ["/properties/schema", "/items/properties/schema"] {
                 if let Some(named) = schema.pointer_mut(place) {
                     *named = json!({
-                        "description": "The name of this form, and its version behind the slash.",
+                        "description": "Name of the JSON form, and its version after the slash.",
                         "const": self.name,
                     });
                 }
             }
-            // A schema that is no object allows everything, and says nothing.
+            // A schema that is not an object allows everything and carries no information.
             schema.as_object().cloned().unwrap_or_default()
         }
     }
 
-    /// The schema of all that has one of these forms.
+    /// Returns the schema for all values of these forms.
     pub fn document(title: &str, forms: &[ReportForm]) -> Value {
         let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
         let mut schemas: Vec<_> = forms.iter().map(|form| form.schema(&mut generator)).collect();

@@ -1,11 +1,11 @@
-//! Colour on a terminal, if wanted.
+//! Optional colour on a terminal.
 
 use core::fmt::Display;
 use std::borrow::Cow;
 
 use crate::name::{escape, harmless_lines};
 
-/// The conditions under which output is coloured.
+/// Conditions under which output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
     /// On a terminal, unless NO_COLOR is set.
@@ -18,8 +18,8 @@ pub enum When {
 }
 
 impl When {
-    /// Whether to colour a stream. An option overrides the environment, and `NO_COLOR` overrides `CLICOLOR_FORCE`
-    /// (no-color.org, bixense.com/clicolors).
+    /// Returns whether to colour a stream. An option overrides the environment, and `NO_COLOR` overrides
+    /// `CLICOLOR_FORCE` (no-color.org, bixense.com/clicolors).
     pub fn decide(self, is_terminal: bool) -> bool {
         let is_set =
             |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != *"0");
@@ -34,35 +34,35 @@ impl When {
     }
 }
 
-/// The style of a stream.
+/// Style of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Whether to paint at all.
+    /// Whether to use colours.
     pub color: bool,
 }
 
 impl Style {
-    /// Text that stands out.
+    /// Formats text that stands out.
     pub fn strong(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(STRONG, text)
     }
 
-    /// Text that may be skipped.
+    /// Formats text that may be skipped.
     pub fn faint(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(FAINT, text)
     }
 
-    /// Text about something wrong.
+    /// Formats text about an error.
     pub fn bad(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(BAD, text)
     }
 
-    /// Text about something worth knowing.
+    /// Formats text about something noteworthy.
     pub fn notice(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(NOTICE, text)
     }
 
-    /// Text about something right.
+    /// Formats text about something valid.
     pub fn good(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(GOOD, text)
     }
@@ -74,7 +74,7 @@ impl Style {
     }
 }
 
-/// Text that may have several lines and tabs, made harmless but for the colours of [`Style`].
+/// Escapes text like [`harmless_lines`](crate::name::harmless_lines), but keeps the colour codes of [`Style`].
 pub fn harmless_painted(text: &str) -> Cow<'_, str> {
     let kept = |rest: &str| match painted_len(rest) {
         0 => usize::from(rest.starts_with(['\n', '\t'])),
@@ -83,7 +83,7 @@ pub fn harmless_painted(text: &str) -> Cow<'_, str> {
     escape(text, kept)
 }
 
-/// The length in bytes of our own colour code at the start of a text: 0 if there is none.
+/// Returns the length in bytes of our own colour code at the start of a text: 0 if there is none.
 fn painted_len(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let code = [STRONG, FAINT, BAD, NOTICE, GOOD, PLAIN]
@@ -92,7 +92,7 @@ fn painted_len(text: &str) -> usize {
     code.map_or(0, |code| "\x1b[m".len() + code.len())
 }
 
-/// Codes of the terminal, between `ESC [` and `m` (ECMA-48 section 8.3.117).
+/// Terminal codes between `ESC [` and `m` (ECMA-48 section 8.3.117).
 const STRONG: &str = "1";
 const FAINT: &str = "2";
 const BAD: &str = "1;31";

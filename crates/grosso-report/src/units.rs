@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Numbers formatted for people.
 
-/// `12.65 MB`: decimal units, as capture tools print them.
+/// Formats bytes like `12.65 MB`, in decimal units as capture tools print them.
 pub fn bytes(bytes: u64) -> String {
     let value = bytes as f64;
     match bytes {
@@ -11,7 +11,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// `16 ms`: three digits or so.
+/// Formats a duration like `16 ms`, with about three digits.
 pub fn duration(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     match nanoseconds {
@@ -22,7 +22,7 @@ pub fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// `20us`: without loss, as options take it.
+/// Formats a time like `20us`: exact, in the syntax of options.
 pub fn exact_time(nanoseconds: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let found = units.iter().find(|(unit, _)| nanoseconds.is_multiple_of(*unit));
@@ -33,7 +33,7 @@ pub fn exact_time(nanoseconds: u64) -> String {
     }
 }
 
-/// `99.6 %`, and never 100 % for less than all.
+/// Formats a percentage like `99.6 %`; prints 100 % only for the whole.
 pub fn percent(part: u64, whole: u64) -> String {
     if part == whole {
         return if whole == 0 { "0 %".into() } else { "100 %".into() };
@@ -41,7 +41,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", percentage(part, whole))
 }
 
-/// The same as a number: tenths of a percent, and never 100 for less than all.
+/// Returns a percentage in tenths of a percent; 100 only for the whole.
 pub fn percentage(part: u64, whole: u64) -> f64 {
     if part == whole && whole > 0 {
         return 100.0;
@@ -50,14 +50,14 @@ pub fn percentage(part: u64, whole: u64) -> f64 {
     tenths.min(999.0) / 10.0
 }
 
-/// `about 8700`: rounded to two digits.
+/// Rounds to two digits, as in `about 8700`.
 pub fn about(value: u64) -> u64 {
     let digits = value.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(1));
     value.saturating_add(unit / 2) / unit * unit
 }
 
-/// `1.9 million`, `330 thousand`.
+/// Formats a rate per second like `1.9 million` or `330 thousand`.
 pub fn rate(a_second: f64) -> String {
     match a_second {
         0.0..1e4 => format!("{a_second:.0}"),
@@ -66,7 +66,7 @@ pub fn rate(a_second: f64) -> String {
     }
 }
 
-/// `1 packet`, `2 packets`.
+/// Formats a count like `1 packet` or `2 packets`.
 pub fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }

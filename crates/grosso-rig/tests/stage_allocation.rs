@@ -11,7 +11,7 @@ use grosso::{
 use grosso_io::{
     Port, Transmitted,
     memory::{MemoryPort, wire},
-    stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
+    stage::{EspOptions, EspStage, Fragmentation, FragmentationOptions},
 };
 use grosso_rig::allocator::allocations;
 use grosso_testkit::Packet;
@@ -22,7 +22,7 @@ fn association(spi: u32) -> Result<SecurityAssociation, NoAssociation> {
     Ok(SecurityAssociation::new(spi, EspMode::Transport, key))
 }
 
-type Host = Secured<Fragmentation<MemoryPort>>;
+type Host = EspStage<Fragmentation<MemoryPort>>;
 
 fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     let mut options = FragmentationOptions::new(7);
@@ -30,7 +30,7 @@ fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     options.rules = Some(ReassemblyRules::new(buffers));
     let port = Fragmentation::new(port, &options).expect("options that agree");
     let [out, back] = [out, back].map(|spi| association(spi).expect("a good key"));
-    Secured::new(port, SecuredOptions::new(out, back, 0)).expect("associations that agree")
+    EspStage::new(port, EspOptions::new(out, back, 0)).expect("associations that agree")
 }
 
 /// Moves frames over a wire that lacks room for all fragments of one, and returns the number that arrived.

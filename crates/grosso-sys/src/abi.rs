@@ -1,7 +1,6 @@
-//! Constants of the kernel's user interface that `libc` or the headers of stable distributions
-//! lack.
+//! Constants of the kernel's userspace interface that `libc` or the headers of stable distributions lack.
 //!
-//! Each is named as the kernel names it, so that it can be found in `include/uapi`.
+//! Each constant has the kernel's name, so that it can be found in `include/uapi`.
 
 use core::ffi::c_int;
 use core::ops::Range;
@@ -165,11 +164,11 @@ pub(crate) const PACKET_RING_HEADER_BYTES: usize = 32;
 /// The field `tp_len`.
 pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
 
-/// The field `sll_ifindex` of the `struct sockaddr_ll` that follows it.
+/// The field `sll_ifindex` of the `struct sockaddr_ll` that follows the header.
 pub(crate) const PACKET_RING_INTERFACE: Range<usize> = 36..40;
-/// The field `sll_hatype` of the same.
+/// The field `sll_hatype` of that `struct sockaddr_ll`.
 pub(crate) const PACKET_RING_HARDWARE: Range<usize> = 40..42;
-/// The field `sll_pkttype` of the same.
+/// The field `sll_pkttype` of that `struct sockaddr_ll`.
 pub(crate) const PACKET_RING_KIND: Range<usize> = 42..43;
 
 /// Fields of `struct tpacket2_hdr`.
@@ -206,7 +205,7 @@ impl PacketRingHeader {
         }
     }
 
-    /// Range of the packet's captured bytes in the slot.
+    /// Returns the range of the packet's captured bytes in the slot.
     pub(crate) fn range(&self) -> Range<usize> {
         let start = usize::from(self.mac);
         start..start.saturating_add(self.snap_length as usize)
@@ -238,7 +237,7 @@ pub(crate) const NLMSG_DONE: u16 = 3;
 pub(crate) const NLM_F_REQUEST: u16 = 0x001;
 pub(crate) const NLM_F_ACK: u16 = 0x004;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
-// linux/sock_diag.h, linux/unix_diag.h; the user since 5.3.
+// linux/sock_diag.h, linux/unix_diag.h; the user ID since Linux 5.3.
 pub(crate) const SOCK_DIAG_BY_FAMILY: u16 = 20;
 pub(crate) const UDIAG_SHOW_NAME: u32 = 0x01;
 pub(crate) const UDIAG_SHOW_UID: u32 = 0x40;
@@ -305,7 +304,7 @@ pub(crate) const RTA_MULTIPATH: u16 = 9;
 pub(crate) const RTA_IP_PROTO: u16 = 27;
 pub(crate) const RTA_DPORT: u16 = 29;
 pub(crate) const RTAX_MTU: u16 = 2;
-/// Asks for the route itself, without what was learned for the destination.
+/// Requests the route itself, without anything learned for the destination.
 pub(crate) const RTM_F_FIB_MATCH: u32 = 0x2000;
 pub(crate) const RT_TABLE_MAIN: u8 = 254;
 pub(crate) const RTPROT_STATIC: u8 = 4;
@@ -331,9 +330,9 @@ pub(crate) const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
 /// The others follow in the order of `struct ethtool_coalesce`.
 pub(crate) const ETHTOOL_A_COALESCE_RX_USECS: u16 = 2;
 
-// linux/prctl.h, since Linux 6.4: the processor's features, which the C library's way does not show everywhere.
-#[cfg(feature = "confine")]
+// linux/prctl.h, since Linux 6.4: the CPU's features, which the C library does not report everywhere.
+#[cfg(feature = "sandbox")]
 pub(crate) const PR_GET_AUXV: u64 = 0x4155_5856;
 // linux/prctl.h, since Linux 5.17: the name of memory in `/proc/PID/maps`.
-#[cfg(feature = "confine")]
+#[cfg(feature = "sandbox")]
 pub(crate) const PR_SET_VMA: u64 = 0x5356_4d41;

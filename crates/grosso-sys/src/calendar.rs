@@ -10,7 +10,7 @@ use std::io;
 /// [`io::ErrorKind::InvalidInput`] if the format contains a NUL byte or the result exceeds 4096 bytes, `EOVERFLOW` if
 /// the year exceeds 32 bits.
 pub fn local_text(format: &[u8], seconds: i64) -> io::Result<Vec<u8>> {
-    // The C library tells an empty result from a failure by nothing, so the result is never empty.
+    // The C library does not distinguish an empty result from a failure, so the result is never empty.
     let guarded = CString::new([format, b"."].concat())?;
     let seconds = seconds as libc::time_t;
     // SAFETY: all fields of a `tm` are numbers and a pointer, for which zero is a valid value.
@@ -31,7 +31,7 @@ pub fn local_text(format: &[u8], seconds: i64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Longest text in bytes, as long as the longest path (`PATH_MAX`).
+/// Maximum text length in bytes: that of the longest path (`PATH_MAX`).
 const TEXT_BYTES_MAX: usize = 4096 + 1;
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn conversions_become_a_time_and_the_rest_stays() {
-        // Noon in the middle of a year is in the same year everywhere.
+        // Noon in the middle of a year is in the same year in every time zone.
         let text = |format: &str| {
             String::from_utf8(local_text(format.as_bytes(), 1_700_000_000).unwrap()).unwrap()
         };

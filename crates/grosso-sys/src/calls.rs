@@ -12,7 +12,7 @@ pub fn observe(observer: Option<CallObserver>) {
     OBSERVER.set(observer);
 }
 
-/// Makes a system call through the observer, if there is one.
+/// Makes a system call through the observer, if one is set.
 pub(crate) fn seen<T>(mut call: impl FnMut() -> T) -> T {
     let Some(observer) = OBSERVER.get() else { return call() };
     let mut result = None;
@@ -68,7 +68,7 @@ mod tests {
                 made
             }),
             3,
-            "an observer that makes none is no harm"
+            "an observer that makes no calls is harmless"
         );
         observe(None);
         assert_eq!((seen(|| made), SEEN.get()), (3, 1));

@@ -16,16 +16,16 @@ use rustix::{
 
 use crate::{netlink::Netlink, path::socket::abstract_address};
 
-/// The outcome of a claim.
+/// Result of a claim.
 #[derive(Debug)]
 pub enum Claim {
     /// The caller has the name until this descriptor is closed.
     Held(OwnedFd),
-    /// Another process of root or of the caller has it.
+    /// Another process of root or of the caller holds the name.
     Taken,
-    /// A process has it that is not believed.
+    /// A process holds the name that is not trusted.
     Doubtful {
-        /// The user of the process, if the kernel reported one.
+        /// User of the process, if the kernel reported it.
         user: Option<u32>,
     },
 }
@@ -48,11 +48,11 @@ pub fn claim(name: &str) -> io::Result<Claim> {
         }
         let user = match connect(&socket, &address) {
             Ok(()) => Some(socket_peercred(&socket)?.uid.as_raw()),
-            // The holder has ended, does not listen yet or never will, or too many connections wait there.
+            // The holder has ended, does not listen yet or never will, or too many connections are queued.
             Err(_) => match owner(name) {
                 Ok(None) => continue,
                 Ok(user) => user,
-                // Not every kernel can be asked.
+                // Not every kernel answers this query.
                 Err(_) => None,
             },
         };
@@ -76,10 +76,10 @@ fn stream() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// Connections to a claim that wait without an end, because nobody accepts them. Beyond it the kernel's list of sockets
-/// is asked for the holder.
+/// Number of connections to a claim that are queued and never accepted. Beyond it the kernel's list of sockets is
+/// queried for the holder.
 const WAITING_MAX: i32 = 4096;
-/// Attempts at a name whose holder ends whenever it is asked for.
+/// Maximum number of attempts at a name whose holder ends each time that it is queried.
 const ATTEMPTS_MAX: usize = 8;
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_name_is_held_once_and_free_when_its_holder_ends() {
         let name = name("own");
-        let Claim::Held(held) = claim(&name).unwrap() else { panic!("nobody has it") };
+        let Claim::Held(held) = claim(&name).unwrap() else { panic!("the name is free") };
         for _ in 0..100 {
             assert!(matches!(claim(&name).unwrap(), Claim::Taken));
         }
@@ -146,7 +146,7 @@ mod tests {
         }
         let names = ["listens", "bound"].map(name);
         let [listens, bound] = names.each_ref().map(|name| address(name));
-        // The credentials are those of the time at which the socket began to listen.
+        // The credentials date from the time at which the socket began to listen.
         let held = thread::spawn(move || {
             let (user, group) = (Uid::from_raw(12_345), Gid::from_raw(12_345));
             set_thread_res_gid(group, group, group).unwrap();

@@ -20,9 +20,9 @@ use std::{
 
 use rustix::{io::ioctl_fionbio, net::sockopt::set_socket_linger};
 
-/// The end of the pipe for threads that hand over descriptors.
+/// The end of the pipe for threads that pass on descriptors.
 static QUEUE: OnceLock<io::PipeWriter> = OnceLock::new();
-/// Descriptors that wait to be closed, with the one that is being closed.
+/// Number of descriptors that wait to be closed, including the one being closed.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// A descriptor received from another program, or a socket that may contain some. On drop it is closed by the closing
@@ -52,12 +52,13 @@ impl Drop for PassedFile {
     }
 }
 
-/// Hands a descriptor to the closing thread; returns false if there is no such thread.
+/// Passes a descriptor to the closing thread; returns false if there is no such thread.
 fn hand_over(number: RawFd) -> bool {
     let Some(queue) = QUEUE.get() else { return false };
     WAITING.fetch_add(1, Ordering::Relaxed);
-    // The pipe has room for many times the descriptors that may wait. Should it be full, or the thread gone, the
-    // descriptor stays open: that costs a place in a table, and waiting would cost the path.
+    // The pipe has room for many times the number of descriptors that may wait. If it is full or the thread is gone,
+    // the descriptor stays open: that only occupies an entry of the descriptor table, while waiting would block the
+    // path.
     let _ = rustix::io::write(queue, &number.to_ne_bytes());
     true
 }
@@ -87,7 +88,7 @@ pub fn is_full() -> bool {
 fn close_all(mut queue: io::PipeReader) {
     let mut number = [0; size_of::<RawFd>()];
     while queue.read_exact(&mut number).is_ok() {
-        // SAFETY: `PassedFile` wrote the number of a descriptor that it owned, and gave up with that.
+        // SAFETY: `PassedFile` wrote the number of a descriptor that it owned, and gave up its ownership.
         let file = unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(number)) };
         // Most descriptors that could make this thread wait are sockets that linger.
         let _ = set_socket_linger(&file, None);
@@ -131,13 +132,13 @@ mod tests {
         assert_eq!(
             end(&mut far).unwrap_err().kind(),
             io::ErrorKind::WouldBlock,
-            "it is open still"
+            "the file is still open"
         );
         assert!(!is_open.load(Ordering::Acquire));
         assert!(WAITING.load(Ordering::Relaxed) >= 1);
         gate.wait();
         far.set_nonblocking(false).unwrap();
-        assert_eq!(end(&mut far).unwrap(), 0, "the thread has closed it");
+        assert_eq!(end(&mut far).unwrap(), 0, "the thread has closed the file");
         assert!(is_open.load(Ordering::Acquire));
     }
 }

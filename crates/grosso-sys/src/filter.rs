@@ -1,4 +1,4 @@
-//! Programs of the classic packet filter, which select the packets of a socket.
+//! Programs of the classic packet filter, which select packets for a socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 pub(crate) fn attach(socket: &impl AsFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: program.len() as u16,
-        // The kernel only reads through it.
+        // The kernel only reads through this pointer.
         filter: program.as_ptr().cast_mut(),
     };
     let length = size_of::<libc::sock_fprog>() as libc::socklen_t;

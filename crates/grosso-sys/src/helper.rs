@@ -37,7 +37,7 @@ pub struct Job {
 }
 
 impl Helper {
-    /// Starts the helper, which calls `prepare` once, for example to confine itself, and then `work` for each job in
+    /// Starts the helper, which calls `prepare` once, for example to sandbox itself, and then `work` for each job in
     /// its own thread. The helper has no standard streams and ignores the signals that end this process.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Helper {
             0 => {
                 drop(socket);
                 let served = serve(&other, prepare, work);
-                // SAFETY: it ends the child at once, without destructors of what belongs to its parent.
+                // SAFETY: the call ends the child at once, without running destructors for state of its parent.
                 unsafe { libc::_exit(c_int::from(served.is_err())) }
             }
             _ => Ok(Self { socket }),
@@ -77,14 +77,14 @@ impl Helper {
     }
 }
 
-/// The life of the helper: until its parent has ended.
+/// Runs the helper until its parent has ended.
 fn serve(socket: &OwnedFd, prepare: fn() -> io::Result<()>, work: fn(Job)) -> io::Result<()> {
     set_name(NAME)?;
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1] {
         // SAFETY: ignoring a signal runs no code of this program.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // Whoever reads what the parent prints must see its end.
+    // Readers of the parent's output must see its end.
     let null = kernel::open_device("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -96,7 +96,7 @@ fn serve(socket: &OwnedFd, prepare: fn() -> io::Result<()>, work: fn(Job)) -> io
     Ok(())
 }
 
-/// The next job; `None` at the end of the parent.
+/// Returns the next job; `None` once the parent has ended.
 fn receive(socket: &OwnedFd) -> io::Result<Option<Job>> {
     let mut number = [0; size_of::<u128>()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];

@@ -55,7 +55,7 @@ impl InterfaceName {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 
-    /// The name that the kernel wrote into a request, which may be its own choice (`tap%d`).
+    /// Returns the name that the kernel wrote into a request, which the kernel may have chosen itself (`tap%d`).
     pub(crate) fn from_kernel(bytes: [u8; NAME_BYTES]) -> io::Result<Self> {
         let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
         let text = core::str::from_utf8(&bytes[..length]).map_err(io::Error::other)?;
@@ -219,6 +219,8 @@ impl Control {
         unsafe { self.ethtool_at(name, buffer.address()) }
     }
 
+    /// Calls `SIOCETHTOOL` with the address of a request.
+    ///
     /// # Safety
     ///
     /// See [`Control::ethtool`].
@@ -249,7 +251,7 @@ pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io
 pub(crate) struct Guarded(Mapping);
 
 impl Guarded {
-    /// Memory that holds these words and at least `bytes` more bytes.
+    /// Creates memory that holds these words and at least `bytes` more bytes.
     pub(crate) fn new(words: &[u32], bytes: usize) -> io::Result<Self> {
         let mapping = Mapping::guarded(size_of_val(words) + bytes)?;
         for (i, word) in words.iter().enumerate() {
@@ -258,10 +260,9 @@ impl Guarded {
         Ok(Self(mapping))
     }
 
-    /// A copy of the bytes that the kernel wrote.
+    /// Returns a copy of the bytes that the kernel wrote.
     pub(crate) fn bytes(&self, range: Range<usize>) -> Vec<u8> {
-        // SAFETY: the kernel writes only during a call, which has ended, and nobody else has the
-        // mapping.
+        // SAFETY: the kernel writes only during a call, which has ended, and nothing else refers to the mapping.
         unsafe { self.0.slice(range) }.to_vec()
     }
 
@@ -287,25 +288,25 @@ impl InterfaceRequest {
         Self { name: name.bytes, value: RequestValue([0; 24]) }
     }
 
-    /// The same request with a value of at most 24 bytes.
+    /// Returns the request with a value of at most 24 bytes.
     pub(crate) fn with(mut self, value: &[u8]) -> Self {
         self.value.0[..value.len()].copy_from_slice(value);
         self
     }
 
-    /// The result of an opcode that only writes.
+    /// Returns the result of an opcode that only writes.
     pub(crate) fn read<const OPCODE: Opcode>(file: impl AsFd) -> io::Result<Self> {
         let mut request = Self { name: [0; NAME_BYTES], value: RequestValue([0; 24]) };
         request.call::<OPCODE>(file)?;
         Ok(request)
     }
 
-    /// The value as flags.
+    /// Returns the value as flags.
     pub(crate) fn flags(&self) -> u16 {
         u16::from_ne_bytes([self.value.0[0], self.value.0[1]])
     }
 
-    /// The value as a number.
+    /// Returns the value as a number.
     fn number(&self) -> u32 {
         u32::from_ne_bytes([self.value.0[0], self.value.0[1], self.value.0[2], self.value.0[3]])
     }
@@ -320,7 +321,7 @@ impl InterfaceRequest {
     }
 }
 
-/// `struct sockaddr_in` with no port.
+/// Returns a `struct sockaddr_in` without a port.
 fn internet_address(address: Ipv4Addr) -> [u8; 8] {
     let mut value = [0; 8];
     value[..2].copy_from_slice(&AddressFamily::INET.as_raw().to_ne_bytes());

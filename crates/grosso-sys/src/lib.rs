@@ -32,25 +32,25 @@
 //! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
 //! | [`path`] | all access to files by name: opening, creating, removing, binding, connecting |
 //! | [`claim`] | names without a file that one process holds, and the trust in its holder |
-//! | [`passed`] | inherited descriptors |
+//! | [`inherited_fd`] | inherited descriptors |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
-//! | [`local`] | Unix sockets that carry frames |
+//! | [`unix_socket`] | Unix sockets that carry frames |
 //! | [`closer`] | a thread that closes descriptors received from other programs, because closing may block |
 //! | [`helper`] | a helper process for work that may block forever |
-//! | [`fault`] | classes of errors on the packet path |
+//! | [`errno`] | classes of errors on the packet path |
 //! | [`calendar`] | local time as text, by the C library |
 //! | [`calls`] | observation of the system calls of the packet path |
-//! | [`bell`] | signalling the eventfd of another program without blocking |
+//! | [`eventfd_signal`] | signalling the eventfd of another program without blocking |
 //! | [`wait`] | waiting for a descriptor, a time or another thread |
 //! | [`interface`] | interface names, state, MTU, addresses, bridges, device attributes in sysfs |
 //! | [`ethtool`] | device features by the names of `ethtool -k`, interrupt coalescing, rings, channels |
 //! | [`netlink`] | links, veth pairs across namespaces, addresses, routes, neighbours |
 //! | [`namespace`] | private user, network and mount namespaces |
-//! | [`permit`] | whether this process may create networks and devices; if not, the reason and the remedy |
+//! | [`userns`] | whether this process may create networks and devices; if not, the reason and the remedy |
 //! | [`secret`] | random numbers, locked memory, protection from inspection by other processes |
 //! | [`stream`] | options of TCP sockets |
 //! | `pcap` | the tcpdump filter compiler, loaded from libpcap at run time |
-//! | `confine` | sandboxing of threads by role: capabilities, system calls and files |
+//! | `sandbox` | sandboxing of threads by role: capabilities, system calls and files |
 //! | [`process`] | processes that end with their parent |
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, kernel threads |
 //!
@@ -66,8 +66,6 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 #[cfg(target_os = "linux")]
-pub mod bell;
-#[cfg(target_os = "linux")]
 pub mod calendar;
 #[cfg(target_os = "linux")]
 pub mod calls;
@@ -75,35 +73,33 @@ pub mod calls;
 pub mod claim;
 #[cfg(target_os = "linux")]
 pub mod closer;
-#[cfg(all(target_os = "linux", feature = "confine"))]
-pub mod confine;
 #[cfg(target_os = "linux")]
 pub mod datagram;
 #[cfg(target_os = "linux")]
+pub mod errno;
+#[cfg(target_os = "linux")]
 pub mod ethtool;
 #[cfg(target_os = "linux")]
-pub mod fault;
+pub mod eventfd_signal;
 #[cfg(target_os = "linux")]
 pub mod helper;
 #[cfg(target_os = "linux")]
-pub mod interface;
+pub mod inherited_fd;
 #[cfg(target_os = "linux")]
-pub mod local;
+pub mod interface;
 #[cfg(target_os = "linux")]
 pub mod namespace;
 #[cfg(target_os = "linux")]
 pub mod netlink;
 #[cfg(target_os = "linux")]
 pub mod packet;
-#[cfg(target_os = "linux")]
-pub mod passed;
 pub mod path;
 #[cfg(all(target_os = "linux", feature = "pcap"))]
 pub mod pcap;
 #[cfg(target_os = "linux")]
-pub mod permit;
-#[cfg(target_os = "linux")]
 pub mod process;
+#[cfg(all(target_os = "linux", feature = "sandbox"))]
+pub mod sandbox;
 #[cfg(target_os = "linux")]
 pub mod scheduling;
 #[cfg(target_os = "linux")]
@@ -112,6 +108,10 @@ pub mod secret;
 pub mod stream;
 #[cfg(target_os = "linux")]
 pub mod tun;
+#[cfg(target_os = "linux")]
+pub mod unix_socket;
+#[cfg(target_os = "linux")]
+pub mod userns;
 #[cfg(target_os = "linux")]
 pub mod wait;
 #[cfg(target_os = "linux")]
@@ -124,7 +124,7 @@ mod filter;
 #[cfg(target_os = "linux")]
 mod mapping;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// Compiles and runs the example of `README.md` as a test.
 #[cfg(all(doctest, target_os = "linux"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
-/// Length of a guard in bytes: a page of the machine with the largest pages.
+/// Length of a guard in bytes: the largest page size of any supported machine.
 const GUARD_BYTES: usize = 64 << 10;
 
 /// Length of a cache line in bytes.
@@ -23,7 +23,7 @@ const LINE_BYTES: usize = 64;
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// Bytes after these that are mapped and inaccessible.
+    /// Number of mapped, inaccessible bytes after these.
     guard_bytes: usize,
 }
 
@@ -81,7 +81,7 @@ impl Mapping {
         Ok(Self { start, bytes, guard_bytes: 0 })
     }
 
-    /// Start of the mapping, as a number for the kernel.
+    /// Returns the start of the mapping, as a number for the kernel.
     pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr().expose_provenance() as u64
     }
@@ -91,7 +91,7 @@ impl Mapping {
         self.bytes
     }
 
-    /// A word that the kernel may change at any time.
+    /// Returns a word that the kernel may change at any time.
     ///
     /// # Panics
     ///
@@ -106,22 +106,22 @@ impl Mapping {
         unsafe { self.atomic_unchecked(offset) }
     }
 
-    /// Works like [`Self::atomic`], for a place that the caller has checked.
+    /// Works like [`Self::atomic`], for an offset that the caller has checked.
     ///
     /// # Safety
     ///
-    /// The offset must be a multiple of four, with as many bytes of the mapping behind it.
+    /// The offset must be a multiple of four, and the word must be inside the mapping.
     #[inline]
     pub(crate) unsafe fn atomic_unchecked(&self, offset: usize) -> &AtomicU32 {
         debug_assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes, "{offset}");
-        // SAFETY: the caller says that the offset is inside the mapping, which is one allocation.
+        // SAFETY: the caller guarantees that the offset is inside the mapping, which is one allocation.
         let word = unsafe { self.start.as_ptr().add(offset) };
         // SAFETY: the word is inside the mapping, aligned because the mapping is page-aligned, and
         // alive as long as the borrow. The contract of `slice` excludes any other access to it.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    /// Bytes that nobody writes during the borrow.
+    /// Returns bytes that are not written during the borrow.
     ///
     /// # Safety
     ///
@@ -141,22 +141,22 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// As of [`Self::slice`], and the range must be inside the mapping.
+    /// See [`Self::slice`]; in addition the range must be inside the mapping.
     #[inline]
     pub(crate) unsafe fn slice_unchecked(&self, range: Range<usize>) -> &[u8] {
         debug_assert!(self.holds(&range), "{range:?}");
-        // SAFETY: the caller says that the range is inside the mapping, which is one allocation.
+        // SAFETY: the caller guarantees that the range is inside the mapping, which is one allocation.
         let start = unsafe { self.start.as_ptr().add(range.start) };
         // SAFETY: the range is inside the mapping, whose bytes the kernel has initialised, and the
         // caller guarantees that it is not written.
         unsafe { core::slice::from_raw_parts(start, range.end - range.start) }
     }
 
-    /// Bytes that belong to the caller alone during the borrow.
+    /// Returns bytes that belong to the caller alone during the borrow.
     ///
     /// # Safety
     ///
-    /// Until the borrow ends nobody else may read or write the range, the kernel included.
+    /// Until the borrow ends, nothing else may read or write the range, including the kernel.
     ///
     /// # Panics
     ///
@@ -176,7 +176,7 @@ impl Mapping {
         for line in 0..LINES {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let start = self.start.as_ptr().cast::<i8>().wrapping_add(offset);
-            // SAFETY: this only hints at an address, and faults at none.
+            // SAFETY: this is only a hint about an address and never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE_BYTES)) };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -203,7 +203,8 @@ impl Mapping {
     }
 }
 
-// Apart from their conditions, so that these stay short enough to be compiled into every reader of a ring.
+// These panics are separate from their conditions, so that the conditions are short enough to be inlined into every
+// reader of a ring.
 #[cold]
 #[inline(never)]
 fn outside(range: &Range<usize>, bytes: usize) -> ! {

@@ -79,7 +79,7 @@ impl Program {
         result != 0
     }
 
-    /// The instructions, for a filter of the kernel.
+    /// Returns the instructions, for a filter in the kernel.
     pub(crate) fn instructions(&self) -> Vec<libc::sock_filter> {
         let length = self.code.length as usize;
         // SAFETY: the compiler wrote `length` instructions in the layout of the kernel, and they live as long as the
@@ -99,8 +99,8 @@ impl Drop for Program {
     }
 }
 
-/// The number that libpcap has on Linux for a link type of capture files, which differs where systems had numbers of
-/// their own before there was a registry.
+/// Returns libpcap's number on Linux for a link type of capture files; it differs where systems had their own numbers
+/// before there was a registry.
 fn data_link(link_type: c_int) -> c_int {
     match link_type {
         100 => 11, // LINKTYPE_ATM_RFC1483
@@ -112,7 +112,7 @@ fn data_link(link_type: c_int) -> c_int {
     }
 }
 
-/// The functions of libpcap that a compilation takes.
+/// The libpcap functions that compilation needs.
 struct Functions {
     open_dead: OpenFunction,
     compile: CompileFunction,
@@ -148,11 +148,11 @@ impl Functions {
     }
 }
 
-/// Loads libpcap by the names that distributions give it.
+/// Loads libpcap under the names that distributions use.
 fn load() -> Result<Library, NotCompiled> {
     let mut why = String::new();
     for name in NAMES {
-        // SAFETY: what libpcap runs when it is loaded and unloaded asks nothing of this program.
+        // SAFETY: libpcap's initialisers and finalisers require nothing of this program.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok(library),
             Err(error) => why = error.to_string(),

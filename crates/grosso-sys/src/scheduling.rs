@@ -44,7 +44,7 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
 /// `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no real-time budget.
 pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     let identifier = thread.map_or(0, |thread| thread.as_raw_nonzero().get());
-    // The kernel's `struct sched_param`, which is this number. That of musl has more fields.
+    // The kernel's `struct sched_param` consists of this number. The one in musl has more fields.
     let parameter = i32::from(priority);
     // SAFETY: the kernel reads one `struct sched_param`. The raw call is used because musl's wrapper
     // only returns that the call is not implemented.
@@ -70,7 +70,7 @@ pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
         let Some(number) = directory.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process may end between the listing and the reading.
+        // A process may end between listing and reading.
         let process = Path::new("/proc").join(&directory);
         let Ok(name) = kernel::read(process.join("comm")) else { continue };
         // A user's process can take any name; only a kernel thread has no command line.
@@ -129,7 +129,7 @@ pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
 
 /// Returns the threads of a process, ordered by ID.
 ///
-/// A listing ends early when the thread that it stands at ends, so it is repeated until it adds none.
+/// A listing ends early when the thread at its current position ends, so it is repeated until it adds no thread.
 ///
 /// # Errors
 ///
@@ -148,7 +148,7 @@ pub fn threads(process: Pid) -> io::Result<Vec<Pid>> {
     Ok(found.into_iter().filter_map(Pid::from_raw).collect())
 }
 
-/// Listings of the threads of a process that starts threads all the time.
+/// Maximum number of listings of the threads of a process that keeps starting threads.
 const LISTINGS_MAX: usize = 8;
 
 #[cfg(test)]

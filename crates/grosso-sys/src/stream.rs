@@ -24,7 +24,7 @@ pub fn set_pacing_max(socket: &impl AsFd, bytes_a_second: u64) -> io::Result<()>
     set(socket, libc::SO_MAX_PACING_RATE, &bytes_a_second.to_ne_bytes())
 }
 
-/// Sets an option of a socket that is one number.
+/// Sets a numeric option of a socket.
 pub(crate) fn set(socket: &impl AsFd, option: c_int, number: &[u8]) -> io::Result<()> {
     let file = socket.as_fd().as_raw_fd();
     let length = number.len() as libc::socklen_t;

@@ -302,7 +302,7 @@ impl Tun {
     /// # Errors
     ///
     /// `EINVAL` for an invalid header (rules V1 to V8), `EIO` while the interface is down, `EBADFD` if the device is
-    /// gone, [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`]. [`crate::fault::Fault`]
+    /// gone, [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`]. [`crate::errno::ErrorClass`]
     /// distinguishes them.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::write(&self.file, packet))?)
@@ -322,7 +322,7 @@ impl Tun {
         &self.name
     }
 
-    /// Layer of the device's packets.
+    /// Returns the layer of the device's packets.
     pub fn layer(&self) -> Layer {
         if self.flags & abi::IFF_TAP != 0 { Layer::Ethernet } else { Layer::Ip }
     }

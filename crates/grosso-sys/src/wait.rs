@@ -113,7 +113,7 @@ impl Waiter {
             result => result?.0,
         };
         ready.extend(told.iter().map(|event| {
-            // Copied out, because the structure is packed.
+            // The fields are copied, because the structure is packed.
             let (flags, data) = (event.flags, event.data);
             Ready {
                 token: data.u64(),
@@ -163,7 +163,8 @@ pub fn wait_for<'a>(
     }
 }
 
-/// The longest wait as the kernel has it. What its number of seconds cannot hold is no limit: [`Duration::MAX`].
+/// Converts the maximum wait to the kernel's format. A value that exceeds its number of seconds means no limit:
+/// [`Duration::MAX`].
 pub(crate) fn limit(at_most: Option<Duration>) -> Option<Timespec> {
     at_most.and_then(|at_most| Timespec::try_from(at_most).ok())
 }

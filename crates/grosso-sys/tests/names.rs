@@ -1,4 +1,4 @@
-//! A user who owns the directory of a socket against root, who binds it there: the race is run many times.
+//! Race between root, who binds a socket, and the user who owns its directory; each form of the race runs many times.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use grosso_sys::local::{LocalAddress, LocalKind, LocalSocket};
+use grosso_sys::unix_socket::{UnixAddress, UnixKind, UnixSocket};
 use rustix::{
     process::{Gid, Uid, geteuid},
     thread::{
@@ -20,11 +20,11 @@ use rustix::{
 
 /// The user who owns the directory.
 const ALICE: u32 = 12_345;
-/// Starts of the socket in each form of the race.
+/// Number of socket starts in each form of the race.
 const STARTS: u32 = 1000;
-/// Links on the way to the socket, fewer than the kernel follows.
+/// Number of links on the path to the socket, fewer than the kernel follows.
 const LINKS: u32 = 30;
-/// Directories that each of these links leads through.
+/// Number of directories that each of these links leads through.
 const DEPTH: usize = 60;
 
 struct Home {
@@ -56,7 +56,7 @@ impl Home {
         fs::metadata(self.victim()).unwrap().permissions().mode() & 0o7777
     }
 
-    /// Makes a maze: each link leads through many directories to the next one, so that a lookup takes long.
+    /// Creates a maze: each link leads through many directories to the next one, so that a lookup takes long.
     fn maze(&self) -> PathBuf {
         let deep: PathBuf = (0..DEPTH).map(|_| "d").collect();
         let up: PathBuf = (0..DEPTH).map(|_| "..").collect();
@@ -79,21 +79,21 @@ impl Drop for Home {
     }
 }
 
-/// Makes the calling thread one of alice's.
+/// Changes the user of the calling thread to alice.
 fn become_alice() {
     let (user, group) = (Uid::from_raw(ALICE), Gid::from_raw(ALICE));
     set_thread_res_gid(group, group, group).unwrap();
     set_thread_res_uid(user, user, user).unwrap();
 }
 
-/// The state of a race. Numbers are those of the socket's starts.
+/// State of a race. The numbers are those of the socket's starts.
 #[derive(Default)]
 struct Attack {
-    /// The socket is being started.
+    /// The socket start that is in progress.
     start: AtomicU32,
-    /// The attacker waits for it.
+    /// The start that the attacker is waiting for.
     ready: AtomicU32,
-    /// The attacker has replaced it.
+    /// The start in which the attacker has replaced the socket.
     struck: AtomicU32,
     over: AtomicBool,
 }
@@ -124,21 +124,21 @@ impl Attack {
     }
 }
 
-fn race(kind: LocalKind, through_maze: bool, knows_file: bool) {
+fn race(kind: UnixKind, through_maze: bool, knows_file: bool) {
     if !geteuid().is_root() {
         println!("skipped: only root can make another user's directory");
         return;
     }
     let home = Home::new(&format!("{kind:?}-{through_maze}-{knows_file}"));
     let directory = if through_maze { home.maze() } else { home.directory() };
-    let address = LocalAddress::new(&directory.join("s")).unwrap();
+    let address = UnixAddress::new(&directory.join("s")).unwrap();
     let attack = Attack::default();
     let Attack { start, ready, struck, over } = &attack;
     let replaced = thread::scope(|scope| {
         let attacker = scope.spawn(|| attack.run(&home.directory(), &home.victim()));
         let binder = scope.spawn(|| {
             if !knows_file {
-                // Without this capability the kernel does not tell which file a socket was bound to.
+                // Without this capability the kernel does not report the file that a socket was bound to.
                 let mut sets = capabilities(None).unwrap();
                 sets.effective.remove(CapabilitySet::NET_ADMIN);
                 set_capabilities(None, sets).unwrap();
@@ -148,7 +148,7 @@ fn race(kind: LocalKind, through_maze: bool, knows_file: bool) {
                 while ready.load(Ordering::Acquire) != round {
                     thread::yield_now();
                 }
-                if let Ok(_socket) = LocalSocket::at(kind, &address, 0o666) {
+                if let Ok(_socket) = UnixSocket::at(kind, &address, 0o666) {
                     while struck.load(Ordering::Acquire) != round {
                         thread::yield_now();
                     }
@@ -162,28 +162,28 @@ fn race(kind: LocalKind, through_maze: bool, knows_file: bool) {
         let outcome = binder.join().unwrap();
         over.store(true, Ordering::Release);
         let replaced = attacker.join().unwrap();
-        assert_eq!(outcome, Ok(()), "the start that changed the mode of root's file");
+        assert_eq!(outcome, Ok(()), "the mode of root's file was changed");
         replaced
     });
     println!("{kind:?}, maze {through_maze}: {replaced} of {STARTS} sockets were replaced");
-    // Through the maze nothing is bound at all: its links are alice's.
+    // Nothing is bound through the maze, because alice owns its links.
     assert_eq!(replaced == 0, through_maze);
 }
 
 #[test]
 fn a_stream_socket_that_is_replaced_changes_no_other_file() {
-    race(LocalKind::Stream, false, true);
-    race(LocalKind::Stream, false, false);
+    race(UnixKind::Stream, false, true);
+    race(UnixKind::Stream, false, false);
 }
 
 #[test]
 fn a_datagram_socket_that_is_replaced_changes_no_other_file() {
-    race(LocalKind::Datagram, false, true);
-    race(LocalKind::Datagram, false, false);
+    race(UnixKind::Datagram, false, true);
+    race(UnixKind::Datagram, false, false);
 }
 
 #[test]
 fn a_maze_of_links_leads_no_socket_anywhere() {
-    race(LocalKind::Stream, true, true);
-    race(LocalKind::Datagram, true, true);
+    race(UnixKind::Stream, true, true);
+    race(UnixKind::Datagram, true, true);
 }

@@ -35,9 +35,9 @@ mod linux {
         let refusal = user_namespace_refusal().unwrap();
         match isolate_process_user() {
             Err(error) => {
-                let refusal = refusal.expect("what was refused has a reason");
+                let refusal = refusal.expect("a refusal has a reason");
                 println!("skipped: {error}: {refusal}; {:?}", refusal.remedy());
-                assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{case} is skipped");
+                assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "{case} was skipped");
             }
             Ok(()) => {
                 assert_eq!(refusal, None);
@@ -65,7 +65,7 @@ mod linux {
         }
     }
 
-    /// The limit belongs to the user namespace, so a private one can be set to zero.
+    /// Checks that the limit is reported. It belongs to the user namespace, so it can be set to zero in a private one.
     fn finds_out_the_limit() {
         fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
         let refusal = user_namespace_refusal().unwrap();

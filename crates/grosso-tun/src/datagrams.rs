@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr};
 
-use grosso_sys::fault::Fault;
+use grosso_sys::errno::ErrorClass;
 
 /// Maximum datagrams per message (`UDP_MAX_SEGMENTS` of Linux 4.18 to 6.8; later kernels accept 128).
 pub const DATAGRAMS_MAX: usize = 64;
@@ -72,13 +72,15 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// Returns the action for `error` on a message of `datagrams` datagrams.
     pub(crate) fn of(error: &io::Error, datagrams: usize) -> Self {
-        match (Fault::of(error), datagrams) {
-            (Fault::Later, _) => Self::Full,
+        match (ErrorClass::of(error), datagrams) {
+            (ErrorClass::Later, _) => Self::Full,
             // EIO; for a TUN device the same code says that it is down.
-            (Fault::Down, 2..) => Self::NoSegments,
-            (Fault::Malformed | Fault::TooLong | Fault::Unsupported, 2..) => Self::ThisOne,
-            (Fault::Malformed | Fault::TooLong, _)
-            | (Fault::Unreachable | Fault::Down | Fault::Forbidden, _) => Self::Lost,
+            (ErrorClass::Down, 2..) => Self::NoSegments,
+            (ErrorClass::Malformed | ErrorClass::TooLong | ErrorClass::Unsupported, 2..) => {
+                Self::ThisOne
+            }
+            (ErrorClass::Malformed | ErrorClass::TooLong, _)
+            | (ErrorClass::Unreachable | ErrorClass::Down | ErrorClass::Forbidden, _) => Self::Lost,
             // The ICMP error of an earlier datagram, of which this call is only told.
             _ if error.kind() == io::ErrorKind::ConnectionRefused => Self::Lost,
             _ => Self::Broken,

@@ -11,9 +11,9 @@ reasons! {
     Fallback {
         /// The device has no virtio header, because the program that created it did not ask for one: every packet needs
         /// its own system call.
-        NoVirtioHeader = "no-virtio-header",
+        NoVirtioHeader = "no_virtio_header",
         /// The kernel has no UDP superframes for TUN (before Linux 6.2): every datagram needs its own system call.
-        NoUdpSegmentation = "no-udp-segmentation",
+        NoUdpSegmentation = "no_udp_segmentation",
         /// The kernel rejected a superframe. Packets of that kind have been sent one by one since then.
         Refused = "refused",
     }

@@ -80,9 +80,9 @@ impl UdpStats {
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("sent", self.sent),
-            ("sent-messages", self.sent_messages),
+            ("sent_messages", self.sent_messages),
             ("received", self.received),
-            ("received-messages", self.received_messages),
+            ("received_messages", self.received_messages),
             ("lost", self.lost),
             ("uncut", self.uncut),
         ]

@@ -18,8 +18,8 @@ use grosso_sys::{
     interface::{Control, InterfaceName},
     namespace::NetworkNamespace,
     netlink::Netlink,
-    permit,
     tun::{self, TunBuilder},
+    userns,
     wait::{Interest, wait_for},
 };
 use grosso_testkit::Packet;
@@ -33,7 +33,7 @@ const STREAM_BYTES: usize = (8 << 20) + 77;
 /// A host with a TUN device and an address; `None`, with a printed reason, where it cannot be created.
 fn host(address: Ipv4Addr, options: TunOptions) -> Option<(NetworkNamespace, Tun)> {
     let namespace = NetworkNamespace::new().map_err(|error| error.to_string());
-    let namespace = namespace.and_then(|namespace| match permit::tap() {
+    let namespace = namespace.and_then(|namespace| match userns::tap() {
         Ok(()) => Ok(namespace),
         Err(refusal) => Err(refusal.to_string()),
     });

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use grosso_sys::{bell::Bell, closer::PassedFile, fault::Fault};
+use grosso_sys::{closer::PassedFile, errno::ErrorClass, eventfd_signal::EventfdSignal};
 
 use crate::{
     dirty::DirtyLog,
@@ -35,11 +35,11 @@ pub enum Way {
 /// One pair is selected per direction: [`BackEnd::ring`] returns its ring. Without multiqueue, only pair 0 exists.
 ///
 /// The back end never reads or writes a received descriptor, because the front end shares each of them and could make
-/// any read or write block: kicks are detected as edges, and calls are signalled by a [`Bell`].
+/// any read or write block: kicks are detected as edges, and calls are signalled by an [`EventfdSignal`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
-    bell: Bell,
+    signal: EventfdSignal,
     /// Kicks of the rings, per direction.
     kicks: [Edges; 2],
     chosen: Option<u64>,
@@ -90,11 +90,11 @@ impl BackEnd {
     /// Creates a back end that offers these features to a guest.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and of [`Bell::new`].
+    /// Errors from `epoll_create1(2)` and of [`EventfdSignal::new`].
     pub fn new(offered: u64) -> io::Result<Self> {
         Ok(Self {
             offered,
-            bell: Bell::new()?,
+            signal: EventfdSignal::new()?,
             kicks: [Edges::new(PAIRS_MAX)?, Edges::new(PAIRS_MAX)?],
             chosen: None,
             protocol: 0,
@@ -156,7 +156,7 @@ impl BackEnd {
         self.settle();
         match obeyed {
             Err(Refused::System) => Err(Refused::System),
-            // This one has an answer of its own, which says that it was obeyed.
+            // This message has its own reply, which reports success.
             _ if number == request::SET_LOG_BASE => obeyed.and_then(|()| answer(0)),
             _ if message.wants_reply && self.protocol & PROTOCOL_REPLY_ACK != 0 => {
                 answer(u64::from(obeyed.is_err()))
@@ -330,13 +330,13 @@ impl BackEnd {
     fn keep_log(&mut self) -> io::Result<()> {
         let Some(memory) = &mut self.memory else { return Ok(()) };
         let memory = Arc::get_mut(memory);
-        debug_assert!(memory.is_some(), "rings that pause let go of the memory");
+        debug_assert!(memory.is_some(), "paused rings have released the memory");
         let log = self.log.clone().filter(|_| self.wants_log);
         memory.map_or(Ok(()), |memory| memory.log_to(log))
     }
 
     fn refuse_memory(&mut self, error: io::Error) -> Refused {
-        if Fault::of(&error) == Fault::Exhausted {
+        if ErrorClass::of(&error) == ErrorClass::Exhausted {
             return Refused::System;
         }
         self.refused_memory = Some(error);
@@ -354,7 +354,7 @@ impl BackEnd {
 
     /// Returns the file if it is an eventfd or absent: even polling another type of file may block.
     fn eventfd(&self, file: Option<PassedFile>) -> Option<Option<PassedFile>> {
-        file.as_ref().is_none_or(|file| self.bell.fits(file.as_fd())).then_some(file)
+        file.as_ref().is_none_or(|file| self.signal.accepts(file.as_fd())).then_some(file)
     }
 
     /// Returns a ring for modification and pauses it.
@@ -394,12 +394,12 @@ impl BackEnd {
     }
 
     fn publish_one(&mut self, index: usize) {
-        self.queues[index].publish(&mut self.bell);
+        self.queues[index].publish(&mut self.signal);
     }
 
     /// Starts the rings whose configuration is complete, with the dirty log if required.
     fn begin(&mut self) {
-        let Self { chosen: Some(chosen), memory: Some(memory), queues, bell, .. } = self else {
+        let Self { chosen: Some(chosen), memory: Some(memory), queues, signal, .. } = self else {
             return;
         };
         if self.wants_log && !memory.is_logged() {
@@ -411,10 +411,10 @@ impl BackEnd {
             {
                 let Queue { size, base, .. } = *queue;
                 queue.ring = Ring::new(memory, addresses, size, base, *chosen);
-                // Addresses that are nowhere are not looked for again at each message.
+                // Invalid addresses are not looked up again at each message.
                 queue.is_started = queue.ring.is_some();
                 queue.is_new |= queue.is_started && matches!(base, Base::Told(_));
-                queue.publish(bell);
+                queue.publish(signal);
             }
         }
     }
@@ -449,14 +449,14 @@ impl Queue {
     }
 
     /// Publishes used entries to the driver, and interrupts it if it requested that.
-    fn publish(&mut self, bell: &mut Bell) {
+    fn publish(&mut self, signal: &mut EventfdSignal) {
         let Some(ring) = &mut self.ring else { return };
         if (ring.publish() || self.is_new)
             && let Some(call) = &self.call
         {
             self.is_new = false;
-            // The file is an eventfd, and a full one has told the driver.
-            let _ = bell.ring(call.as_fd());
+            // The file is an eventfd; if it is full, the driver has been notified already.
+            let _ = signal.notify(call.as_fd());
         }
     }
 }
@@ -464,7 +464,7 @@ impl Queue {
 /// Checks that the regions have at most `bytes_max` bytes in total.
 fn check_length(regions: &[RegionPlace], bytes_max: u64) -> io::Result<()> {
     let bytes = regions.iter().fold(0_u64, |sum, region| sum.saturating_add(region.bytes));
-    // More than that is mapped for nobody, which is refused when it is mapped.
+    // The default limit is checked when the memory is mapped.
     if bytes > bytes_max && bytes_max < MAPPED_BYTES_MAX {
         let why = format!("the VM shares {bytes} bytes of memory; the limit is {bytes_max}");
         return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));

@@ -48,10 +48,10 @@ impl DirtyLog {
         };
         for page in guest / PAGE_BYTES..=last / PAGE_BYTES {
             let byte = self.mapping.part(self.offset + (page / 8) as usize, 1);
-            // SAFETY: it is a mapped byte, to which there are no references but those of atomic words.
+            // SAFETY: the byte is mapped, and all references to it are to atomic words.
             let byte = unsafe { byte.cast::<AtomicU8>().as_ref() };
-            // A bit that is set already is set again, because the front end may be about to clear it and to copy the
-            // page as it was before. Who sees the bit sees what was written.
+            // The bit is set even if it is set already, because the front end may be about to clear it and copy the
+            // previous contents of the page. If the front end sees the bit, it also sees the write.
             byte.fetch_or(1 << (page % 8), Ordering::Release);
         }
     }

@@ -115,7 +115,7 @@ impl DriverRing {
         let Some(slot) = self.idle.pop().filter(|_| !self.is_broken) else { return Sent::NoRoom };
         let piece = Piece { address: self.slot(slot), bytes };
         let is_written = fill(&self.memory, &[piece], parts.iter().map(|part| &part[..]));
-        debug_assert!(is_written, "slots are in memory");
+        debug_assert!(is_written, "all slots are in the memory");
         self.name_length(slot, bytes as u32);
         self.offer(slot);
         Sent::Whole
@@ -148,7 +148,7 @@ impl DriverRing {
         }
         if self.known == self.seen {
             self.known = self.parts.theirs.count();
-            // No more than were made available come back.
+            // The device cannot use more entries than were made available.
             if self.known.wrapping_sub(self.seen) > self.next.wrapping_sub(self.seen) {
                 return self.breaks(ChainFault::Overrun);
             }

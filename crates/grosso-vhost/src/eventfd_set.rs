@@ -40,7 +40,7 @@ impl Edges {
     /// Stops observing the eventfd with this number.
     pub(crate) fn end(&mut self, number: usize) {
         if let Some(file) = self.files[number].take() {
-            // The other program has it too, so closing it alone would not do.
+            // The other program holds the file open too, so closing it here would not remove it.
             let _ = self.waiter.remove(&file);
         }
     }
@@ -52,7 +52,7 @@ impl Edges {
 
     /// Clears the signals received so far.
     pub(crate) fn take(&mut self) {
-        // The other program's entries say what is there.
+        // The entries in the ring show what is available, so errors do not matter.
         let _ = self.waiter.wait(&mut self.seen, Some(Duration::ZERO));
     }
 

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use grosso_sys::bell::Bell;
+use grosso_sys::eventfd_signal::EventfdSignal;
 use rustix::{
     event::{EventfdFlags, eventfd},
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
@@ -27,12 +27,12 @@ use crate::{
 /// The driver's endpoint, with one queue pair.
 ///
 /// Memory and eventfds are created anew for each back end, so that an earlier one can neither see nor signal anything.
-/// The back end shares them: it is signalled by a [`Bell`], and its signals are detected as edges, as in the
+/// The back end shares them: it is signalled by an [`EventfdSignal`], and its signals are detected as edges, as in the
 /// [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
 #[derive(Debug)]
 pub struct FrontEnd {
     wanted: u64,
-    bell: Bell,
+    signal: EventfdSignal,
     calls: [Edges; 2],
     /// Requests that the back end has not answered yet, in order.
     awaited: VecDeque<u32>,
@@ -53,11 +53,11 @@ impl FrontEnd {
     /// Creates a front end whose driver uses these features if a device offers them.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and of [`Bell::new`].
+    /// Errors from `epoll_create1(2)` and of [`EventfdSignal::new`].
     pub fn new(wanted: u64) -> io::Result<Self> {
         Ok(Self {
             wanted,
-            bell: Bell::new()?,
+            signal: EventfdSignal::new()?,
             calls: [Edges::new(1)?, Edges::new(1)?],
             awaited: VecDeque::new(),
             chosen: None,
@@ -109,7 +109,7 @@ impl FrontEnd {
                 letters.extend(self.set_up(self.chosen.ok_or(Refused::Message)?)?);
                 Ok(letters)
             }
-            // The answer to a message that only has to be obeyed.
+            // Reply to a message that requires only success.
             _ if number == 0 => Ok(vec![]),
             _ => Err(Refused::Message),
         }
@@ -155,10 +155,10 @@ impl FrontEnd {
 
     /// Publishes entries to the back end, and kicks it if it requested that.
     pub fn publish(&mut self, way: Way) {
-        let Self { shared: Some(Shared { rings, kicks, .. }), bell, .. } = self else { return };
+        let Self { shared: Some(Shared { rings, kicks, .. }), signal, .. } = self else { return };
         if rings[way as usize].publish() {
-            // The file is an eventfd, and a full one has told the back end.
-            let _ = bell.ring(kicks[way as usize].as_fd());
+            // The file is an eventfd; if it is full, the back end has been notified already.
+            let _ = signal.notify(kicks[way as usize].as_fd());
         }
     }
 
@@ -188,7 +188,7 @@ impl FrontEnd {
                 .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
         };
         let rings = [ring(Way::ToGuest)?, ring(Way::FromGuest)?];
-        // A ring begins with its first kick, which is there from the start.
+        // A ring starts with its first kick, so the eventfd is signalled from the start.
         let kicks = [eventfd(1, FLAGS)?, eventfd(1, FLAGS)?];
         let calls = [eventfd(0, FLAGS)?, eventfd(0, FLAGS)?];
         let table = [1, AT, 2 * RING_BYTES, AT, 0].map(u64::to_ne_bytes).concat();

@@ -18,7 +18,7 @@ pub(crate) struct Mapping {
     watched: Watched,
 }
 
-// SAFETY: the memory belongs to no thread, and every access to it is by atomic words or raw copies.
+// SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -30,7 +30,8 @@ unsafe impl Sync for Mapping {}
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
 pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
-    // Only files in memory have seals. Others may make who asks for their length, or touches a page, wait for ever.
+    // Only files in memory have seals. Other files may block whoever queries their length or accesses a page, without
+    // limit.
     fcntl_get_seals(file)
         .map_err(|_| invalid("its file is not in memory (memfd, tmpfs, hugetlbfs)"))?;
     let facts = fstat(file)?;
@@ -55,7 +56,7 @@ impl Mapping {
         match Watched::new(start, bytes) {
             Ok(watched) => Ok(Self { start, bytes, watched }),
             Err(error) => {
-                // SAFETY: nobody knows of this mapping.
+                // SAFETY: this mapping has no users yet.
                 let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
                 Err(error)
             }
@@ -70,7 +71,7 @@ impl Mapping {
     pub(crate) fn part(&self, at: usize, bytes: usize) -> NonNull<u8> {
         let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
         assert!(is_inside, "the range is outside a mapped file");
-        // SAFETY: it is inside the mapping, or one behind it.
+        // SAFETY: the result is inside the mapping, or just after its end.
         unsafe { self.start.add(at) }
     }
 
@@ -83,7 +84,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watched.end();
-        // SAFETY: the mapping is ours alone, and no place in it lives any more: those own it.
+        // SAFETY: only this value owns the mapping, and no place in it exists any more, because places own it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

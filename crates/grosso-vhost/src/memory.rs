@@ -61,7 +61,7 @@ struct Region {
     mapping: Mapping,
 }
 
-// SAFETY: the memory belongs to no thread, and every access to it is by atomic words or raw copies.
+// SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -161,9 +161,9 @@ impl Memory {
             let Some(piece) = into.get_mut(done..done + bytes) else { return };
             let (head, payload) = piece.split_at_mut(words.saturating_sub(done).min(bytes));
             load_words(start, head);
-            // SAFETY: `pieces` gives mapped memory of `bytes` bytes, of which `head` has no more.
+            // SAFETY: `pieces` returns `bytes` bytes of mapped memory, and `head` is not longer.
             let behind = unsafe { start.add(head.len()) };
-            // SAFETY: as above; another program may write there meanwhile, and any bytes that are read will do.
+            // SAFETY: as above; another program may write there meanwhile, and any bytes read are acceptable.
             unsafe {
                 ptr::copy_nonoverlapping(behind.as_ptr(), payload.as_mut_ptr(), payload.len());
             }
@@ -178,9 +178,9 @@ impl Memory {
             let Some(piece) = from.get(done..done + bytes) else { return };
             let (head, payload) = piece.split_at(words.saturating_sub(done).min(bytes));
             store_words(start, head);
-            // SAFETY: `pieces` gives mapped memory of `bytes` bytes, of which `head` has no more.
+            // SAFETY: `pieces` returns `bytes` bytes of mapped memory, and `head` is not longer.
             let behind = unsafe { start.add(head.len()) };
-            // SAFETY: as above, and no reference to it exists.
+            // SAFETY: as above, and no reference to this memory exists.
             unsafe { ptr::copy_nonoverlapping(payload.as_ptr(), behind.as_ptr(), payload.len()) };
             self.written(guest.wrapping_add(done as u64), bytes);
         })
@@ -194,7 +194,7 @@ impl Memory {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             for line in [0, LINE_BYTES] {
                 let line = start.as_ptr().cast::<i8>().wrapping_add(line);
-                // SAFETY: this only hints at an address, and faults at none.
+                // SAFETY: a prefetch is only a hint, and no address causes a fault.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
             }
         });
@@ -243,21 +243,21 @@ fn load_words(start: NonNull<u8>, into: &mut [u8]) {
     while let left = into.len() - at
         && left > 0
     {
-        // SAFETY: a caller has mapped memory of the length of `into`.
+        // SAFETY: the caller has mapped at least as much memory as the length of `into`.
         let word = unsafe { start.add(at) };
         let is_aligned = |bytes: usize| left >= bytes && (address + at).is_multiple_of(bytes);
         if is_aligned(8) {
-            // SAFETY: as above, 8 bytes of it, which are aligned.
+            // SAFETY: as above; the 8 bytes are aligned.
             let value = unsafe { word.cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed);
             into[at..at + 8].copy_from_slice(&value.to_ne_bytes());
             at += 8;
         } else if is_aligned(4) {
-            // SAFETY: as above, 4 bytes of it, which are aligned.
+            // SAFETY: as above; the 4 bytes are aligned.
             let value = unsafe { word.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed);
             into[at..at + 4].copy_from_slice(&value.to_ne_bytes());
             at += 4;
         } else {
-            // SAFETY: as above, one byte of it.
+            // SAFETY: as above, for one byte.
             into[at] = unsafe { word.cast::<AtomicU8>().as_ref() }.load(Ordering::Relaxed);
             at += 1;
         }
@@ -271,23 +271,23 @@ fn store_words(start: NonNull<u8>, from: &[u8]) {
     let mut rest = from;
     while let Some((byte, behind)) = rest.split_first() {
         let at = from.len() - rest.len();
-        // SAFETY: a caller has mapped memory of the length of `from`.
+        // SAFETY: the caller has mapped at least as much memory as the length of `from`.
         let word = unsafe { start.add(at) };
         match (rest.first_chunk::<8>(), rest.first_chunk::<4>()) {
             (Some(quad), _) if (address + at).is_multiple_of(8) => {
-                // SAFETY: as above, 8 bytes of it, which are aligned.
+                // SAFETY: as above; the 8 bytes are aligned.
                 let word = unsafe { word.cast::<AtomicU64>().as_ref() };
                 word.store(u64::from_ne_bytes(*quad), Ordering::Relaxed);
                 rest = &rest[8..];
             }
             (_, Some(long)) if (address + at).is_multiple_of(4) => {
-                // SAFETY: as above, 4 bytes of it, which are aligned.
+                // SAFETY: as above; the 4 bytes are aligned.
                 let word = unsafe { word.cast::<AtomicU32>().as_ref() };
                 word.store(u32::from_ne_bytes(*long), Ordering::Relaxed);
                 rest = &rest[4..];
             }
             _ => {
-                // SAFETY: as above, one byte of it.
+                // SAFETY: as above, for one byte.
                 let word = unsafe { word.cast::<AtomicU8>().as_ref() };
                 word.store(*byte, Ordering::Relaxed);
                 rest = behind;
@@ -300,7 +300,7 @@ impl Region {
     /// Maps a region, mapping the first `whole` bytes of its file.
     fn map(place: RegionPlace, file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let mapping = Mapping::new(file, whole)?;
-        // Both fit, as the mapping does that is at least as long.
+        // Both fit into `usize`, because the mapping is at least as long.
         let start = mapping.part(place.offset as usize, place.bytes as usize);
         Ok(Self { place, start, mapping })
     }
@@ -309,7 +309,7 @@ impl Region {
     #[inline]
     fn part(&self, at: u64, bytes: u64) -> Option<NonNull<u8>> {
         let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.place.bytes);
-        // SAFETY: it is inside the region, or one behind it, and the region is inside its mapping.
+        // SAFETY: the result is inside the region or just after its end, and the region is inside its mapping.
         is_inside.then(|| unsafe { self.start.add(at as usize) })
     }
 }
@@ -324,7 +324,7 @@ pub struct Place {
     memory: Arc<Memory>,
 }
 
-// SAFETY: every access is by atomic words.
+// SAFETY: all accesses use atomic words.
 unsafe impl Send for Place {}
 
 impl Place {
@@ -337,7 +337,7 @@ impl Place {
     /// Returns the 8-byte number at `at`.
     #[inline]
     fn load_quad(&self, at: usize) -> u64 {
-        // SAFETY: `word` gives aligned memory of this length that is mapped while `self` lives.
+        // SAFETY: `word` returns aligned memory of this length, which stays mapped while `self` exists.
         let word = unsafe { self.word::<8>(at).cast::<AtomicU64>().as_ref() };
         u64::from_le(word.load(Ordering::Relaxed))
     }
@@ -398,7 +398,7 @@ impl Place {
     #[inline]
     fn word<const BYTES: usize>(&self, at: usize) -> NonNull<u8> {
         assert!(at + BYTES <= self.bytes, "the range is outside the guest's memory");
-        // SAFETY: it is inside the place.
+        // SAFETY: the word is inside the place.
         let start = unsafe { self.start.add(at) };
         assert!(start.as_ptr().addr().is_multiple_of(BYTES), "the word is not aligned");
         start
@@ -422,9 +422,9 @@ mod tests {
 
     use super::{Memory, RegionPlace};
 
-    /// A huge page of x86 and arm.
+    /// Length of a huge page on x86 and Arm.
     const HUGE_PAGE: u64 = 2 << 20;
-    /// Bytes below the hole that a PC has for devices: no multiple of a huge page.
+    /// Length of a PC's memory below the hole for devices; not a multiple of a huge page.
     const LOW_MEMORY: u64 = 0xa_0000;
 
     /// Returns memory of two regions that share a file of huge pages; prints a message and returns `None` without huge
@@ -456,7 +456,7 @@ mod tests {
         let files = [file.try_clone().unwrap(), file];
         let memory = Memory::map(&[low, high], &files).unwrap();
         let bytes: Vec<u8> = (1..=40).collect();
-        // Around the seam of the regions, too.
+        // Includes the border between the regions.
         for at in (0..16).chain(0x1000 - 48..0x1008) {
             for words in [0, 1, 7, 12, 24, 40, 99] {
                 assert!(memory.write(at, &[0; 40]) && memory.write_headed(at, &bytes, words));

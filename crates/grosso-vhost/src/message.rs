@@ -2,7 +2,7 @@
 
 use std::{io, os::fd::OwnedFd};
 
-use grosso_sys::{closer::PassedFile, local::LocalSocket};
+use grosso_sys::{closer::PassedFile, unix_socket::UnixSocket};
 
 use crate::{
     mapping::invalid,
@@ -196,13 +196,13 @@ impl Inbox {
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another protocol
     /// version, or too long a payload or too many files; errors from `recvmsg(2)`.
-    pub fn next(&mut self, socket: &LocalSocket) -> io::Result<Option<Message>> {
+    pub fn next(&mut self, socket: &UnixSocket) -> io::Result<Option<Message>> {
         loop {
             let whole = match self.bytes.first_chunk::<HEADER_BYTES>() {
                 None => HEADER_BYTES,
                 Some(header) => HEADER_BYTES + payload_bytes(header)?,
             };
-            // Never more than this message: files belong to the bytes that they come with.
+            // Do not read beyond this message, because files belong to the bytes that they arrive with.
             let missing = whole - self.bytes.len();
             if missing == 0 {
                 return Ok(Some(self.take()));

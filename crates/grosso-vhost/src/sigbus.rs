@@ -1,4 +1,4 @@
-//! Files that become shorter while they are mapped.
+//! Handles mapped files that are truncated.
 //!
 //! Access to memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time. The
 //! handler replaces the region by empty memory and records that: the guest has lost its memory, and the program
@@ -59,13 +59,14 @@ impl Watched {
 fn install() -> io::Result<()> {
     let made = BEFORE.get_or_init(|| {
         let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: a zeroed structure is one without flags and with an empty mask.
+        // SAFETY: a zeroed structure is valid: it has no flags and an empty mask.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = handle as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // SAFETY: both structures live over the call, and the handler is a function of the process.
+        // SAFETY: both structures exist during the call, and the handler is a function of this program.
         let set = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr()) };
-        // SAFETY: it was zeroed, which is a value of it, and the kernel has filled it if it could.
+        // SAFETY: the structure was zeroed, which is a valid value, and the kernel has filled it in if the call
+        // succeeded.
         let before = unsafe { before.assume_init() };
         if set == 0 { Ok(before) } else { Err(io::Error::last_os_error().raw_os_error()) }
     });
@@ -75,16 +76,17 @@ fn install() -> io::Result<()> {
     }
 }
 
-/// The signal handler: makes system calls and accesses atomic words only.
+/// Handles SIGBUS. Only makes system calls and accesses atomic words.
 extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO a structure that lives over the call.
+    // SAFETY: the kernel passes a structure to a handler with SA_SIGINFO, which exists during the call.
     let information = unsafe { &*information };
-    // SAFETY: SIGBUS has an address.
+    // SAFETY: SIGBUS provides an address.
     let address = unsafe { information.si_addr() }.addr();
     for slot in &SLOTS {
         let start = slot.start.load(Ordering::Acquire);
         let bytes = slot.bytes.load(Ordering::Acquire);
-        // A slot may be taken anew in between: a length of the next mapping is of no use with the start of this one.
+        // The slot may have been reused in the meantime: do not combine the length of the new mapping with the start of
+        // the old one.
         let is_whole = start != 0 && slot.start.load(Ordering::Acquire) == start;
         if !is_whole || address.wrapping_sub(start) >= bytes {
             continue;
@@ -94,16 +96,16 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
         );
         let at = ptr::with_exposed_provenance_mut(start);
-        // SAFETY: the range is a `Mapping`, which holds bytes that anybody may change at any time.
+        // SAFETY: the range is a `Mapping`, whose bytes any program may change at any time.
         let put = unsafe { libc::mmap(at, bytes, access, flags, -1, 0) };
         if put != libc::MAP_FAILED {
             slot.lost.store(true, Ordering::Relaxed);
             return;
         }
     }
-    // Not ours: the instruction is run again under the handler that was there before.
+    // Not one of our mappings: repeat the instruction with the previous handler.
     if let Some(Ok(before)) = BEFORE.get() {
-        // SAFETY: the structure is the one that the kernel gave.
+        // SAFETY: the kernel returned this structure.
         unsafe { libc::sigaction(libc::SIGBUS, before, ptr::null_mut()) };
     }
 }

@@ -108,7 +108,7 @@ impl Walk<'_, '_> {
             return step;
         }
         match self.ports.fou() {
-            // A tunnel of IP packets carries both versions, and their first bits tell them apart.
+            // A tunnel of IP packets carries both versions, which the first bits of a packet distinguish.
             Some((fou, ipv4::PROTOCOL_IPV4 | ipv4::PROTOCOL_IPV6)) if port == fou => Ok(Next::Ip),
             Some((fou, protocol)) if port == fou => Ok(Next::Protocol(protocol)),
             _ => Err(Stop::Payload),

@@ -70,7 +70,7 @@ impl Ends {
         }
         for extension in Chain::behind(packet, ip) {
             match extension.protocol {
-                // A later fragment has no headers behind it.
+                // A later fragment contains no headers after the fragment header.
                 ipv6::NEXT_FRAGMENT => {
                     ipv6_fragment::field::FRAGMENT.for_each(|byte| decide(extension.start + byte));
                 }
@@ -176,7 +176,7 @@ impl<'a> Iterator for Chain<'a> {
         };
         let bytes = rest.get(..len)?;
         let extension = Extension { protocol: self.protocol, start: self.at, bytes };
-        // Behind the header of a later fragment there are data.
+        // Data follow the header of a later fragment.
         let is_later = self.protocol == ipv6::NEXT_FRAGMENT
             && u16::from_be_bytes([bytes[2], bytes[3]]) & ipv6_fragment::OFFSET_MASK != 0;
         self.protocol = if is_later { ipv6::NEXT_NONE } else { next };
@@ -193,7 +193,7 @@ struct Extension<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Returns whether an address fits into it.
+    /// Returns whether the header has room for an address.
     fn has_room(&self) -> bool {
         self.bytes.len() >= ROUTING_LIST + ADDRESS_LEN
     }
@@ -302,7 +302,7 @@ const OPTION_END: u8 = 0;
 const OPTION_NO_OPERATION: u8 = 1;
 const OPTION_LOOSE_ROUTE: u8 = 131;
 const OPTION_STRICT_ROUTE: u8 = 137;
-/// Bytes of a source route before its list.
+/// Number of bytes of a source route before its list.
 const ROUTE_FIXED: usize = 3;
 const ROUTE_ADDRESS_LEN: usize = 4;
 
@@ -322,7 +322,7 @@ mod tests {
     const FIRST: [u8; 16] = [3; 16];
     const LAST: [u8; 16] = [4; 16];
 
-    /// Returns an IPv6 header that something of `next` follows, three bytes into the packet.
+    /// Returns an IPv6 header followed by `behind`, starting with a header of type `next`, three bytes into the packet.
     fn packet(next: u8, behind: &[&[u8]]) -> (Vec<u8>, Layer) {
         let fixed = [0x60, 0, 0, 0, 0, 0, next, 64];
         let header = [&[0; 3][..], &fixed, &SOURCE, &DESTINATION].concat();
@@ -340,7 +340,7 @@ mod tests {
         [&[next, 2, 0, 1, 0, OPTION_HOME_ADDRESS, 16][..], &FIRST, &[0]].concat()
     }
 
-    /// The addresses that count, found by their sum.
+    /// Asserts the addresses of the pseudo-header, by their offsets and by their sum.
     fn assert_ends(next: u8, behind: &[&[u8]], source: [u8; 16], destination: [u8; 16]) {
         let (packet, ip) = packet(next, behind);
         let ends = Ends::of(&packet, &ip);
@@ -377,18 +377,19 @@ mod tests {
             (&route(137, 11, 8), [5, 6, 7, 8]),
             (&route(131, 7, 4), [1, 2, 3, 4]),
             (&[&[1, 1, 1, 1, 7, 3, 4, 1][..], &route(137, 11, 4)].concat(), [5, 6, 7, 8]),
-            // It has arrived, records the route, or is not a list of addresses.
+            // The route has arrived, records the route, or is not a list of addresses.
             (&route(131, 11, 12), here),
             (&route(7, 11, 4), here),
             (&route(131, 10, 4), here),
             (&route(131, 3, 4), here),
             (&route(131, 11, 3), here),
-            // It lies behind the end of the list, or behind an option with a wrong length, or has one.
+            // The route lies after the end of the list, or after an option with a wrong length, or has a wrong length
+            // itself.
             (&[&[0, 0, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&[&[7, 1, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&route(131, 15, 4), here),
             (&route(131, 0, 4), here),
-            // The first of two.
+            // The first of two routes counts.
             (&[route(131, 11, 4), route(137, 7, 4)].concat(), [5, 6, 7, 8]),
         ];
         for (options, destination) in cases {
@@ -402,7 +403,7 @@ mod tests {
         }
     }
 
-    /// The first segment to 10.9.0.77 over 10.9.0.2 and 10.9.0.7 as Linux 6.18 sends it.
+    /// Compares with the first segment to 10.9.0.77 over 10.9.0.2 and 10.9.0.7 as Linux 6.18 sends it.
     #[test]
     fn the_sum_of_linux_is_that_for_the_last_stop() {
         let segment = [
@@ -423,15 +424,15 @@ mod tests {
     fn the_final_destination_is_where_the_type_of_routing_lists_it() {
         for (kind, destination) in [(0, LAST), (2, LAST), (4, FIRST), (3, DESTINATION)] {
             assert_ends(43, &[&routing(6, kind, 1)], SOURCE, destination);
-            // It has arrived there.
+            // The packet has arrived at its destination.
             assert_ends(43, &[&routing(6, kind, 0)], SOURCE, DESTINATION);
         }
-        // A list that is empty or too short, or not all there.
+        // The list is empty, too short or incomplete.
         for (kind, len) in [(0, 1), (2, 0), (2, 1), (4, 0), (4, 1)] {
             let list = [&[6, len, kind, 1][..], &[0; 4 + 8]].concat();
             assert_ends(43, &[&list[..8 + 8 * usize::from(len)]], SOURCE, DESTINATION);
         }
-        // Half an address behind the last one: RFC 2460 section 4.4 discards such a header.
+        // Half an address after the last one: RFC 2460 section 4.4 discards such a header.
         for kind in [0, 2] {
             let list = [&[6, 5, kind, 1, 0, 0, 0, 0][..], &FIRST, &LAST, &[0; 8]].concat();
             assert_ends(43, &[&list], SOURCE, DESTINATION);
@@ -449,7 +450,7 @@ mod tests {
     fn a_home_address_option_has_the_source() {
         assert_ends(60, &[&home(6)], FIRST, DESTINATION);
         assert_ends(0, &[&[43, 0, 1, 4, 0, 0, 0, 0], &routing(60, 2, 1), &home(6)], FIRST, LAST);
-        // Hop-by-hop options have none, nor has an option that is shorter.
+        // Hop-by-hop options have no home address, nor has a shorter option.
         assert_ends(0, &[&home(6)], SOURCE, DESTINATION);
         let mut short = home(6);
         short[6] = 15;
@@ -469,7 +470,7 @@ mod tests {
         let (packet, ip) = packet(43, &behind);
         let mut deciding = Vec::new();
         Ends::deciding(&packet, &ip, |at| deciding.push(at));
-        // The two first bytes of each extension header say what follows and where.
+        // The first two bytes of each extension header determine its type and length.
         let structural = [43, 83, 107].map(|start| [start, start + 1]).concat();
         let ends = Ends::of(&packet, &ip);
         for at in 43..packet.len() {

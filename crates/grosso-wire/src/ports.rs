@@ -55,7 +55,7 @@ impl Ports {
     #[must_use]
     pub const fn with(self, kind: Kind, port: u16) -> Self {
         let mut ports = self.without(port);
-        let slot = Slot::of(kind).expect("a kind that a UDP port announces");
+        let slot = Slot::of(kind).expect("a UDP port can announce this kind of header");
         ports.announcing[slot.0] = port;
         ports
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a kind that a UDP port announces")]
+    #[should_panic(expected = "a UDP port can announce this kind of header")]
     fn a_kind_without_a_port_is_a_mistake_of_the_caller() {
         let _ = Ports::NONE.with(Kind::Tcp, 80);
     }

@@ -1,4 +1,4 @@
-//! Helpers that the tests of the header files share.
+//! Helpers for the tests of the header files.
 
 extern crate std;
 
@@ -6,9 +6,8 @@ use std::vec;
 
 use crate::error::{Malformed, Reason};
 
-/// Holds that `emit` writes exactly `expected` and returns what is behind it, over a buffer whose
-/// old bytes would show through an unwritten field, and that it refuses every shorter buffer
-/// untouched.
+/// Asserts that `emit` writes exactly `expected` and returns the rest of the buffer, over old bytes that would show
+/// through an unwritten field, and that it refuses every shorter buffer without changing it.
 #[track_caller]
 pub(crate) fn assert_emits(
     expected: &[u8],
@@ -17,18 +16,21 @@ pub(crate) fn assert_emits(
     for old in [0xa5, 0x5a] {
         let mut buffer = vec![old; expected.len() + 3];
         let rest = emit(&mut buffer).expect("the buffer is long enough");
-        assert_eq!(rest, [old; 3], "what is behind the header stays");
+        assert_eq!(rest, [old; 3], "bytes after the header are unchanged");
         assert_eq!(&buffer[..expected.len()], expected);
         for len in 0..expected.len() {
             let mut buffer = vec![old; len];
             let refusal = emit(&mut buffer).map(|_| ()).map_err(|error| error.reason);
             assert_eq!(refusal, Err(Reason::Short), "{len} bytes");
-            assert!(buffer.iter().all(|byte| *byte == old), "{len} bytes were written to");
+            assert!(
+                buffer.iter().all(|byte| *byte == old),
+                "the buffer of {len} bytes was changed"
+            );
         }
     }
 }
 
-/// Holds that `parse` refuses every proper prefix of a header as too short.
+/// Asserts that `parse` refuses every proper prefix of a header as too short.
 #[track_caller]
 pub(crate) fn assert_refuses_prefixes<T>(
     header: &[u8],

@@ -56,8 +56,8 @@ impl<'a> Walk<'a, '_> {
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: Kind, len: usize) -> Result<(), Stop> {
         self.rest = self.rest.get(len..).ok_or(Stop::Truncated)?;
-        // The longest header has 2048 bytes and LAYERS_MAX of them come before this one at most, so
-        // both numbers fit in 16 bits.
+        // The longest header has 2048 bytes, and fewer than LAYERS_MAX headers precede this one, so both numbers fit
+        // into 16 bits.
         let layer = Layer { kind, offset: self.offset as u16, len: len as u16 };
         *self.layers.get_mut(self.count).ok_or(Stop::TooDeep)? = layer;
         self.count += 1;

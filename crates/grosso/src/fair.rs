@@ -23,7 +23,7 @@
 //! }
 //! fair.shed(2, 0);
 //! let dropped: Vec<bool> = (0..4).map(|_| fair.leave()).collect();
-//! assert_eq!(dropped, [true, true, false, false], "each flow keeps one");
+//! assert_eq!(dropped, [true, true, false, false], "each flow keeps one frame");
 //! ```
 
 use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};

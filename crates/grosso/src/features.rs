@@ -259,7 +259,7 @@ impl Device {
         let mut ip = stack.layers().iter().filter(|l| l.kind.is_ip());
         let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
         let extended = stack.layers().iter().any(is_extension);
-        // Nor does any kind but the generic one look for IP behind a header that no feature names.
+        // Only the generic feature finds an IP header behind a header that has no feature of its own.
         let mut links = stack.layers().iter().take_while(|layer| !layer.kind.is_ip());
         if links.any(|layer| layer.kind.spec().segmentation == Segmentation::Never) {
             return false;

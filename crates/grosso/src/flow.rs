@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(hasher.address_pair(&tcp, &as_tcp), hasher.address_pair(&tcp, &as_udp));
     }
 
-    /// Frequency of each value of some bits of the hash, over flows that differ in one field.
+    /// Returns how often each value of some hash bits occurs, over flows that differ in one field.
     fn counts(seed: u64, field: core::ops::Range<usize>, bits: core::ops::Range<u32>) -> Vec<u32> {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
         let mut frame = packet.payload_len(20).build();
@@ -468,8 +468,8 @@ mod tests {
         counts
     }
 
-    /// Connections of one client take consecutive ports, clients of one network consecutive addresses: as many as there
-    /// are buckets must not meet in a few of them, nor agree in what tells them apart there.
+    /// Checks that neighbouring flows (consecutive ports of a client, consecutive addresses of a network) spread over
+    /// the buckets, and that flows in one bucket differ in their tags.
     #[test]
     #[cfg_attr(miri, ignore = "four million hashes take Miri hours")]
     fn p21_neighbours_spread_over_buckets_and_tags() {
@@ -479,7 +479,7 @@ mod tests {
             ("source port", 34),
             ("destination port", 36),
         ];
-        // The buckets of the default profile, and parts of the tag.
+        // The bits that select a bucket with the default profile, and parts of the tag.
         for bits in [0..10, 33..43, 44..54, 54..64] {
             for (name, field) in fields {
                 for seed in 0..SEEDS {
@@ -496,18 +496,18 @@ mod tests {
         }
     }
 
-    /// Flows that differ in one field only.
+    /// Number of flows that differ in one field only.
     const NEIGHBOURS: u32 = 1024;
 
-    /// Seeds that are tried, from 0 on.
+    /// Number of seeds to try, starting at 0.
     const SEEDS: u64 = 256;
 
     /// Bound of chi-square that a uniform distribution exceeds less than once in 10^12 times: eight standard deviations
     /// above the 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
-    /// IPv6 addresses of which two words differ so that the words, rotated one upon the other, are the same; and IPv4
-    /// addresses that are a public constant of a hash, whose product with any port was zero.
+    /// Checks IPv6 addresses in which two words differ so that they are equal after the rotation, and IPv4 addresses
+    /// that equal a public constant of a hash, whose product with any port would be zero.
     #[test]
     fn p21_no_addresses_cancel_the_seed() {
         let pair = |d: u64, seed: u64| {

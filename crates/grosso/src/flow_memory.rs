@@ -7,7 +7,7 @@ use alloc::{boxed::Box, vec};
 #[derive(Debug)]
 pub(crate) struct FlowMemory<H, T> {
     ways: Box<[Option<Remembered<H, T>>]>,
-    /// Way used last, because packets arrive in bursts.
+    /// Way used last, checked first because packets arrive in bursts.
     latest: usize,
 }
 
@@ -19,7 +19,7 @@ struct Remembered<H, T> {
 }
 
 impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
-    /// Room for [`FLOWS_MAX`] flows.
+    /// Creates an empty memory with room for [`FLOWS_MAX`] flows.
     pub(crate) fn new() -> Self {
         Self { ways: vec![None; FLOWS_MAX].into_boxed_slice(), latest: 0 }
     }
@@ -105,13 +105,13 @@ mod tests {
     #[test]
     fn the_flow_that_was_not_used_for_longest_is_forgotten() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // All of one set.
+        // Ten flows of one set.
         let flows: Vec<u64> = (0..).filter(|&flow| set(flow) == set(0)).take(10).collect();
         let flow = |i: u64| flows[i as usize];
         for i in 0..WAYS as u64 {
             *memory.entry(flow(i), i, || 0) = i;
         }
-        memory.entry(flow(0), 100, || panic!("it is known"));
+        memory.entry(flow(0), 100, || panic!("the flow is in the memory"));
         assert_eq!(*memory.entry(flow(9), 101, || 9), 9);
         assert_eq!(memory.get(flow(1)), None);
         assert_eq!([0, 2, 3, 9].map(|i| memory.get(flow(i)).copied()), [0, 2, 3, 9].map(Some));
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_flood_takes_no_more_memory() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // Miri is several hundred times slower; these fill all of it too.
+        // Miri is several hundred times slower; this number of flows also fills the memory.
         let flows = if cfg!(miri) { 6 * FLOWS_MAX as u64 } else { 1_000_000 };
         for flow in 0..flows {
             memory.entry(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), flow, || ());

@@ -14,8 +14,8 @@ use crate::meta::Meta;
 /// assert_eq!(frame.meta.gso, None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Buffers come first: copied with the metadata in vectors and read alone right behind, they are vectors of the same
-// places, which the processor forwards from its store buffer.
+// The buffer comes first: when buffer and metadata are copied as vectors and the buffer alone is read right afterwards,
+// the load has the address of a vector store, so the CPU forwards it from its store buffer.
 #[repr(C)]
 pub struct Frame<B> {
     /// Bytes of the frame, starting with the link-layer header.

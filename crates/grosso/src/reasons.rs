@@ -19,7 +19,7 @@ macro_rules! reasons {
             /// Number of values, the length of [`Self::ALL`].
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Returns the name in reports and counters: lower-case words joined by hyphens.
+            /// Returns the name in reports and counters: lower-case words joined by underscores.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
@@ -38,6 +38,24 @@ macro_rules! reasons {
                 self as usize
             }
         }
+
+        // One spelling everywhere: counters are named after reasons.
+        const _: () = {
+            let names = [$($name.as_bytes(),)+];
+            let mut at = (0, 0);
+            while at.0 < names.len() {
+                let name = names[at.0];
+                if at.1 == name.len() {
+                    at = (at.0 + 1, 0);
+                    continue;
+                }
+                assert!(
+                    matches!(name[at.1], b'a'..=b'z' | b'0'..=b'9' | b'_'),
+                    "a name has lower-case letters, digits and underscores"
+                );
+                at.1 += 1;
+            }
+        };
 
         impl core::fmt::Display for $list {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -13,11 +13,11 @@ pub(crate) struct RemoteChecksum {
 }
 
 impl RemoteChecksum {
-    /// A place that no transport header has.
+    /// An offset that no transport header has.
     pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 
-/// Remote checksum offload of a header (rules C50, C51); `None` if it does not use it.
+/// Returns the remote checksum offload that a header requests (rules C50, C51); `None` if it requests none.
 #[inline]
 pub(crate) fn remote_checksum(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     let read = layer.kind.spec().remote_checksum?;

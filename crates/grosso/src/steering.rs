@@ -49,7 +49,7 @@ impl Steering {
     #[must_use]
     pub fn queue(&self, packet: &[u8], stack: &Stack, meta: &Meta) -> usize {
         let hash = meta.hash.unwrap_or_else(|| symmetric_hash(packet, stack));
-        // Like a device's indirection table of 128 entries, filled in turn.
+        // Works like a device's indirection table of 128 entries, filled round robin.
         ((hash & PLACES_MASK) % self.queues) as usize
     }
 }

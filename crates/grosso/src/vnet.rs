@@ -37,39 +37,39 @@ reasons! {
     /// Contradiction between a frame and a virtio header.
     VnetError {
         /// The virtio header or the link-layer header is incomplete (rule V1, B33).
-        Short = "vnet-short",
+        Short = "vnet_short",
         /// The checksum lies outside the frame (rule V3, B32).
-        ChecksumOutside = "vnet-checksum-outside",
+        ChecksumOutside = "vnet_checksum_outside",
         /// The checksum starts before the end of the first IP header (rule V3, B32).
-        ChecksumInHeaders = "vnet-checksum-in-headers",
+        ChecksumInHeaders = "vnet_checksum_in_headers",
         /// The checksum is not that of the transport header to be segmented (rule V4).
-        ChecksumPlace = "vnet-checksum-place",
+        ChecksumPlace = "vnet_checksum_place",
         /// The checksum must be partial, but is complete (rules V4, V8).
-        ChecksumMissing = "vnet-checksum-missing",
+        ChecksumMissing = "vnet_checksum_missing",
         /// The segmentation type is unknown (rule V2).
-        UnknownType = "vnet-unknown-type",
+        UnknownType = "vnet_unknown_type",
         /// The segmentation type does not match the headers of the frame (rule V5, B37).
-        TypeMismatch = "vnet-type-mismatch",
+        TypeMismatch = "vnet_type_mismatch",
         /// The superframe has a segment size of 0 bytes (rule V2).
-        SizeZero = "vnet-size-zero",
+        SizeZero = "vnet_size_zero",
         /// The segment size is 65535, which Linux reserves for a list of parts (rule V2, B19).
-        SizeReserved = "vnet-size-reserved",
+        SizeReserved = "vnet_size_reserved",
         /// The ECN bit is set on something other than TCP (rule V4).
-        EcnWithoutTcp = "vnet-ecn-without-tcp",
+        EcnWithoutTcp = "vnet_ecn_without_tcp",
         /// The superframe has more segments than allowed (rule V4: 128 datagrams; B35).
-        TooManySegments = "vnet-too-many-segments",
+        TooManySegments = "vnet_too_many_segments",
         /// The header describes a tunnel over IPv4 and IPv6 at once (rule V8).
-        TunnelTwice = "vnet-tunnel-twice",
+        TunnelTwice = "vnet_tunnel_twice",
         /// The header describes a tunnel, but its format has no fields for the offsets.
-        TunnelForm = "vnet-tunnel-form",
+        TunnelForm = "vnet_tunnel_form",
         /// The tunnel contains a packet without segmentation, or a datagram to be fragmented (rule V8).
-        TunnelInner = "vnet-tunnel-inner",
+        TunnelInner = "vnet_tunnel_inner",
         /// The offsets of the tunnel's headers do not match the frame (rule V8).
-        TunnelPlaces = "vnet-tunnel-places",
+        TunnelPlaces = "vnet_tunnel_places",
         /// The tunnel's outer checksum is partial, but its field holds no pseudo-header sum (rule V8).
-        TunnelPseudoSumMissing = "vnet-tunnel-pseudo-sum-missing",
+        TunnelPseudoSumMissing = "vnet_tunnel_pseudo_sum_missing",
         /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
-        Inexpressible = "vnet-inexpressible",
+        Inexpressible = "vnet_inexpressible",
     }
 }
 
@@ -237,8 +237,9 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
     (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
 }
 
-/// Returns the pseudo-header sum of a TCP superframe whose field holds it without the length, as guests and other VMMs
-/// with the large send offload of Windows leave it. The kernel takes the field for the sum of the whole (rule C3).
+/// Returns the pseudo-header sum of a TCP superframe whose checksum field holds that sum without the length. Guests and
+/// other VMMs with the large send offload of Windows leave it like this, while the kernel expects the length in the sum
+/// (rule C3).
 fn pseudo_sum_to_finish(
     head: &[u8],
     len: usize,
@@ -328,7 +329,7 @@ fn understand_gso(
     stack: &Stack,
     form: Form,
 ) -> Result<Meta, VnetError> {
-    // Provisional: which header it is cut behind depends on its being a superframe.
+    // Provisional metadata: the header after which the frame is segmented depends on whether it is a superframe.
     let packet = Meta { checksum, ..Meta::default() };
     let provisional = Meta { gso: Gso::every(header.gso_size), ..packet };
     let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);
@@ -381,7 +382,7 @@ fn understand_gso(
     Ok(Meta { gso: Some(gso), ..packet })
 }
 
-/// Rule V8, and what the kernel does not check: that the headers are at the stated offsets.
+/// Checks rule V8 and, beyond the kernel's checks, that the headers are at the stated offsets.
 fn check_tunnel(
     header: &VirtioHeader,
     frame: &[u8],
@@ -449,7 +450,7 @@ fn segmentation(stack: &Stack, transport: &Layer, cut: GsoSize) -> Option<u8> {
     }
 }
 
-/// Rules V2 and V4, and B35.
+/// Checks rules V2, V4 and B35.
 fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError> {
     if size.get() == u16::MAX {
         return Err(VnetError::SizeReserved);
@@ -459,7 +460,7 @@ fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError
     if segments > limit { Err(VnetError::TooManySegments) } else { Ok(()) }
 }
 
-/// Rule V3.
+/// Checks rule V3.
 #[inline]
 fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(), VnetError> {
     if usize::from(start) + usize::from(offset) + 2 > len {
@@ -468,14 +469,14 @@ fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(
     if usize::from(start) < least { Err(VnetError::ChecksumInHeaders) } else { Ok(()) }
 }
 
-/// Rule V4: the checksum to be completed is that of the transport header.
+/// Checks rule V4: the checksum to complete must be that of the transport header.
 fn check_place(header: &VirtioHeader, transport: &Layer) -> Result<(), VnetError> {
     let expected = (transport.offset, checksum_field(transport).0);
     let found = (header.checksum_start, header.checksum_offset);
     if found == expected { Ok(()) } else { Err(VnetError::ChecksumPlace) }
 }
 
-/// Least offset at which a transport checksum may start, given the headers present.
+/// Returns the minimum offset at which a transport checksum may start, given the headers present.
 fn minimum_start(stack: &Stack) -> usize {
     let first = ip_layers(stack).next();
     first.map_or(IPV4_LEN, |ip| {

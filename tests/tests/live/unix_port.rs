@@ -26,7 +26,7 @@ use grosso_io::{
     Port, Transmitted,
     live::{LiveEvent, MODE, UnixEvent, UnixOptions, UnixPort, UnixRole},
 };
-use grosso_sys::local::LocalKind;
+use grosso_sys::unix_socket::UnixKind;
 use grosso_testkit::{Packet, oracle, random::Random};
 use grosso_wire::virtio::Form;
 use rustix::{
@@ -37,7 +37,7 @@ use rustix::{
 /// A frame, and what its virtio header says of it.
 type Arrived = (Vec<u8>, Meta);
 
-const KINDS: [LocalKind; 2] = [LocalKind::Stream, LocalKind::Datagram];
+const KINDS: [UnixKind; 2] = [UnixKind::Stream, UnixKind::Datagram];
 const HEADERS: [Option<Form>; 2] = [None, Some(Form::Buffers)];
 /// Bytes of the longest headers here, which are all in the first slice.
 const HEADERS_LEN: usize = 54;
@@ -57,11 +57,11 @@ impl Place {
         self.0.path().join(name)
     }
 
-    fn options(&self, kind: LocalKind, header: Option<Form>, role: UnixRole) -> UnixOptions {
+    fn options(&self, kind: UnixKind, header: Option<Form>, role: UnixRole) -> UnixOptions {
         let mut options = UnixOptions::new(self.path("port"));
         (options.kind, options.header, options.role) = (kind, header, role);
         if let UnixRole::Connect { local, .. } = &mut options.role {
-            *local = (kind == LocalKind::Datagram).then(|| self.path("own"));
+            *local = (kind == UnixKind::Datagram).then(|| self.path("own"));
         }
         options
     }
@@ -75,10 +75,10 @@ enum Peer {
 
 impl Peer {
     /// A program that connects to a port, from a path of its own.
-    fn connect(kind: LocalKind, place: &Place, own: &str) -> Self {
+    fn connect(kind: UnixKind, place: &Place, own: &str) -> Self {
         match kind {
-            LocalKind::Stream => Self::Stream(UnixStream::connect(place.path("port")).unwrap()),
-            LocalKind::Datagram => {
+            UnixKind::Stream => Self::Stream(UnixStream::connect(place.path("port")).unwrap()),
+            UnixKind::Datagram => {
                 let socket = UnixDatagram::bind(place.path(own)).unwrap();
                 socket.connect(place.path("port")).unwrap();
                 Self::Datagram(socket)
@@ -159,12 +159,12 @@ fn frames_of_all_lengths_go_there_and_back_whoever_was_first() {
                     let port = UnixPort::open(&options).unwrap();
                     (port, Peer::connect(kind, &place, "peer"))
                 }
-                (_, LocalKind::Stream) => {
+                (_, UnixKind::Stream) => {
                     let listener = UnixListener::bind(place.path("port")).unwrap();
                     let port = UnixPort::open(&options).unwrap();
                     (port, Peer::Stream(listener.accept().unwrap().0))
                 }
-                (_, LocalKind::Datagram) => {
+                (_, UnixKind::Datagram) => {
                     let socket = UnixDatagram::bind(place.path("port")).unwrap();
                     let port = UnixPort::open(&options).unwrap();
                     socket.connect(place.path("own")).unwrap();
@@ -280,13 +280,13 @@ fn a_port_that_connects_finds_a_program_that_comes_later_and_comes_again() {
         for round in 1..=3 {
             assert!(arrived(&mut port, now_ns).is_empty());
             let mut peer = match kind {
-                LocalKind::Stream => {
+                UnixKind::Stream => {
                     let listener = UnixListener::bind(place.path("port")).unwrap();
                     now_ns = port.deadline().expect("it will try again");
                     assert!(arrived(&mut port, now_ns).is_empty());
                     Peer::Stream(listener.accept().unwrap().0)
                 }
-                LocalKind::Datagram => {
+                UnixKind::Datagram => {
                     let socket = UnixDatagram::bind(place.path("port")).unwrap();
                     socket.connect(place.path("own")).unwrap();
                     now_ns = port.deadline().expect("it will try again");
@@ -353,7 +353,7 @@ fn a_sender_whose_name_leads_to_the_socket_of_another_user_gets_no_answer_there(
             }
         };
         let role = UnixRole::Listen { mode: 0o666 };
-        let mut port = UnixPort::open(&place.options(LocalKind::Datagram, None, role)).unwrap();
+        let mut port = UnixPort::open(&place.options(UnixKind::Datagram, None, role)).unwrap();
         let send = || {
             as_alice(|| {
                 let socket = UnixDatagram::bind(&name).unwrap();
@@ -393,7 +393,7 @@ fn a_port_that_connects_follows_no_link_of_another_user_to_a_socket() {
     for is_hard in [false, true] {
         let Some((place, log)) = place_of_alice() else { return };
         let (name, target) = (place.path("home/peer"), place.path("log"));
-        let mut options = place.options(LocalKind::Datagram, None, CONNECT);
+        let mut options = place.options(UnixKind::Datagram, None, CONNECT);
         options.path.clone_from(&name);
         let mut port = UnixPort::open(&options).unwrap();
         match is_hard {
@@ -421,7 +421,7 @@ fn a_port_that_connects_follows_no_link_of_another_user_to_a_socket() {
 fn half_a_frame_at_the_end_of_a_stream_is_counted() {
     let place = Place::new();
     let role = UnixRole::Listen { mode: MODE };
-    let mut port = UnixPort::open(&place.options(LocalKind::Stream, None, role)).unwrap();
+    let mut port = UnixPort::open(&place.options(UnixKind::Stream, None, role)).unwrap();
     let mut stream = UnixStream::connect(place.path("port")).unwrap();
     stream.write_all(&[0, 0, 0, 60, 1, 2, 3]).unwrap();
     assert!(arrived(&mut port, 0).is_empty());
@@ -528,7 +528,7 @@ fn random_bytes_and_random_headers_stop_nothing() {
     let mut random = Random::new(20);
     let place = Place::new();
     let role = UnixRole::Listen { mode: MODE };
-    let options = place.options(LocalKind::Stream, Some(Form::Buffers), role);
+    let options = place.options(UnixKind::Stream, Some(Form::Buffers), role);
     let mut port = UnixPort::open(&options).unwrap();
     // A child that another test has forked and that has not yet called `execve` holds a copy of each of these.
     let mut copies = Vec::new();
@@ -559,7 +559,7 @@ fn random_bytes_and_random_headers_stop_nothing() {
         arrived(&mut port, 0);
         assert_eq!(event(&port, UnixEvent::PeerGone), disconnected);
     }
-    let mut peer = Peer::connect(LocalKind::Stream, &place, "peer");
+    let mut peer = Peer::connect(UnixKind::Stream, &place, "peer");
     peer.send(&plain(Some(Form::Buffers), &frame(5)));
     assert_eq!(arrived(&mut port, 0).len(), 1, "the port is as it was");
 }
@@ -574,7 +574,7 @@ fn a_place_that_cannot_be_is_refused() {
     assert_eq!(open(&place.path("text")), ErrorKind::AddrInUse);
     let _port = UnixPort::open(&UnixOptions::new(place.path("port"))).unwrap();
     assert_eq!(open(&place.path("port")), ErrorKind::AddrInUse, "another port is there");
-    let mut lacking = place.options(LocalKind::Datagram, None, CONNECT);
+    let mut lacking = place.options(UnixKind::Datagram, None, CONNECT);
     lacking.role = CONNECT;
     assert_eq!(UnixPort::open(&lacking).unwrap_err().kind(), ErrorKind::InvalidInput);
 }

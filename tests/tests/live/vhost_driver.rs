@@ -25,7 +25,7 @@ use grosso_io::{
     live::{MODE, UnixRole, VhostEvent, VhostOptions, VhostPort, VhostSide},
     runner::{DataPath, RunOptions},
 };
-use grosso_sys::local::{LocalAddress, LocalKind, LocalSocket};
+use grosso_sys::unix_socket::{UnixAddress, UnixKind, UnixSocket};
 use grosso_testkit::{
     Packet,
     front_end::{FROM_GUEST, FrontEnd, Shape, TO_GUEST, let_wait},
@@ -305,8 +305,8 @@ fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
 
 /// A device that has the memory of a driver, and writes into it with its own hands.
 struct Ill {
-    listener: LocalSocket,
-    socket: Option<LocalSocket>,
+    listener: UnixSocket,
+    socket: Option<UnixSocket>,
     port: VhostPort,
     said: Vec<Message>,
     /// The time, as the port is told.
@@ -317,9 +317,9 @@ struct Ill {
 impl Ill {
     fn new() -> Self {
         let (folder, path) = folder();
-        let address = LocalAddress::new(&path).unwrap();
+        let address = UnixAddress::new(&path).unwrap();
         let listener =
-            LocalSocket::passing(LocalKind::Stream).unwrap().placed_at(&address, MODE).unwrap();
+            UnixSocket::passing(UnixKind::Stream).unwrap().placed_at(&address, MODE).unwrap();
         let options = options(&path, VhostSide::Driver, true, Features::ALL);
         let port = VhostPort::open(&options).unwrap();
         let mut ill =

@@ -8,7 +8,7 @@ use grosso_rig::{
     kernel::{TunnelOffsets, VirtioHeader, release},
 };
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName, write_attribute},
     netlink::Netlink,
     packet::PacketSocket,
@@ -82,7 +82,7 @@ fn k111_a_checksum_beyond_the_packet_is_not_sent() {
         for offset in [case.frame.len() as u16, u16::MAX] {
             let case = case.with(|h| h.checksum_offset = offset);
             let refused = socket.send(&with_header(case.header, &case.frame)).unwrap_err();
-            assert_eq!(Fault::of(&refused), Fault::Malformed);
+            assert_eq!(ErrorClass::of(&refused), ErrorClass::Malformed);
             assert_eq!(case.understood(), Err(VnetError::ChecksumOutside));
         }
         assert_eq!(read_all(&tap)?.len(), 1);
@@ -104,13 +104,13 @@ fn k112_no_payload_and_the_mtu_are_sent_and_one_byte_more_is_too_long() {
             assert_eq!(frames(&tap)?, [frame]);
         }
         for frame in [datagram(1501), tagged(1501)] {
-            assert_eq!(Fault::of(&plain.send(&frame).unwrap_err()), Fault::TooLong);
+            assert_eq!(ErrorClass::of(&plain.send(&frame).unwrap_err()), ErrorClass::TooLong);
         }
         let socket = packet_socket().bind(tap.name())?;
         let none = VirtioHeader::default();
         socket.send(&with_header(none, &datagram(1500)))?;
         let refused = socket.send(&with_header(none, &datagram(1501))).unwrap_err();
-        assert_eq!(Fault::of(&refused), Fault::TooLong);
+        assert_eq!(ErrorClass::of(&refused), ErrorClass::TooLong);
         Ok(())
     });
 }
@@ -122,7 +122,7 @@ fn k113_a_frame_is_a_link_layer_header_at_least() {
         let socket = PacketSocket::builder().bind(tap.name())?;
         socket.send(&datagram(128)[..14])?;
         let refused = socket.send(&datagram(128)[..13]).unwrap_err();
-        assert_eq!(Fault::of(&refused), Fault::Malformed);
+        assert_eq!(ErrorClass::of(&refused), ErrorClass::Malformed);
         Ok(())
     });
 }
@@ -187,9 +187,9 @@ fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
                 }
                 let frame = with_header(VirtioHeader::default(), &datagram(128));
                 for queue in &queues {
-                    let fault = queue.write(&frame).map_err(|error| Fault::of(&error));
-                    assert_eq!(fault.is_ok(), is_there, "{order:?}: {fault:?}");
-                    assert!(is_there || fault == Err(Fault::Gone), "{order:?}: {fault:?}");
+                    let class = queue.write(&frame).map_err(|error| ErrorClass::of(&error));
+                    assert_eq!(class.is_ok(), is_there, "{order:?}: {class:?}");
+                    assert!(is_there || class == Err(ErrorClass::Gone), "{order:?}: {class:?}");
                 }
             }
             drop(queues);

@@ -19,7 +19,7 @@ use grosso::Meta;
 use grosso::vnet::{VnetError, understand};
 use grosso_rig::kernel::{TunnelOffsets, VirtioHeader, skip};
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName},
     namespace,
     packet::{PacketSocket, PacketSocketBuilder},
@@ -88,7 +88,7 @@ fn read_all(tap: &Tun) -> io::Result<Vec<Vec<u8>>> {
     loop {
         match tap.read(&mut buffer) {
             Ok(len) => packets.push(buffer[..len].to_vec()),
-            Err(error) if Fault::of(&error) == Fault::Later => return Ok(packets),
+            Err(error) if ErrorClass::of(&error) == ErrorClass::Later => return Ok(packets),
             Err(error) => return Err(error),
         }
         buffer.fill(0xa5);

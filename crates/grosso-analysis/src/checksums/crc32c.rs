@@ -6,7 +6,7 @@ use crc::{CRC_32_ISCSI, Crc, Table};
 
 const CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 
-/// The CRC32c of a packet, with zeros in place of the checksum at `field`.
+/// Returns the CRC32c of a packet, with zeros in place of the checksum at `field`.
 pub(super) fn crc32c(packet: &[u8], field: Range<usize>) -> u32 {
     let mut digest = CRC32C.digest();
     digest.update(packet.get(..field.start).unwrap_or_default());

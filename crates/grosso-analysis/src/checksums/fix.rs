@@ -1,4 +1,4 @@
-//! Setting checksums right.
+//! Correction of checksums.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, Stack, ipv4};
@@ -6,10 +6,11 @@ use grosso_wire::{Kind, Layer, Stack, ipv4};
 use super::verdict::{Claim, Level, Levels, Verdict, judge};
 use crate::headers::{put_u16, u16_at};
 
-/// Writes the expected value of every checksum that `which` picks, innermost first, and returns their number.
+/// Writes the expected value of every checksum that `which` selects, innermost first, and returns the number of
+/// checksums written.
 ///
-/// `levels` is the result of [`judge`]. A checksum around one that changed was right either for the old bytes or for
-/// the new ones (rule C40). If it was right for the old ones, it is updated too, so that it stays right.
+/// `levels` is the result of [`judge`]. A checksum that covers a changed one was valid either for the old bytes or for
+/// the new ones (rule C40). If it was valid for the old bytes, it is updated too, so that it stays valid.
 pub fn fix(
     packet: &mut [u8],
     is_cut: bool,
@@ -37,8 +38,8 @@ pub fn fix(
     fixed
 }
 
-/// Completes the header checksum of an IPv4 header that leaves it to a device, so that what reads the packet as a
-/// receiver does takes it as `csum verify` does.
+/// Completes an IPv4 header checksum that was left to a device, so that a receiver accepts the packet as `csum verify`
+/// does.
 pub fn complete_header(packet: &mut [u8], ip: &Layer) {
     let at = usize::from(ip.offset) + ipv4::field::CHECKSUM.start;
     let header = packet.get(ip.offset.into()..ip.end()).unwrap_or_default();
@@ -48,7 +49,7 @@ pub fn complete_header(packet: &mut [u8], ip: &Layer) {
     }
 }
 
-/// Completes the partial checksums of a packet, and returns their number.
+/// Completes the partial checksums of a packet and returns their number.
 pub fn complete(
     packet: &mut [u8],
     is_cut: bool,

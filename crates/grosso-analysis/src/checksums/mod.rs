@@ -1,4 +1,4 @@
-//! A verdict for every checksum of a packet, and the repair of those that are not right.
+//! A verdict for every checksum of a packet, and the correction of invalid ones.
 
 mod crc32c;
 mod fix;

@@ -1,8 +1,8 @@
-//! Checksums of a first packet, which a frame merged by reference to its packets keeps.
+//! First-packet checksums, which a frame keeps if its packets were merged by reference.
 //!
-//! Fraglist GRO (`rx-gro-list`, the default of OpenWrt) merges packets for forwarding. The frame that a capture shows
-//! has the headers of the first packet, with the lengths of the whole and the checksum of the first packet alone. So
-//! the checksum verifies over the part of the payload that was the first packet's.
+//! Fraglist GRO (`rx-gro-list`, the default on OpenWrt) merges packets for forwarding. Such a frame has the headers of
+//! the first packet in a capture, with the lengths of the whole frame but the checksum of the first packet. The
+//! checksum is therefore valid over the first packet's part of the payload.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Stack, Stop, ipv4, tcp, udp};
@@ -10,9 +10,11 @@ use grosso_wire::{Kind, Stack, Stop, ipv4, tcp, udp};
 use super::pseudo::pseudo;
 use crate::headers::{is_ip, u16_at};
 
-/// The payload sizes of a first packet over which the innermost transport checksum of a frame verifies, smallest first.
+/// Returns the payload sizes of the first packet over which the innermost transport checksum of a frame is valid,
+/// smallest first.
 ///
-/// One size in 65,536 verifies by chance. So a frame that may be one packet of Ethernet must be of whole packets.
+/// One size in 65,536 is valid by chance. A frame that may be a single Ethernet packet must therefore consist of whole
+/// packets.
 pub fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
     let prefix = FirstPacket::of(packet, stack);
     prefix.into_iter().flat_map(FirstPacket::sizes)
@@ -20,10 +22,10 @@ pub fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
 
 struct FirstPacket<'a> {
     payload: &'a [u8],
-    /// The sum of the pseudo-header and the header, without lengths.
+    /// Sum of the pseudo-header and the header, without lengths.
     base: u64,
     header_len: usize,
-    /// The number of length fields that the checksum covers.
+    /// Number of length fields that the checksum covers.
     lengths: u64,
     must_divide: bool,
 }
@@ -71,13 +73,14 @@ impl<'a> FirstPacket<'a> {
     }
 }
 
-/// Most packets of a frame that is merged by reference (`NAPI_GRO_CB(p)->count`).
+/// Maximum number of packets in a frame that was merged by reference (`NAPI_GRO_CB(p)->count`).
 const PACKETS_MAX: usize = 64;
-/// Payload bytes of a packet of the largest MTU in common use.
+/// Payload of a packet with the largest MTU in common use, in bytes.
 const SIZE_MAX: usize = 9216;
-/// Payload bytes of the shortest first packet: in shorter ones a damaged packet too often verifies by accident.
+/// Payload of the shortest first packet in bytes: below this, the checksum of a damaged packet is valid by chance too
+/// often.
 const PAYLOAD_MIN: usize = 64;
-/// The MTU of Ethernet.
+/// MTU of Ethernet.
 const MTU: usize = 1500;
 
 #[cfg(test)]
@@ -90,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// The superframe of these headers with the checksum of its first packet.
+    /// Returns the superframe with these headers and the checksum of its first packet.
     fn merged(headers: Packet, size: usize, len: usize) -> Vec<u8> {
         let (mut whole, start, offset) = headers.payload_len(len).build_superframe();
         let description = Description { gso_size: size, ..Description::default() };
@@ -113,7 +116,7 @@ mod tests {
                 let ethernet = || headers.clone();
                 assert!(found(&merged(ethernet(), 1447, 4 * 1447 + 99)).contains(&1447));
                 assert!(found(&merged(ethernet(), 100, 500)).contains(&100));
-                // A short frame that is no multiple may be one damaged packet.
+                // A short frame whose length is not a multiple of the size may be one damaged packet.
                 assert!(!found(&merged(ethernet(), 100, 499)).contains(&100));
             }
         }

@@ -1,8 +1,8 @@
-//! A verdict for every checksum of a packet: whether it holds, and the value that it should have.
+//! A verdict for every checksum of a packet: whether it is valid, and its expected value.
 //!
-//! A pure function of bytes. The innermost checksum is judged first, because those around it cover it: with local
-//! checksum offload (rule C40) an outer checksum is that of the packet after the inner one is completed, and is right
-//! although it does not match the bytes yet.
+//! The verdict depends on the bytes only. The innermost checksum is judged first, because outer ones cover it: with
+//! local checksum offload (rule C40) an outer checksum applies to the packet with the completed inner checksum, and is
+//! valid although it does not match the bytes yet.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, pppoe, sctp, tcp, udp, udp_lite};
@@ -20,22 +20,22 @@ use crate::headers::{is_ip, put_u16, u16_at, u32_at};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It matches what it covers.
+    /// The checksum matches the covered bytes.
     Valid,
-    /// The sender of a UDP datagram computed none (RFC 768).
+    /// The sender of a UDP datagram computed no checksum (RFC 768).
     ZeroUdp,
-    /// Nothing was verified but IP headers: the protocol inside is unknown, or its header is malformed.
+    /// Only IP headers were verified: the protocol inside is unknown, or its header is malformed.
     NotVerified,
-    /// Bytes that it covers are missing.
+    /// Covered bytes are missing.
     Unverifiable,
-    /// It was left for a device to complete.
+    /// The checksum was left for a device to complete.
     Partial,
-    /// It does not match what it covers.
+    /// The checksum does not match the covered bytes.
     Bad,
 }
 
 impl Verdict {
-    /// The name that people read.
+    /// Returns the name in text reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Valid => "valid",
@@ -48,72 +48,72 @@ impl Verdict {
     }
 }
 
-/// The reason for a verdict that can have more than one.
+/// Reason for a verdict, where several are possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The sums match, or do not.
+    /// The sums match or differ.
     Sum,
-    /// The sums match the bytes as they are, but not as they will be once the inner checksum is completed.
+    /// The sums match the current bytes, but will not match once the inner checksum is completed.
     Bytes,
-    /// The field holds the sum of the pseudo-header, with the length or, as Windows leaves it, without.
+    /// The field holds the pseudo-header sum, with the length or, as Windows leaves it, without.
     Seed,
-    /// The field is zero where zero means that a device computes it.
+    /// The field is zero, and zero means that a device computes the checksum.
     Zero,
-    /// The capture says so.
+    /// The capture reports it.
     Told,
     /// The packet is truncated in the capture.
     Truncated,
-    /// A tunnel header asks the receiver to complete it (rules C50, C51).
+    /// A tunnel header requests that the receiver completes the checksum (rules C50, C51).
     Remote,
-    /// The length field does not even cover its own header, or more than the packet, so the coverage is unknown.
+    /// The length field is too small for its own header or exceeds the packet, so the coverage is unknown.
     Length,
-    /// It is zero, which means no checksum where that is not allowed: UDP over IPv6 that is no tunnel (RFC 8200 section
-    /// 8.1), and UDP-Lite (RFC 3828 section 3.1).
+    /// The field is zero, which means no checksum, where a checksum is required: UDP over IPv6 outside tunnels (RFC
+    /// 8200 section 8.1), and UDP-Lite (RFC 3828 section 3.1).
     Missing,
-    /// It matches the first packet of a frame that was merged by reference to its packets.
+    /// The checksum matches the first packet of a frame whose packets were merged by reference.
     Prefix,
-    /// There are more headers inside than the dissector follows, and one of their checksums may be partial.
+    /// The packet has more headers than the dissector follows, and one of their checksums may be partial.
     Deep,
 }
 
 /// One checksum of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// The header that holds it.
+    /// Header that contains the checksum.
     pub layer: Layer,
-    /// Its offset in the packet.
+    /// Offset of the checksum in the packet.
     pub at: usize,
-    /// Value of the checksum in the packet: 16 bits, or 32 of a CRC32c.
+    /// Value of the checksum in the packet: 16 bits, or 32 bits for a CRC32c.
     pub found: u32,
-    /// The right value, if it can be computed.
+    /// Expected value, if it can be computed.
     pub expected: Option<u32>,
-    /// The end of the bytes that it covers.
+    /// End of the covered bytes.
     end: usize,
-    /// The end of the packet that its pseudo-header counts.
+    /// End of the packet that the pseudo-header counts.
     packet_end: usize,
-    /// Whether it is right.
+    /// Verdict on the checksum.
     pub verdict: Verdict,
-    /// The reason.
+    /// Reason for the verdict.
     pub why: Why,
-    /// Its place among the checksums of the packet, the outermost transport checksum being 0. IP header checksums have
-    /// the place of their payload.
+    /// Level of the checksum; the outermost transport checksum has level 0. An IP header checksum has the level of its
+    /// payload.
     pub depth: usize,
 }
 
 impl Level {
-    /// The name of the damage that a wrong checksum shows; `None` if it is not wrong.
+    /// Returns the reason name for a wrong checksum; `None` if the checksum is not wrong.
     pub fn damage(&self) -> Option<&'static str> {
-        let name = if self.layer.kind == Kind::Ipv4 { "ipv4-checksum" } else { "checksum" };
+        let name = if self.layer.kind == Kind::Ipv4 { "ipv4_checksum" } else { "checksum" };
         (self.verdict == Verdict::Bad).then_some(name)
     }
 
-    /// Bytes of the checksum.
+    /// Returns the length of the checksum in bytes.
     pub const fn width(&self) -> usize {
         if matches!(self.layer.kind, Kind::Sctp) { 4 } else { 2 }
     }
 
-    /// Writes a value into the packet.
+    /// Writes a checksum value into the packet.
     pub(super) fn put(&self, packet: &mut [u8], value: u32) {
         let bytes = value.to_be_bytes();
         if self.width() == 2 {
@@ -131,32 +131,32 @@ pub struct Levels {
     is_fragment: bool,
     is_cut: bool,
     is_unread: bool,
-    /// The payload bytes of the first packet over which the innermost checksum verifies, if not over the whole.
+    /// Payload bytes of the first packet over which the innermost checksum is valid, if it is not valid over the whole.
     pub prefix: Option<usize>,
 }
 
 impl Levels {
-    /// Each checksum, outermost first.
+    /// Returns an iterator over the checksums, outermost first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Level> {
         self.list.iter()
     }
 
-    /// The number of checksums.
+    /// Returns the number of checksums.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether the packet has no checksum.
+    /// Returns whether the packet has no checksum.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The checksum at `index`.
+    /// Returns the checksum at `index`.
     pub fn at(&self, index: usize) -> Option<Level> {
         self.list.get(index).copied()
     }
 
-    /// The verdict on the packet: that on its worst checksum. `None` when it has none.
+    /// Returns the verdict on the packet, which is that on its worst checksum; `None` if it has none.
     pub fn worst(&self) -> Option<Verdict> {
         let own = self.list.iter().map(|level| level.verdict).max();
         let own = if self.is_unread { own.max(Some(Verdict::NotVerified)) } else { own };
@@ -164,21 +164,21 @@ impl Levels {
     }
 }
 
-/// The claim of the capture about a partial checksum of the packet.
+/// Information in the capture about a partial checksum of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nothing.
+    /// No information.
     None,
-    /// The checksum at this place is partial.
+    /// The checksum at this offset is partial.
     Partial {
-        /// In bytes from the start of the packet.
+        /// Offset in bytes from the start of the packet.
         at: usize,
     },
 }
 
 /// Judges every checksum of `packet`, which was dissected into `stack`.
 ///
-/// `is_cut` says that the capture cut the packet. `levels` is overwritten.
+/// `is_cut` tells whether the capture truncated the packet. `levels` is overwritten.
 pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
     levels.is_fragment = stack.stop == Stop::Fragment;
     levels.is_cut = is_cut && stack.stop == Stop::Truncated;
@@ -186,7 +186,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
     levels.prefix = None;
     collect(packet, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
-    // The amount by which completing the inner checksums changes the sum of what is around them.
+    // The change in the sum of outer checksums once the inner checksums are completed.
     let mut to_add = Sum::ZERO;
     for level in levels.list.iter_mut().rev() {
         if level.end > packet.len() {
@@ -196,7 +196,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
         }
         let is_remote = remote == Some((level.layer.offset as usize, level.at));
         if level.layer.kind == Kind::Ipv4 {
-            // An IPv4 header checksum covers nothing but its header.
+            // An IPv4 header checksum covers only its header.
             judge_one(packet, stack, claim, false, Sum::ZERO, level);
             continue;
         }
@@ -215,8 +215,8 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
             (Verdict::Partial, Some(expected)) => {
                 to_add = (to_add + sum_of(expected)).subtract(sum_of(level.found));
             }
-            // It is right for the bytes as they are, so it is updated when the inner bytes change, and the checksums
-            // around it see no change.
+            // The checksum is valid for the current bytes. It will be updated when the inner bytes change, so the outer
+            // checksums see no change.
             (Verdict::Valid, _) if level.why == Why::Bytes => to_add = Sum::ZERO,
             _ => {}
         }
@@ -224,13 +224,13 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
     levels.is_unread = is_unread(stack, &levels.list);
 }
 
-/// The sum of a checksum field of 16 or 32 bits.
+/// Returns the sum of a checksum field of 16 or 32 bits.
 fn sum_of(value: u32) -> Sum {
     Sum::of(&value.to_be_bytes())
 }
 
-/// Whether a packet contains bytes behind its IP headers, or a malformed IP header, that no right checksum covers
-/// because no reader of them is known or their lengths contradict each other.
+/// Returns whether a packet contains bytes after its IP headers, or a malformed IP header, that no valid checksum
+/// covers, because their protocol is unknown or their lengths contradict each other.
 fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
     let is_covered =
         |level: &Level| level.layer.kind != Kind::Ipv4 && level.verdict == Verdict::Valid;
@@ -242,7 +242,7 @@ fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
     }
 }
 
-/// Whether the innermost transport checksum is the sum of its pseudo-header. Reads no payload.
+/// Returns whether the innermost transport checksum is its pseudo-header sum. Does not read the payload.
 pub fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     let Some(layer) = stack.last().filter(|l| l.kind.is_transport()) else {
         return false;
@@ -252,16 +252,16 @@ pub fn is_seeded(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, end)
 }
 
-/// Whether the innermost transport checksum is the sum of a pseudo-header without its length: the form in which Windows
-/// leaves a superframe of TCP to its device (NDIS large send offload). Reads no payload.
+/// Returns whether the innermost transport checksum is a pseudo-header sum without the length: the form in which
+/// Windows leaves a TCP superframe to its device (NDIS large send offload). Does not read the payload.
 pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
     let Some(layer) = stack.last().filter(|layer| layer.kind == Kind::Tcp) else { return false };
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     holds_seed_without_length(packet, &layer, ip)
 }
 
-/// Whether the innermost transport checksum is the sum of a pseudo-header that counts all bytes of the frame,
-/// although the headers count those of the first segment (rule S47).
+/// Returns whether the innermost transport checksum is a pseudo-header sum that counts all bytes of the frame, although
+/// the headers count those of the first segment (rule S47).
 pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     let innermost = stack.last().filter(|l| l.kind.is_transport());
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer));
@@ -269,7 +269,7 @@ pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, packet.len())
 }
 
-/// Whether the checksum of a GRE header is left for a device to compute, which no offload metadata can say.
+/// Returns whether the checksum of a GRE header is left for a device to compute, which offload metadata cannot express.
 pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
         let start = layer.offset as usize;
@@ -277,20 +277,20 @@ pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     })
 }
 
-/// Whether any transport checksum is the sum of its pseudo-header. Reads no payload.
+/// Returns whether any transport checksum is its pseudo-header sum. Does not read the payload.
 pub fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack)
         || is_seeded_without_length(packet, stack)
         || seeded_around(packet, stack).is_some()
 }
 
-/// Whether the innermost transport checksum is left to the device of the sender: it [is
-/// seeded](is_seeded), and no tunnel header leaves it to the receiver (rules C50, C51).
+/// Returns whether the innermost transport checksum is left to the sender's device: it [is a pseudo-header
+/// sum](is_seeded), and no tunnel header leaves it to the receiver (rules C50, C51).
 pub fn is_left_to_device(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack) && remote_checksum(packet, stack).is_none()
 }
 
-/// The outermost UDP header whose checksum is the sum of the pseudo-header alone.
+/// Returns the outermost UDP header whose checksum is only the pseudo-header sum.
 pub fn seeded_around(packet: &[u8], stack: &Stack) -> Option<Layer> {
     let layers = stack.layers();
     let each = layers.iter().enumerate().filter(|(_, layer)| layer.kind == Kind::Udp);
@@ -318,7 +318,7 @@ fn holds_seed_of(packet: &[u8], layer: &Layer, ip: &Layer, len: usize) -> bool {
     found == pseudo(packet, ip, protocol, len).fold()
 }
 
-/// Lists the checksums of a packet with what they cover.
+/// Lists the checksums of a packet with their coverage.
 fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
     list.clear();
     let mut end = packet.len();
@@ -360,7 +360,7 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
             Kind::Udp => {
                 let declared = declared_end(packet, start, udp::field::LENGTH.start, 0);
                 let reaches = declared.filter(|&udp_end| udp_end >= layer.end());
-                // A superframe may be longer than the field can hold (T13); then the length of IP counts.
+                // A superframe may exceed its length field (T13); the IP length then counts.
                 if declared.is_some() && reaches.is_none() && end - start <= u16::MAX.into() {
                     (level.verdict, level.why) = (Verdict::Bad, Why::Length);
                 }
@@ -399,13 +399,14 @@ fn collect(packet: &[u8], stack: &Stack, list: &mut Vec<Level>) {
     }
 }
 
-/// The end by a length field that lies inside of another. The outermost may lie beyond what was captured; an inner one
-/// is bounded by the end of those around it.
+/// Returns the end according to a length field inside another one. The outermost end may exceed the captured bytes; an
+/// inner end is limited by the ends around it.
 fn within(declared: Option<usize>, end: usize, is_inside: bool) -> usize {
     declared.map_or(end, |declared| if is_inside { declared.min(end) } else { declared })
 }
 
-/// Whether a transport header lies in the first of several fragments, and so covers bytes of the others.
+/// Returns whether a transport header is in the first of several fragments, so that its checksum covers bytes of the
+/// others.
 fn end_of_fragment(layer: &Layer, stack: &Stack) -> bool {
     layer.kind != Kind::Ipv4 && stack.last().is_some_and(|last| last.offset == layer.offset)
 }
@@ -466,8 +467,8 @@ fn judge_one(
     };
 }
 
-/// Judges the CRC32c of SCTP. Zero is left to a device (RFC 9653 gives zero another meaning, which both ends have to
-/// agree on).
+/// Judges the CRC32c of SCTP. Zero means that it is left to a device (RFC 9653 gives zero another meaning, on which
+/// both endpoints have to agree).
 fn judge_crc(covered: &[u8], claim: Claim, level: &mut Level) {
     let expected = crc32c(covered, sctp::field::CHECKSUM).swap_bytes();
     level.expected = Some(expected);
@@ -482,14 +483,14 @@ fn judge_crc(covered: &[u8], claim: Claim, level: &mut Level) {
     };
 }
 
-/// Whether a UDP header may not go without a checksum: over IPv6 only the UDP header of a tunnel may (RFC 8200 section
-/// 8.1, RFC 6936).
+/// Returns whether a UDP header requires a checksum: over IPv6 only the UDP header of a tunnel may omit it (RFC 8200
+/// section 8.1, RFC 6936).
 fn needs_checksum(stack: &Stack, udp: &Layer) -> bool {
     let is_in_ipv6 = ip_around(stack, udp).is_some_and(|ip| ip.kind == Kind::Ipv6);
     is_in_ipv6 && stack.last().is_some_and(|last| last == *udp) && stack.stop == Stop::Payload
 }
 
-/// The sum of the pseudo-header of a checksum that has one.
+/// Returns the pseudo-header sum of a checksum that has a pseudo-header.
 fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
     let ip = ip_around(stack, &level.layer)?;
     let protocol = match level.layer.kind {
@@ -503,7 +504,7 @@ fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
     Some(pseudo(packet, ip, protocol, len))
 }
 
-/// The IP header right around a header.
+/// Returns the IP header directly around a header.
 fn ip_around<'a>(stack: &'a Stack, layer: &Layer) -> Option<&'a Layer> {
     stack.layers().iter().rfind(|around| around.offset < layer.offset && is_ip(around))
 }
@@ -521,7 +522,7 @@ fn checksum_at(packet: &[u8], layer: &Layer) -> Option<usize> {
     layer.kind.spec().checksum(header).map(|(at, _)| at)
 }
 
-/// The checksum that a header leaves to the receiver: the start of its sum, and its own offset.
+/// Returns the checksum that a header leaves to the receiver: the start of its sum, and its own offset.
 fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
     stack.layers().iter().find_map(|layer| {
         let read = layer.kind.spec().remote_checksum?;
@@ -532,7 +533,7 @@ fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
 }
 
 const ICMP_CHECKSUM: usize = 2;
-/// The bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
+/// Bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
 const PPPOE_UNCOUNTED: usize = 6;
 const PROTOCOL_ICMPV6: u8 = 58;
 

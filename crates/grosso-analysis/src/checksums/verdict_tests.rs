@@ -87,12 +87,12 @@ fn udp_that_is_shorter_than_its_header_is_bad_whatever_its_checksum() {
         let mut bytes = packet.build();
         let checksum = u16::from_be_bytes([bytes[60], bytes[61]]);
         put(&mut bytes, 58, len);
-        // As if the checksum had been made over what IPv6 says, with this length in the header.
+        // The checksum as if it were computed over a length of IPv6, with this length in the header.
         put(&mut bytes, 60, update(checksum, 17, len));
         let bad = [Verdict::Bad];
         assert_eq!(verdicts(&bytes) == bad, len != 0, "{len}");
         put(&mut bytes, 60, 0);
-        // A length of zero may be a jumbogram, whose end is not known.
+        // A length of zero may mean a jumbogram, whose end is unknown.
         assert_eq!(verdicts(&bytes), [if len == 0 { Verdict::ZeroUdp } else { Verdict::Bad }]);
     }
 }
@@ -138,7 +138,7 @@ fn oracle_seed(ip: &[u8], len: usize) -> Sum {
 }
 
 proptest! {
-    /// The slow oracle of the testkit reads every packet for itself.
+    /// Compares the verdicts with the test kit's slow oracle, which parses every packet on its own.
     #[test]
     fn verdicts_are_those_of_the_oracle(seed: u64, flips in any::<[u16; 4]>()) {
         for (index, mut packet) in Traffic::new(seed).take(12).enumerate() {
@@ -154,7 +154,7 @@ proptest! {
             if levels.prefix.is_some() {
                 continue;
             }
-            // The oracle does not ask whether a checksum may be missing.
+            // The oracle does not check whether a checksum may be missing.
             let is_wrong = |level: &Level| {
                 let is_open = matches!(level.verdict, Verdict::Partial | Verdict::Bad);
                 is_open && level.why != Why::Missing
@@ -168,7 +168,7 @@ proptest! {
                 .iter()
                 .map(|verdict| (verdict.found.into(), verdict.state == oracle::State::Wrong))
                 .collect();
-            // The oracle believes a remote checksum without asking where it points.
+            // The oracle accepts a remote checksum without checking its offsets.
             let lengths = oracle::Lengths::Declared;
             let remote = oracle::parse(&packet, Link::Ethernet, lengths).has_remote_checksum();
             let compared = expected.len() - usize::from(remote && !expected.is_empty());

@@ -1,10 +1,10 @@
-//! Sizes that packets announce: the MSS of a SYN, the MTU of an ICMP message that says a packet was too big.
+//! Sizes announced by packets: the MSS of a SYN, and the MTU of an ICMP too-big message.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 
 use crate::headers::{Transport, is_ip, u16_at, u32_at};
 
-/// The MSS option of a SYN.
+/// Returns the MSS option of a SYN.
 pub(super) fn mss(packet: &[u8], transport: &Transport) -> Option<u16> {
     let start = transport.layer.offset as usize;
     let mut options = packet.get(start + tcp::HEADER_LEN..transport.layer.end())?;
@@ -21,7 +21,7 @@ pub(super) fn mss(packet: &[u8], transport: &Transport) -> Option<u16> {
     }
 }
 
-/// Source and destination of a packet, whatever the ports.
+/// Source and destination of a packet, without ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Path {
     source: [u8; 16],
@@ -29,7 +29,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// The path of a packet whose IP header starts at `at`.
+    /// Returns the path of a packet whose IP header starts at `at`.
     pub(super) fn at(packet: &[u8], at: usize, is_ipv4: bool) -> Option<Self> {
         let mut path = Self { source: [0; 16], destination: [0; 16] };
         let (from, to, len) = if is_ipv4 {
@@ -43,7 +43,7 @@ impl Path {
     }
 }
 
-/// A message that a packet was too big: the path of the packets that it is about, and its MTU (RFC 1191, RFC 8201).
+/// Reads an ICMP too-big message: returns the path of the quoted packet and the MTU (RFC 1191, RFC 8201).
 pub(super) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16)> {
     let icmp = stack.last().filter(|layer| layer.kind == Kind::Icmp)?;
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
@@ -61,5 +61,5 @@ pub(super) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16)> {
     Some((Path::at(packet, quoted, version == 4)?, mtu))
 }
 
-/// Bytes of an ICMP message before the packet that it quotes.
+/// Bytes of an ICMP message before the quoted packet.
 const ICMP_HEADER: usize = 8;

@@ -1,7 +1,8 @@
 //! The IPv4 identifications that each address has used.
 //!
-//! A host may draw the identifications of all its packets from one counter, whatever their flow and protocol. So a step
-//! between two packets of a flow counts packets of that flow only where no other packet of the address lies in between.
+//! A host may use one counter for the identifications of all its packets, whatever their flow and protocol. A step
+//! between two packets of a flow therefore counts only packets of that flow if no other packet of the address lies in
+//! between.
 
 use std::collections::HashMap;
 
@@ -10,13 +11,13 @@ use grosso_wire::{Kind, ipv4};
 use super::sight::Sight;
 use crate::headers::{is_ip, u16_at};
 
-/// The identifications of the addresses of a capture; at most [`ADDRESSES_MAX`] of them.
+/// Identifications of the addresses of a capture; at most [`ADDRESSES_MAX`] addresses.
 #[derive(Debug, Default)]
 pub(super) struct AddressCounters {
     addresses: HashMap<CounterOwner, AddressCounter>,
 }
 
-/// A source address, and the virtual network that it belongs to.
+/// A source address and its virtual network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CounterOwner {
     address: [u8; 4],
@@ -29,9 +30,9 @@ struct AddressCounter {
     /// A ring of packet numbers and identifications.
     recent: [(u64, u16); RECENT],
     next: usize,
-    /// Steps between packets of a flow that packets of other flows fill.
+    /// Number of steps within a flow that are filled by packets of other flows.
     filled: u32,
-    /// Steps that no packet fills.
+    /// Number of steps that are not filled by other packets.
     clean: u32,
 }
 
@@ -42,7 +43,7 @@ impl Default for AddressCounter {
 }
 
 impl AddressCounters {
-    /// Notes the identification of a packet, whatever its protocol.
+    /// Records the identification of a packet, whatever its protocol.
     pub(super) fn count(&mut self, sight: &Sight<'_>) {
         let Some((source, identification)) = read(sight) else { return };
         if self.addresses.len() >= ADDRESSES_MAX && !self.addresses.contains_key(&source) {
@@ -53,8 +54,9 @@ impl AddressCounters {
         counter.next = (counter.next + 1) % RECENT;
     }
 
-    /// Whether the identifications between those of two packets of a flow, of which this one is the second, were free
-    /// for the packets that the first stood for. `first` is the number and the identification of the first.
+    /// Returns whether no other packet used the identifications between two packets of a flow, so that they belong to
+    /// the segments of the first. `sight` is the second packet; `first` is the number and the identification of the
+    /// first.
     pub(super) fn is_free(&mut self, sight: &Sight<'_>, first: (u64, u16)) -> bool {
         let Some((source, identification)) = read(sight) else { return false };
         let Some(counter) = self.addresses.get_mut(&source) else { return false };
@@ -69,13 +71,14 @@ impl AddressCounters {
 }
 
 impl AddressCounter {
-    /// Whether the flows of the address share a counter, so that packets that the capture lacks may fill any step.
+    /// Returns whether the flows of the address share a counter, so that packets missing from the capture may fill any
+    /// step.
     const fn is_shared(&self) -> bool {
         self.filled >= FILLED_MIN && self.filled.saturating_mul(SHARED_RATIO) >= self.clean
     }
 }
 
-/// The source address of a packet and its identification, by its innermost header; `None` if that is not IPv4.
+/// Returns the source address and identification from the innermost IP header; `None` if it is not IPv4.
 fn read(sight: &Sight<'_>) -> Option<(CounterOwner, u16)> {
     let ip = sight.stack.layers().iter().rfind(|layer| is_ip(layer))?;
     if ip.kind != Kind::Ipv4 {
@@ -87,12 +90,12 @@ fn read(sight: &Sight<'_>) -> Option<(CounterOwner, u16)> {
     Some((source, u16_at(header, ipv4::field::IDENTIFICATION.start)))
 }
 
-/// Most addresses whose identifications are followed: about 10 MB.
+/// Maximum number of addresses whose identifications are tracked: about 10 MB.
 const ADDRESSES_MAX: usize = 1 << 14;
-/// Packets of an address that are compared with a step.
+/// Number of an address's packets that are compared with a step.
 const RECENT: usize = 32;
-/// Steps that packets of other flows must fill before the address counts as one with a single counter: an accident
-/// fills one.
+/// Steps that packets of other flows must fill before the address is considered to have a single counter: one may be
+/// filled by chance.
 const FILLED_MIN: u32 = 2;
-/// Steps without other packets that weigh as much as one that is filled.
+/// Number of unfilled steps that weigh as much as one filled step.
 const SHARED_RATIO: u32 = 4;

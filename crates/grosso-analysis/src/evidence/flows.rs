@@ -1,4 +1,4 @@
-//! The facts of flows and paths, learned frame by frame.
+//! Properties of flows and paths, learned frame by frame.
 
 use std::{cell::Cell, collections::HashMap};
 
@@ -14,73 +14,74 @@ use super::{
 };
 use crate::headers::{Endpoints, Transport, u32_at};
 
-/// The facts of the flows of a capture; at most `FLOWS_MAX` of them.
+/// Properties of the flows of a capture; at most `FLOWS_MAX` flows.
 #[derive(Debug, Default)]
 pub struct Flows {
-    /// The places of flows.
+    /// Index of each flow.
     places: HashMap<Endpoints, usize>,
     flows: Vec<Flow>,
-    /// The flow that was asked for last: packets follow others of their flow, and each is asked about several times.
+    /// The flow of the last lookup: packets of a flow arrive together, and each causes several lookups.
     last: Cell<Option<(Endpoints, usize)>>,
-    /// The MTUs that ICMP messages said of a path, each with the packet from which on it holds; at most [`PATHS_MAX`]
+    /// MTUs of paths from ICMP messages, each with the packet number from which it applies; at most [`PATHS_MAX`]
     /// paths.
     paths: HashMap<Path, Vec<(u64, u16)>>,
     counters: AddressCounters,
-    /// The largest MTU that an announced MSS hints at.
+    /// The largest MTU that an announced MSS suggests.
     announced_mtu: usize,
-    /// Packets of flows for which there was no room.
+    /// Packets of flows that exceeded the limit.
     pub overflowed: u64,
 }
 
 /// One direction of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// The MSS that its sender announced: the largest segment that the sender accepts, and a hint at its MTU.
+    /// MSS that the sender announced: the largest segment that it accepts, and a hint at its MTU.
     pub(super) announced: Option<u16>,
     first: Era,
-    /// Later eras, in which segments had another size; at most [`ERAS_MAX`].
+    /// Later eras with other segment sizes; at most [`ERAS_MAX`].
     later: Vec<Era>,
     last: Option<Last>,
-    /// The end of the data seen so far.
+    /// Highest end of data so far.
     sequence_max: Option<u32>,
-    /// The start of the first frame that was longer than Ethernet allows.
+    /// Start of the first frame that was longer than Ethernet allows.
     long_start: Option<u32>,
-    /// Whether there was such a frame.
+    /// Whether any frame was longer than Ethernet allows.
     pub(super) has_long: bool,
-    /// Identifications that contradict the era: the packet of the first, and the steps.
+    /// Identifications that contradict the era: number of the first such packet, and the steps.
     odd: Option<(u64, Identifications)>,
 }
 
-/// A period in which the segments of a flow had one size.
+/// A period with one segment size of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Era {
-    /// The number of its first packet.
+    /// Number of the era's first packet.
     from: u64,
-    /// The last frame whose identifications belong to it.
+    /// Last frame whose identifications belong to the era.
     known: u64,
-    /// Whether identifications alone tell it from the era before, so that frames in between may belong to either.
+    /// Whether only identifications distinguish the era from the one before, so that frames in between may belong to
+    /// either.
     is_blurred: bool,
-    /// The MTU of the path by an ICMP message.
+    /// MTU of the path according to an ICMP message.
     pub(super) path_mtu: Option<u16>,
-    /// The MTU by a newer message that the sender has not heeded yet; once it does, it retransmits what was lost.
+    /// MTU from a newer message that the sender has not yet followed; once it does, it retransmits the lost data.
     unheeded_mtu: Option<u16>,
     pub(super) identifications: Identifications,
     /// Lengths of frames in mid-stream.
     pub(super) lengths: Lengths,
     /// Lengths of frames that end a write.
     pub(super) ends: Lengths,
-    /// The largest payload under a complete and valid checksum.
+    /// The largest payload covered by a complete and valid checksum.
     pub(super) sealed_max: u32,
 }
 
 impl Era {
-    /// The largest payload that was certainly one packet of the wire.
+    /// Returns the largest payload that was certainly one wire packet.
     pub(super) fn packet_max(&self) -> usize {
         (self.sealed_max as usize).max(self.identifications.single_max())
     }
 }
 
-/// The frame before.
+/// The previous frame.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     number: u64,
@@ -91,7 +92,7 @@ struct Last {
 }
 
 impl Flows {
-    /// Learns from a frame. `seal` reads its checksum, and is called only if the answer is of use.
+    /// Learns from a frame. `seal` reads its checksum, and is called only if the result matters.
     pub(super) fn learn(&mut self, sight: &Sight<'_>, seal: impl FnOnce() -> Seal) {
         let (packet, number) = (sight.packet.data, sight.packet.number);
         if let Some((path, mtu)) = announced::too_big(packet, sight.stack) {
@@ -132,27 +133,27 @@ impl Flows {
         }
     }
 
-    /// The facts of a flow.
+    /// Returns the properties of a flow.
     pub(super) fn get(&self, endpoints: &Endpoints) -> Option<&Flow> {
         self.flows.get(self.place(endpoints)?)
     }
 
-    /// The largest MTU that an announced MSS hints at; 0 if none was announced.
+    /// Returns the largest MTU that an announced MSS suggests; 0 if none was announced.
     pub(super) const fn announced_mtu(&self) -> usize {
         self.announced_mtu
     }
 
-    /// The number of known flows.
+    /// Returns the number of known flows.
     pub fn len(&self) -> usize {
         self.flows.len()
     }
 
-    /// Whether no flow is known.
+    /// Returns whether no flow is known.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
 
-    /// Lowers the MTU of a path from this packet on.
+    /// Records that the MTU of a path changes to `mtu` from packet `number` on.
     fn shrink(&mut self, path: Path, mtu: u16, number: u64) {
         if self.paths.len() >= PATHS_MAX && !self.paths.contains_key(&path) {
             return;
@@ -173,7 +174,7 @@ impl Flows {
         changes.iter().rev().find(|(from, _)| *from <= number).map(|&(_, mtu)| mtu)
     }
 
-    /// The place of a flow, which is new if nothing is known of it; `None` if there is no room for another.
+    /// Returns the index of a flow, which is added if it is unknown; `None` if the limit is reached.
     fn place_of(&mut self, endpoints: Endpoints) -> Option<usize> {
         if let Some(place) = self.place(&endpoints) {
             return Some(place);
@@ -200,12 +201,12 @@ impl Flows {
 }
 
 impl Flow {
-    /// The era that a packet belongs to.
+    /// Returns the era of a packet.
     pub(super) fn era(&self, number: u64) -> &Era {
         self.later.iter().rev().find(|era| era.from <= number).unwrap_or(&self.first)
     }
 
-    /// Whether a packet may belong to another era than [`Self::era`] says.
+    /// Returns whether a packet may belong to another era than the one that [`Self::era`] returns.
     pub(super) fn is_between_eras(&self, number: u64) -> bool {
         let era = self.era(number);
         let next = self.later.iter().find(|next| next.from > number);
@@ -222,7 +223,7 @@ impl Flow {
         }
     }
 
-    /// Takes in the MTU of an ICMP message. Until the sender heeds it, packets are as long as before.
+    /// Records the MTU of an ICMP message. Until the sender follows it, packets are as long as before.
     fn hear(&mut self, path_mtu: Option<u16>, number: u64) {
         let is_new = self.sequence_max.is_none();
         let era = *self.latest_mut();
@@ -238,7 +239,7 @@ impl Flow {
         self.last = None;
     }
 
-    /// Follows the stream, and notices when it goes back.
+    /// Follows the stream, and detects a step back.
     fn advance(&mut self, packet: &[u8], number: u64, transport: &Transport) {
         if transport.payload == 0 {
             return;
@@ -248,7 +249,8 @@ impl Flow {
         let is_behind = |one: u32, other: u32| one.wrapping_sub(other).cast_signed() < 0;
         let Era { path_mtu, unheeded_mtu, .. } = *self.latest_mut();
         if self.sequence_max.is_some_and(|max| is_behind(start, max)) {
-            // A path with a smaller MTU loses all long packets, and the message that says so may be in no file.
+            // A path with a smaller MTU loses all long packets, and the ICMP message about it may be missing from the
+            // capture.
             let is_all_lost = self.long_start.take_if(|long| !is_behind(*long, start)).is_some();
             if is_all_lost || unheeded_mtu.is_some() {
                 let path_mtu = unheeded_mtu.or(path_mtu);
@@ -265,8 +267,8 @@ impl Flow {
         }
     }
 
-    /// The number and the identification of the frame before, if the stream continues behind it without a gap: that
-    /// frame is the one that used up the identifications up to this one.
+    /// Returns number and identification of the previous frame if the stream continues after it without a gap: that
+    /// frame used the identifications up to this one.
     fn step(&self, packet: &[u8], transport: &Transport) -> Option<(u64, u16)> {
         let last = self.last.filter(|_| transport.is_tcp())?;
         transport.identification(packet)?;
@@ -275,7 +277,7 @@ impl Flow {
             .then_some((last.number, last.identification))
     }
 
-    /// Keeps a frame as the last one. `is_free` says that the step from the one before it counts packets.
+    /// Stores a frame as the previous one. `is_free` tells whether the step since the frame before it counts packets.
     fn remember(&mut self, packet: &[u8], number: u64, transport: &Transport, is_free: bool) {
         let Some(identification) = transport.identification(packet) else { return };
         let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);
@@ -301,7 +303,7 @@ impl Flow {
             self.odd = None;
             return;
         }
-        // A single frame that contradicts may be a coincidence; a second one that agrees with it begins a new era.
+        // A single contradicting frame may be a coincidence; a second one that agrees with it begins a new era.
         let mut identifications = match self.odd {
             Some((_, odd)) => odd,
             None => Identifications::default(),
@@ -328,7 +330,7 @@ impl Flow {
     }
 }
 
-/// The sequence number of a TCP header.
+/// Returns the sequence number of a TCP header.
 fn sequence(packet: &[u8], transport: &Transport) -> u32 {
     u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start)
 }
@@ -337,9 +339,9 @@ fn sequence(packet: &[u8], transport: &Transport) -> u32 {
 const HEADERS_IPV4: usize = 40;
 /// IPv6 and TCP headers without options.
 const HEADERS_IPV6: usize = 60;
-/// Most flows that are remembered: about 30 MB.
+/// Maximum number of tracked flows: about 30 MB.
 const FLOWS_MAX: usize = 1 << 16;
-/// Most paths whose MTU is remembered.
+/// Maximum number of paths whose MTU is tracked.
 const PATHS_MAX: usize = 1 << 12;
-/// Most changes of the segment size of a flow or path that are remembered.
+/// Maximum number of changes of the segment size that are tracked per flow or path.
 const ERAS_MAX: usize = 16;

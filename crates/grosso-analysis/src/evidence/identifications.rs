@@ -1,18 +1,18 @@
 //! Steps of the IPv4 identification.
 //!
-//! Linux gives every packet of the wire the next identification, so that of the next frame tells how many packets a
-//! frame stood for (rules G14, S14).
+//! Linux gives every wire packet the next identification, so the identification of the next frame shows how many
+//! packets a frame contained (rules G14, S14).
 
 use super::SEGMENT_BYTES_MIN;
 
-/// The segment sizes that explain every step seen so far.
+/// Segment sizes that explain every step so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identifications {
     low: u32,
     high: u32,
     /// Sizes that divide superframes without a remainder, and the number of superframes.
     exact: [(u32, u32); EXACT_SIZES],
-    /// The number of steps that carry information.
+    /// Number of steps that carry information.
     steps: u32,
     /// The largest payload of a frame after which the identification stepped by one.
     single_max: u32,
@@ -33,16 +33,16 @@ impl Default for Identifications {
     }
 }
 
-/// A size that the steps indicate.
+/// A size that the steps suggest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) bytes: u16,
-    /// Whether no other size explains them.
+    /// Whether no other size explains the steps.
     pub(super) is_sure: bool,
 }
 
 impl Identifications {
-    /// Takes in that the identification stepped by `step` after a frame of `payload` bytes whose flow continued without
+    /// Records that the identification stepped by `step` after a frame of `payload` bytes whose flow continued without
     /// a gap. Returns `false` if that contradicts earlier steps.
     pub(super) fn narrow(&mut self, payload: u32, step: u32) -> bool {
         if step == 1 {
@@ -73,8 +73,8 @@ impl Identifications {
         true
     }
 
-    /// The size that explains the steps: one in range for which other evidence speaks, or one that divides several
-    /// superframes. A single step is a guess, and only shows that the size was not the first of `likely`.
+    /// Returns the size that explains the steps: a size in range that other evidence supports, or one that divides
+    /// several superframes. A single step is a guess, and only shows that the size was not the first of `likely`.
     pub(super) fn size(
         &self,
         likely: &[Option<usize>],
@@ -95,7 +95,7 @@ impl Identifications {
             (Some((exact, _)), Some(confirmed)) if exact == confirmed => (exact, true),
             (Some((exact, STEPS_MIN..)), _) => (exact, true),
             (_, Some(confirmed)) => (confirmed, is_narrow || is_shown(confirmed)),
-            // A gap alone counts no segments.
+            // A range of sizes alone does not determine one.
             (_, None) => return None,
         };
         let bytes = u16::try_from(size).ok()?;
@@ -103,38 +103,39 @@ impl Identifications {
         Some(Told { bytes, is_sure })
     }
 
-    /// The number of superframes whose steps carry information, if a size of this many bytes explains them.
+    /// Returns the number of superframes whose steps carry information, if a size of `size` bytes explains them;
+    /// otherwise 0.
     pub(super) fn agreeing(&self, size: usize) -> u64 {
         let agrees = (self.low as usize..=self.high as usize).contains(&size);
         if agrees { u64::from(self.steps) } else { 0 }
     }
 
-    /// The number of superframes whose steps carry information.
+    /// Returns the number of superframes whose steps carry information.
     pub(super) const fn steps(&self) -> u64 {
         self.steps as u64
     }
 
-    /// Whether consecutive frames have the same identification, as with some senders.
+    /// Returns whether consecutive frames have the same identification, as with some senders.
     pub(super) const fn is_fixed(&self) -> bool {
         self.fixed > self.steps as u64
     }
 
-    /// The largest payload that went into one packet.
+    /// Returns the largest payload that was sent in one packet.
     pub(super) const fn single_max(&self) -> usize {
         self.single_max as usize
     }
 }
 
-/// The smallest and the largest size by which `payload` bytes make `step` segments.
+/// Returns the smallest and the largest size that split `payload` bytes into `step` segments.
 fn bounds(payload: u32, step: u32) -> (u32, u32) {
     (payload.div_ceil(step.max(1)), payload.saturating_sub(1) / step.saturating_sub(1).max(1))
 }
 
-/// Sizes that differ by less count as one in an announcement: options come in steps of as much.
+/// Sizes that differ by less than this count as one announced size: options have lengths in multiples of it.
 const SLACK_BYTES: u32 = 4;
-/// Most sizes that divide superframes and are told apart.
+/// Maximum number of different sizes that divide superframes and are tracked.
 const EXACT_SIZES: usize = 4;
-/// Steps that must agree before they count.
+/// Number of agreeing steps required before they count.
 const STEPS_MIN: u32 = 2;
 
 #[cfg(test)]
@@ -144,7 +145,7 @@ mod tests {
     fn of(steps: &[(u32, u32)]) -> Identifications {
         let mut identifications = Identifications::default();
         for &(payload, step) in steps {
-            assert!(identifications.narrow(payload, step), "{payload} in {step}");
+            assert!(identifications.narrow(payload, step), "{payload} bytes in {step} steps");
         }
         identifications
     }
@@ -157,7 +158,7 @@ mod tests {
     fn steps_narrow_the_size_down() {
         let ids = of(&[(14000, 10), (28000, 20), (7100, 6)]);
         assert_eq!(ids.size(&[], never), Some(Told { bytes: 1400, is_sure: true }));
-        // A size that nothing else shows is not made up from gaps.
+        // A size without other evidence is not derived from a range.
         let ids = of(&[(14001, 11), (28001, 21)]);
         assert_eq!(ids.size(&[Some(1390)], |_| true), Some(Told { bytes: 1390, is_sure: true }));
         assert_eq!(ids.size(&[], never), None);
@@ -169,13 +170,13 @@ mod tests {
         let refuted = of(&[(14480, 10)]).size(&[Some(1248), Some(1448)], |_| true);
         assert_eq!(refuted, Some(Told { bytes: 1448, is_sure: false }));
         let mut ids = of(&[(14480, 10), (28960, 20)]);
-        assert!(!ids.narrow(12480, 10), "1248 is not 1448");
+        assert!(!ids.narrow(12480, 10), "a segment size of 1248 contradicts 1448");
     }
 
     #[test]
     fn a_step_of_one_is_one_packet() {
         let mut ids = of(&[(8948, 1), (8948, 1)]);
         assert_eq!(ids.single_max(), 8948);
-        assert!(!ids.narrow(14480, 10), "8948 bytes were one packet");
+        assert!(!ids.narrow(14480, 10), "one packet had 8948 bytes");
     }
 }

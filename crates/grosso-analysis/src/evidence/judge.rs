@@ -1,4 +1,4 @@
-//! The judge of frames, who weighs the evidence.
+//! Classification of frames by weighing the evidence.
 
 use grosso::{
     checksum::Checksum,
@@ -21,29 +21,29 @@ use crate::{
     meta,
 };
 
-/// Judges the frames of a capture.
+/// Classifies the frames of a capture.
 #[derive(Debug, Default)]
 pub struct Judge {
     given: Given,
-    /// The flows that the judge knows.
+    /// Flows that are known so far.
     pub flows: Flows,
-    /// Whether the flows are known from an earlier reading.
+    /// Whether the flows are known from an earlier pass.
     pub is_surveyed: bool,
     levels: Levels,
 }
 
 impl Judge {
-    /// A judge that knows only what the user says, and learns from the frames that it judges.
+    /// Creates a judge that knows only the user's configuration, and learns from the frames that it classifies.
     pub fn new(given: Given) -> Self {
         Self { given, ..Self::default() }
     }
 
-    /// The UDP ports that mean a tunnel in a packet.
+    /// Returns the UDP ports that identify tunnels in a packet.
     pub fn ports(&self, said: &PacketMeta) -> Ports {
         meta::ports(said, self.given.ports)
     }
 
-    /// Judges a frame, and learns from it if its capture was not read before.
+    /// Classifies a frame, and learns from it unless its capture was read before.
     pub fn judge(&mut self, sight: &Sight<'_>) -> Judgment {
         if !self.is_surveyed {
             self.learn(sight);
@@ -58,13 +58,13 @@ impl Judge {
         }
     }
 
-    /// The state of the innermost transport checksum of a frame. Reads the payload.
+    /// Returns the state of the innermost transport checksum of a frame. Reads the payload.
     pub fn seal(&mut self, sight: &Sight<'_>) -> Seal {
         seal(sight, &mut self.levels)
     }
 
-    /// The judgment with its strongest evidence: for a packet no longer than those of its flow, the checksum was not
-    /// read.
+    /// Returns the judgment with its strongest evidence: for a packet no longer than those of its flow, the checksum
+    /// was not read before.
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -72,8 +72,8 @@ impl Judge {
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
     }
 
-    /// The work that turns a frame that is one packet into the packet of the wire. A capture shows the wire if no frame
-    /// of it takes any.
+    /// Returns the work that turns a frame of one packet into the wire packet. A capture shows the wire if no frame of
+    /// it needs any work.
     pub fn finish(&mut self, sight: &Sight<'_>) -> Finish {
         let Sight { packet, said, stack, .. } = sight;
         let claim = meta::claim(said, stack);
@@ -96,7 +96,7 @@ impl Judge {
         (identifications.agreeing(size.bytes.into()), identifications.steps())
     }
 
-    /// Learns from a frame that is judged later.
+    /// Learns from a frame that is classified later.
     pub fn learn(&mut self, sight: &Sight<'_>) {
         let levels = &mut self.levels;
         self.flows.learn(sight, || seal(sight, levels));
@@ -117,7 +117,7 @@ impl Judge {
             let (payload, ports) = scope(sight, segmentation, &transport);
             (recorded(sight, gso, payload, ports), ports)
         });
-        // If the recorded size is about the innermost header, tunnel headers that repeat outside of it count first.
+        // If the recorded size applies to the innermost header, repeated outer tunnel headers count first.
         match recorded {
             Some((judgment, ports)) if ports != sight.ports => return judgment,
             Some(_) => {}
@@ -144,8 +144,8 @@ impl Judge {
         if transport.is_tcp() { self.tcp(sight, &transport) } else { self.udp(sight, &transport) }
     }
 
-    /// The judgment by a checksum that verifies over the first packet of a frame alone. If it does over several sizes,
-    /// the one that other evidence shows counts, else the smallest.
+    /// Returns the judgment from a checksum that is valid over the first packet of a frame only. If it is valid over
+    /// several sizes, the one that other evidence shows counts, otherwise the smallest.
     fn by_prefix(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Seal::Prefix(smallest) = self.seal(sight) else { return None };
         let shown = transport.is_tcp().then(|| Tcp::new(&self.flows, sight, transport).size());
@@ -157,7 +157,7 @@ impl Judge {
         Some(Judgment::superframe(gso, size, sight.ports))
     }
 
-    /// The judgment by what the user says, which counts more than any evidence; a checksum that contradicts it is
+    /// Returns the judgment from the user's configuration, which outweighs all evidence; a contradicting checksum is
     /// reported.
     fn by_the_user(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Given { mss, mtu, uso_size, .. } = self.given;
@@ -179,7 +179,7 @@ impl Judge {
             return Some(Judgment::packet(Some(Evidence::Given)));
         }
         let Some(gso) = Gso::every(bytes) else {
-            return Some(Judgment::left("mtu-below-headers", Some(Evidence::Given)));
+            return Some(Judgment::left("mtu_below_headers", Some(Evidence::Given)));
         };
         let size = Size { bytes, by: Evidence::Given, is_guess: false };
         let against = (self.seal(sight) == Seal::Valid)
@@ -188,12 +188,12 @@ impl Judge {
         Some(Judgment { against, ..Judgment::superframe(gso, size, sight.ports) })
     }
 
-    /// Whether a frame has the headers of its first segment and the data of many, as a sender hands it to a device that
-    /// repeats the headers (rule S47).
+    /// Returns whether a frame has the headers of its first segment and the data of several, as a sender passes it to a
+    /// device that repeats the headers (rule S47).
     pub fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
         let Sight { packet, stack, .. } = sight;
         let behind = packet.data.len().saturating_sub(stack.end as usize);
-        // Frames are padded to 60 bytes, and a trailer may be as long as a tag and a check sequence.
+        // Frames are padded to 60 bytes, and a trailer may have the length of a tag and a check sequence.
         sight.transport.is_some()
             && stack.extent == Extent::Padded
             && behind >= TRAILER_BYTES_MAX
@@ -202,7 +202,7 @@ impl Judge {
             && strides::find(sight).is_none()
     }
 
-    /// The partial checksum of a frame, by the capture or by headers that repeat.
+    /// Returns the partial checksum of a frame, according to the capture or to repeated headers.
     pub fn claim(&self, sight: &Sight<'_>) -> Claim {
         if self.repeats_headers(sight) {
             meta::claim_of_transport(sight.stack)
@@ -221,7 +221,8 @@ impl Judge {
         Some(Judgment::superframe(gso, size, sight.ports))
     }
 
-    /// The judgment by tunnel headers that repeat after one UDP header: datagrams that a tunnel sends at once.
+    /// Returns the judgment from tunnel headers that repeat after one UDP header: datagrams that a tunnel sends at
+    /// once.
     fn by_stride(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let bytes = strides::find(sight)?;
         let outer = dissect(sight.packet.data, sight.link, &Ports::NONE);
@@ -242,7 +243,8 @@ impl Judge {
             let is_guess = is_doubtful
                 && match self.seal(sight) {
                     Seal::Seed => true,
-                    // Where a packet as long as this one is known, a right checksum is not partial by chance.
+                    // If a packet at least as long as this one is known, a valid checksum is not a pseudo-header sum by
+                    // chance.
                     Seal::Either => !evidence.is_known_packet(),
                     _ => false,
                 };
@@ -250,7 +252,7 @@ impl Judge {
         }
         let (limit, is_plateau) = (evidence.limit(), evidence.is_plateau(&size));
         let against = evidence.against(&size);
-        // Of a checksum that nobody can read the next evidence decides, if it is more than a guess.
+        // If the checksum cannot be read, the next evidence decides unless it is a guess.
         let is_told = !size.is_guess && self.seal(sight) == Seal::Unread;
         if !is_told && let Some(judgment) = self.by_checksum(sight) {
             let exceeded = limit.filter(|limit| {
@@ -263,14 +265,14 @@ impl Judge {
             return Judgment { is_guess: true, ..plain };
         }
         let Some(gso) = Gso::every(size.bytes) else {
-            return Judgment::left("segment-size-unknown", None);
+            return Judgment::left("segment_size_unknown", None);
         };
         let gso = self.with_identifications(gso, sight);
         Judgment { against, ..Judgment::superframe(gso, size, sight.ports) }
     }
 
-    /// The judgment on UDP. A packet that is longer than the link allows is a superframe, if nothing says otherwise;
-    /// only its sender knows the segment size.
+    /// Returns the judgment on UDP. A packet that is longer than the link allows is a superframe unless other evidence
+    /// contradicts; only its sender knows the segment size.
     fn udp(&mut self, sight: &Sight<'_>, transport: &Transport) -> Judgment {
         if transport.payload + transport.overhead() <= self.link_mtu() {
             return Judgment::packet(Some(Evidence::Mtu));
@@ -281,8 +283,8 @@ impl Judge {
         Judgment::left(UDP_SIZE_UNKNOWN, None)
     }
 
-    /// The judgment on SCTP. A packet that is longer than the link allows, and whose checksum is not complete, is a
-    /// superframe; the packets of its chunks are not known.
+    /// Returns the judgment on SCTP. A packet that is longer than the link allows and has no complete checksum is a
+    /// superframe; the packets of its chunks are unknown.
     fn sctp(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let stack = sight.stack;
         let _ = stack.last().filter(|last| last.kind == Kind::Sctp)?;
@@ -294,7 +296,7 @@ impl Judge {
         Some(self.by_checksum(sight).unwrap_or(Judgment::left(SCTP_SIZE_UNKNOWN, None)))
     }
 
-    /// The judgment by the transport checksum on a frame that is longer than a packet should be.
+    /// Returns the judgment from the transport checksum on a frame that is longer than a packet should be.
     fn by_checksum(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let by = Some(Evidence::Checksum);
         match self.seal(sight) {
@@ -305,7 +307,7 @@ impl Judge {
         }
     }
 
-    /// The reason name of a checksum that is complete and wrong: packets cut from the frame would have right ones.
+    /// Returns the reason name for a complete and wrong checksum: segments of the frame would get valid ones.
     fn damage(&mut self, sight: &Sight<'_>) -> Option<&'static str> {
         let Sight { packet, stack, .. } = sight;
         let claim = self.claim(sight);
@@ -313,7 +315,7 @@ impl Judge {
         self.levels.iter().find_map(Level::damage)
     }
 
-    /// The MTU of the link as far as it is known, at least that of Ethernet.
+    /// Returns the MTU of the link as far as it is known, at least that of Ethernet.
     fn link_mtu(&self) -> usize {
         match self.given.mtu {
             Some(mtu) => mtu.into(),
@@ -329,18 +331,18 @@ impl Judge {
     }
 }
 
-/// The work that turns one packet into the packet of the wire.
+/// Work that turns one packet into the wire packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finish {
-    /// Checksums are to be completed.
+    /// Whether checksums must be completed.
     pub completes: bool,
-    /// The reason why it is not the packet of the wire afterwards: a checksum that is wrong, or missing bytes.
+    /// Reason why the packet is still not the wire packet afterwards: a wrong checksum, or missing bytes.
     pub left: Option<&'static str>,
 }
 
-/// The judgment on a superframe that the capture describes.
+/// Returns the judgment on a superframe that the capture describes.
 fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgment {
-    // Packets that are cut from it are those of the wire, so nothing stays partial there.
+    // Segments of the superframe are wire packets, so no checksum stays partial there.
     let size = Size { bytes: gso.size().unwrap_or(0), by: Evidence::Recorded, is_guess: false };
     let is_whole = gso.size().is_some_and(|size| payload <= usize::from(size));
     if sight.transport.is_some() && is_whole {
@@ -349,8 +351,9 @@ fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgme
     Judgment::superframe(gso, size, ports)
 }
 
-/// The payload after the header at which a recorded superframe is cut, and the tunnels outside of it: the outermost UDP
-/// header if a tunnel sends many datagrams at once, else the innermost transport header.
+/// Returns the length of the payload after the header at which a recorded superframe is segmented, and the tunnels
+/// outside of that header: the outermost UDP header if a tunnel sends several datagrams at once, otherwise the
+/// innermost transport header.
 fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize, Ports) {
     match around(sight.stack, recorded, transport) {
         Some(udp) => (sight.packet.data.len().saturating_sub(udp.end()), Ports::NONE),
@@ -358,8 +361,8 @@ fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize
     }
 }
 
-/// The UDP header of the tunnel after which a recorded superframe is cut; `None` if it is cut after its innermost
-/// transport header.
+/// Returns the UDP header of the tunnel after which a recorded superframe is segmented; `None` if it is segmented after
+/// its innermost transport header.
 pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Option<Layer> {
     let outermost = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
     let Checksum::Partial { start, .. } = recorded.meta.checksum else { return None };
@@ -369,7 +372,7 @@ pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Optio
     is_around.then_some(*outermost)
 }
 
-/// The levels of a packet that are IPv4, where identifications can be constant.
+/// Returns the IPv4 levels of a packet, whose identifications can be constant.
 fn ipv4_levels(stack: &Stack) -> IpLevels {
     let levels = stack.layers().iter().filter(|layer| is_ip(layer)).enumerate();
     levels
@@ -378,10 +381,10 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
 }
 
 /// Reason for leaving a UDP superframe whole when its segment size is not recorded.
-pub const UDP_SIZE_UNKNOWN: &str = "udp-size-unknown";
-/// The reason of an SCTP superframe, which names no packets of its chunks.
-const SCTP_SIZE_UNKNOWN: &str = "sctp-size-unknown";
-/// The reason of a packet whose checksum cannot be completed, because the capture cut it.
-pub const CAPTURED_SHORT: &str = "captured-short";
-/// More bytes after a packet than padding and a trailer take.
+pub const UDP_SIZE_UNKNOWN: &str = "udp_size_unknown";
+/// Reason for an SCTP superframe, whose chunks do not identify packets.
+const SCTP_SIZE_UNKNOWN: &str = "sctp_size_unknown";
+/// Reason for a packet whose checksum cannot be completed because the capture truncated it.
+pub const CAPTURED_SHORT: &str = "captured_short";
+/// Number of bytes after a packet that exceeds padding and trailer.
 const TRAILER_BYTES_MAX: usize = 64;

@@ -8,31 +8,31 @@ use super::{Evidence, Size};
 /// The nature of a frame, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgment {
-    /// Packet of the wire, superframe, or undecided.
+    /// Wire packet, superframe, or undecided.
     pub nature: Nature,
-    /// `None` if there is nothing to decide: no TCP or UDP, or no payload.
+    /// Evidence for the nature; `None` if there is nothing to decide: no TCP or UDP, or no payload.
     pub by: Option<Evidence>,
     /// Whether the evidence leaves room for another answer, which `--strict` does not accept.
     pub is_guess: bool,
-    /// Weaker evidence that contradicts it.
+    /// Weaker evidence that contradicts the judgment.
     pub against: Option<Contradiction>,
 }
 
 /// The nature of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// A packet of the wire.
+    /// One wire packet.
     Packet,
     /// Several packets.
     Superframe {
-        /// The description of its segments for the engine.
+        /// Description of the segments for the engine.
         gso: Gso,
-        /// The segment size, and the evidence for it.
+        /// Segment size, and the evidence for it.
         size: Size,
-        /// The tunnels outside of the header after which it is cut.
+        /// Tunnels outside of the header after which the superframe is segmented.
         ports: Ports,
     },
-    /// Undecided, or not to be cut, for the reason with this name.
+    /// Undecided, or not to be segmented, for the reason with this name.
     Left(&'static str),
 }
 
@@ -47,7 +47,7 @@ pub struct Contradiction {
 }
 
 impl Contradiction {
-    /// Whether a payload is longer than the evidence allows.
+    /// Returns whether a payload is longer than the evidence allows.
     pub(super) fn is_exceeded(&self, payload: usize) -> bool {
         self.bytes.is_some_and(|bytes| payload > usize::from(bytes))
     }
@@ -67,7 +67,7 @@ impl Judgment {
         Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
     }
 
-    /// The number of packets of the wire that the frame is, as far as that is known.
+    /// Returns the number of wire packets in the frame, as far as it is known.
     pub fn packets(&self, payload: usize) -> usize {
         match self.nature {
             Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),

@@ -1,11 +1,11 @@
 //! Lengths of a flow's frames.
 //!
-//! Whatever merges or hands down full segments makes frames of whole segments, except for the last of a write, which
-//! carries PSH. So the segment size divides the lengths of the others.
+//! Merging and sending full segments produces frames of whole segments, except for the last frame of a write, which
+//! carries PSH. The segment size therefore divides the lengths of the other frames.
 
 use super::SEGMENT_BYTES_MIN;
 
-/// The payload lengths of frames in mid-stream: the first few different ones.
+/// Payload lengths of frames in mid-stream: the first few different ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lengths {
     slots: [Slot; SLOTS],
@@ -17,19 +17,19 @@ struct Slot {
     frames: u32,
 }
 
-/// The opinion of lengths on a size.
+/// Evidence of frame lengths for or against a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
-    /// Too few of them are longer than the size.
+    /// Too few frames are longer than the size.
     None,
-    /// They are multiples of the size.
+    /// The lengths are multiples of the size.
     Multiples,
-    /// They are not multiples of it.
+    /// The lengths are not multiples of the size.
     Others,
 }
 
 impl Lengths {
-    /// Counts a frame that is not the end of a write.
+    /// Counts a frame that does not end a write.
     pub(super) fn count(&mut self, payload: usize) {
         if payload < SEGMENT_BYTES_MIN {
             return;
@@ -42,7 +42,7 @@ impl Lengths {
         }
     }
 
-    /// The opinion on `size` of the frames that are longer.
+    /// Returns the evidence of frames longer than `size` for or against it.
     pub(super) fn opinion(&self, size: usize) -> Opinion {
         let longer = |slot: &&Slot| slot.payload as usize > size;
         let (mut agree, mut differ) = (0, 0);
@@ -58,12 +58,12 @@ impl Lengths {
         }
     }
 
-    /// The number of frames longer than `size` that are multiples of it.
+    /// Returns the number of frames longer than `size` whose length is a multiple of it.
     pub(super) fn multiples(&self, size: usize) -> u64 {
         self.multiples_beyond(size, size)
     }
 
-    /// The number of frames longer than `least` that are multiples of `size`.
+    /// Returns the number of frames longer than `least` whose length is a multiple of `size`.
     pub(super) fn multiples_beyond(&self, least: usize, size: usize) -> u64 {
         let is_multiple = |slot: &&Slot| {
             let payload = slot.payload as usize;
@@ -72,14 +72,14 @@ impl Lengths {
         self.slots.iter().filter(is_multiple).map(|slot| u64::from(slot.frames)).sum()
     }
 
-    /// The largest size that divides several lengths.
+    /// Returns the largest size that divides several lengths.
     pub(super) fn divisor(&self) -> Option<usize> {
         let lengths = || self.slots.iter().filter(|slot| slot.frames > 0);
         let divisor = lengths().fold(0, |divisor, slot| gcd(slot.payload, divisor)) as usize;
         (lengths().count() >= LENGTHS_MIN && divisor >= SEGMENT_BYTES_MIN).then_some(divisor)
     }
 
-    /// The length of most frames, if no frame in mid-stream was longer.
+    /// Returns the length of most frames, if no frame in mid-stream was longer.
     pub(super) fn plateau(&self) -> Option<usize> {
         let longest = self.slots.iter().max_by_key(|slot| slot.payload)?;
         let frames: u32 = self.slots.iter().map(|slot| slot.frames).sum();
@@ -92,15 +92,15 @@ fn gcd(one: u32, other: u32) -> u32 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
 
-/// Most different lengths that are remembered.
+/// Maximum number of different lengths that are tracked.
 const SLOTS: usize = 8;
-/// Frames that must be longer than a size before their lengths count for or against it.
+/// Minimum number of frames longer than a size before their lengths count for or against it.
 const FRAMES_MIN: u64 = 2;
-/// Different lengths that must share a divisor.
+/// Minimum number of different lengths that must share a divisor.
 const LENGTHS_MIN: usize = 3;
-/// Multiples that weigh as much as one length that is no multiple.
+/// Number of multiples that weigh as much as one length that is not a multiple.
 const MAJORITY: u64 = 9;
-/// Frames of one length that make it a usual one.
+/// Number of frames of one length that make it the usual length.
 const PLATEAU_MIN: u32 = 8;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The judgment whether a frame of a capture is a packet of the wire, a superframe with segments of N bytes, or
-//! undecided, and by what evidence.
+//! Classification of a captured frame as a wire packet, a superframe with segments of N bytes, or undecided, with the
+//! evidence.
 //!
-//! A capture of a host shows packets that no wire ever carried. [`Judge`] is the one place that tells them apart, for
-//! every command. Evidence has an order of strength, and strong evidence vetoes weak: [`Evidence`] is that order, and
-//! `docs/evidence.md` says what each kind decides and what it cannot see.
+//! A capture taken on a host shows frames that were never on a wire. [`Judge`] is the one place that classifies them,
+//! for every command. Evidence is ordered by strength, and strong evidence overrides weak: [`Evidence`] is that order,
+//! and `docs/evidence.md` describes what each kind decides and where it fails.
 //!
 //! | module | what it knows |
 //! |---|---|
@@ -45,34 +45,34 @@ pub use self::{
     vantage::{Side, Vantages, said as side_said},
 };
 
-/// A reason to take a frame for a packet of the wire or for a superframe, strongest first.
+/// A reason to consider a frame a wire packet or a superframe, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 pub enum Evidence {
-    /// The user says it.
+    /// The user configured it.
     Given,
     /// The capture recorded it.
     Recorded,
-    /// The transport checksum is complete: superframes of Linux hold the sum of the pseudo-header (rule G51).
+    /// The transport checksum is complete: superframes of Linux hold the pseudo-header sum (rule G51).
     Checksum,
-    /// The checksum is that of the first packet: fraglist GRO keeps it.
+    /// The checksum is that of the first packet, as fraglist GRO keeps it.
     Prefix,
     /// The steps of the IPv4 identification count the packets.
     IpId,
-    /// Headers repeat: those of a tunnel inside the frame, or lengths that are those of one segment (rule S47).
+    /// Headers repeat: those of a tunnel inside the frame, or lengths that belong to one segment (rule S47).
     Stride,
-    /// An ICMP message says the MTU of the path.
+    /// An ICMP message reports the MTU of the path.
     Icmp,
-    /// Other packets of the same direction were packets of the wire, or superframes are multiples of this size.
+    /// Other frames of the same direction were wire packets, or superframes are multiples of this size.
     PlainSegments,
-    /// The SYNs announced it.
+    /// The SYNs announced the size.
     Syn,
-    /// An MTU of 1500, or what SYNs and the user say of the link: a guess.
+    /// An MTU of 1500, or the link's MTU according to SYNs and the user: a guess.
     Mtu,
 }
 
 impl Evidence {
-    /// The name in JSON and in tables.
+    /// Returns the name in JSON and in tables.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Given => "given",
@@ -88,7 +88,7 @@ impl Evidence {
         }
     }
 
-    /// The words that people read.
+    /// Returns the name in text reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Given => "as configured",
@@ -104,7 +104,7 @@ impl Evidence {
         }
     }
 
-    /// The same words as the subject of a sentence.
+    /// Returns the name as the subject of a sentence.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Given => "the command line",
@@ -138,23 +138,23 @@ pub struct Size {
     pub is_guess: bool,
 }
 
-/// Knowledge that the user has about the wire, which counts more than what a capture shows.
+/// The user's knowledge of the wire, which outweighs the evidence in a capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given {
     /// Payload bytes of TCP segments.
     pub mss: Option<u16>,
-    /// The MTU of the link.
+    /// MTU of the link.
     pub mtu: Option<u16>,
     /// Payload bytes of UDP datagrams.
     pub uso_size: Option<u16>,
-    /// The UDP ports that mean a tunnel.
+    /// UDP ports that identify tunnels.
     pub ports: grosso_wire::Ports,
 }
 
-/// The MTU of Ethernet.
+/// MTU of Ethernet.
 const MTU_DEFAULT: usize = 1500;
-/// The largest MTU in common use.
+/// Largest MTU in common use.
 const MTU_JUMBO: usize = 9216;
-/// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) less 40 bytes of options: a frame of at most this
+/// The smallest MSS that Linux announces (`route/min_adv_mss`, 256) minus 40 bytes of options: a frame of at most this
 /// length does not show the segment size of its flow.
 const SEGMENT_BYTES_MIN: usize = 216;

@@ -1,4 +1,4 @@
-//! A frame as the judge sees it.
+//! A parsed frame as input for the classification.
 
 use grosso::meta::{Gso, GsoSize};
 use grosso_capture::{Offload, Packet, PacketMeta};
@@ -10,17 +10,17 @@ use crate::{
     meta,
 };
 
-/// A frame, parsed once.
+/// A parsed frame.
 pub struct Sight<'a> {
-    /// The packet as the capture has it.
+    /// Packet as captured.
     pub packet: &'a Packet<'a>,
     /// Metadata that the capture recorded.
     pub said: &'a PacketMeta,
     /// Headers of the frame.
     pub stack: &'a Stack,
-    /// Type of its outermost header.
+    /// Type of the outermost header.
     pub link: LinkType,
-    /// UDP ports that mean a tunnel.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
     /// Innermost transport header, if the packet has one.
     pub transport: Option<Transport>,
@@ -29,7 +29,7 @@ pub struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    /// Parses a frame with these ports of tunnels.
+    /// Parses a frame with these tunnel ports.
     pub fn new(
         packet: &'a Packet<'a>,
         said: &'a PacketMeta,
@@ -42,33 +42,33 @@ impl<'a> Sight<'a> {
         Self { packet, said, stack, link, ports, transport, endpoints }
     }
 
-    /// The segmentation that the capture recorded.
+    /// Returns the segmentation that the capture recorded.
     pub(super) fn recorded(&self) -> Option<(&Offload, Gso)> {
         let offload = self.said.offload.as_ref()?;
         Some((offload, offload.meta.gso.filter(|gso| gso.size != GsoSize::Unknown)?))
     }
 }
 
-/// The state of the innermost transport checksum of a frame.
+/// State of the innermost transport checksum of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// Complete and right.
+    /// Complete and valid.
     Valid,
     /// Complete and wrong.
     Wrong,
-    /// Complete and right for the first packet of the frame, whose payload has at most this many bytes.
+    /// Complete and valid for the first packet of the frame, whose payload has at most this many bytes.
     Prefix(u16),
-    /// The sum of the pseudo-header.
+    /// The pseudo-header sum.
     Seed,
-    /// Both right and the sum of the pseudo-header, as one in 65,536 is by chance.
+    /// Both valid and the pseudo-header sum, which happens by chance for one packet in 65,536.
     Either,
-    /// None: UDP without checksum, or no transport header.
+    /// No checksum: UDP without a checksum, or no transport header.
     Absent,
-    /// Not the sum of the pseudo-header, and not all bytes that it covers were captured.
+    /// Not the pseudo-header sum, and not all covered bytes were captured.
     Unread,
 }
 
-/// The state of the innermost transport checksum of a frame.
+/// Returns the state of the innermost transport checksum of a frame.
 pub(super) fn seal(sight: &Sight<'_>, levels: &mut Levels) -> Seal {
     let Sight { packet, said, stack, .. } = sight;
     let claim = meta::claim(said, stack);

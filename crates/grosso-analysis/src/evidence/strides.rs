@@ -1,27 +1,27 @@
-//! Tunnel headers that repeat at a stride inside one UDP frame.
+//! Tunnel headers that repeat at a fixed stride inside one UDP frame.
 //!
-//! A tunnel in userspace hands the kernel many datagrams at once (`UDP_SEGMENT`), and a capture of its host shows them
-//! as one frame: tunnel header and packet, then the next tunnel header and its packet, and so on.
+//! A tunnel in userspace passes many datagrams to the kernel at once (`UDP_SEGMENT`), and a capture on its host shows
+//! them as one frame: tunnel header and packet, then the next tunnel header and packet, and so on.
 
 use grosso_wire::{Extent, Kind, Layer, dissect, ipv4, ipv6, udp};
 
 use super::sight::Sight;
 use crate::headers::{is_ip, put_u16, u16_at, u32_at};
 
-/// The bytes from one tunnel header to the next, if there are several.
+/// Returns the distance in bytes from one tunnel header to the next, if there are several.
 pub(super) fn find(sight: &Sight<'_>) -> Option<u16> {
     let packet = sight.packet.data;
     let mut layers = sight.stack.layers().iter();
     let udp = layers.by_ref().find(|layer| layer.kind == Kind::Udp)?;
     let tunnel = layers.next()?;
     let declared = u16_at(packet, udp.offset as usize + udp::field::LENGTH.start) as usize;
-    // A superframe may be longer than the length field can hold (rule T13).
+    // A superframe may exceed its length field (rule T13).
     let end = if declared == 0 { packet.len() } else { udp.offset as usize + declared };
     let payload = packet.get(udp.end()..end.min(packet.len()))?;
     if tunnel.kind == Kind::Esp {
         return numbered(payload);
     }
-    // A packet without a length field, such as ARP, ends where the tunnel header repeats.
+    // A packet without a length field, for example ARP, ends where the tunnel header repeats.
     let is_inside = |layer: &&Layer| layer.offset >= tunnel.offset && is_ip(layer);
     let stride = match sight.stack.layers().iter().find(is_inside) {
         Some(_) => (sight.stack.end as usize).checked_sub(udp.end())?,
@@ -44,8 +44,8 @@ pub(super) fn find(sight: &Sight<'_>) -> Option<u16> {
     if is_all { u16::try_from(stride).ok() } else { None }
 }
 
-/// Whether the headers of a superframe, with a part of its payload, are one datagram of its tunnel: the packet inside
-/// ends where the datagram does.
+/// Returns whether the headers of a superframe, with part of its payload, form one datagram of its tunnel: the inner
+/// packet ends where the datagram does.
 fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     let len = packet.len();
     let ip = sight.stack.layers().iter().rfind(|layer| layer.offset < udp.offset && is_ip(layer));
@@ -75,19 +75,19 @@ fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     }
 }
 
-/// The number of headers up to the outermost UDP header, and the tunnel's.
+/// Returns the number of headers up to the outermost UDP header, including the tunnel header.
 fn sight_len(sight: &Sight<'_>, udp: &Layer) -> usize {
     sight.stack.layers().iter().filter(|layer| layer.offset <= udp.offset).count() + 1
 }
 
-/// The offset at which the first tunnel header repeats.
+/// Returns the offset at which the first tunnel header repeats.
 fn repetition(payload: &[u8]) -> Option<usize> {
     let (first, rest) = payload.split_first_chunk::<FIXED_BYTES>()?;
     let found = rest.windows(FIXED_BYTES).position(|window| window == first)?;
     Some(FIXED_BYTES + found)
 }
 
-/// The bytes from one ESP header to the next: the same SPI, and a sequence number that counts.
+/// Returns the distance in bytes from one ESP header to the next: the same SPI, and consecutive sequence numbers.
 fn numbered(payload: &[u8]) -> Option<u16> {
     let (spi, sequence) = (u32_at(payload, 0), u32_at(payload, 4));
     let header = |at: usize, index: u32| {
@@ -100,9 +100,9 @@ fn numbered(payload: &[u8]) -> Option<u16> {
     if headers.all(|(index, at)| header(at, index)) { u16::try_from(stride).ok() } else { None }
 }
 
-/// Bytes at the start of a tunnel header that are the same in all packets of a tunnel.
+/// Bytes at the start of a tunnel header that are equal in all packets of a tunnel.
 const FIXED_BYTES: usize = 8;
-/// The shortest Ethernet frame without its check sequence, to which shorter ones are padded.
+/// Minimum length of an Ethernet frame without its check sequence; shorter frames are padded.
 const FRAME_BYTES_MIN: usize = 60;
-/// The headers of ESP, the least trailer and a check value of 8 bytes.
+/// The ESP header, the shortest trailer, and an integrity check value of 8 bytes.
 const ESP_BYTES_MIN: usize = 8 + 4 + 8;

@@ -18,7 +18,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a judgment that is acted on.
+    /// Counts a judgment that takes effect.
     pub fn count(&mut self, judgment: &Judgment) {
         self.guessed += u64::from(judgment.is_guess);
         let (Some(by), Some(against)) = (judgment.by, judgment.against) else { return };
@@ -28,12 +28,12 @@ impl Tally {
         *self.contradicted.entry(if is_known { key } else { kept }).or_default() += 1;
     }
 
-    /// Frames about which evidence disagreed.
+    /// Returns the number of frames with contradicting evidence.
     pub fn contradictions(&self) -> u64 {
         self.contradicted.values().sum()
     }
 
-    /// Sentences that say which evidence contradicts which; the stronger counts.
+    /// Returns sentences about contradicting evidence; the stronger evidence counts.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         self.contradicted.iter().map(|((by, against), &count)| {
             let packets = units::count(count, "packet");
@@ -47,5 +47,5 @@ impl Tally {
     }
 }
 
-/// Most contradictions that are told apart by their sizes.
+/// Maximum number of contradictions that are distinguished by size.
 const PAIRS_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! The segment size of one TCP frame, by the strongest evidence that there is.
+//! The segment size of one TCP frame, from the strongest evidence available.
 
 use super::{
     Evidence, MTU_DEFAULT, MTU_JUMBO, SEGMENT_BYTES_MIN, Size,
@@ -15,15 +15,15 @@ pub(super) struct Tcp {
     era: Era,
     /// MSS that the sender announced, minus its own options (RFC 6691 section 2): a hint at its MTU.
     own: Option<usize>,
-    /// The peer's announcement, less the options: no segment is longer.
+    /// MSS that the peer announced, minus the options: no segment is longer.
     peer: Option<usize>,
-    /// The room on the path.
+    /// Payload bytes that fit the MTU of the path.
     path: Option<usize>,
-    /// The room at an MTU of 1500, outside of tunnels and inside of the innermost.
+    /// Payload bytes that fit an MTU of 1500, outside of tunnels and inside the innermost one.
     guesses: [usize; 2],
     /// Whether the frame may belong to another era.
     is_between_eras: bool,
-    /// Whether the flow has frames that are longer than Ethernet allows.
+    /// Whether the flow has frames longer than Ethernet allows.
     has_long: bool,
 }
 
@@ -50,7 +50,7 @@ impl Tcp {
         }
     }
 
-    /// The largest payload of a packet of the flow at this time, by the strongest evidence.
+    /// Returns the largest payload of a packet of the flow at this time, from the strongest evidence.
     pub(super) fn size(&self) -> Size {
         let sizes = [self.by_identifications(), self.by_icmp(), self.by_syn(), self.by_plain()];
         let size = sizes.into_iter().flatten().next().unwrap_or_else(|| self.by_guess());
@@ -74,9 +74,9 @@ impl Tcp {
         Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure && by != Evidence::Icmp })
     }
 
-    /// Whether identifications may decide for a size: never for one below a packet that was seen, and below the size
-    /// that the SYNs or a usual MTU allow only where superframes beyond that size are multiples of it. Packets that the
-    /// capture lacks may have used the identifications of a gap.
+    /// Returns whether identifications may decide for a size. They never decide for a size below an observed packet.
+    /// Below the size that the SYNs or a usual MTU allow, they decide only if superframes beyond that size are
+    /// multiples of it. Packets missing from the capture may have used the identifications of a gap.
     fn may_be_by_identifications(&self, size: usize) -> bool {
         let usual = || self.guesses.into_iter().min().unwrap_or(0);
         let least = self.expected().unwrap_or_else(usual);
@@ -93,8 +93,8 @@ impl Tcp {
         Some(sized(path, Evidence::Icmp, is_guess))
     }
 
-    /// The size by the announcements: that of the peer bounds what is sent, and the sender's own is a hint at its MTU.
-    /// Only superframes of whole segments show that one of them is the size in use.
+    /// Returns the size from the announcements: the peer's MSS is an upper bound, and the sender's own is a hint at its
+    /// MTU. Only superframes of whole segments show which of them is in use.
     fn by_syn(&self) -> Option<Size> {
         let announced = self.announced()?;
         let is_refuted =
@@ -108,20 +108,20 @@ impl Tcp {
         Some(sized(size, Evidence::Syn, !self.is_shown(size)))
     }
 
-    /// Whether frames show a size: one of them was a packet of that size, or several are multiples of it.
+    /// Returns whether frames show a size: one of them was a packet of that size, or several are multiples of it.
     fn is_shown(&self, size: usize) -> bool {
         size == self.era.packet_max() || self.is_shown_by_lengths(size)
     }
 
-    /// Whether superframes are multiples of a size.
+    /// Returns whether superframes are multiples of a size.
     fn is_shown_by_lengths(&self, size: usize) -> bool {
         let multiples = self.era.lengths.multiples(size) + self.era.ends.multiples(size);
         self.opinion(size) == Opinion::Multiples
             || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 
-    /// The size that other frames of the direction show: the size of packets that divides the superframes, or another
-    /// size that does.
+    /// Returns the size that other frames of the direction show: the packet size if it divides the superframes, or
+    /// another size that does.
     fn by_plain(&self) -> Option<Size> {
         let packet = self.packet_max();
         if let Some(packet) = packet.filter(|&packet| self.opinion(packet) == Opinion::Multiples) {
@@ -149,20 +149,20 @@ impl Tcp {
         sized(bytes, Evidence::Mtu, true)
     }
 
-    /// The limit that no packet should exceed. An ICMP message sets none: it says nothing about packets that were sent
-    /// before it was heeded.
+    /// Returns the limit that no packet should exceed. An ICMP message sets none, because it does not apply to packets
+    /// sent before the sender followed it.
     pub(super) fn limit(&self) -> Option<Contradiction> {
         let bytes = u16::try_from(self.peer?).ok();
         Some(Contradiction { by: Evidence::Syn, bytes })
     }
 
-    /// The limit that a size exceeds, although it has stronger evidence.
+    /// Returns the limit that a size exceeds, although stronger evidence supports the size.
     pub(super) fn against(&self, size: &Size) -> Option<Contradiction> {
         self.limit().filter(|limit| limit.is_exceeded(size.bytes.into()))
     }
 
-    /// Whether most frames have the length of this one, none is longer, and it is no multiple of a size that is only
-    /// guessed: a jumbo link.
+    /// Returns whether most frames have this frame's length, none is longer, and it is not a multiple of a guessed
+    /// size: a jumbo link.
     pub(super) fn is_plateau(&self, size: &Size) -> bool {
         size.by == Evidence::Mtu
             && self.payload <= MTU_JUMBO
@@ -170,9 +170,9 @@ impl Tcp {
             && self.opinion(size.bytes.into()) == Opinion::Others
     }
 
-    /// The longest payload that is taken for one packet though its size is only guessed: one that fits an MTU of 1500,
-    /// on the link or inside of the tunnel. In a flow with superframes that do not show such packets, it is as long as
-    /// those that are known.
+    /// Returns the longest payload that counts as one packet although its size is only a guess: one that fits an MTU of
+    /// 1500, on the link or inside the tunnel. In a flow with superframes that do not show such packets, the limit is
+    /// the longest known packet.
     pub(super) fn beyond_doubt(&self) -> usize {
         let usual = self.guesses.into_iter().max().unwrap_or(0);
         if self.has_long && !self.guesses.into_iter().any(|size| self.is_shown(size)) {
@@ -181,7 +181,7 @@ impl Tcp {
         usual
     }
 
-    /// Whether a frame at least as long was certainly one packet of the wire.
+    /// Returns whether a frame at least as long was certainly one wire packet.
     pub(super) fn is_known_packet(&self) -> bool {
         self.payload <= self.era.packet_max()
     }
@@ -207,6 +207,6 @@ fn sized(bytes: usize, by: Evidence, is_guess: bool) -> Size {
     Size { bytes: u16::try_from(bytes).unwrap_or(u16::MAX), by, is_guess }
 }
 
-/// The number of superframes that must be multiples of a size before they show it, whatever the others are: each is one
-/// by chance as seldom as one in a thousand.
+/// Number of superframes that must be multiples of a size before they show it, regardless of the others: each is a
+/// multiple by chance about once in a thousand cases.
 const MULTIPLES_MIN: u64 = 2;

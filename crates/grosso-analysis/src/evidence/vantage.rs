@@ -1,9 +1,9 @@
-//! The host on which a capture was taken: the sender, or the receiver.
+//! The capture point: the sender's or the receiver's host.
 //!
-//! A host that sends through a device that completes checksums leaves them partial, also on packets that are no
-//! superframes; received packets have complete ones, unless they were merged. So the plain packets of both directions
-//! tell whether the superframes of a flow were about to leave or had arrived. If a capture records which packets came
-//! and went, that counts.
+//! A host whose device completes checksums leaves them partial in sent packets, also in packets that are not
+//! superframes; received packets have complete checksums unless they were merged. The single packets of both directions
+//! therefore show whether the superframes of a flow were outgoing or incoming. A direction recorded by the capture
+//! takes precedence.
 
 use std::collections::HashMap;
 
@@ -15,16 +15,16 @@ use crate::{
     headers::{Endpoints, u16_at},
 };
 
-/// The side on which superframes were seen.
+/// Side on which superframes were captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// On their way out.
+    /// Outgoing superframes: the sender's host.
     Sender,
-    /// After they came in.
+    /// Incoming superframes: the receiver's host.
     Receiver,
 }
 
-/// The counts of each direction of the flows of a capture; at most `DIRECTIONS_MAX` of them.
+/// Counts for each direction of the flows of a capture; at most `DIRECTIONS_MAX` directions.
 #[derive(Debug, Default)]
 pub struct Vantages {
     directions: HashMap<Endpoints, Direction>,
@@ -33,9 +33,9 @@ pub struct Vantages {
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
     superframes: u64,
-    /// Those of them that were captured whole.
+    /// Superframes that were captured completely.
     whole: u64,
-    /// Counts of packets that are no superframes.
+    /// Counts of packets that are not superframes.
     partial: u64,
     complete: u64,
     /// Counts by the direction that the capture recorded.
@@ -71,7 +71,7 @@ impl Vantages {
         }
     }
 
-    /// The side on which the superframes were seen; `None` if nothing tells, or both are true.
+    /// Returns the side on which the superframes were captured; `None` if the packets do not show it or show both.
     pub fn side(&self) -> Option<Side> {
         let (mut sent, mut received) = (0, 0);
         for (endpoints, direction) in &self.directions {
@@ -98,24 +98,25 @@ impl Direction {
     fn side(&self, reverse: &Self, is_tcp: bool) -> Option<Side> {
         match (self.outbound, self.inbound) {
             (1.., 0) => return Some(Side::Sender),
-            // A plain packet that comes in with a partial checksum crossed a virtual link; so did its superframes.
+            // An incoming single packet with a partial checksum crossed a virtual link; so did the superframes of its
+            // flow.
             (0, 1..) if self.partial == 0 => return Some(Side::Receiver),
             _ => {}
         }
         match (self.partial, self.complete, reverse.partial, reverse.complete) {
-            // Also on a virtual link, where both ends leave their checksums to a device that does not exist.
+            // This also applies on a virtual link, where both endpoints leave their checksums to a nonexistent device.
             (1.., ..) => Some(Side::Sender),
             (0, _, 1.., _) => Some(Side::Receiver),
-            // Those that were captured short may be the ones that could not be cut of a sender's, whose others were.
+            // Truncated superframes may be those of a sender that could not be segmented, while its others were.
             (0, 1.., ..) => (self.whole > 0).then_some(Side::Receiver),
             (0, 0, 0, 1..) => Some(Side::Sender),
-            // Datagrams are merged only for sockets that ask for it, and for the next hop.
+            // Datagrams are merged only for sockets that request it, and for forwarding.
             (0, 0, 0, 0) => (!is_tcp).then_some(Side::Sender),
         }
     }
 }
 
-/// The direction of a packet, if the capture says it: by the flags of pcapng or a Linux cooked header.
+/// Returns the direction of a packet if the capture recorded it: in the flags of pcapng or in a Linux cooked header.
 pub fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
     match said.flags.unwrap_or(0) & DIRECTION {
         flag::INBOUND => return Some(Side::Receiver),
@@ -135,12 +136,12 @@ pub fn said(packet: &[u8], stack: &Stack, said: &PacketMeta) -> Option<Side> {
     }
 }
 
-/// The bits of `epb_flags` that hold the direction.
+/// Bits of `epb_flags` that hold the direction.
 const DIRECTION: u32 = 0b11;
 const SLL2_PACKET_TYPE: usize = 10;
-/// To this host (`if_packet.h`).
+/// Packet to this host (`if_packet.h`).
 const PACKET_HOST: u16 = 0;
-/// From this host.
+/// Packet from this host.
 const PACKET_OUTGOING: u16 = 4;
-/// Most directions that are remembered: about 8 MB.
+/// Maximum number of tracked directions: about 8 MB.
 const DIRECTIONS_MAX: usize = 1 << 16;

@@ -1,11 +1,12 @@
-//! The devices that the interfaces of several captures show.
+//! Devices behind the interfaces of several captures.
 //!
-//! A capture that was written in parts has an interface in each part, and all are one device: the packets of a flow go
-//! on across the border. Two captures that overlap in time are of two devices, whatever their interfaces are called.
+//! A capture that was written in parts has an interface in each part, and all of them belong to one device: the packets
+//! of a flow continue in the next part. Two captures that overlap in time belong to two devices, whatever the names of
+//! their interfaces.
 
 use super::super::entry::Block;
 
-/// The interfaces of several captures in the order of their numbers.
+/// Interfaces of several captures, ordered by number.
 #[derive(Debug, Default)]
 pub(super) struct Devices(Vec<Shown>);
 
@@ -18,11 +19,11 @@ struct Shown {
     name: Name,
     /// Number of the first interface of the same device.
     device: u32,
-    /// Whether a later capture goes on with it.
+    /// Whether the interface of a later capture continues this one.
     is_continued: bool,
 }
 
-/// The property that tells the interfaces of a capture apart.
+/// Property that distinguishes the interfaces of one capture.
 #[derive(Debug, PartialEq, Eq)]
 enum Name {
     Text(Vec<u8>),
@@ -30,7 +31,7 @@ enum Name {
 }
 
 impl Devices {
-    /// Takes in the interface of the next number.
+    /// Adds the interface with the next number.
     pub(super) fn declare(
         &mut self,
         number: u32,
@@ -48,8 +49,8 @@ impl Devices {
         self.0.push(Shown { member, link_type, name, device: number, is_continued: false });
     }
 
-    /// Finds what the interfaces of a capture go on with when its first packet comes, by which of the captures have
-    /// ended. Where two could be meant, it is none.
+    /// Determines which earlier interfaces the interfaces of a capture continue, given which captures have ended. Call
+    /// it at the first packet of the capture. If several interfaces match, none is continued.
     pub(super) fn begin(&mut self, member: usize, has_ended: &[bool]) {
         for index in 0..self.0.len() {
             let Shown { link_type, name, .. } = &self.0[index];
@@ -70,11 +71,11 @@ impl Devices {
         }
     }
 
-    /// Returns the number of the first interface of a device.
+    /// Returns the number of the first interface of the same device.
     pub(super) fn of(&self, interface: u32) -> u32 {
         self.0.get(interface as usize).map_or(interface, |shown| shown.device)
     }
 }
 
-/// `if_name`.
+/// Code of the `if_name` option.
 const INTERFACE_NAME: u16 = 2;

@@ -1,6 +1,6 @@
-//! 256-bit vectors of x86-64.
+//! 256-bit vectors on x86-64.
 //!
-//! No intrinsics: LLVM's code for the safe loop is as fast as a hand-written one.
+//! No intrinsics are used: LLVM's code for the safe loop is as fast as hand-written code.
 
 use super::portable::{copy_body, sum_body};
 
@@ -9,7 +9,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     sum_body(bytes)
 }
 
-/// Copy and sum. The caller has compared the lengths.
+/// Copies and sums. The caller has compared the lengths.
 #[target_feature(enable = "avx2")]
 pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     copy_body(source, destination)

@@ -29,11 +29,11 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub enum Backend {
     /// Portable safe code.
     Portable,
-    /// 256-bit vectors of x86-64.
+    /// 256-bit vectors on x86-64.
     Avx2,
-    /// 512-bit vectors of x86-64 (F and BW).
+    /// 512-bit vectors on x86-64 (F and BW).
     Avx512,
-    /// 128-bit vectors of AArch64.
+    /// 128-bit vectors on AArch64.
     Neon,
 }
 
@@ -54,9 +54,11 @@ impl Backend {
         unsafe { self.or_portable().copy_detected(source, destination) }
     }
 
+    /// Sums `bytes` with a backend that the CPU supports.
+    ///
     /// # Safety
     ///
-    /// This machine must have been detected to support the backend.
+    /// The CPU must have been detected to support the backend.
     #[inline]
     unsafe fn sum_detected(self, bytes: &[u8]) -> u64 {
         if bytes.len() > SPAN_BYTES {
@@ -83,7 +85,7 @@ impl Backend {
     ///
     /// # Safety
     ///
-    /// This machine must have been detected to support the backend.
+    /// The CPU must have been detected to support the backend.
     #[inline]
     unsafe fn copy_detected(self, source: &[u8], destination: &mut [u8]) -> u64 {
         if source.len() > SPAN_BYTES {
@@ -114,8 +116,8 @@ impl Backend {
         if self.is_available() { self } else { Self::Portable }
     }
 
-    /// Whether this machine supports the backend. A machine with one backend has all narrower ones
-    /// of its target.
+    /// Returns whether this CPU supports the backend. A CPU that supports one backend supports all narrower ones of its
+    /// target.
     #[inline]
     fn is_available(self) -> bool {
         self as u8 <= backend() as u8
@@ -141,7 +143,7 @@ pub fn backend() -> Backend {
     chosen().unwrap_or_else(choose)
 }
 
-/// Sum a block that is not short.
+/// Sums a block that is not short.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     match chosen() {
         // SAFETY: only a detected backend is ever selected.
@@ -150,7 +152,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Copy and sum a block that is not short. The caller has compared the lengths.
+/// Copies and sums a block that is not short. The caller has compared the lengths.
 pub(crate) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     match chosen() {
         // SAFETY: only a detected backend is ever selected.
@@ -173,13 +175,13 @@ fn copy_unchosen(source: &[u8], destination: &mut [u8]) -> u64 {
     sum
 }
 
-/// The sum of a block as the sum of its spans. The length of a span must be even.
+/// Returns the sum of a block as the sum of its spans. The length of a span must be even.
 #[cold]
 fn in_spans(bytes: &[u8], span_bytes: usize, sum: impl FnMut(&[u8]) -> u64) -> u64 {
     bytes.chunks(span_bytes).map(sum).fold(0, end_around_add)
 }
 
-/// The selected backend; `None` before the first selection, and while an observer is set.
+/// Returns the selected backend; `None` before the first selection, and while an observer is set.
 #[inline]
 fn chosen() -> Option<Backend> {
     numbered(CHOSEN.load(Ordering::Relaxed))
@@ -221,7 +223,7 @@ fn detect() -> Backend {
     }
 }
 
-/// The discriminants of the selected and of the detected backend, or [`NOT_CHOSEN`].
+/// Discriminants of the selected and of the detected backend, or [`NOT_CHOSEN`].
 static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 static DETECTED: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 const NOT_CHOSEN: u8 = u8::MAX;
@@ -246,7 +248,7 @@ mod tests {
             let block = &bytes[..len];
             for span_bytes in [2, 8, 10, 64, 202, 204] {
                 let sum = in_spans(block, span_bytes, portable::sum);
-                // Equal modulo 65535, and both zero or neither.
+                // The sums must be equal modulo 65535, and both zero or both nonzero.
                 assert_eq!(sum % 0xffff, portable::sum(block) % 0xffff, "{len} in {span_bytes}");
                 assert_eq!(sum == 0, portable::sum(block) == 0);
             }

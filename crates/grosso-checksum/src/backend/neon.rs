@@ -1,6 +1,6 @@
-//! 128-bit vectors of AArch64.
+//! 128-bit vectors on AArch64.
 //!
-//! Every AArch64 target with vector registers has NEON, so nothing has to be detected: the portable
-//! loop, compiled for such a target, is the NEON loop.
+//! Every AArch64 target with vector registers has NEON, so nothing has to be detected: the portable loop compiled for
+//! such a target is the NEON loop.
 
 pub(super) use super::portable::{copy, sum};

@@ -4,7 +4,7 @@
 /// step of the widest loop.
 pub(crate) const SHORT_BYTES: usize = 64;
 
-/// Addition modulo 2^64 - 1 that gives zero only for two zeros.
+/// Adds modulo 2^64 - 1; the result is zero only if both operands are zero.
 #[inline]
 pub(crate) const fn end_around_add(left: u64, right: u64) -> u64 {
     let (total, carry) = left.overflowing_add(right);
@@ -12,7 +12,7 @@ pub(crate) const fn end_around_add(left: u64, right: u64) -> u64 {
     total + carry as u64
 }
 
-/// Sum at most [`SHORT_BYTES`] without a call or a loop, in one step for each bit of the length.
+/// Sums at most [`SHORT_BYTES`] bytes without a call or a loop, in one step per bit of the length.
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> u64 {
     let mut rest = bytes;
@@ -24,11 +24,11 @@ pub(crate) fn short(bytes: &[u8]) -> u64 {
     if !rest.is_empty() {
         total += u128::from(last_word(bytes, rest));
     }
-    // A sum of so few words carries no further than into the low bits of the upper half.
+    // The sum of so few words carries at most into the low bits of the upper half.
     end_around_add(total as u64, (total >> 64) as u64)
 }
 
-/// Sum [`SHORT_BYTES`] in one chain of carries, without asking for more lengths.
+/// Sums [`SHORT_BYTES`] bytes in one carry chain, without checking any length.
 #[inline(always)]
 pub(crate) fn short_block(block: &[u8; SHORT_BYTES]) -> u64 {
     let add = |(total, carry): (u64, bool), word: &[u8; 8]| {
@@ -50,7 +50,7 @@ fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
     }
 }
 
-/// Copy and sum at most [`SHORT_BYTES`]. The caller has compared the lengths.
+/// Copies and sums at most [`SHORT_BYTES`] bytes. The caller has compared the lengths.
 #[inline(always)]
 pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
     // Overlapping stores of fixed sizes, where `copy_from_slice` would be a call.
@@ -64,7 +64,7 @@ pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
     short(source)
 }
 
-/// Copy between `SIZE` and twice `SIZE` bytes.
+/// Copies between `SIZE` and twice `SIZE` bytes.
 #[inline(always)]
 fn copy_both_ends<const SIZE: usize>(source: &[u8], destination: &mut [u8]) {
     if let (Some(head), Some(target)) = (source.first_chunk(), destination.first_chunk_mut()) {
@@ -90,9 +90,8 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
 /// Sums many bytes. The compiler vectorises the loop to the width of the function that it is inlined into, with several
 /// chains of additions.
 ///
-/// Each 64-bit word goes whole into `whole`, which wraps, and its upper half into `upper`, which
-/// does not. The sum of the lower halves follows at the end: one shift and two additions a word,
-/// without separating its halves.
+/// Each whole 64-bit word is added to `whole`, which wraps, and its upper half to `upper`, which does not. The sum of
+/// the lower halves is derived at the end: one shift and two additions per word, without separating the halves.
 #[inline(always)]
 pub(super) fn sum_body(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
@@ -107,9 +106,8 @@ pub(super) fn sum_body(bytes: &[u8]) -> u64 {
     end_around_add(lower + upper, short(rest))
 }
 
-/// Copy and sum, a piece at a time, so that the sum reads the piece from the nearest cache. One
-/// loop for both would be no better, because LLVM turns its stores into a call of `memcpy`. The
-/// caller has compared the lengths.
+/// Copies and sums piece by piece, so that the sum reads each piece from the L1 cache. A single loop would not be
+/// faster, because LLVM turns its stores into a call of `memcpy`. The caller has compared the lengths.
 #[inline(always)]
 pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     let mut total = 0;
@@ -120,13 +118,12 @@ pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     total
 }
 
-/// The sum of `rest`, which is the last fewer than eight bytes of `bytes`, as one word or a sum of
-/// words.
+/// Returns the sum of `rest`, the last fewer than eight bytes of `bytes`, as one word or a sum of words.
 #[inline(always)]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {
-        // Load the last eight bytes and shift out those that were counted already. Two shifts,
-        // because a shift by 64 (nothing left) is not defined.
+        // Loads the last eight bytes and shifts out those that were already counted. Two shifts are needed, because a
+        // shift by 64 (nothing left) is not defined.
         return u64::from_le_bytes(*last) >> 1 >> (63 - 8 * rest.len());
     }
     let mut rest = rest;
@@ -142,6 +139,6 @@ fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     total + rest.first().map_or(0, |&byte| u64::from(byte))
 }
 
-/// Bytes copied at a time before they are summed: even, so that no sum starts at an odd offset, and
-/// together with the copy a fraction of the 32 KiB of the smallest first-level caches in use.
+/// Number of bytes copied before they are summed: even, so that no sum starts at an odd offset, and small enough that
+/// source and copy fit into the smallest L1 caches in use (32 KiB).
 const PIECE_BYTES: usize = 8 << 10;

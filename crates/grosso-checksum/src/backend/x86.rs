@@ -1,11 +1,10 @@
-//! Detection of the vector extensions that the processor has and the operating system enables,
-//! without the standard library.
+//! Detection of the vector extensions that the CPU has and the operating system enables, without the standard library.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
 use super::Backend;
 
-/// The widest backend that the processor has and whose registers the operating system saves.
+/// Returns the widest backend that the CPU supports and whose registers the operating system saves.
 pub(super) fn detect() -> Backend {
     if __cpuid(0).eax < FEATURES_LEAF {
         return Backend::Portable;
@@ -26,10 +25,10 @@ pub(super) fn detect() -> Backend {
     }
 }
 
-/// The leaf of structured extended features.
+/// CPUID leaf of structured extended features.
 const FEATURES_LEAF: u32 = 7;
 
-/// Leaf 1, ECX.
+/// Leaf 1, ECX: OSXSAVE and AVX.
 const OSXSAVE: u32 = 1 << 27;
 const AVX: u32 = 1 << 28;
 
@@ -37,6 +36,6 @@ const AVX: u32 = 1 << 28;
 const AVX2: u32 = 1 << 5;
 const AVX512: u32 = 1 << 16 | 1 << 30;
 
-/// XCR0: SSE and AVX state; the same with mask registers and both parts of the 512-bit ones.
+/// XCR0: SSE and AVX state; the same with mask registers and both halves of the 512-bit registers.
 const SAVED_YMM: u64 = 0b110;
 const SAVED_ZMM: u64 = 0b1110_0110;

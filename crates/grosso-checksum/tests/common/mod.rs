@@ -1,7 +1,7 @@
-//! The loop that RFC 1071 section 4.1 prints, and bytes to run it on.
+//! The loop printed in RFC 1071 section 4.1, and bytes to run it on.
 
-/// A port of the C code, statement by statement, except that words are assembled as a big-endian
-/// machine would load them. Returns the value of the checksum field.
+/// Returns the value of the checksum field. A port of the C code, statement by statement, except that words are
+/// assembled as a big-endian CPU would load them.
 pub(crate) fn rfc_1071(data: &[u8]) -> u16 {
     let mut sum: u64 = 0;
     let mut count = data.len();
@@ -20,7 +20,7 @@ pub(crate) fn rfc_1071(data: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Pseudo-random bytes, the same in every run (xorshift64*).
+/// Returns pseudo-random bytes, the same in every run (xorshift64*).
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -34,8 +34,8 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Runs each listed test with a function that sums by the public entry, and with one for every
-/// backend. A backend that this machine lacks is skipped with a message.
+/// Runs each listed test with a function that sums with the public function, and with one for every backend. A backend
+/// that this CPU lacks is skipped with a message.
 #[macro_export]
 macro_rules! for_every_backend {
     ($($test:ident)*) => {

@@ -54,18 +54,18 @@ impl Uncut {
     /// The name in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Whole => "fits-one-packet",
-            Self::Snaplen => "captured-short",
-            Self::Parts => "parts-do-not-add-up",
+            Self::Whole => "fits_one_packet",
+            Self::Snaplen => "captured_short",
+            Self::Parts => "parts_do_not_add_up",
             Self::Refused(refusal) => match refusal {
-                NoSegments::NotSuperframe => "no-size",
-                NoSegments::Whole => "fits-one-packet",
+                NoSegments::NotSuperframe => "no_size",
+                NoSegments::Whole => "fits_one_packet",
                 NoSegments::HeadersSplit | NoSegments::Headers => "headers",
-                NoSegments::HeaderTooLong => "header-too-long",
-                NoSegments::TooManyIpHeaders => "too-many-ip-headers",
-                NoSegments::ChecksumStart => "checksum-start",
-                NoSegments::GreSequence => "gre-sequence",
-                NoSegments::Fragments => "ip-fragments",
+                NoSegments::HeaderTooLong => "header_too_long",
+                NoSegments::TooManyIpHeaders => "too_many_ip_headers",
+                NoSegments::ChecksumStart => "checksum_start",
+                NoSegments::GreSequence => "gre_sequence",
+                NoSegments::Fragments => "ip_fragments",
                 _ => "other",
             },
         }

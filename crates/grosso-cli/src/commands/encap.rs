@@ -193,7 +193,7 @@ impl Transform for EncapWork {
             (known.checksum, known.gso) = left_to_device(packet.data, &stack, known.gso);
         }
         if has_gre_checksum_to_come(packet.data, &stack) {
-            self.refused.add("gre-checksum-partial", packet.number);
+            self.refused.add("gre_checksum_partial", packet.number);
             return self.output.copy(entry);
         }
         match self.wrap(packet.data, known, link, &stack) {
@@ -334,6 +334,6 @@ fn name_payload(front: &mut [u8], last: Kind, ethertype: u16) -> Result<(), &'st
         Kind::Sll2 => front.first_chunk_mut::<2>(),
         _ => None,
     };
-    *field.ok_or("link-family")? = ethertype.to_be_bytes();
+    *field.ok_or("link_family")? = ethertype.to_be_bytes();
     Ok(())
 }

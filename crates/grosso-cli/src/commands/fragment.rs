@@ -118,7 +118,7 @@ impl Transform for FragmentWork {
             return self.output.copy(entry);
         }
         if self.is_strict && judgment.is_guess && judgment.nature == Nature::Packet {
-            *self.left.entry("perhaps-superframe").or_default() += 1;
+            *self.left.entry("perhaps_superframe").or_default() += 1;
             return self.output.copy(entry);
         }
         self.tally.count(&judgment);
@@ -196,21 +196,21 @@ fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
 /// The name in reports.
 fn name(refusal: NoFragments) -> &'static str {
     match refusal {
-        NoFragments::Whole => "fits-mtu",
+        NoFragments::Whole => "fits_mtu",
         NoFragments::DontFragment { .. } => DONT_FRAGMENT,
-        NoFragments::MtuTooSmall => "mtu-too-small",
-        NoFragments::NotIp => "not-ip",
-        NoFragments::AlreadyFragment => "ipv6-fragment",
+        NoFragments::MtuTooSmall => "mtu_too_small",
+        NoFragments::NotIp => "not_ip",
+        NoFragments::AlreadyFragment => "ipv6_fragment",
         NoFragments::Superframe => SUPERFRAME,
         NoFragments::HeadersSplit => "headers",
-        NoFragments::HeaderTooLong => "header-too-long",
-        NoFragments::BytesMissing => "captured-short",
-        NoFragments::TooLong => "too-long",
-        NoFragments::Ipv4Checksum => "ipv4-checksum",
-        NoFragments::ChecksumOutside => "checksum-start",
+        NoFragments::HeaderTooLong => "header_too_long",
+        NoFragments::BytesMissing => "captured_short",
+        NoFragments::TooLong => "too_long",
+        NoFragments::Ipv4Checksum => "ipv4_checksum",
+        NoFragments::ChecksumOutside => "checksum_start",
         _ => "other",
     }
 }
 
-const DONT_FRAGMENT: &str = "dont-fragment";
+const DONT_FRAGMENT: &str = "dont_fragment";
 const SUPERFRAME: &str = "superframe";

@@ -277,14 +277,14 @@ impl CaptureFacts {
             reasons.push("superframes");
         }
         if has_partial {
-            reasons.push("partial-checksums");
+            reasons.push("partial_checksums");
         }
         if !is_read {
-            reasons.push("checksums-unverifiable");
+            reasons.push("checksums_unverifiable");
         }
         let is_empty = self.link_types.is_empty();
         if self.parsed == 0 && !is_empty {
-            reasons.push("nothing-parsed");
+            reasons.push("nothing_parsed");
         }
         let vantage = match self.vantages.side() {
             _ if is_empty => "empty",

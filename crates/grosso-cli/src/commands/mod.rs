@@ -59,11 +59,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 #[cfg(target_os = "linux")]
 use crate::device;
 use crate::{
+    arg_order::arrange,
     arguments::{Arguments, Color, Command, ConfigCommand, Csum, Own},
     error::{Exit, Failure},
     input::Session,
     name::{harmless, quoted},
-    positions::arrange,
     report,
     style::When,
     talk::Talk,

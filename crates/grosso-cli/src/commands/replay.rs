@@ -79,11 +79,11 @@ impl Aside {
     /// The name in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::LinkType => "capture-link-type",
-            Self::Options => "capture-options",
-            Self::Length => "capture-length",
-            Self::Time => "capture-time",
-            Self::Interfaces => "capture-interfaces",
+            Self::LinkType => "capture_link_type",
+            Self::Options => "capture_options",
+            Self::Length => "capture_length",
+            Self::Time => "capture_time",
+            Self::Interfaces => "capture_interfaces",
         }
     }
 

@@ -155,16 +155,16 @@ impl Transform for WireWork {
         self.suspicions.observe(packet.data, &stack);
         let is_superframe = matches!(judgment.nature, Nature::Superframe { .. });
         if self.is_strict && judgment.is_guess {
-            let reason = if is_superframe { "segment-size-unknown" } else { "perhaps-superframe" };
+            let reason = if is_superframe { "segment_size_unknown" } else { "perhaps_superframe" };
             return self.leave(reason, entry);
         }
         self.tally.count(&judgment);
         if self.is_strict && judgment.against.is_some() && is_superframe {
-            return self.leave("evidence-contradicts", entry);
+            return self.leave("evidence_contradicts", entry);
         }
         match judgment.nature {
             // A checksum behind the last header that is followed may be partial.
-            Nature::Packet if stack.stop == Stop::TooDeep => self.leave("too-deep", entry),
+            Nature::Packet if stack.stop == Stop::TooDeep => self.leave("too_deep", entry),
             Nature::Packet => self.complete(entry, &sight),
             Nature::Left(reason) => {
                 if let (UDP_SIZE_UNKNOWN, Some(transport)) = (reason, sight.transport) {

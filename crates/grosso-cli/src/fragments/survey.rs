@@ -49,7 +49,7 @@ impl Survey {
         joined: Option<&mut Joined>,
     ) {
         match lanes.push(arrival, &mut Surveying { survey: self, joined }) {
-            LaneFate::Aside => *self.found.passed.entry("capture-interfaces").or_default() += 1,
+            LaneFate::Aside => *self.found.passed.entry("capture_interfaces").or_default() += 1,
             LaneFate::Engine { lane, identity, verdict } => {
                 self.settle(number, lane, identity, verdict)
             }

@@ -270,7 +270,7 @@ fn indent(text: &str, blanks: usize) -> String {
 fn name(reason: Discard, was_lost: bool) -> &'static str {
     match (reason, was_lost) {
         (Discard::Finished, true) => "missing",
-        (Discard::Finished, false) => "end-of-capture",
+        (Discard::Finished, false) => "end_of_capture",
         (reason, _) => reason.name(),
     }
 }

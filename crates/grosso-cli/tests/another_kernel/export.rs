@@ -4,6 +4,7 @@ use super::wire::Wire;
 use crate::network::{A, B};
 
 #[test]
+#[ignore = "boots a VM: bash .ci/run guests"]
 fn ip_takes_what_is_exported() {
     let names = EXPORTED.iter().map(|(words, _)| format!("export of {words}"));
     let Some(mut wire) = Wire::new(names) else { return };

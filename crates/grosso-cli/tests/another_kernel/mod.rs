@@ -25,6 +25,7 @@ use traffic::Rates;
 use wire::{INSIDE, Wire, between};
 
 #[test]
+#[ignore = "boots a VM: bash .ci/run guests"]
 fn tunnels_carry_what_another_kernel_sends_and_takes() {
     let names = TUNNELS.iter().map(Case::title);
     let Some(mut wire) = Wire::new(names) else { return };

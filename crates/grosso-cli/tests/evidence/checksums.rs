@@ -29,7 +29,7 @@ fn damaged(at: usize) -> Vec<u8> {
 
 #[test]
 fn c12_damaged_superframes_are_left_and_named() {
-    for (at, name) in [(TCP_CHECKSUM, "checksum"), (IPV4_CHECKSUM, "ipv4-checksum")] {
+    for (at, name) in [(TCP_CHECKSUM, "checksum"), (IPV4_CHECKSUM, "ipv4_checksum")] {
         let frame = damaged(at);
         let bench = Bench::new();
         bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&frame)));
@@ -99,7 +99,7 @@ fn words_that_cannot_be_obeyed_are_refused() {
     let long = long.tcp(|t| t.timestamps(1, 1)).payload_len(9000).build_superframe().0;
     bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&long)));
     let report = bench.ok("wire --json -r host.pcap -w out --mtu 68").json();
-    assert_eq!(report["left"]["mtu-below-headers"], 1, "{report}");
+    assert_eq!(report["left"]["mtu_below_headers"], 1, "{report}");
     assert_eq!(frames(&bench.get("out")), [long]);
 }
 

@@ -20,11 +20,11 @@ use std::{
 };
 
 use grosso_sys::{
-    local::refuses_files,
     path::{
         self as names, Entry,
         socket::{self, Pinned},
     },
+    unix_socket::refuses_files,
 };
 use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, listen, socket_with},

@@ -31,7 +31,7 @@ use std::{
 };
 
 use grosso_io::runner::Snapshot;
-use grosso_sys::confine::Role;
+use grosso_sys::sandbox::Role;
 
 use self::{
     control::ControlSocket,

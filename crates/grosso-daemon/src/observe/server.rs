@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use grosso_sys::local::receive_without_files;
+use grosso_sys::unix_socket::receive_without_files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{

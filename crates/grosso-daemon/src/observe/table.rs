@@ -16,7 +16,7 @@ use grosso_io::{
     live::{LiveStats, SocketStats, UnixStats, VhostStats, XdpStatistics, kernel_counters},
     path::{DirectionStats, Protocol, Said, Superframes},
     port::PortCounter,
-    stage::{FragmentationStats, SecuredStats, TunnelledStats},
+    stage::{EspStageStats, FragmentationStats, TunnelStageStats},
 };
 
 /// One counter of a device.
@@ -413,12 +413,11 @@ fn flushes() -> Vec<Counter> {
     closes
         .chain(refusals)
         .map(|(name, sentence, close, refused)| {
-            let key = key(name);
             let help = format!("Trains flushed: {}", lower(sentence));
             let source = CounterSource::Flush { close, refused };
-            Counter::new(format!("rx_gro_flush_{key}"), "trains", &help, source)
-                .of(metric, all, Label::Value("reason", key.clone()))
-                .grouped("rx_gro_flush", key)
+            Counter::new(format!("rx_gro_flush_{name}"), "trains", &help, source)
+                .of(metric, all, Label::Value("reason", name.to_owned()))
+                .grouped("rx_gro_flush", name)
         })
         .collect()
 }
@@ -427,12 +426,12 @@ fn flushes() -> Vec<Counter> {
 fn passes() -> Vec<Counter> {
     let all = "Frames from the device that cannot be in a train, by reason.";
     let counter = |(index, reason): (usize, &Pass)| {
-        let key = key(reason.name());
+        let name = reason.name();
         let help = format!("Frames that cannot be in a train: {}", lower(reason.sentence()));
         let source = CounterSource::Coalescer(|stats, index| stats.passed[index], index);
-        Counter::new(format!("rx_gro_pass_{key}"), "frames", &help, source)
-            .of("rx_gro_pass_total", all, Label::Value("reason", key.clone()))
-            .grouped("rx_gro_pass", key)
+        Counter::new(format!("rx_gro_pass_{name}"), "frames", &help, source)
+            .of("rx_gro_pass_total", all, Label::Value("reason", name.to_owned()))
+            .grouped("rx_gro_pass", name)
     };
     Pass::ALL.iter().enumerate().map(counter).collect()
 }
@@ -441,15 +440,15 @@ fn passes() -> Vec<Counter> {
 fn releases() -> Vec<Counter> {
     let all = "Wire packets that waited for reordering and were released, by reason.";
     let counter = |(index, reason): (usize, &Release)| {
-        let key = key(reason.name());
+        let name = reason.name();
         let help = format!(
             "Packets that waited for reordering and were released: {}",
             lower(reason.sentence())
         );
         let source = CounterSource::Coalescer(|stats, index| stats.reorder.released[index], index);
-        Counter::new(format!("rx_gro_reorder_{key}"), "packets", &help, source)
-            .of("rx_gro_reorder_total", all, Label::Value("reason", key.clone()))
-            .grouped("rx_gro_reorder", key)
+        Counter::new(format!("rx_gro_reorder_{name}"), "packets", &help, source)
+            .of("rx_gro_reorder_total", all, Label::Value("reason", name.to_owned()))
+            .grouped("rx_gro_reorder", name)
     };
     Release::ALL.iter().enumerate().map(counter).collect()
 }
@@ -514,8 +513,8 @@ fn segments() -> Vec<Counter> {
 fn of_ports() -> Vec<Counter> {
     let (live, wire) = (LiveStats::default(), ImpairStats::default().counters());
     let kernel = kernel_counters(&XdpStatistics::default());
-    let (fragments, esp) = (FragmentationStats::default(), SecuredStats::default());
-    let (socket, tunnel) = (SocketStats::default(), TunnelledStats::default());
+    let (fragments, esp) = (FragmentationStats::default(), EspStageStats::default());
+    let (socket, tunnel) = (SocketStats::default(), TunnelStageStats::default());
     let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
     let stages = stages.chain(tunnel.counters());
     let (unix, vhost) = (UnixStats::default(), VhostStats::default());
@@ -531,30 +530,25 @@ fn of_ports() -> Vec<Counter> {
             .of(
                 "drops_total",
                 "Frames lost at the device, by reason.",
-                Label::Value("reason", key(counter.name)),
+                Label::Value("reason", counter.name.to_owned()),
             )
-            .grouped("drops", key(counter.name))
+            .grouped("drops", counter.name)
     });
     let events = others.iter().map(|counter| {
         of_port(counter, "event", "times")
             .of(
                 "events_total",
                 "Other events at the device, by kind.",
-                Label::Value("event", key(counter.name)),
+                Label::Value("event", counter.name.to_owned()),
             )
-            .grouped("events", key(counter.name))
+            .grouped("events", counter.name)
     });
     drops.chain(events).collect()
 }
 
 fn of_port(counter: &PortCounter, family: &str, unit: &'static str) -> Counter {
-    let name = format!("{family}_{}", key(counter.name));
+    let name = format!("{family}_{}", counter.name);
     Counter::new(name, unit, counter.sentence, CounterSource::Port(counter.name))
-}
-
-/// A short name, in the letters that names of counters may have.
-fn key(name: &str) -> String {
-    name.replace('-', "_")
 }
 
 /// A sentence in the form that follows a colon.

@@ -4,9 +4,9 @@
 use std::{io, os::fd::RawFd};
 
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
+    inherited_fd,
     packet::{Fanout, FanoutRule},
-    passed,
     tun::Layer,
 };
 
@@ -68,7 +68,7 @@ impl Opening {
         match self {
             Self::Tun { name, layer, options } => open_tun(name, *layer, *options, queues),
             Self::Passed { number, options } if queues == 1 => {
-                let port = TapPort::adopt(passed::duplicate(*number)?, options)?;
+                let port = TapPort::adopt(inherited_fd::duplicate(*number)?, options)?;
                 Ok(vec![LivePort::Tun(port)])
             }
             Self::Passed { .. } => {
@@ -166,7 +166,7 @@ fn open_tun(
     options.multi_queue = queues > 1;
     let first = match TapPort::open(name, layer, &options) {
         // A device created for several queues accepts only multi-queue callers, even for one queue.
-        Err(error) if queues == 1 && Fault::of(&error) == Fault::Malformed => {
+        Err(error) if queues == 1 && ErrorClass::of(&error) == ErrorClass::Malformed => {
             options.multi_queue = true;
             TapPort::open(name, layer, &options).map_err(|_| error)
         }

@@ -10,7 +10,7 @@ pub(super) struct FairRing {
     fair: Option<Box<FairShare>>,
     /// Frames of greedy flows that were dropped.
     pub(super) shed: u64,
-    /// Frames to receive before the next look whether only the reserve is left.
+    /// Number of frames to receive before the next check whether only the reserve is left.
     until_look: usize,
 }
 
@@ -20,7 +20,7 @@ impl FairRing {
         Self { ring, fair, shed: 0, until_look: 0 }
     }
 
-    /// Decides which frames are dropped, if the ring has no more room than the reserve, so that this remains.
+    /// Selects frames to drop if only the reserve of the ring is free, so that the reserve remains free.
     pub(super) fn relieve(&mut self, now_ns: u64) {
         if self.until_look > 0 {
             return;
@@ -37,7 +37,7 @@ impl FairRing {
         fair.shed(kept, now_ns);
     }
 
-    /// The next frame that is not dropped.
+    /// Returns the next frame that is not dropped.
     #[inline]
     pub(super) fn receive(&mut self) -> Option<RingFrame> {
         loop {
@@ -62,14 +62,15 @@ impl FairRing {
     }
 }
 
-/// Slots that flows may fill: all of a ring but the reserve.
+/// Returns the number of slots that flows may fill: all slots of a ring except the reserve.
 fn kept(slots: usize) -> usize {
     slots - (slots / 2).min(RESERVE_MAX)
 }
 
-/// Slots kept for other flows in a long ring: packets of 1500 bytes of 1.3 ms at 10 Gb/s.
+/// Slots reserved for other flows in a long ring: packets of 1500 bytes in 1.3 ms at 10 Gb/s.
 const RESERVE_MAX: usize = 1024;
-/// Part of the ring that is received between two looks at the reserve, where the kernel writes, which is in no cache.
+/// Divisor: after this fraction of the ring was received, the reserve is checked again, because the kernel's write
+/// position is not in the cache.
 const LOOK_SHARE: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Ingress from a device: the metadata that a virtio header gives.
+//! Ingress from a device: the metadata from a virtio header.
 
 use grosso::{
     Meta,
@@ -23,19 +23,19 @@ impl Incoming {
         Self { link, form, ports, stack: Stack::new(0) }
     }
 
-    /// Bytes in front of a frame.
+    /// Returns the number of bytes before a frame.
     pub(super) fn header_len(&self) -> usize {
         self.form.map_or(0, Form::len)
     }
 
-    /// Metadata of a frame from its virtio header, if the device has virtio headers.
+    /// Returns the metadata of a frame from its virtio header, if the device has virtio headers.
     pub(super) fn understand(&mut self, packet: &[u8]) -> Result<Meta, VnetError> {
         let Some(form) = self.form else { return self.without_header(packet) };
         let behind = packet.get(form.len()..).unwrap_or_default();
         self.understand_apart(packet, behind, form)
     }
 
-    /// The metadata of a frame whose virtio header is elsewhere.
+    /// Returns the metadata of a frame whose virtio header is stored separately.
     #[inline]
     pub(super) fn understand_apart(
         &mut self,
@@ -51,7 +51,8 @@ impl Incoming {
         understand(&header, frame, self.link, &self.stack, form)
     }
 
-    /// The same of a frame that is no superframe; `None` if it is one, or has no virtio header.
+    /// Works like [`Self::understand_apart`], for a frame that is not a superframe; returns `None` for a superframe, or
+    /// without a virtio header.
     #[inline(always)]
     pub(super) fn understand_packet_apart(
         &self,
@@ -68,7 +69,7 @@ impl Incoming {
         self.dissect(frame);
     }
 
-    /// The headers of a frame, as far as they are known.
+    /// Returns the headers of a frame, as far as they can be dissected.
     pub(super) fn dissect(&mut self, frame: &[u8]) -> &Stack {
         dissect_into(frame, self.link, &self.ports, &mut self.stack);
         &self.stack

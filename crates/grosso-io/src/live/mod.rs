@@ -19,12 +19,12 @@ mod any;
 mod fair_ring;
 mod incoming;
 mod ip;
-mod outgoing;
 mod packet;
 mod socket;
 mod stats;
 mod tap;
 mod transmitter;
+mod tx_offload;
 mod udp;
 mod unix;
 mod vhost;
@@ -47,14 +47,14 @@ pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 
 use std::io;
 
-use grosso_sys::fault::Fault;
+use grosso_sys::errno::ErrorClass;
 
 use crate::port::PortError;
 
 /// Returns the error of a port whose device is gone or failed.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
-    match Fault::of(&source) {
-        Fault::Gone => PortError::Gone { name: name.to_owned() },
+    match ErrorClass::of(&source) {
+        ErrorClass::Gone => PortError::Gone { name: name.to_owned() },
         _ => PortError::Device { name: name.to_owned(), action, source },
     }
 }

@@ -14,7 +14,7 @@ use grosso::{
     vnet::{VnetError, unflagged_partial},
 };
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName},
     packet::{
         self, Fanout, PacketSocket, PacketSocketBuilder, ReceiveRing, RingFrame, RingLayout, Status,
@@ -27,9 +27,9 @@ use super::{
     broken,
     fair_ring::FairRing,
     incoming::Incoming,
-    outgoing::Outgoing,
     stats::{LiveEvent, LiveStats},
     transmitter::{BATCH, Transmitter},
+    tx_offload::TxOffload,
 };
 use crate::{
     buffer::{Buffers, PortBuffer},
@@ -109,7 +109,7 @@ pub struct PacketPort {
     malformed: u64,
     /// Time of the next check whether an interface that is down still exists, in nanoseconds.
     look_ns: Option<u64>,
-    outgoing: Outgoing,
+    tx_offload: TxOffload,
 }
 
 impl PacketPort {
@@ -135,9 +135,9 @@ impl PacketPort {
         let ring = open_ring(receiver, &control, &name, options)?;
         let slots = options.transmit_ring.then_some(options.transmit_slots);
         let transmitter = Transmitter::open(sender, &control, &name, slots)?;
-        let mut outgoing = Outgoing::new(LinkType::Ethernet, options.ports, form, features);
+        let mut tx_offload = TxOffload::new(LinkType::Ethernet, options.ports, form, features);
         if options.transmit_ring && !transmitter.has_ring() {
-            outgoing.stats.count(LiveEvent::TransmitNoRing, 1);
+            tx_offload.stats.count(LiveEvent::TransmitNoRing, 1);
         }
         Ok(Self {
             control,
@@ -148,7 +148,7 @@ impl PacketPort {
             incoming: Incoming::new(LinkType::Ethernet, options.ports, form),
             malformed: 0,
             look_ns: None,
-            outgoing,
+            tx_offload,
             name,
         })
     }
@@ -175,7 +175,7 @@ impl PacketPort {
         let drops = u64::from(self.ring.ring.take_statistics()?.drops);
         let malformed = self.ring.ring.malformed();
         let shed = core::mem::take(&mut self.ring.shed);
-        let stats = &mut self.outgoing.stats;
+        let stats = &mut self.tx_offload.stats;
         stats.count(LiveEvent::ReceiveRingFull, drops);
         stats.count(LiveEvent::ReceiveRingShare, shed);
         stats.count(LiveEvent::ReceiveMalformed, malformed - self.malformed);
@@ -183,7 +183,7 @@ impl PacketPort {
         Ok(*stats)
     }
 
-    /// Hands on a frame from its slot, or from the socket's queue if it is longer, unless it is dropped.
+    /// Passes on a frame from its slot, or from the socket's queue if it is longer, unless it is dropped.
     #[inline]
     fn take(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         if frame.truncated() {
@@ -197,12 +197,12 @@ impl PacketPort {
                 let vlan = frame.vlan().map(beside);
                 each(Frame { meta: Meta { vlan, ..meta }, buffer: frame.into() });
             }
-            Some(Err(error)) => self.outgoing.stats.refuse(error),
+            Some(Err(error)) => self.tx_offload.stats.refuse(error),
             None => self.take_superframe(frame, each),
         }
     }
 
-    /// Hands on a superframe from its slot, or a frame of a socket without virtio headers.
+    /// Passes on a superframe from its slot, or a frame of a socket without virtio headers.
     #[inline(never)]
     fn take_superframe(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         let meta = self.understand(frame.virtio_header(), frame.as_ref(), frame.status());
@@ -211,25 +211,25 @@ impl PacketPort {
                 let vlan = frame.vlan().map(beside);
                 each(Frame { meta: Meta { vlan, ..meta }, buffer: frame.into() });
             }
-            Err(error) => self.outgoing.stats.refuse(error),
+            Err(error) => self.tx_offload.stats.refuse(error),
         }
     }
 
-    /// Reads a frame of which a slot of this status has the beginning.
+    /// Reads a frame whose slot, with this status, contains only the start of the frame.
     #[inline(never)]
     fn take_long(&mut self, status: Status) -> Option<Frame<PortBuffer>> {
         if !status.kept() {
-            self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+            self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
             return None;
         }
         let mut bytes = self.long.take();
         let Ok(Some(whole)) = self.ring.ring.receive_long(&mut bytes) else {
-            self.outgoing.stats.count(LiveEvent::ReceiveMalformed, 1);
+            self.tx_offload.stats.count(LiveEvent::ReceiveMalformed, 1);
             self.long.put_back(bytes);
             return None;
         };
         if whole.truncated {
-            self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+            self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
             self.long.put_back(bytes);
             return None;
         }
@@ -242,14 +242,14 @@ impl PacketPort {
                 Some(Frame { meta, buffer: PortBuffer::filled(bytes, frame) })
             }
             Err(error) => {
-                self.outgoing.stats.refuse(error);
+                self.tx_offload.stats.refuse(error);
                 self.long.put_back(bytes);
                 None
             }
         }
     }
 
-    /// Metadata of a received frame.
+    /// Returns the metadata of a received frame.
     #[inline]
     fn understand(
         &mut self,
@@ -263,8 +263,8 @@ impl PacketPort {
         }
     }
 
-    /// Checksum state of the slot, for sockets without virtio headers: partial says not which
-    /// checksum.
+    /// Returns the metadata from the slot's checksum state, for sockets without virtio headers; that state does not
+    /// tell which checksum is partial.
     #[inline(never)]
     fn status(&mut self, frame: &[u8], status: Status) -> Meta {
         let checksum = if status.checksum_not_ready() {
@@ -282,7 +282,7 @@ impl PacketPort {
     fn check(&mut self, now_ns: u64) -> Result<(), PortError> {
         let error = self.ring.ring.take_error();
         match error.map_err(|error| broken(self.name(), "receive", error))? {
-            Some(error) if Fault::of(&error) != Fault::Down => {
+            Some(error) if ErrorClass::of(&error) != ErrorClass::Down => {
                 return Err(broken(self.name(), "receive", error));
             }
             None if self.look_ns.is_none_or(|look_ns| now_ns < look_ns) => return Ok(()),
@@ -304,7 +304,7 @@ impl Port for PacketPort {
 
     fn device(&self) -> Device {
         let mut device = self.device;
-        device.features = self.outgoing.features();
+        device.features = self.tx_offload.features();
         device
     }
 
@@ -335,18 +335,18 @@ impl Port for PacketPort {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        if self.outgoing.waiting() >= BATCH
+        if self.tx_offload.waiting() >= BATCH
             && self.flush()? == Transmitted::NoRoom
-            && self.outgoing.waiting() >= BATCH
+            && self.tx_offload.waiting() >= BATCH
         {
             return Ok(Transmitted::NoRoom);
         }
-        self.outgoing.enqueue(slices, meta);
+        self.tx_offload.enqueue(slices, meta);
         Ok(Transmitted::Taken)
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let sent = self.outgoing.flush(&mut self.transmitter);
+        let sent = self.tx_offload.flush(&mut self.transmitter);
         sent.map_err(|error| broken(self.name(), "send", error))
     }
 
@@ -356,7 +356,7 @@ impl Port for PacketPort {
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         // A socket that cannot be queried will fail in the next receive.
-        let stats = self.stats().unwrap_or(self.outgoing.stats);
+        let stats = self.stats().unwrap_or(self.tx_offload.stats);
         stats.counters().for_each(|(counter, value)| each(counter, value));
     }
 
@@ -365,11 +365,11 @@ impl Port for PacketPort {
     }
 
     fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.transmitter.blocked(self.outgoing.next_len())
+        self.transmitter.blocked(self.tx_offload.next_len())
     }
 }
 
-/// Opens the receive ring, with slots for packets where superframes may wait in the socket's queue.
+/// Opens the receive ring, with slots for packets if superframes may wait in the socket's queue.
 fn open_ring(
     socket: PacketSocketBuilder,
     control: &Control,
@@ -399,19 +399,20 @@ fn open_ring(
     })
 }
 
-/// The tag of a frame that has it beside its bytes.
+/// Converts a VLAN tag that the kernel removed from the frame.
 fn beside(tag: packet::VlanTag) -> VlanTag {
     VlanTag { protocol: tag.protocol, tci: tag.control }
 }
 
-/// Slots for packets of an MTU and their headers: 4096 of usual packets, at least 1024 of longer ones.
+/// Returns the layout for packets of this MTU and their headers: 4096 slots for usual packets, at least 1024 for longer
+/// ones.
 fn layout_of(mtu: usize) -> RingLayout {
     let usual = RingLayout::PACKETS;
     let wanted = mtu.saturating_add(SLOT_HEADERS_BYTES).clamp(usual.slot_bytes, SLOT_BYTES_MAX);
     RingLayout::fitting(wanted, (usual.slot_bytes * usual.slots / wanted).max(SLOTS_MIN))
 }
 
-/// Features that a packet socket can express; its header has no form for tunnels (rule V21).
+/// Returns the features that a packet socket can express; its header has no fields for tunnels (rule V21).
 fn possible(form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -427,19 +428,19 @@ fn possible(form: Option<Form>) -> Features {
 
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
-/// Bytes of frames that wait in the socket's queue, the kernel's bookkeeping included, for which it doubles what it is
-/// asked for: superframes of 30 ms at 10 Gb/s. It takes the memory of those that wait, and none before.
+/// Size in bytes of the socket's queue for long frames, including the kernel's bookkeeping, for which the kernel
+/// doubles the requested size: superframes of 30 ms at 10 Gb/s. Only waiting frames take memory.
 const LONG_QUEUE_BYTES: usize = 64 << 20;
-/// Buffer size for a virtio header and the longest superframe, its tags included.
+/// Buffer size for a virtio header and the longest superframe with its tags.
 const LONG_BYTES: usize = 66 << 10;
-/// Slots for superframes, where they may not wait in the queue: those of 100 ms at 10 Gb/s, or
-/// packets of 1500 bytes of 2.5 ms.
+/// Number of slots for superframes if they may not wait in the queue: superframes of 100 ms at 10 Gb/s, or packets of
+/// 1500 bytes of 2.5 ms.
 const SUPERFRAME_SLOTS: usize = 2048;
-/// The fewest slots for packets.
+/// Minimum number of slots for packets.
 const SLOTS_MIN: usize = 1024;
-/// The longest slot for packets in bytes: for longer ones the cost of a system call matters less.
+/// Maximum slot length for packets in bytes: for longer packets the cost of a system call matters less.
 const SLOT_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a slot beside the packet: the kernel's header, the virtio header, Ethernet and tags.
+/// Bytes of a slot besides the packet: the kernel's header, the virtio header, Ethernet and tags.
 const SLOT_HEADERS_BYTES: usize = 160;
-/// Slots of a transmit ring by default: packets of 1500 bytes of 0.3 ms at 10 Gb/s.
+/// Default number of slots of a transmit ring: packets of 1500 bytes in 0.3 ms at 10 Gb/s.
 const TRANSMIT_SLOTS: usize = 256;

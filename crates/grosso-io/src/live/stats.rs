@@ -9,34 +9,34 @@ reasons! {
     LiveEvent {
         /// A received frame was longer than its buffer, or than its slot while the socket buffer was full
         /// (`rx-buf-len`), and was dropped.
-        ReceiveTruncated = "rx-truncated",
+        ReceiveTruncated = "rx_truncated",
         /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
-        ReceiveInexpressible = "rx-inexpressible",
+        ReceiveInexpressible = "rx_inexpressible",
         /// The kernel dropped a frame because the receive ring was full; `rx` makes it longer.
-        ReceiveRingFull = "rx-ring-full",
+        ReceiveRingFull = "rx_ring_full",
         /// A frame was dropped from a receive ring that ran full, because its flow was above its fair share; `rx` makes
         /// the ring longer.
-        ReceiveRingShare = "rx-ring-share",
+        ReceiveRingShare = "rx_ring_share",
         /// The kernel wrote invalid values to a slot of the ring.
-        ReceiveMalformed = "rx-malformed",
+        ReceiveMalformed = "rx_malformed",
         /// A superframe was rejected and sent as its packets (B31).
-        TransmitCutAgain = "tx-cut-again",
+        TransmitCutAgain = "tx_cut_again",
         /// A feature was disabled because the kernel rejected superframes that need it (B31).
-        TransmitNarrowed = "tx-narrowed",
+        TransmitNarrowed = "tx_narrowed",
         /// A frame was rejected because of its content and dropped.
-        TransmitRefused = "tx-refused",
+        TransmitRefused = "tx_refused",
         /// A frame was longer than the device accepts and was dropped.
-        TransmitTooLong = "tx-too-long",
+        TransmitTooLong = "tx_too_long",
         /// A frame with an outer 802.1ad tag was longer than the device accepts because of its tags, and was dropped.
         /// Packet sockets do not add room for that tag: use `ip link set DEV mtu 1504` if the MTU is 1500.
-        TransmitServiceTag = "tx-service-tag",
+        TransmitServiceTag = "tx_service_tag",
         /// A frame was dropped because the interface was down.
-        TransmitDown = "tx-down",
+        TransmitDown = "tx_down",
         /// A frame was dropped because the kernel had no memory for it.
-        TransmitNoMemory = "tx-no-memory",
+        TransmitNoMemory = "tx_no_memory",
         /// The kernel gave the port no transmit ring, for example because it had no memory for one. Packets are sent
         /// with `sendmmsg(2)` instead, which takes more CPU time.
-        TransmitNoRing = "tx-no-ring",
+        TransmitNoRing = "tx_no_ring",
     }
 }
 

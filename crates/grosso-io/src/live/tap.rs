@@ -11,7 +11,7 @@ use grosso::{
     features::{Device, Features},
 };
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::InterfaceName,
     tun::{Layer, Offloads, Tun, TunBuilder},
 };
@@ -20,8 +20,8 @@ use grosso_wire::{LinkType, Ports, virtio::Form};
 use super::{
     broken,
     incoming::Incoming,
-    outgoing::{Outgoing, Queued, Wire},
     stats::{LiveEvent, LiveStats},
+    tx_offload::{Queued, TxOffload, Wire},
 };
 use crate::{
     buffer::{Buffers, PortBuffer},
@@ -82,7 +82,7 @@ pub struct TapPort {
     device: Device,
     incoming: Incoming,
     buffers: Buffers,
-    outgoing: Outgoing,
+    tx_offload: TxOffload,
 }
 
 impl TapPort {
@@ -135,7 +135,7 @@ impl TapPort {
             device: Device::new(features),
             buffers: Buffers::new(incoming.header_len() + options.frame_bytes_max),
             incoming,
-            outgoing: Outgoing::new(link, options.ports, form, features),
+            tx_offload: TxOffload::new(link, options.ports, form, features),
             tun,
         })
     }
@@ -161,15 +161,15 @@ impl TapPort {
     /// Returns the counters of this port.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
-        &self.outgoing.stats
+        &self.tx_offload.stats
     }
 
-    /// The frame in a buffer that was just filled.
+    /// Returns the frame in a buffer that was just filled.
     fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
         let meta = match bytes.get(..len) {
             Some(packet) => self.incoming.understand(packet),
             None => {
-                self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+                self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
                 self.buffers.put_back(bytes);
                 return None;
             }
@@ -180,7 +180,7 @@ impl TapPort {
                 meta,
             }),
             Err(error) => {
-                self.outgoing.stats.refuse(error);
+                self.tx_offload.stats.refuse(error);
                 self.buffers.put_back(bytes);
                 None
             }
@@ -195,7 +195,7 @@ impl Port for TapPort {
 
     fn device(&self) -> Device {
         let mut device = self.device;
-        device.features = self.outgoing.features();
+        device.features = self.tx_offload.features();
         device
     }
 
@@ -218,12 +218,12 @@ impl Port for TapPort {
                 }
                 Err(error) => {
                     self.buffers.put_back(bytes);
-                    match Fault::of(&error) {
-                        Fault::Later => break,
+                    match ErrorClass::of(&error) {
+                        ErrorClass::Later => break,
                         // The packet is lost, because the header cannot express it (rule V20).
-                        Fault::Malformed => {
+                        ErrorClass::Malformed => {
                             received += 1;
-                            self.outgoing.stats.count(LiveEvent::ReceiveInexpressible, 1);
+                            self.tx_offload.stats.count(LiveEvent::ReceiveInexpressible, 1);
                         }
                         _ => return Err(broken(self.name(), "read", error)),
                     }
@@ -238,14 +238,14 @@ impl Port for TapPort {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        let Self { tun, outgoing, .. } = self;
-        let sent = outgoing.transmit(slices, meta, &mut TunWire(tun));
+        let Self { tun, tx_offload, .. } = self;
+        let sent = tx_offload.transmit(slices, meta, &mut TunWire(tun));
         sent.map_err(|error| broken(self.name(), "write", error))
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let Self { tun, outgoing, .. } = self;
-        let sent = outgoing.flush(&mut TunWire(tun));
+        let Self { tun, tx_offload, .. } = self;
+        let sent = tx_offload.flush(&mut TunWire(tun));
         sent.map_err(|error| broken(self.name(), "write", error))
     }
 
@@ -277,7 +277,7 @@ impl Wire for TunWire<'_> {
     }
 }
 
-/// Sets the longest form that the kernel accepts, up to the wanted one.
+/// Sets the longest header format that the kernel accepts, up to the wanted one.
 fn choose_form(tun: &Tun, wanted: Form) -> io::Result<Option<Form>> {
     if tun.header_bytes()? == 0 {
         return Ok(None);
@@ -292,7 +292,7 @@ fn choose_form(tun: &Tun, wanted: Form) -> io::Result<Option<Form>> {
     Err(refusal.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
 }
 
-/// The offloads that the kernel accepts from a reader (rule V30).
+/// Returns the offloads that the kernel accepts from a reader (rule V30).
 fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     let mut kernel = Offloads::NONE;
     let tunnels = [Offloads::UDP_TUNNEL, Offloads::UDP_TUNNEL_CHECKSUM];
@@ -307,15 +307,15 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     for offload in plain.into_iter().chain(tunnels) {
         match tun.set_offloads(kernel | offload) {
             Ok(()) => kernel = kernel | offload,
-            Err(error) if Fault::of(&error) == Fault::Malformed => {}
+            Err(error) if ErrorClass::of(&error) == ErrorClass::Malformed => {}
             Err(error) => return Err(error),
         }
     }
     Ok(kernel)
 }
 
-/// Features for writing: not those that the reader enabled (rule V30), but those of any kernel with
-/// these offloads.
+/// Returns the features for writing: not those that the reader enabled (rule V30), but those of any kernel with these
+/// offloads.
 fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -341,7 +341,7 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     features
 }
 
-/// Features and offloads to request from the stack: those that are wanted and that the kernel has.
+/// Returns the features and offloads to request from the stack: those that are both wanted and supported by the kernel.
 fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) {
     let wanted = (wanted | Features::SCATTER_GATHER).active();
     let mut receive = Features::NONE;
@@ -355,7 +355,7 @@ fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) 
         (Offloads::UDP_TUNNEL, Features::UDP_TUNNEL_SEGMENTATION),
         (Offloads::UDP_TUNNEL_CHECKSUM, Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION),
     ] {
-        // Each offload needs those before it (rule V30), and is left out with them.
+        // Each offload requires those before it (rule V30), and is omitted with them.
         let needed = match feature {
             Features::CHECKSUM_GENERIC => Features::NONE,
             Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION => Features::UDP_TUNNEL_SEGMENTATION,

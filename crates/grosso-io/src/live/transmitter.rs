@@ -9,30 +9,31 @@ use std::{
 };
 
 use grosso_sys::{
-    fault::{Fault, is_full_queue},
+    errno::{ErrorClass, is_full_queue},
     interface::{Control, InterfaceName},
     packet::{PacketSocket, PacketSocketBuilder, RingLayout, TransmitRing},
 };
 use grosso_wire::{ethernet, vlan};
 
 use super::{
-    outgoing::{Queued, Wire},
     stats::LiveEvent,
+    tx_offload::{Queued, Wire},
 };
 
-/// Sends frames in order, each through ring or socket.
+/// Sends frames in order, each through the ring or the socket.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,
-    /// The longest frame for the ring in bytes, its virtio header included. The kernel does not
-    /// check frames of the ring against the MTU, as it does those of the socket.
+    /// Maximum frame length for the ring in bytes, including the virtio header. The kernel does not check frames of the
+    /// ring against the MTU, unlike those of the socket.
     ring_bytes_max: usize,
-    /// The longest frame without tags that the device took when it was opened, in bytes.
+    /// Maximum frame length without tags that the device accepted when it was opened, in bytes.
     frame_bytes_max: usize,
-    /// Whether the queue of the device dropped the last packet (`ENOBUFS`). It drops more although the socket has room.
+    /// Whether the queue of the device dropped the last packet (`ENOBUFS`). It drops more packets although the socket
+    /// has room.
     drops: bool,
-    /// Number of sends by the socket that are still preceded by a question for room, because its send buffer was full.
-    /// Behind a slow link it is full again after each few frames.
+    /// Number of sends through the socket that first check for room, because the send buffer was full. Behind a slow
+    /// link it is full again after every few frames.
     careful_sends: u32,
     socket: PacketSocket,
 }
@@ -50,11 +51,11 @@ impl Transmitter {
         let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX);
         let layout = slots.map(|slots| RingLayout::fitting(slot_bytes, slots));
         let ring = match layout.map(|layout| builder.bind_transmit_ring(name, layout)) {
-            // A kernel without transmit rings, or without the memory for one: `has_ring` is false.
+            // The kernel has no transmit rings or no memory for one: `has_ring` is false.
             Some(Err(error))
                 if matches!(
-                    Fault::of(&error),
-                    Fault::Malformed | Fault::Unsupported | Fault::Exhausted
+                    ErrorClass::of(&error),
+                    ErrorClass::Malformed | ErrorClass::Unsupported | ErrorClass::Exhausted
                 ) =>
             {
                 None
@@ -73,7 +74,7 @@ impl Transmitter {
         })
     }
 
-    /// Whether packets are sent from a mapped ring.
+    /// Returns whether packets are sent from a mapped ring.
     pub(super) fn has_ring(&self) -> bool {
         self.ring.is_some()
     }
@@ -88,7 +89,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends packets by the socket if it has room: see [`PacketSocket::send_batch`].
+    /// Sends packets through the socket if it has room: see [`PacketSocket::send_batch`].
     fn send_by_socket(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         if self.careful_sends > 0 {
             if !self.socket.wait_for_room(Duration::ZERO)? {
@@ -135,7 +136,8 @@ impl Wire for Transmitter {
         sent
     }
 
-    /// The kernel leaves a packet socket room for a tag of 802.1Q in front, and for no other.
+    /// Returns the event for a frame that is too long. The kernel leaves a packet socket room for an 802.1Q tag, and
+    /// for no other tag.
     fn too_long(&self, frame: &[u8]) -> LiveEvent {
         let words = frame.get(ethernet::field::ETHERTYPE.start..).unwrap_or_default();
         let protocols = words.chunks(vlan::HEADER_LEN).filter_map(|tag| tag.first_chunk());
@@ -150,17 +152,16 @@ impl Wire for Transmitter {
     }
 }
 
-/// Frames of one batch: the number that one call sends.
+/// Number of frames of one batch, which one call sends.
 pub(super) const BATCH: usize = 64;
-/// Sends by a socket that ask for room first, after its send buffer was full: fewer than 1 % of the sends behind a slow
-/// link are refused.
+/// Number of sends through a socket that check for room first after its send buffer was full: less than 1 % of the
+/// sends behind a slow link are refused.
 const CAREFUL_SENDS: u32 = 256;
 /// Length of the virtio header of a packet socket.
 const VIRTIO_BYTES: usize = 10;
-/// More than the kernel reserves in a slot, in bytes.
+/// Upper bound of the bytes that the kernel reserves in a slot.
 const SLOT_HEADER_BYTES: usize = 64;
-/// The shortest slot in bytes, for Ethernet's usual MTU.
+/// Minimum slot length in bytes, for Ethernet's usual MTU.
 const SLOT_BYTES_MIN: usize = 1664;
-/// The longest slot in bytes, for jumbo frames. For longer frames the cost of a system call matters
-/// less.
+/// Maximum slot length in bytes, for jumbo frames. For longer frames the cost of a system call matters less.
 const SLOT_BYTES_MAX: usize = 16 << 10;

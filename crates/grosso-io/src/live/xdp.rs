@@ -12,7 +12,7 @@ use grosso::{
     vnet::{VnetError, unflagged_partial},
 };
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName},
     xdp::{self, AttachMode, Redirect, XdpOptions, XdpSocket, XdpStatistics},
 };
@@ -153,8 +153,8 @@ impl XdpPort {
     /// Maps an error of the socket. An interface that is down may come up again, which is no error.
     fn failed(&self, action: &'static str, error: io::Error) -> Result<(), PortError> {
         let is_there = self.control.index(&self.name).is_ok();
-        match Fault::of(&error) {
-            Fault::Down if is_there => Ok(()),
+        match ErrorClass::of(&error) {
+            ErrorClass::Down if is_there => Ok(()),
             _ if !is_there => Err(PortError::Gone { name: self.name().to_owned() }),
             _ => Err(broken(self.name(), action, error)),
         }
@@ -260,7 +260,7 @@ fn attach(name: &str) -> io::Result<(Redirect, InterfaceName)> {
     let name = InterfaceName::new(name)?;
     let index = Control::new()?.index(&name)?;
     let program = match Redirect::attach(index, AttachMode::Native) {
-        Err(error) if Fault::of(&error) == Fault::Unsupported => {
+        Err(error) if ErrorClass::of(&error) == ErrorClass::Unsupported => {
             Redirect::attach(index, AttachMode::Generic)
         }
         result => result,
@@ -278,18 +278,18 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
     let no_chunk = "The kernel dropped a frame because it had no chunk to store it in.";
     let implausible = "The kernel named a chunk that it does not own.";
     [
-        (counter("xdp-rx-dropped", true, too_long), kernel.receive_dropped),
-        (counter("xdp-rx-ring-full", true, ring_full), kernel.receive_ring_full),
-        (counter("xdp-rx-no-chunk", true, no_chunk), kernel.fill_ring_empty),
+        (counter("xdp_rx_dropped", true, too_long), kernel.receive_dropped),
+        (counter("xdp_rx_ring_full", true, ring_full), kernel.receive_ring_full),
+        (counter("xdp_rx_no_chunk", true, no_chunk), kernel.fill_ring_empty),
         (
-            counter("xdp-rx-invalid", false, "The kernel rejected a chunk for receiving."),
+            counter("xdp_rx_invalid", false, "The kernel rejected a chunk for receiving."),
             kernel.receive_invalid,
         ),
         (
-            counter("xdp-tx-invalid", true, "The kernel rejected a frame to send."),
+            counter("xdp_tx_invalid", true, "The kernel rejected a frame to send."),
             kernel.transmit_invalid,
         ),
-        (counter("xdp-implausible", false, implausible), kernel.implausible),
+        (counter("xdp_implausible", false, implausible), kernel.implausible),
     ]
 }
 

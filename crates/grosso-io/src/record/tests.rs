@@ -1,4 +1,4 @@
-//! Contents of a recording, and its cost to the traffic: none.
+//! Tests of the content of a recording, and that it does not affect the traffic.
 
 use std::{
     io::{self, Write},
@@ -78,7 +78,7 @@ fn superframe() -> (Vec<u8>, Meta) {
     (frame, meta)
 }
 
-/// Receives all frames that have arrived, at a time.
+/// Receives all frames that have arrived by `now_ns`.
 fn receive(port: &mut impl Port, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
     port.receive(now_ns, usize::MAX, &mut |frame| {
@@ -88,7 +88,7 @@ fn receive(port: &mut impl Port, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     frames
 }
 
-/// Frames and metadata of a capture.
+/// Returns the frames and metadata of a capture.
 fn read_back(capture: &[u8]) -> Vec<(Vec<u8>, Meta)> {
     let reader = CaptureReader::new(capture).unwrap();
     let mut port: CapturePort<_, Vec<u8>> =
@@ -96,7 +96,7 @@ fn read_back(capture: &[u8]) -> Vec<(Vec<u8>, Meta)> {
     receive(&mut port, 0)
 }
 
-/// The flags of every packet.
+/// Returns the direction flags of every packet.
 fn ways(capture: &[u8]) -> Vec<u32> {
     let mut reader = CaptureReader::new(capture).unwrap();
     let mut ways = Vec::new();
@@ -144,7 +144,7 @@ fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
     assert_eq!(ways(&file.bytes()), [flag::INBOUND, flag::INBOUND, flag::OUTBOUND]);
 }
 
-/// A reader without these ports still finds the tunnel.
+/// Checks that a reader without these ports still finds the tunnel.
 #[test]
 fn tunnels_on_ports_of_their_own_are_recorded() {
     let (mut far, near) = plain();
@@ -170,7 +170,7 @@ fn tunnels_on_ports_of_their_own_are_recorded() {
     assert_eq!(said[1], (segment(1), None));
     let offload = said[0].1.clone().unwrap();
     assert_eq!(offload.tunnel_ports, [TunnelPort::new(Kind::Vxlan, 8472)]);
-    // The checksum of the innermost header; the flags alone say only that it is partial.
+    // The offload metadata identifies the innermost checksum; the flags alone only say that it is partial.
     let stack = dissect(&partial, LinkType::Ethernet, &offload.ports(&Ports::ASSIGNED));
     let innermost = Checksum::of_transport(&stack);
     let (start, offset) = (start as u16, offset as u16);
@@ -259,17 +259,17 @@ fn a_full_disk_ends_the_recording_is_said_once_and_no_frame_is_lost() {
         }
         send(1000..2000);
         let passed: Vec<_> = receive(&mut far, 0).into_iter().map(|(frame, _)| frame).collect();
-        assert!((0..2000).map(segment).eq(passed), "the traffic is as if nobody listened");
+        assert!((0..2000).map(segment).eq(passed), "the recording does not affect the traffic");
         let (_, recording) = port.finish();
         let failed = 2000 - written;
         assert_eq!(recording.stats(), RecordStats { written, failed, ..RecordStats::default() });
         let failure = recording.take_failure();
         assert!(matches!(failure, Some(CaptureError::Write { .. })), "{failure:?}");
-        assert!(recording.take_failure().is_none(), "it is said once");
+        assert!(recording.take_failure().is_none(), "a failure is reported once");
     }
 }
 
-/// A file that accepts nothing until told to.
+/// A file that accepts nothing until it is released.
 struct Stalled(mpsc::Receiver<()>, SharedFile);
 
 impl Write for Stalled {
@@ -296,8 +296,8 @@ fn a_stalled_file_delays_no_frame_and_holds_no_more_than_the_limit() {
     for i in 0..1000 {
         assert_eq!(port.transmit(&[&segment(i)], &Meta::default()).unwrap(), Transmitted::Taken);
     }
-    assert_eq!(receive(&mut far, 0).len(), 1000, "they pass while the file stalls");
-    // One batch may be with the thread, and one waits.
+    assert_eq!(receive(&mut far, 0).len(), 1000, "frames are forwarded while the file stalls");
+    // The thread may hold one batch, and another one waits.
     let overflowed = port.recording().stats().overflowed;
     assert!((800..=900).contains(&overflowed), "{overflowed}");
     assert!(port.recorder.shared.state().waiting.bytes.len() <= options.waiting_bytes_max);
@@ -339,5 +339,5 @@ fn a_recorded_port_says_of_itself_what_the_port_says() {
     assert!(port.is_finished());
     port.finish();
     let reader = CaptureReader::new(&file.bytes()[..]).map(|_| ());
-    assert!(reader.is_ok(), "a capture without a packet is one");
+    assert!(reader.is_ok(), "a capture without packets is valid");
 }

@@ -115,7 +115,7 @@ impl Group {
             }
         }
         drop(prepared);
-        // The list ends when each thread has said how it went.
+        // The list ends once each thread has reported its result.
         match all_prepared.iter().find_map(Result::err) {
             None => Ok(group),
             Some(error) => Err(group.give_up(error)),
@@ -180,10 +180,10 @@ impl Group {
     }
 }
 
-/// Pause between two looks whether all threads have ended.
+/// Interval between checks whether all threads have ended.
 const END_PAUSE: Duration = Duration::from_millis(1);
 
-/// Message of a panic.
+/// Returns the message of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -201,7 +201,7 @@ impl Common {
     }
 }
 
-/// Binds the calling thread to a processor.
+/// Pins the calling thread to a CPU.
 fn bind(processor: usize) -> io::Result<()> {
     let context = |error: io::Error| {
         io::Error::new(error.kind(), format!("cannot pin a thread to CPU {processor}: {error}"))
@@ -213,7 +213,7 @@ fn bind(processor: usize) -> io::Result<()> {
 struct Setup {
     processor: Option<usize>,
     prepare: Option<fn() -> io::Result<()>>,
-    /// Told how it went; dropped without a word by a thread that panics.
+    /// Receives the result of the setup; dropped without a result by a thread that panics.
     prepared: Sender<io::Result<()>>,
 }
 
@@ -223,7 +223,7 @@ impl Setup {
         let pinned = self.processor.map_or(Ok(()), bind);
         let result = pinned.and_then(|()| self.prepare.map_or(Ok(()), |prepare| prepare()));
         let succeeds = result.is_ok();
-        // The caller waits for it.
+        // The caller waits for the result.
         let _ = self.prepared.send(result);
         succeeds
     }
@@ -251,7 +251,7 @@ impl Drop for Queue {
     }
 }
 
-/// Calls a function when dropped, so when the last owner of a shared value is gone.
+/// Calls a function when dropped, that is, when the last owner of a shared value is gone.
 struct AtEnd<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for AtEnd<F> {

@@ -178,7 +178,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and a train is held a little longer.
         let _ = wait_exactly();
-        // A thread that gets stuck before anybody asks has counters to show all the same.
+        // A thread that gets stuck before the first request has counters to show.
         let first = self.snapshot();
         self.shared.publish(first);
         let mut result = self.work();
@@ -233,7 +233,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
         Ok(there + back)
     }
 
-    /// Time of the next work that is due, in nanoseconds.
+    /// Returns the time of the next due work, in nanoseconds.
     fn deadline(&self) -> Option<u64> {
         let directions = [self.to_right.deadline(), self.to_left.deadline()];
         // A stalled direction does not poll its source, so that port's deadline would stay due and
@@ -316,7 +316,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
 }
 
 impl Snapshot {
-    /// The counters of both directions, of the left and the right port, and of the thread.
+    /// Creates a snapshot from the counters of both directions, of the left and the right port, and of the thread.
     #[inline(never)]
     fn new(
         [there, back]: [(&DirectionStats, Option<&CoalesceStats>); 2],
@@ -339,7 +339,7 @@ impl Snapshot {
     }
 }
 
-/// Counters of a port; compiled once for each type of port, and not for each pair.
+/// Returns the counters of a port; compiled once for each type of port, not for each pair.
 #[inline(never)]
 fn counters(port: &mut impl Port) -> Vec<(PortCounter, u64)> {
     let mut counters = Vec::new();
@@ -347,7 +347,7 @@ fn counters(port: &mut impl Port) -> Vec<(PortCounter, u64)> {
     counters
 }
 
-/// Adds one counter to a list; a call, since each port has dozens of them.
+/// Adds one counter to a list; not inlined, because each port has dozens of counters.
 #[inline(never)]
 fn add(counters: &mut Vec<(PortCounter, u64)>, counter: PortCounter, value: u64) {
     counters.push((counter, value));

@@ -1,8 +1,8 @@
 //! Requests to the thread of a data path, and its answers.
 //!
-//! A thread can be stuck in a system call, or stopped by a debugger. Everybody who asks it something therefore waits
-//! for a limited time only, and then gets the last answer. No side ever waits for the other to release a lock, because
-//! a thread can be stopped while it holds one.
+//! A thread can be stuck in a system call, or stopped by a debugger. A requester therefore waits for a limited time
+//! only, and then gets the last answer. Neither side ever waits for the other to release a lock, because a thread can
+//! be stopped while it holds one.
 
 use std::{
     io,
@@ -63,9 +63,9 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct Answers {
-    /// The last counters, and the time when the thread reported them.
+    /// The last counters, and the time at which the thread reported them.
     last: Option<(Arc<Snapshot>, u64)>,
-    /// Number of the last request that they answer.
+    /// Number of the last request that the counters answer.
     answered: u64,
     /// Whether the path has ended, so that no answer follows.
     is_over: bool,
@@ -117,14 +117,15 @@ impl Request {
             }
             thread::sleep(pause.min(left));
             if pause == PAUSE_MAX {
-                // The thread leaves a request for later while another one holds the lock.
+                // The thread postpones a request while another thread holds the lock.
                 self.shared.wake();
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// The answer to this request or a later one, if there is one; `None` inside when there will be none.
+    /// Returns the answer to this request or a later one, if there is one; the inner value is `None` if there will be
+    /// none.
     fn answer(&self) -> Option<Option<Reading>> {
         let answers = self.shared.try_lock()?;
         let is_answered = answers.is_over || answers.answered >= self.number;
@@ -136,7 +137,7 @@ impl Request {
 }
 
 impl Answers {
-    /// Whether there are current or final counters: those of a path that was dropped mean nothing.
+    /// Returns whether there are current or final counters: those of a path that was dropped are meaningless.
     fn has_counters(&self) -> bool {
         !self.is_over || self.answered == u64::MAX
     }
@@ -145,12 +146,11 @@ impl Answers {
 impl Shared {
     fn wake(&self) {
         self.asked.store(true, Ordering::Release);
-        // Raising the event can fail only if its descriptor is closed, and that lives as long as
-        // `self`.
+        // Raising the event fails only if its descriptor is closed, which lives as long as `self`.
         let _ = self.event.raise();
     }
 
-    /// The last counters that the thread reported.
+    /// Returns the last counters that the thread reported.
     fn last(&self) -> Reading {
         let last = self.try_lock().and_then(|answers| answers.last.clone());
         // Without any, the thread was stopped before its first turn, or while it reported.
@@ -174,7 +174,10 @@ impl Shared {
 pub(super) struct Answering(Arc<Shared>);
 
 impl Answering {
+    /// Creates the receiving side, without any request yet.
+    ///
     /// # Errors
+    ///
     /// Returns the system's error if the kernel has no descriptor left to wait with.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Shared {
@@ -191,12 +194,12 @@ impl Answering {
         Handle { shared: Arc::clone(&self.0) }
     }
 
-    /// Event that wakes the thread for a request.
+    /// Returns the event that wakes the thread for a request.
     pub(super) fn event(&self) -> &Event {
         &self.0.event
     }
 
-    /// Whether there may be a request: one load.
+    /// Returns whether there may be a request, with one load.
     pub(super) fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::Relaxed)
     }
@@ -205,24 +208,24 @@ impl Answering {
         self.0.stopped.load(Ordering::Acquire)
     }
 
-    /// Takes note of the requests so far, and returns whether there is one for counters.
+    /// Marks the requests so far as taken, and returns whether one of them is for counters.
     pub(super) fn take_requests(&self) -> bool {
         self.0.asked.store(false, Ordering::Release);
         self.0.asked_ns.load(Ordering::Acquire) != 0
     }
 
-    /// Answers the requests so far. One that comes at the same time may get this answer too, and is counted as
-    /// answered by the next one only.
+    /// Answers the requests so far. A request that arrives at the same time may get this answer too, but counts as
+    /// answered only by the next one.
     pub(super) fn publish(&self, snapshot: Snapshot) {
         let answered = self.0.last_request.load(Ordering::Acquire);
-        // If somebody holds the lock, the next request answers this one as well.
+        // If another thread holds the lock, the next request answers this one as well.
         let Some(mut answers) = self.0.try_lock() else { return };
         answers.last = Some((Arc::new(snapshot), now_ns()));
         answers.answered = answered;
         self.0.asked_ns.store(0, Ordering::Release);
     }
 
-    /// Answers the last requests, and those to come, with the final counters.
+    /// Answers the last requests and all future ones with the final counters.
     pub(super) fn conclude(&self, last: Snapshot) {
         let mut answers = self.0.answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         answers.last = Some((Arc::new(last), now_ns()));
@@ -245,6 +248,6 @@ impl Drop for Answering {
     }
 }
 
-/// First and longest pause between two looks for an answer.
+/// Minimum and maximum pause between checks for an answer.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-//! Sleeping of the thread of a data path.
+//! Sleep of the thread of a data path.
 
 use std::{
     io,
@@ -17,11 +17,11 @@ use crate::port::Port;
 pub(super) struct Wants {
     /// Arrival of frames.
     pub(super) frames: bool,
-    /// Room for frames that wait.
+    /// Room for waiting frames.
     pub(super) room: bool,
 }
 
-/// Descriptors to wait for: of each port at most four.
+/// Descriptors to wait for: at most four per port.
 type Sources<'a> = ArrayVec<(BorrowedFd<'a>, Interest), SOURCES_MAX>;
 
 /// Waits for events of the ports.
@@ -68,7 +68,7 @@ fn watch<'a>(port: &'a impl Port, wants: Wants, sources: &mut Sources<'a>) -> bo
     let room = kick.map_or(room, |file| Some(Some((file, Interest::READ))));
     let wanted = [frames, room];
     sources.extend(wanted.into_iter().flatten().flatten());
-    // If room is signalled by a kick, the first descriptor still reports that the peer disconnected.
+    // If a kick signals room, the first descriptor still reports that the peer disconnected.
     let told = port.descriptor().filter(|_| kick.is_some() && !wants.frames);
     let frames_kick = port.frames_kick().filter(|_| wants.frames);
     sources.extend(told.into_iter().chain(frames_kick).map(|file| (file, Interest::READ)));

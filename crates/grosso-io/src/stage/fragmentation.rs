@@ -10,8 +10,8 @@ use grosso::{
 use grosso_wire::{Ports, ipv4};
 
 use super::{
-    cutting::{Cutting, CuttingStats},
     joining::{Joining, counters_of_joining},
+    segmenting::{Segmenting, SegmentingStats},
 };
 use crate::{
     buffer::PortBuffer,
@@ -76,8 +76,8 @@ impl FragmentationOptions {
 pub struct Fragmentation<P: Port> {
     port: P,
     joining: Option<Joining>,
-    cutting: Cutting,
-    /// The configured MTU, if the path can lower it.
+    segmenting: Segmenting,
+    /// The configured MTU, if the path MTU can lower it.
     path_from: Option<u16>,
 }
 
@@ -88,7 +88,7 @@ pub struct FragmentationStats {
     /// Counters of reassembly.
     pub joined: ReassembleStats,
     /// Counters of fragmentation.
-    pub cut: CuttingStats,
+    pub cut: SegmentingStats,
 }
 
 impl FragmentationStats {
@@ -125,8 +125,8 @@ impl<P: Port> Fragmentation<P> {
             None => None,
         };
         let path_from = follows_path.then_some(mtu.unwrap_or(u16::MAX));
-        let cutting = Cutting::new(link, ports, mtu.or(path_from), ignore_df, seed);
-        Ok(Self { port, joining, cutting, path_from })
+        let segmenting = Segmenting::new(link, ports, mtu.or(path_from), ignore_df, seed);
+        Ok(Self { port, joining, segmenting, path_from })
     }
 
     /// Returns the inner port.
@@ -150,7 +150,7 @@ impl<P: Port> Fragmentation<P> {
     pub fn stats(&self) -> FragmentationStats {
         FragmentationStats {
             joined: self.reassemble_stats().cloned().unwrap_or_default(),
-            cut: self.cutting.stats,
+            cut: self.segmenting.stats,
         }
     }
 
@@ -208,13 +208,13 @@ impl<P: Port> Port for Fragmentation<P> {
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         if let Some(most) = self.path_from {
             let hint = self.port.path_hint().and_then(|hint| u16::try_from(hint).ok());
-            self.cutting.set_mtu(hint.map_or(most, |hint| hint.clamp(ipv4::MTU_MIN, most)));
+            self.segmenting.set_mtu(hint.map_or(most, |hint| hint.clamp(ipv4::MTU_MIN, most)));
         }
-        self.cutting.transmit(slices, meta, &mut self.port)
+        self.segmenting.transmit(slices, meta, &mut self.port)
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        self.cutting.flush(&mut self.port)
+        self.segmenting.flush(&mut self.port)
     }
 
     fn deadline(&self) -> Option<u64> {

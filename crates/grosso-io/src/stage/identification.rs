@@ -1,10 +1,9 @@
-//! Identifications of fragments: not repeated soon for a pair of addresses, and unpredictable for
-//! outsiders.
+//! Identifications of fragments: not repeated soon for a pair of addresses, and unpredictable to outsiders.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Identifications by the hash-based algorithm of RFC 7739 section 5.3: a counter shared by some
-/// pairs of addresses, plus an offset of each pair.
+/// Identifications by the hash-based algorithm of RFC 7739 section 5.3: a counter shared by several pairs of addresses,
+/// plus an offset for each pair.
 #[derive(Debug)]
 pub(super) struct Identifications {
     secret: u64,
@@ -16,7 +15,7 @@ impl Identifications {
         Self { secret, counters: vec![0; COUNTERS].into_boxed_slice() }
     }
 
-    /// The next identification for this source and destination address.
+    /// Returns the next identification for this source and destination address.
     pub(super) fn next(&mut self, addresses: &[u8]) -> u32 {
         let mut hasher = DefaultHasher::new();
         (self.secret, addresses).hash(&mut hasher);

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) reassembler: Reassembler<PortBuffer>,
-    /// Whether datagrams say which fragments they came in.
+    /// Whether datagrams record the fragments in which they arrived.
     forwards: bool,
     pub(super) spare: Spare,
     /// Buffers to return to the port after its current call.
@@ -74,7 +74,7 @@ impl Joining {
                 give(Frame { buffer: PortBuffer::made_whole(bytes), meta });
             }
             Outcome::Returned { frame, .. } => returned.push(frame.buffer),
-            // Without an address of its own the stage cannot send an ICMP error.
+            // Without its own address, the stage cannot send an ICMP error.
             _ => {}
         };
         reassembler.expire(now_ns, &mut sink);
@@ -86,8 +86,8 @@ impl Joining {
         Ok(given)
     }
 
-    /// Time of the next expiry in nanoseconds; 0 (at once) while frames are ready or the port may
-    /// have more, because its descriptor may not become readable again for them.
+    /// Returns the time of the next expiry in nanoseconds; 0 (immediately) while frames are ready or the port may have
+    /// more, because its descriptor may not become readable again for them.
     pub(super) fn deadline(&self) -> Option<u64> {
         if self.more || !self.ready.is_empty() { Some(0) } else { self.reassembler.deadline() }
     }
@@ -97,7 +97,7 @@ impl Joining {
     }
 }
 
-/// The counters of a reassembler: those of SNMP, and lost fragments by reason.
+/// Returns the counters of a reassembler: those of SNMP, and lost fragments by reason.
 pub(super) fn counters_of_joining(
     stats: &ReassembleStats,
 ) -> impl Iterator<Item = (PortCounter, u64)> {
@@ -105,23 +105,23 @@ pub(super) fn counters_of_joining(
     let discarded: u64 = stats.datagrams_discarded.iter().sum();
     let timeouts = stats.datagrams_discarded[Discard::Timeout.index()];
     let events = [
-        (event("ip-reasm-reqds", "A fragment was received for reassembly."), stats.fragments_in),
-        (event("ip-reasm-oks", "A datagram was reassembled from its fragments."), stats.datagrams),
-        (event("ip-reasm-fails", "An incomplete datagram was dropped."), discarded),
+        (event("ip_reasm_reqds", "A fragment was received for reassembly."), stats.fragments_in),
+        (event("ip_reasm_oks", "A datagram was reassembled from its fragments."), stats.datagrams),
+        (event("ip_reasm_fails", "An incomplete datagram was dropped."), discarded),
         (
-            event("ip-reasm-timeout", "An incomplete datagram was dropped because it was too old."),
+            event("ip_reasm_timeout", "An incomplete datagram was dropped because it was too old."),
             timeouts,
         ),
-        (event("reasm-duplicate", "A duplicate fragment was ignored."), stats.duplicates),
+        (event("reasm_duplicate", "A duplicate fragment was ignored."), stats.duplicates),
     ];
     let lost: Vec<_> = DISCARDS.iter().copied().zip(stats.fragments_discarded).collect();
     events.into_iter().chain(lost)
 }
 
-/// The counters of lost fragments, by reason.
+/// Counters of lost fragments, by reason.
 static DISCARDS: LazyLock<Vec<PortCounter>> = LazyLock::new(|| {
     let counter = |reason: &Discard| PortCounter {
-        name: format!("reasm-{}", reason.name()).leak(),
+        name: format!("reasm_{}", reason.name()).leak(),
         is_loss: true,
         sentence: format!("A fragment was discarded: {}", reason.sentence()).leak(),
     };

@@ -1,22 +1,23 @@
 //! Stages around a port: fragmentation, ESP and tunnels, each of which is a port itself.
 //!
 //! A stage works in both directions. [`Fragmentation`] reassembles received fragments and fragments transmitted
-//! packets; `Secured` decrypts and encrypts. ESP in transport mode protects whole datagrams, so the wire carries
-//! fragments of an ESP packet (RFC 4303 section 3.1.1), and the nesting is `Secured<Fragmentation<P>>`.
+//! packets; `EspStage` decrypts and encrypts. ESP in transport mode protects whole datagrams, so the wire carries
+//! fragments of an ESP packet (RFC 4303 section 3.1.1), and the nesting is `EspStage<Fragmentation<P>>`.
 //!
 //! | module | job |
 //! |---|---|
 //! | `fragmentation` | fragmentation and reassembly, as a port |
-//! | `joining`, `cutting` | its two halves |
+//! | `joining`, `segmenting` | its two halves |
 //! | `identification` | unpredictable identifications of fragments |
-//! | `secured` | ESP, as a port (feature `esp`, also for `sequence` and `stages`) |
+//! | `esp` | ESP, as a port (feature `esp`, also for `sequence` and `stages`) |
 //! | `sequence` | sequence numbers that persist between runs |
-//! | `tunnelled` | a tunnel, as a port |
+//! | `tunnel` | a tunnel, as a port |
 //! | `stages` | any of the stages, chosen at run time |
 //! | `own_packets` | detection of a tunnel's own outer packets that return to it |
 //! | `outbox` | queue of the packets made from one frame |
 
-mod cutting;
+#[cfg(feature = "esp")]
+mod esp;
 mod fragmentation;
 mod identification;
 mod joining;
@@ -24,20 +25,19 @@ mod outbox;
 mod own_packets;
 #[cfg(feature = "esp")]
 mod recorder;
-#[cfg(feature = "esp")]
-mod secured;
+mod segmenting;
 #[cfg(feature = "esp")]
 mod sequence;
 #[cfg(feature = "esp")]
 mod stages;
-mod tunnelled;
+mod tunnel;
 
 pub use self::{
-    cutting::CuttingStats,
     fragmentation::{Fragmentation, FragmentationOptions, FragmentationStats},
-    tunnelled::{
+    segmenting::SegmentingStats,
+    tunnel::{
         EthernetLink, Forwarding, ICMP_BURST, ICMP_PER_SECOND, MTU_MIN_IPV4, MTU_MIN_IPV6,
-        REMOTES_MAX, Remote, Tunnelled, TunnelledOptions, TunnelledStats,
+        REMOTES_MAX, Remote, TunnelOptions, TunnelStage, TunnelStageStats,
     },
 };
 
@@ -45,8 +45,8 @@ pub use self::{
 pub use self::recorder::{ANSWER_WAIT, record};
 #[cfg(feature = "esp")]
 pub use self::{
+    esp::{Drops, EspOptions, EspStage, EspStageStats, Level, Scarcity, ScarcityNotice},
     recorder::SequenceRecorder,
-    secured::{Drops, Level, Scarcity, ScarcityNotice, Secured, SecuredOptions, SecuredStats},
     sequence::{Numbers, SequenceFile},
     stages::Stages,
 };

@@ -1,4 +1,4 @@
-//! Queue of the frames made of one frame, for a port that may not have room for all.
+//! Queue of the frames created from one frame, for a port that may not have room for all.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::port::{Port, PortError, Transmitted};
 
 /// Frames that wait for room, stored back to back.
 ///
-/// A stage takes no frame while any wait, so the queue is bounded by the frames made of one.
+/// A stage accepts no frame while any wait, so the queue is bounded by the frames created from one.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Hands a frame to the port, or queues it behind those that wait.
+    /// Passes a frame to the port, or queues it after those that wait.
     pub(super) fn send(
         &mut self,
         frame: &[u8],
@@ -33,7 +33,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Hands over waiting frames, as far as the port has room.
+    /// Passes on waiting frames as far as the port has room.
     pub(super) fn drain(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
         while let Some((len, meta)) = self.frames.front() {
             let frame = self.bytes.get(self.start..self.start + len).unwrap_or_default();
@@ -48,8 +48,8 @@ impl Outbox {
         Ok(Transmitted::Taken)
     }
 
-    /// Hands over waiting frames and flushes the port. A port that batches may have room after
-    /// sending its batch, so the queue is drained again then.
+    /// Passes on waiting frames and flushes the port. A port that batches may have room after sending its batch, so the
+    /// queue is then drained again.
     pub(super) fn flush(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
         if self.drain(to)? == Transmitted::NoRoom {
             let _ = to.flush()?;

@@ -1,15 +1,15 @@
-//! A tunnel's own outer packets that come back to it, because the route to its remote address leads into it.
+//! A tunnel's own outer packets that return to it, because the route to its remote address leads into it.
 
 use grosso::tunnel::LoopGuard;
 use grosso_wire::LinkType;
 
 use crate::notice::Notice;
 
-/// Filter for the stage's own outer packets, which would be encapsulated again and again.
+/// Filter for the stage's own outer packets, which would be encapsulated repeatedly.
 #[derive(Debug)]
 pub(super) struct OwnPackets {
     guard: LoopGuard,
-    /// Sent with the first frame that is dropped.
+    /// Notification of the first frame that is dropped.
     notice: Option<Notice>,
     /// Number of frames dropped.
     pub(super) dropped: u64,
@@ -20,7 +20,7 @@ impl OwnPackets {
         Self { guard, notice, dropped: 0 }
     }
 
-    /// Whether a frame has to be dropped, which is then counted.
+    /// Returns whether a frame must be dropped, and counts it.
     #[inline]
     pub(super) fn drops(&mut self, slices: &[&[u8]], link: LinkType, now_ns: u64) -> bool {
         let head = slices.first().copied().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Recording of sequence numbers, by the thread that uses them or apart from it.
+//! Recording of sequence numbers, by the thread that uses them or by another one.
 //!
-//! A file system can be frozen for a backup, or a disk can be slow: whoever writes to a file then waits. The thread of
-//! a path must not, so another thread or process does the writing, and the path asks it through a socket, ahead of its
-//! needs. A number is used only once the answer is there.
+//! A file system can be frozen for a backup, or a disk can be slow; writing to a file then blocks. The thread of a path
+//! must not block, so another thread or process writes, and the path sends its requests over a socket, ahead of its
+//! needs. A number is used only after the answer has arrived.
 
 use std::io;
 #[cfg(unix)]
@@ -22,14 +22,14 @@ use super::{Numbers, SequenceFile};
 #[derive(Debug)]
 pub struct SequenceRecorder {
     recorded: Numbers,
-    /// The numbers in the file when it was opened: later ones are not used yet.
+    /// Numbers in the file when it was opened; later numbers are not used yet.
     unused: Numbers,
     writer: Writer,
 }
 
 #[derive(Debug)]
 enum Writer {
-    /// The calling thread, which may wait.
+    /// The calling thread, which may block.
     Here(SequenceFile),
     /// Another thread or process.
     #[cfg(unix)]
@@ -89,22 +89,22 @@ impl SequenceRecorder {
         }
     }
 
-    /// The numbers that the file records.
+    /// Returns the numbers that the file records.
     pub(super) fn recorded(&self) -> Numbers {
         self.recorded
     }
 
-    /// The last numbers that may have been used when the file was opened.
+    /// Returns the last numbers that may have been used when the file was opened.
     pub(super) fn unused(&self) -> Numbers {
         self.unused
     }
 
-    /// Whether the calling thread does not wait for the file, so that numbers must be asked for ahead.
+    /// Returns whether another thread writes the file, so that numbers must be requested ahead.
     pub(super) fn is_apart(&self) -> bool {
         !matches!(self.writer, Writer::Here(_))
     }
 
-    /// Whether an answer is waited for.
+    /// Returns whether an answer is awaited.
     pub(super) fn is_waiting(&self) -> bool {
         match &self.writer {
             Writer::Here(_) => false,
@@ -113,8 +113,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Has these numbers recorded, unless there is a request that was not answered yet. Smaller ones than those that
-    /// are recorded count from now on.
+    /// Requests that these numbers are recorded, unless a request is still unanswered. Numbers lower than the recorded
+    /// ones apply immediately.
     pub(super) fn ask(&mut self, numbers: Numbers) -> RecordState {
         let is_ahead = numbers.sent > self.recorded.sent;
         let received = self.recorded.received.min(numbers.received);
@@ -134,7 +134,7 @@ impl SequenceRecorder {
             #[cfg(unix)]
             Writer::Apart { link, asked } => {
                 let bytes = request(numbers, is_ahead);
-                // There is room for it, because the last request was answered. A part of it is of no use.
+                // There is room for the request, because the last one was answered. Part of a request would be useless.
                 if !link.write(&bytes).is_ok_and(|count| count == bytes.len()) {
                     return RecordState::Failed;
                 }
@@ -145,7 +145,7 @@ impl SequenceRecorder {
         }
     }
 
-    /// Takes the answer to the last request, if it is there.
+    /// Handles the answer to the last request, if it has arrived.
     pub(super) fn poll(&mut self) -> RecordState {
         match &self.writer {
             Writer::Here(_) => RecordState::Idle,
@@ -159,7 +159,7 @@ impl SequenceRecorder {
         }
     }
 
-    /// Descriptor that becomes readable with an answer.
+    /// Returns the descriptor that becomes readable with an answer.
     #[cfg(unix)]
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.writer {
@@ -168,8 +168,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Records the last numbers and waits for that, but no longer than [`ANSWER_WAIT`]. If it fails, the file records
-    /// more numbers than were used.
+    /// Records the last numbers and waits for that at most [`ANSWER_WAIT`]. If it fails, the file records more numbers
+    /// than were used.
     pub(super) fn finish(&mut self, numbers: Numbers) {
         match &mut self.writer {
             Writer::Here(file) => {
@@ -177,12 +177,12 @@ impl SequenceRecorder {
             }
             #[cfg(unix)]
             Writer::Apart { link, .. } => {
-                // The time to wait was set at the start.
+                // The timeout was set at the start.
                 let _ = link.set_nonblocking(false);
                 if self.is_waiting() && self.poll() == RecordState::Waiting {
                     return;
                 }
-                // The exact numbers need not wait for the disk less than reserved ones.
+                // The exact numbers must reach the disk too, like reserved ones.
                 self.recorded.sent = 0;
                 if self.ask(numbers) == RecordState::Waiting {
                     let _ = self.poll();
@@ -251,7 +251,7 @@ fn receive(mut link: &UnixStream) -> Result<u8, io::ErrorKind> {
     }
 }
 
-/// Bytes of a request: both numbers, and whether they must be on the disk.
+/// Length of a request in bytes: both numbers, and whether they must be on the disk.
 #[cfg(unix)]
 const REQUEST_BYTES: usize = 17;
 #[cfg(unix)]

@@ -65,13 +65,13 @@ impl SequenceFile {
         }
     }
 
-    /// The file and the fingerprint, for another thread or process.
+    /// Returns the file and the fingerprint, for another thread or process.
     #[cfg(unix)]
     pub(super) fn into_parts(self) -> (File, u128) {
         (self.file, self.keys)
     }
 
-    /// The file of the keys with this fingerprint, which has its lock.
+    /// Creates the value for a file that is already locked, with the fingerprint of its keys.
     #[cfg(unix)]
     pub(super) fn from_parts(file: File, keys: u128) -> Self {
         Self { file, path: PathBuf::new(), keys, numbers: Numbers::default() }
@@ -114,7 +114,7 @@ impl SequenceFile {
 }
 
 fn lock(file: &File) -> io::Result<()> {
-    // Whoever recorded for a program that was killed ends a moment after it.
+    // The process that recorded for a killed program ends shortly after it.
     let until = Instant::now() + LOCK_WAIT;
     loop {
         match file.try_lock() {
@@ -128,16 +128,16 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Longest time to wait for the lock of the file.
+/// Maximum time to wait for the lock of the file.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-/// Pause between two attempts to get the lock.
+/// Pause between attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 fn text(keys: u128, Numbers { sent, received }: Numbers) -> String {
     format!("{FIRST_LINE}\nkeys {keys:032x}\nout {sent:020}\nin {received:020}\n")
 }
 
-/// The numbers in a file, which belong to the keys with this fingerprint.
+/// Reads the numbers from a file, which must belong to the keys with this fingerprint.
 fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut text = String::new();
@@ -153,7 +153,7 @@ fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
     }
 }
 
-/// The fingerprint and the numbers; of a text that was cut, whatever its last digits are, there are none.
+/// Parses the fingerprint and the numbers; returns `None` for a truncated text, even if its digits look complete.
 fn parse(text: &str) -> Option<(u128, Numbers)> {
     let mut lines = text.lines();
     let first = lines.next()?;
@@ -165,12 +165,12 @@ fn parse(text: &str) -> Option<(u128, Numbers)> {
     (first == FIRST_LINE && is_whole).then_some((keys, numbers))
 }
 
-/// Sequence numbers to send reserved at a time, ahead of their use: at a million packets a second the file
-/// is written once a second, and a crash costs one 4096th of the 32-bit numbers.
+/// Sequence numbers reserved for sending at a time, ahead of their use: at a million packets per second the file is
+/// written once per second, and a crash wastes one 4096th of the 32-bit numbers.
 pub(super) const RESERVED_AT_ONCE: u64 = 1 << 20;
 
 const FIRST_LINE: &str = "grosso-esp-sequences/2";
-/// More bytes than the file ever has.
+/// Upper bound of the file length in bytes.
 const TEXT_BYTES_MAX: u64 = 256;
 
 #[cfg(test)]

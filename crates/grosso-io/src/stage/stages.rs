@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use super::{Fragmentation, FragmentationOptions, Secured, SecuredOptions};
+use super::{EspOptions, EspStage, Fragmentation, FragmentationOptions};
 use crate::{delegate_port, port::Port};
 
 /// A port with fragmentation, and optionally ESP around it.
@@ -10,7 +10,7 @@ pub enum Stages<P: Port> {
     /// Without ESP.
     Clear(Box<Fragmentation<P>>),
     /// With ESP.
-    Secured(Box<Secured<Fragmentation<P>>>),
+    Esp(Box<EspStage<Fragmentation<P>>>),
 }
 
 /// Evaluates an expression for either kind of port.
@@ -18,7 +18,7 @@ macro_rules! of_either {
     ($stages:expr, $port:ident => $act:expr) => {
         match $stages {
             Stages::Clear($port) => $act,
-            Stages::Secured($port) => $act,
+            Stages::Esp($port) => $act,
         }
     };
 }
@@ -31,22 +31,22 @@ impl<P: Port> Stages<P> {
     pub fn new(
         port: P,
         fragments: &FragmentationOptions,
-        esp: Option<SecuredOptions>,
+        esp: Option<EspOptions>,
     ) -> io::Result<Self> {
         let port = Fragmentation::new(port, fragments)?;
         let Some(esp) = esp else { return Ok(Self::Clear(Box::new(port))) };
-        let secured = Secured::new(port, esp);
-        let secured =
-            secured.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let esp_stage = EspStage::new(port, esp);
+        let esp_stage =
+            esp_stage.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         #[cfg(target_os = "linux")]
-        for (start, bytes) in secured.secrets() {
+        for (start, bytes) in esp_stage.secrets() {
             grosso_sys::secret::lock(start, bytes).map_err(unlocked)?;
         }
-        Ok(Self::Secured(Box::new(secured)))
+        Ok(Self::Esp(Box::new(esp_stage)))
     }
 }
 
-/// An error that says what to do.
+/// Returns an error that says what to do.
 #[cfg(target_os = "linux")]
 fn unlocked(error: io::Error) -> io::Error {
     let what = format!("cannot lock keys in memory (see ulimit -l, LimitMEMLOCK=): {error}");
@@ -57,7 +57,7 @@ impl<P: Port + fmt::Debug> fmt::Debug for Stages<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Clear(port) => write!(formatter, "Clear({:?})", port.inner()),
-            Self::Secured(port) => write!(formatter, "Secured({:?})", port.inner().inner()),
+            Self::Esp(port) => write!(formatter, "Esp({:?})", port.inner().inner()),
         }
     }
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use self::transfer::Transfer;
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, brief, three_processors},
-    hosts::{Layout, Mtu},
+    netns::{Layout, Mtu},
     report::FailedRow,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},

@@ -18,7 +18,7 @@ use crate::{
     experiment::{
         Bench, Experiment, Plan, RunsOf, TcpParameters, VERIFIED_BYTES, brief, three_processors,
     },
-    hosts::Device,
+    netns::Device,
     report::FailedRow,
     trial::{Extent, TrialError},
     verdict::Verdict,

@@ -20,8 +20,8 @@ use serde::Serialize;
 
 use super::{CostSetting, Offloads, Wire};
 use crate::{
-    clocks::{Clocks, Observing, Part, Side, Spent, Timed},
-    hosts::{Device, Ends, Family, Hosts, Inside, Layout, open_packet},
+    netns::{Device, Ends, Family, Hosts, Inside, Layout, open_packet},
+    profiler::{Observing, Part, Profiler, Side, Spent, Timed},
     running::Running,
     traffic::Traffic,
     trial::{self, PATHS, Tool, TrialError, gone, observe_gauged, settle},
@@ -288,7 +288,7 @@ impl CostTrial<'_> {
 /// A running data path, and its thread's clocks.
 struct TimedPath<'scope> {
     running: Running<'scope, ()>,
-    clocks: Arc<Clocks>,
+    profiler: Arc<Profiler>,
 }
 
 /// Counters and clocks of a data path at one time.
@@ -313,8 +313,8 @@ impl<'scope> TimedPath<'scope> {
                 direction.profile.limits.full_poll_ns = 0;
             }
         }
-        let clocks = Arc::new(Clocks::default());
-        let own = Arc::clone(&clocks);
+        let profiler = Arc::new(Profiler::default());
+        let own = Arc::clone(&profiler);
         let (name, processor) = (PATHS[side], setting.processors[side]);
         let first = move || {
             settle(name, processor)?;
@@ -324,12 +324,12 @@ impl<'scope> TimedPath<'scope> {
         let last = |_| Ok(());
         let ends = (wire, Timed::new(device, Side::Host));
         let running = Running::start(scope, ends, options, first, last)?;
-        Ok(Self { running, clocks })
+        Ok(Self { running, profiler })
     }
 
     fn take(&self) -> io::Result<PathReading> {
         let snapshot = self.running.handle().snapshot().ok_or_else(gone)?;
-        Ok(PathReading { spent: self.clocks.spent(), snapshot })
+        Ok(PathReading { spent: self.profiler.spent(), snapshot })
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     FragmentFindings, FragmentGroup, FragmentParameters, FragmentRow, FragmentRun, Receiver,
 };
 use crate::{
-    hosts::Family,
+    netns::Family,
     page::{Bar, Chart, Column},
     report::{Environment, Findings, Knob},
     statistics::{Spread, digits, thousands},

@@ -19,7 +19,7 @@ use grosso_io::{
     live::LivePort,
     record::{Record, RecordOptions},
     runner::{Handle, RunOptions, Snapshot},
-    stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
+    stage::{EspOptions, EspStage, Fragmentation, FragmentationOptions},
 };
 use grosso_sys::path;
 use schemars::JsonSchema;
@@ -27,8 +27,8 @@ use serde::Serialize;
 
 use super::{DATAGRAM_BYTES, FragmentSetting, Receiver};
 use crate::{
-    account::udp_receive_buffer_errors,
-    hosts::{Family, Hosts, Layout, Mtu},
+    cpu_time::udp_receive_buffer_errors,
+    netns::{Family, Hosts, Layout, Mtu},
     nic::Nic,
     running::Running,
     traffic::{Content, Pace, Progress, receive_paced, send_paced},
@@ -148,17 +148,17 @@ enum Party {
     B,
 }
 
-type Secure<P> = Secured<Fragmentation<P>>;
+type Secure<P> = EspStage<Fragmentation<P>>;
 
 /// Both stages of a host's data path: the wire carries fragments of ESP packets.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
         let [out, back] = if side == Party::A { [a_to_b, b_to_a] } else { [b_to_a, a_to_b] };
-        Ok(SecuredOptions::new(association(out)?, association(back)?, SEED))
+        Ok(EspOptions::new(association(out)?, association(back)?, SEED))
     };
     let agreed = agreed().map_err(io::Error::other)?;
-    Secured::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
+    EspStage::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
 }
 
 /// The security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96 bits.
@@ -308,10 +308,10 @@ impl FragmentReading {
             sent: within(sent, window).count() as u64,
             arrived: within(arrived, window).count() as u64,
             silence_seconds: longest_silence(arrived, window).as_secs_f64(),
-            no_buffer: count("rx-no-buffer"),
-            lost: count("wire-loss"),
-            wire_full: count("rx-ring-full") + count("wire-full"),
-            died: count("ip-reasm-fails"),
+            no_buffer: count("rx_no_buffer"),
+            lost: count("wire_loss"),
+            wire_full: count("rx_ring_full") + count("wire_full"),
+            died: count("ip_reasm_fails"),
             socket_full: self.socket_full - before.socket_full,
             ..FragmentRun::default()
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{Consumer, Row, RowGroup};
 use crate::{
     experiment::Series,
-    hosts::{Family, Mtu},
+    netns::{Family, Mtu},
     statistics::{Latency, Spread, ratio},
     traffic::Traffic,
     trial::Measured,

@@ -4,7 +4,7 @@ use std::io;
 
 use super::{
     Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, Row, RowGroup,
-    catalogue::{layout_words, times},
+    experiments::{layout_words, times},
 };
 use crate::{
     experiment::Plan,
@@ -94,7 +94,7 @@ mod tests {
         super::tests::{judged_runs, report_of},
         *,
     };
-    use crate::{account::CpuSeconds, page::assert_shown, trial::Measured};
+    use crate::{cpu_time::CpuSeconds, page::assert_shown, trial::Measured};
 
     /// Runs whose trains have these packets at the least load and at the greatest that both rows carry; coalescing is
     /// worth as much.

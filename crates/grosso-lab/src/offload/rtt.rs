@@ -7,7 +7,7 @@ use grosso_io::impair::Impairment;
 
 use super::{
     Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, Row, RowGroup,
-    catalogue::layout_words,
+    experiments::layout_words,
 };
 use crate::{
     experiment::Plan,
@@ -143,7 +143,7 @@ const NOTES: &[&str] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{account::CpuSeconds, experiment::Series, trial::Measured};
+    use crate::{cpu_time::CpuSeconds, experiment::Series, trial::Measured};
 
     /// Verdicts if every group has these gigabytes and processor seconds, in one second: without merging, with the
     /// fixed hold, and with the controller.

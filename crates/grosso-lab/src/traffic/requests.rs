@@ -46,7 +46,7 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
 /// As [`ask`], over many connections at once, each with one request in flight.
 ///
 /// # Errors
-/// Those of the sockets; also fails if no answer comes for [`crate::hosts::STALLED`].
+/// Those of the sockets; also fails if no answer comes for [`crate::netns::STALLED`].
 pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];

@@ -15,7 +15,7 @@ use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 /// Sends streams until it is told to stop. Returns the number of bytes of each.
 ///
 /// # Errors
-/// Those of the sockets; also fails if one takes nothing for [`crate::hosts::STALLED`].
+/// Those of the sockets; also fails if one takes nothing for [`crate::netns::STALLED`].
 pub(crate) fn send_streams(
     sockets: &[TcpStream],
     content: &Content,
@@ -66,7 +66,7 @@ fn send_by(
 /// given.
 ///
 /// # Errors
-/// Those of the sockets; also fails if nothing comes for [`crate::hosts::STALLED`], and with
+/// Those of the sockets; also fails if nothing comes for [`crate::netns::STALLED`], and with
 /// [`io::ErrorKind::InvalidData`] if a byte differs.
 pub(crate) fn receive_streams(
     sockets: &[TcpStream],
@@ -112,7 +112,7 @@ pub(super) fn take_turns(
     while left > 0 && goes_on() {
         waiter.wait(&mut ready, Some(LOOK_AGAIN))?;
         quiet = if ready.is_empty() { quiet + LOOK_AGAIN } else { Duration::ZERO };
-        if quiet >= crate::hosts::STALLED {
+        if quiet >= crate::netns::STALLED {
             return Err(io::ErrorKind::TimedOut.into());
         }
         for one in &ready {

@@ -15,7 +15,7 @@ use super::{
     Extent, Measured, Setting, TrialError,
     observe::{ObservedPath, segments},
 };
-use crate::{account::CpuSeconds, hosts::Hosts, traffic::Traffic};
+use crate::{cpu_time::CpuSeconds, netns::Hosts, traffic::Traffic};
 
 /// Lets iperf3 measure between the hosts. The processor seconds of sender and receiver are its own figures, those of
 /// the data path are the scheduler's; all are for the whole connection.

@@ -19,8 +19,8 @@ use rustix::process::Pid;
 
 use super::{Extent, Measured, SEED, Setting, TrialError, settle};
 use crate::{
-    account::{Accountant, CpuSeconds, TcpCounters, Threads},
-    hosts::{Family, Hosts},
+    cpu_time::{CpuMeter, CpuSeconds, TcpCounters, Threads},
+    netns::{Family, Hosts},
     traffic::{
         Content, Progress, Traffic, answer, answer_datagrams, answer_many, ask, ask_datagrams,
         ask_many, receive_datagrams, receive_streams, send_datagrams, send_file, send_streams,
@@ -79,8 +79,8 @@ pub(super) fn observe_beside<Gauged>(
         });
         let over = || sender.is_finished() || receiver.is_finished();
         let watched = threads(&announced, path.map(|path| path.thread)).and_then(|threads| {
-            let accountant = Accountant::new(threads, &setting.processors, hosts.poller())?;
-            let read = || Ok((Reading::take(progress, &accountant, hosts, path)?, gauge()?));
+            let meter = CpuMeter::new(threads, &setting.processors, hosts.poller())?;
+            let read = || Ok((Reading::take(progress, &meter, hosts, path)?, gauge()?));
             watch(setting.extent, progress, read, || {
                 if interrupted.load(Ordering::Relaxed) {
                     return Err(TrialError::Interrupted);
@@ -175,7 +175,7 @@ pub(super) fn watch<Read>(
 impl Reading {
     pub(super) fn take(
         progress: &Progress,
-        accountant: &Accountant,
+        meter: &CpuMeter,
         hosts: &Hosts,
         path: Option<ObservedPath<'_>>,
     ) -> io::Result<Self> {
@@ -185,7 +185,7 @@ impl Reading {
             bytes,
             units,
             lost: progress.lost.load(Ordering::Relaxed),
-            cpu: accountant.read()?,
+            cpu: meter.read()?,
             tcp: hosts.tcp_counters()?,
             path: path.and_then(|path| path.handle.snapshot()),
         })

@@ -29,9 +29,9 @@ use super::{
     settle, while_running,
 };
 use crate::{
-    account::{Accountant, Threads},
-    hosts::{Hosts, STALLED, STATION},
+    cpu_time::{CpuMeter, Threads},
     model::Counting,
+    netns::{Hosts, STALLED, STATION},
     nic::Nic,
     traffic::{Content, Progress, Traffic, receive_streams},
     userspace::{ConnectionEnds, SenderCounts, UserSender},
@@ -147,8 +147,8 @@ impl UserTrial<'_> {
     ) -> Result<Measured, TrialError> {
         // The sender has the path's thread.
         let threads = Threads { sender: path.thread, path: None, receiver };
-        let accountant = Accountant::new(threads, &self.setting.processors, None)?;
-        let read = || Reading::take(progress, &accountant, self.hosts, Some(path));
+        let meter = CpuMeter::new(threads, &self.setting.processors, None)?;
+        let read = || Reading::take(progress, &meter, self.hosts, Some(path));
         let is_over = || match self.interrupted.load(Ordering::Relaxed) {
             true => Err(TrialError::Interrupted),
             false => Ok(is_over()),

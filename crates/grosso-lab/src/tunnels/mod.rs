@@ -20,7 +20,7 @@ use crate::{
     experiment::{
         Bench, Experiment, Plan, RunsOf, Series, VERIFIED_BYTES, brief, three_processors,
     },
-    hosts::{Device, Family},
+    netns::{Device, Family},
     report::FailedRow,
     traffic::Traffic,
     trial::{Extent, TrialError, stalls},

@@ -7,7 +7,7 @@ use super::{
     TunnelParameters, TunnelRow, TunnelTrial,
 };
 use crate::{
-    hosts::Family,
+    netns::Family,
     page::{Bar, Chart, Column},
     report::{Environment, Findings, Knob},
     statistics::{Latency, Spread},

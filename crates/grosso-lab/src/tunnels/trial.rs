@@ -12,7 +12,7 @@ use grosso_io::{
     Port,
     live::{LivePort, UdpOptions, UdpPort},
     runner::RunOptions,
-    stage::{Tunnelled, TunnelledOptions},
+    stage::{TunnelOptions, TunnelStage},
 };
 use grosso_sys::{namespace::NetworkNamespace, scheduling::cpu_time};
 use schemars::JsonSchema;
@@ -20,8 +20,8 @@ use serde::Serialize;
 
 use super::{Tunnel, TunnelCarrier, TunnelSetting};
 use crate::{
-    clocks::{Clocks, Observing, Part, Side, Spent, Timed},
-    hosts::{Family, Hosts, Inside, Layout, Mtu, underlay_addresses},
+    netns::{Family, Hosts, Inside, Layout, Mtu, underlay_addresses},
+    profiler::{Observing, Part, Profiler, Side, Spent, Timed},
     running::Running,
     trial::{self, PATHS, Tool, TrialError, observe_gauged, repeat_stalled, settle},
 };
@@ -193,7 +193,7 @@ pub(crate) fn open_end<P: Port>(
     (remote_checksum, completes): (bool, bool),
     offloads: bool,
     around: impl FnOnce(UdpPort) -> P,
-) -> io::Result<Tunnelled<P>> {
+) -> io::Result<TunnelStage<P>> {
     let [a, b] = underlay_addresses(outer);
     let mut endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
     if let Carrier::Udp(udp) | Carrier::Gue(udp) = &mut endpoint.carrier {
@@ -204,16 +204,16 @@ pub(crate) fn open_end<P: Port>(
     // Nothing is sent but what is measured.
     options.probes = false;
     let socket = network.run(|| UdpPort::open(&options))??;
-    let mut options = TunnelledOptions::new(endpoint, SEED);
+    let mut options = TunnelOptions::new(endpoint, SEED);
     options.outer_checksum = socket.outer_checksum();
-    Tunnelled::new(around(socket), options)
+    TunnelStage::new(around(socket), options)
 }
 
 /// A running end of a tunnel.
 struct TunnelEnd<'scope> {
     running: Running<'scope, ()>,
-    /// Clocks of the thread, if it is observed.
-    clocks: Option<Arc<Clocks>>,
+    /// Profiler of the thread, if it is observed.
+    profiler: Option<Arc<Profiler>>,
 }
 
 impl<'scope> TunnelEnd<'scope> {
@@ -229,24 +229,24 @@ impl<'scope> TunnelEnd<'scope> {
         let completes = setting.carrier == TunnelCarrier::Completes;
         let checksums = (setting.remote_checksum, completes);
         let tunnel = open_end(end, (setting.tunnel, setting.outer), checksums, is_grosso, |s| s)?;
-        let clocks = setting.watched.then(|| Arc::new(Clocks::default()));
+        let profiler = setting.watched.then(|| Arc::new(Profiler::default()));
         let tunnel = Timed::new(tunnel, Side::Wire);
         let mut options = RunOptions::new(SEED);
         (options.left_to_right.coalesce, options.right_to_left.coalesce) = (is_grosso, is_grosso);
-        let (processor, watch) = (setting.processors[side], clocks.clone());
+        let (processor, watch) = (setting.processors[side], profiler.clone());
         let name = PATHS[side];
         let first = move || {
             settle(name, processor)?;
-            watch.into_iter().for_each(Clocks::enter);
+            watch.into_iter().for_each(Profiler::enter);
             Ok(())
         };
         let running = Running::start(scope, (tunnel, device), options, first, |_| Ok(()))?;
-        Ok(Self { running, clocks })
+        Ok(Self { running, profiler })
     }
 
     fn take(&self) -> io::Result<(f64, Spent)> {
         let cpu = cpu_time(self.running.thread())?.running.as_secs_f64();
-        Ok((cpu, self.clocks.as_ref().map(|clocks| clocks.spent()).unwrap_or_default()))
+        Ok((cpu, self.profiler.as_ref().map(|profiler| profiler.spent()).unwrap_or_default()))
     }
 }
 

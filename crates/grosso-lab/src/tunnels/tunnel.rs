@@ -8,7 +8,7 @@ use grosso_sys::tun::Layer;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::hosts::Family;
+use crate::netns::Family;
 
 /// A kind of tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -111,7 +111,7 @@ const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hosts::underlay_addresses;
+    use crate::netns::underlay_addresses;
 
     #[test]
     fn every_end_agrees_with_itself_and_its_frames_are_the_device_s() {

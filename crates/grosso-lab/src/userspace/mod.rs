@@ -361,17 +361,17 @@ const NS_A_MS: u64 = 1_000_000;
 /// The counters, in the order of [`SenderCounts`].
 const COUNTERS: [PortCounter; 3] = [
     PortCounter {
-        name: "sender-round-trips",
+        name: "sender_round_trips",
         is_loss: false,
         sentence: "A round trip of data was acknowledged.",
     },
     PortCounter {
-        name: "sender-retransmits",
+        name: "sender_retransmits",
         is_loss: false,
         sentence: "A segment was sent again.",
     },
     PortCounter {
-        name: "sender-timeouts",
+        name: "sender_timeouts",
         is_loss: false,
         sentence: "Nothing was acknowledged until the retransmission timer ended.",
     },

@@ -4,7 +4,7 @@ use std::{io, sync::atomic::AtomicBool};
 
 use grosso_lab::{
     cost::{CostRun, CostSetting, Offloads, PartName, Wire, measure},
-    hosts::Device,
+    netns::Device,
     trial::{Extent, TrialError},
 };
 use grosso_sys::scheduling::allowed_processors;

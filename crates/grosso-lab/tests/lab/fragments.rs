@@ -14,7 +14,7 @@ use grosso_lab::{
         DATAGRAM_BYTES, FragmentRun, FragmentSetting, KEY_AND_SALT, Receiver, SPI, datagram,
         measure,
     },
-    hosts::{Device, Family},
+    netns::{Device, Family},
 };
 use grosso_sys::scheduling::allowed_processors;
 

@@ -33,15 +33,15 @@ mod linux {
 
     use grosso::{Profile, coalesce::Reorder};
     use grosso_lab::{
-        hosts::{Device, Family, Hosts, Layout, Mtu},
+        netns::{Device, Family, Hosts, Layout, Mtu},
         traffic::Traffic,
         trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure},
     };
     use grosso_sys::{
         namespace::{isolate_process_user, user_namespace_refusal},
         netlink::Netlink,
-        permit::{self, Refusal},
         scheduling::allowed_processors,
+        userns::{self, Refusal},
     };
     use grosso_testkit::processor::{self, Processor};
     use libtest_mimic::{Arguments, Failed, Trial};
@@ -206,7 +206,7 @@ mod linux {
         if way == OWN_USER_NAMESPACE && user_namespace_refusal().unwrap().is_none() {
             isolate_process_user().unwrap();
         }
-        if let Err(refusal) = permit::enter() {
+        if let Err(refusal) = userns::enter() {
             assert!(!refusal.remedy().is_empty());
             return skip(&format!("{trial}: {refusal}"));
         }
@@ -217,7 +217,7 @@ mod linux {
             let (device, name) = name.split_once("::").expect("a device and a name");
             let (_, device) = *DEVICES.iter().find(|(word, _)| *word == device).expect("a device");
             if device == Device::Tap
-                && let Err(refusal) = permit::tap()
+                && let Err(refusal) = userns::tap()
             {
                 if let Refusal::TunClosed { mode } = refusal {
                     assert_ne!(mode & 0o666, 0o666);

@@ -3,7 +3,7 @@
 use std::{io, sync::atomic::AtomicBool};
 
 use grosso_lab::{
-    hosts::{Device, Family},
+    netns::{Device, Family},
     traffic::Traffic,
     trial::{Extent, TrialError},
     tunnels::{Tunnel, TunnelCarrier, TunnelSetting, TunnelTrial, WatchedPath, measure},

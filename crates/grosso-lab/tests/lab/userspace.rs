@@ -5,8 +5,8 @@ use std::{sync::atomic::AtomicBool, thread, time::Duration};
 use grosso::Profile;
 use grosso_io::impair::Impairment;
 use grosso_lab::{
-    hosts::{Device, Layout},
     model::Counting,
+    netns::{Device, Layout},
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, measure},
 };

@@ -1,4 +1,4 @@
-//! Charts of bars: rows of two columns.
+//! Bar charts in two columns.
 
 use core::fmt::Write;
 
@@ -11,9 +11,9 @@ pub struct BarChart {
     pub title: String,
     /// Width reserved for the names of the rows.
     pub names: usize,
-    /// The columns of bars.
+    /// Columns of bars.
     pub columns: [Column; 2],
-    /// The name of each row, and its bars.
+    /// Name and bars of each row.
     pub rows: Vec<(String, [Bar; 2])>,
 }
 
@@ -27,7 +27,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column in which the greatest of these values gets the longest bar.
+    /// Creates a column in which the maximum of these values gets the longest bar.
     #[must_use]
     pub fn new(heading: &'static str, values: impl Iterator<Item = f64>) -> Self {
         Self { heading, greatest: values.fold(f64::MIN_POSITIVE, f64::max) }
@@ -43,20 +43,20 @@ pub struct Middle {
     pub max: f64,
 }
 
-/// A bar of one part, or of several in a row.
+/// A bar of one part, or of several adjacent parts.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// The CSS class, the name and the value of each part.
+    /// CSS class, name and value of each part.
     parts: Vec<(&'static str, Option<&'static str>, f64)>,
     /// Measurements whose median the bar shows, drawn as dots.
     dots: Vec<f64>,
-    /// Value behind which the label is placed.
+    /// Value after which the label is placed.
     end: f64,
     label: String,
 }
 
 impl Bar {
-    /// A bar for the median of several measurements.
+    /// Creates a bar for the median of several measurements.
     #[must_use]
     pub fn middle(
         class: &'static str,
@@ -69,7 +69,7 @@ impl Bar {
         Self { parts, dots: dots.collect(), end: max, label }
     }
 
-    /// A bar of several parts, each with its class, name and value.
+    /// Creates a bar of several parts, each with its class, name and value.
     #[must_use]
     pub fn parts<'a>(
         parts: impl IntoIterator<Item = &'a (&'static str, &'static str, f64)>,
@@ -81,7 +81,7 @@ impl Bar {
         Self { parts, dots: Vec::new(), end, label }
     }
 
-    /// Draws the bar from `x` on, on a scale where the value `greatest` has the length `longest`.
+    /// Draws the bar at `x`, scaled so that the value `greatest` has the length `longest`.
     fn draw(&self, text: &mut String, (x, y): (f64, usize), longest: f64, greatest: f64) {
         let length = |value: f64| match value.is_finite() && greatest > 0.0 {
             true => longest * value / greatest,
@@ -112,7 +112,7 @@ impl Bar {
 }
 
 impl BarChart {
-    /// The chart with its title, as HTML.
+    /// Draws the chart with its title as HTML.
     #[must_use]
     pub fn draw(&self) -> String {
         let height = HEAD + ROW * self.rows.len();
@@ -138,7 +138,7 @@ impl BarChart {
     }
 }
 
-/// Units of the drawing: its width, room for a bar's label, the right margin, and the sizes of rows.
+/// Dimensions of the drawing: its width, room for a bar's label, the right margin, and the sizes of rows.
 const WIDTH: usize = 800;
 const LABEL: usize = 90;
 const MARGIN: usize = 60;

@@ -1,4 +1,4 @@
-//! Charts of lines over one axis.
+//! Line charts over one axis.
 
 use core::fmt::Write;
 
@@ -9,9 +9,9 @@ use super::escape;
 pub struct LineChart {
     /// Heading of the chart.
     pub title: String,
-    /// Places along the axis, and their labels.
+    /// Positions along the axis, and their labels.
     pub labels: Vec<(f64, String)>,
-    /// The lines, each in a colour of its own.
+    /// Lines, each in its own colour.
     pub lines: Vec<PlotLine>,
 }
 
@@ -20,12 +20,12 @@ pub struct LineChart {
 pub struct PlotLine {
     /// Name of the line, shown in the colour of the line.
     pub name: String,
-    /// Points of the line, from left to right: place along the axis, and value.
+    /// Points of the line, from left to right: position along the axis, and value.
     pub points: Vec<(f64, f64)>,
 }
 
 impl LineChart {
-    /// The chart with its title, as HTML.
+    /// Returns the chart with its title as HTML.
     #[must_use]
     pub fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|line| &line.points);
@@ -72,7 +72,7 @@ impl LineChart {
     }
 }
 
-/// Opens a drawing of this height, in units of which it is `WIDTH` wide.
+/// Opens a drawing of this height, in units of which its width is `WIDTH`.
 #[must_use]
 pub fn open(title: &str, height: usize) -> String {
     let title = escape(title);
@@ -82,7 +82,7 @@ pub fn open(title: &str, height: usize) -> String {
     )
 }
 
-/// A number with about three digits.
+/// Formats a number with about three digits.
 fn digits(value: f64) -> String {
     match value {
         0.0..10.0 => format!("{value:.1}"),
@@ -98,7 +98,7 @@ const LEFT: f64 = 60.0;
 const RIGHT: f64 = 640.0;
 const TOP: f64 = 15.0;
 const BOTTOM: f64 = 225.0;
-/// The number of colours of lines.
+/// Number of line colours.
 const COLOURS: usize = 8;
-/// The number of points above which a line shows none of them.
+/// Maximum number of points of a line that are drawn as dots; longer lines have none.
 const DOTS_MAX: usize = 16;

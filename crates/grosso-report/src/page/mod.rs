@@ -3,7 +3,7 @@
 pub mod bars;
 pub mod lines;
 
-/// The page with this title, style sheet and body, which are HTML and CSS already.
+/// Creates the page with this title, style sheet and body, which are already HTML and CSS.
 #[must_use]
 pub fn document(title: &str, style: &str, body: &str) -> String {
     format!(
@@ -13,7 +13,7 @@ pub fn document(title: &str, style: &str, body: &str) -> String {
     )
 }
 
-/// The text as HTML.
+/// Escapes text for HTML.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

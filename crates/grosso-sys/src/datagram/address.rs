@@ -17,7 +17,7 @@ impl Address {
     /// Length of that space in bytes.
     pub(super) const CAPACITY: usize = size_of::<Self>();
 
-    /// Number of bytes that the kernel reads.
+    /// Returns the number of bytes that the kernel reads.
     pub(super) fn len(&self) -> usize {
         match i32::from(self.family) {
             libc::AF_INET => size_of::<libc::sockaddr_in>(),

@@ -2,8 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 
-/// Space for the control messages of one call. Each starts with a length field, whose alignment the
-/// space has.
+/// Space for the control messages of one call. Each starts with a length field, which determines the alignment of the
+/// space.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ControlMessages {
@@ -12,7 +12,7 @@ pub(super) struct ControlMessages {
 }
 
 impl ControlMessages {
-    /// Four numbers with their headers are 96 bytes.
+    /// Four numbers with their headers take 96 bytes.
     pub(super) const CAPACITY: usize = 128;
 
     pub(super) const fn empty() -> Self {
@@ -41,7 +41,7 @@ impl ControlMessages {
         self.len += HEADER_BYTES + BYTES.next_multiple_of(ALIGNMENT);
     }
 
-    /// Length of the messages added, in bytes.
+    /// Returns the length of the added messages in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -50,7 +50,7 @@ impl ControlMessages {
         self.bytes.as_mut_ptr().cast()
     }
 
-    /// The messages written by the kernel.
+    /// Returns the messages written by the kernel.
     pub(super) fn received(&self, written: usize) -> &[u8] {
         self.bytes.get(..written).unwrap_or_default()
     }
@@ -69,7 +69,7 @@ pub(super) fn each_message(mut written: &[u8], mut each: impl FnMut(c_int, c_int
     }
 }
 
-/// The number in a message: of one byte, as for TOS, or of four.
+/// Returns the number in a message: one byte, as for TOS, or four.
 pub(super) fn number(data: &[u8]) -> Option<c_int> {
     match data {
         [byte] => Some(c_int::from(*byte)),
@@ -104,8 +104,8 @@ mod tests {
         assert_eq!(read(control.received(space + HEADER_BYTES + 3)).len(), 1, "cut short");
         assert!(read(control.received(HEADER_BYTES - 1)).is_empty());
         let mut endless = [0; 64];
-        assert!(read(&endless).is_empty(), "a length of zero ends it");
+        assert!(read(&endless).is_empty(), "a length of zero ends the iteration");
         endless[..8].copy_from_slice(&usize::MAX.to_ne_bytes());
-        assert!(read(&endless).is_empty(), "and so does one beyond the end");
+        assert!(read(&endless).is_empty(), "a length beyond the end ends the iteration");
     }
 }

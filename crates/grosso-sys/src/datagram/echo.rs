@@ -81,7 +81,7 @@ impl EchoSocket {
     pub fn answers(&mut self, max: usize, mut each: impl FnMut(IpAddr, u64)) {
         let mut buffer = [0; IPV4_BYTES_MAX + ANSWER_BYTES];
         for _ in 0..max {
-            // An error of the socket says nothing of the paths.
+            // An error of the socket does not concern the paths.
             let Ok((length, _, Some(source))) =
                 recvfrom(&self.file, &mut buffer[..], RecvFlags::empty())
             else {
@@ -95,8 +95,8 @@ impl EchoSocket {
         }
     }
 
-    /// Tells the kernel that no packet longer than `mtu` bytes reaches another host: sends the message that a router
-    /// would have sent about a packet of the UDP socket at `witness`, to this host itself. IPv6 only.
+    /// Tells the kernel that no packet longer than `mtu` bytes reaches a remote host: sends to this host the message
+    /// that a router would have sent about a packet of the UDP socket at `witness`. IPv6 only.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl EchoSocket {
         Ok(())
     }
 
-    /// The number in an answer to a request of this socket. Raw sockets of IPv4 receive the IP header too.
+    /// Returns the number in an answer to a request of this socket. IPv4 raw sockets also receive the IP header.
     fn parse(&self, message: &[u8]) -> Option<u64> {
         let header = match self.local {
             IpAddr::V4(_) => usize::from(message.first()? & 0xf) * 4,
@@ -129,8 +129,8 @@ impl EchoSocket {
     }
 }
 
-/// A filter that takes answers with this secret only. Raw sockets of IPv4 filter from the IP header on, those of IPv6
-/// from that of ICMP on.
+/// Returns a filter that accepts only answers with this secret. IPv4 raw sockets filter from the IP header on, IPv6 raw
+/// sockets from the ICMP header on.
 fn answers_with(secret: u64, is_ipv4: bool) -> [libc::sock_filter; 9] {
     let (index, answer) = match is_ipv4 {
         true => (INDEX_OF_IPV4, ECHO_REPLY),
@@ -149,7 +149,7 @@ fn answers_with(secret: u64, is_ipv4: bool) -> [libc::sock_filter; 9] {
     ]
 }
 
-/// The Internet checksum (RFC 1071) of a packet, of at most 65535 bytes.
+/// Returns the Internet checksum (RFC 1071) of a packet of at most 65535 bytes.
 fn checksum(message: &[u8]) -> u16 {
     let word = |bytes: &[u8]| match bytes {
         [high, low] => u32::from(u16::from_be_bytes([*high, *low])),
@@ -168,7 +168,7 @@ const PACKET_TOO_BIG: u8 = 2;
 const IPV4_BYTES: usize = 20;
 const IPV4_BYTES_MAX: usize = 60;
 const IPV6_BYTES: usize = 40;
-/// Bytes that are read of an answer: its header, the secret and the number.
+/// Number of bytes read from an answer: its header, the secret and the number.
 const ANSWER_BYTES: usize = 24;
 
 #[cfg(test)]
@@ -194,7 +194,11 @@ mod tests {
             }
             let (mut buffer, flags) = ([0; 64], RecvFlags::empty());
             let kept = recvfrom(&other.file, &mut buffer[..], flags).map(|(length, ..)| length);
-            assert_eq!(kept, Err(rustix::io::Errno::AGAIN), "the answer to another socket");
+            assert_eq!(
+                kept,
+                Err(rustix::io::Errno::AGAIN),
+                "answers to another socket are not received"
+            );
         }
     }
 }

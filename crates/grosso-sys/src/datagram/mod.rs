@@ -90,7 +90,7 @@ fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option of one number or several; numbers that the kernel lacks are 0.
+/// Reads an option of one or several numbers; numbers that the kernel lacks are 0.
 pub(crate) fn read<const COUNT: usize>(
     socket: &impl AsFd,
     level: c_int,

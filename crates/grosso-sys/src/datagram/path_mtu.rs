@@ -1,4 +1,4 @@
-//! The path MTU to another host, as known to the kernel.
+//! The path MTU to a remote host, as known to the kernel.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;
@@ -66,7 +66,7 @@ impl PathMtu {
         messenger.tell(self.local()?, SocketAddr::new(remote, DISCARD), mtu)
     }
 
-    /// The address and port of the socket, which is connected.
+    /// Returns the address and port of the connected socket.
     fn local(&self) -> io::Result<SocketAddr> {
         let mut address = Address::EMPTY;
         let mut length = Address::CAPACITY as libc::socklen_t;
@@ -81,8 +81,8 @@ impl PathMtu {
         address.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
-    /// Connects the socket, which for a datagram socket sends no packet, so any port will do.
-    /// Disconnects it first, because it would keep the source address for the previous host.
+    /// Connects the socket, which for a datagram socket sends no packet, so any port is suitable. Disconnects it first,
+    /// because it would keep the source address for the previous host.
     fn connect(&self, remote: IpAddr) -> io::Result<()> {
         connect_unspec(&self.file)?;
         Ok(connect(&self.file, &SocketAddr::new(remote, DISCARD))?)
@@ -101,7 +101,7 @@ mod tests {
         let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         for host in ["127.0.0.1", "127.0.0.9"] {
             let (paths, host): (_, IpAddr) = (PathMtu::new(true).unwrap(), host.parse().unwrap());
-            // IPv4 packets are no longer than that.
+            // IPv4 packets are never longer than that.
             assert_eq!(paths.to(host).unwrap(), mtu.trim().parse::<usize>().unwrap().min(65535));
             paths.connect(host).unwrap();
             assert_eq!(paths.local().unwrap().ip(), "127.0.0.1".parse::<IpAddr>().unwrap());

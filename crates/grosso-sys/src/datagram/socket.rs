@@ -147,14 +147,14 @@ impl DatagramSocketBuilder {
                 socket_with(family, SocketType::RAW, flags, protocol)?
             }
         };
-        // A raw socket has its protocol as its port already, and has one family.
+        // The port of a raw socket is its protocol, and it has one address family.
         if !self.local.is_ipv4() && self.protocol == Protocol::Udp {
             sockopt::set_ipv6_v6only(&file, true)?;
         }
         if self.shared {
             sockopt::set_socket_reuseport(&file, true)?;
         }
-        // All options are set before the socket is bound, so that it never receives with others.
+        // All options are set before the socket is bound, so that it never receives without them.
         self.prepare(&file)?;
         bind(&file, &self.local)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&file)?)?;
@@ -213,7 +213,7 @@ impl DatagramSocketBuilder {
             set(file, level(is_ipv4), option, 1)?;
         }
         if self.flow_label.is_some() && !is_ipv4 && self.protocol == Protocol::Udp {
-            // A label of zero is none, in whose place the kernel would put its own.
+            // A label of zero means no label, and the kernel would replace it by its own.
             set(file, libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)?;
         }
         if let Some(hop_limit) = self.hop_limit {
@@ -472,7 +472,7 @@ impl DatagramSocket {
         Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
     }
 
-    /// Control messages for the properties that differ from the socket's defaults.
+    /// Returns the control messages for properties that differ from the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
         let mut control = ControlMessages::empty();
         let is_ipv4 = self.local.is_ipv4();
@@ -541,12 +541,12 @@ impl AsFd for DatagramSocket {
     }
 }
 
-/// Level of the options and control messages of an address family.
+/// Returns the level of the options and control messages of an address family.
 const fn level(is_ipv4: bool) -> c_int {
     if is_ipv4 { libc::IPPROTO_IP } else { libc::IPPROTO_IPV6 }
 }
 
-/// linux/sock_diag.h: the count of numbers in `SO_MEMINFO`, and the index of the drops.
+/// linux/sock_diag.h: the number of values in `SO_MEMINFO`, and the index of the drop count.
 const MEMORY_NUMBERS: usize = 9;
 const MEMORY_DROPS: usize = 8;
 

@@ -46,7 +46,7 @@ impl TooBigMessages {
     }
 }
 
-/// `struct icmp6_filter`: a bit for each type that is not received.
+/// `struct icmp6_filter`: a set bit blocks the type.
 static PASSED_TYPES: [u32; 8] = {
     let mut types = [u32::MAX; 8];
     types[0] = !(1 << PACKET_TOO_BIG);

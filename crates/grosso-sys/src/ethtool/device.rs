@@ -7,7 +7,7 @@ use crate::abi;
 use crate::interface::{Control, InterfaceName};
 use crate::netlink::ask_ethtool;
 
-/// The parameters of `ethtool -C`, in the order of `struct ethtool_coalesce`.
+/// Parameters of `ethtool -C`, in the order of `struct ethtool_coalesce`.
 const COALESCE_NAMES: [&str; 22] = [
     "rx-usecs",
     "rx-frames",
@@ -33,7 +33,7 @@ const COALESCE_NAMES: [&str; 22] = [
     "sample-interval",
 ];
 
-/// The parameters that the ioctl lacks, in the order in which netlink adds them.
+/// Parameters that the ioctl lacks, in the order in which netlink adds them.
 const COALESCE_NAMES_SINCE: [&str; 2] = ["cqe-mode-tx", "cqe-mode-rx"];
 
 /// Length of `struct ethtool_drvinfo` in words: the command, five texts of 32 bytes, twelve
@@ -221,7 +221,7 @@ pub fn driver(control: &Control, name: &InterfaceName) -> io::Result<Driver> {
     Ok(Driver { name: field(0), version: field(1), firmware: field(2), bus: field(3) })
 }
 
-/// Executes a command of this file, each of which has a structure of words and nothing after it.
+/// Executes a command of this file. The structure of each of these commands is a fixed number of words.
 fn exchange<const WORDS: usize>(
     control: &Control,
     name: &InterfaceName,

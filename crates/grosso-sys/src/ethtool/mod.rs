@@ -140,7 +140,7 @@ pub fn feature_names(control: &Control, name: &InterfaceName) -> io::Result<Vec<
     strings::names(control, name, abi::ETH_SS_FEATURES)
 }
 
-/// For each block of 32 features: bits that are available, requested, active, and never change.
+/// Returns for each block of 32 features the bits that are available, requested, active, and unchangeable.
 fn feature_words(
     control: &Control,
     name: &InterfaceName,

@@ -33,7 +33,7 @@ pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(St
     Ok(names.into_iter().zip(counters.iter().map(|bytes| u64::from_ne_bytes(*bytes))).collect())
 }
 
-/// The names of a string set, in order; an unused position has an empty name.
+/// Returns the names of a string set, in order; an unused position has an empty name.
 pub(super) fn names(control: &Control, name: &InterfaceName, set: u32) -> io::Result<Vec<String>> {
     let count = count(control, name, set)?;
     if count == 0 {
@@ -48,7 +48,7 @@ pub(super) fn names(control: &Control, name: &InterfaceName, set: u32) -> io::Re
     Ok(bytes.chunks_exact(abi::ETH_GSTRING_LEN).map(text).collect())
 }
 
-/// Number of names in a string set.
+/// Returns the number of names in a string set.
 fn count(control: &Control, name: &InterfaceName, set: u32) -> io::Result<usize> {
     // Command, reserved, a 64-bit mask of string sets, then the length of each set in the mask.
     let mut info = [abi::ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
@@ -75,7 +75,7 @@ fn unchanged(answer: &Guarded, at: usize, count: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Interrupted, "the device changed while it was read"))
 }
 
-/// The text of a fixed-length field, up to its first zero.
+/// Returns the text of a fixed-length field, up to its first zero.
 pub(super) fn text(bytes: &[u8]) -> String {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..length]).into_owned()

@@ -172,7 +172,7 @@ fn on_a_thread<Output: Send>(work: impl FnOnce() -> Output + Send) -> io::Result
     Ok(output.expect("a thread that ended without a panic has done its work"))
 }
 
-/// Runs `work` on a new thread: apart from its caller, which is compiled anew for each kind of work.
+/// Runs `work` on a new thread. Separate from [`on_a_thread`], which is compiled for each type of work.
 fn run_boxed(work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {
     thread::scope(|scope| {
         let running = thread::Builder::new().spawn_scoped(scope, work)?;

@@ -28,14 +28,14 @@ pub fn isolate_process_user() -> io::Result<()> {
     kernel::write("/proc/self/setgroups", "deny")?;
     kernel::write("/proc/self/gid_map", format!("0 {group} 1"))?;
     if !was_dumpable {
-        // It may have keys.
+        // The process may hold keys.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     }
     Ok(())
 }
 
-/// Makes the files of the process in `/proc` its user's. Those of a program with file capabilities are root's, who
-/// alone may then map its users.
+/// Makes the user of the process the owner of its files in `/proc`. For a program with file capabilities they belong to
+/// root, who alone may then map its users.
 fn own_process_files() -> rustix::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)
 }
@@ -120,7 +120,7 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
     }
 }
 
-/// The first known setting that forbids user namespaces.
+/// Returns the first known setting that forbids user namespaces.
 fn reason() -> UserNamespaceRefusal {
     let is = |path: &str, value: &str| kernel::read(path).is_ok_and(|text| text.trim() == value);
     if !kernel::is_there("/proc/self/ns/user") {

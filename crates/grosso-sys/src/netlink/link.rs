@@ -1,4 +1,4 @@
-//! Links: making, changing, listing and deleting network interfaces.
+//! Links: creating, changing, listing and deleting network interfaces.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,7 +23,7 @@ pub struct LinkChange<'a> {
     numbers: [Option<u32>; NUMBERS.len()],
 }
 
-/// The attributes of [`LinkChange`] with a numeric value.
+/// Attributes of [`LinkChange`] with a numeric value.
 const NUMBERS: [u16; 7] = [
     abi::IFLA_MTU,
     abi::IFLA_TXQLEN,
@@ -111,7 +111,7 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// `struct ifinfomsg` for a link's index, or for a new one with 0.
+    /// Returns the `struct ifinfomsg` for a link's index, or for a new link with 0.
     fn fixed(&self, index: u32) -> [u8; LINK_BYTES] {
         let mut fixed = [0; LINK_BYTES];
         fixed[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -379,7 +379,6 @@ impl Netlink {
         found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
 
-    /// The MTU of the link with this index.
     pub(super) fn link_mtu(&self, index: u32) -> io::Result<u32> {
         let request = Request::new(abi::RTM_GETLINK, &LinkChange::new().fixed(index));
         let mut mtu = None;
@@ -451,7 +450,7 @@ impl Link {
     }
 }
 
-/// The remote address of a tunnel of this type, in the properties of its link.
+/// Returns the remote address of a tunnel of this type, from the properties of its link.
 fn remote((kind, data): (&str, &[u8])) -> Option<IpAddr> {
     let wanted: &[u16] = match kind {
         "vxlan" => &[abi::IFLA_VXLAN_GROUP, abi::IFLA_VXLAN_GROUP6],

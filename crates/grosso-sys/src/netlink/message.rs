@@ -1,12 +1,12 @@
-//! Netlink messages: a header, a fixed part, attributes, each padded to four bytes.
+//! Netlink messages: a header, a fixed part and attributes, each padded to four bytes.
 
 use std::io;
 
 use crate::abi;
 
-/// Bytes of `struct nlmsghdr`.
+/// Length of `struct nlmsghdr` in bytes.
 const HEADER_BYTES: usize = 16;
-/// Bytes of `struct rtattr`, and of the alignment of every part.
+/// Length of `struct rtattr` in bytes, and alignment of every part.
 const ATTRIBUTE_BYTES: usize = 4;
 
 /// A message being built.
@@ -15,7 +15,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// A request of a type with its fixed part, whose length is a multiple of four.
+    /// Creates a request of this type with its fixed part, whose length is a multiple of four.
     pub(super) fn new(kind: u16, fixed: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER_BYTES];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -77,7 +77,7 @@ pub(super) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// The result that `NLMSG_ERROR` carries: a negated error, or zero.
+    /// Returns the result in `NLMSG_ERROR`: a negated error, or zero.
     pub(super) fn acknowledgement(&self) -> io::Result<()> {
         match self.payload.first_chunk().copied().map(i32::from_ne_bytes) {
             Some(0) => Ok(()),
@@ -137,12 +137,12 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// A value as a number, if it is long enough for one.
+/// Returns a value as a number, if it is long enough.
 pub(super) fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
-/// A value as text, without the zero at its end.
+/// Returns a value as text, without the terminating zero.
 pub(super) fn text(value: &[u8]) -> String {
     let length = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..length]).into_owned()

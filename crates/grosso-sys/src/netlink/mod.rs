@@ -49,7 +49,7 @@ pub use generic::has_generic_family;
 pub use link::{Link, LinkChange, LinkStatistics, VxlanEnds};
 pub use route::{RouteFacts, RouteQuery};
 
-/// Maximum length of a part of a reply; the kernel's own parts are at most half as long.
+/// Maximum length in bytes of a part of a reply; the kernel's own parts are at most half as long.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// An rtnetlink socket of one network namespace: that of the creating thread. Requests of several threads are

@@ -1,4 +1,4 @@
-//! Routes, as this host is configured: their links and MTUs.
+//! Routes as configured on this host: their links and MTUs.
 
 use std::io;
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ impl Netlink {
         let link = route.link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
         let of_link = self.link_mtu(link)?;
         let least = route.mtu.filter(|mtu| *mtu > 0).map_or(of_link, |mtu| mtu.min(of_link));
-        // No packet is longer than its length field can say.
+        // No packet exceeds its length field.
         let mtu = usize::try_from(least).unwrap_or(usize::MAX).min(u16::MAX.into());
         Ok(RouteFacts { link, mtu })
     }
@@ -81,7 +81,7 @@ impl Netlink {
     }
 }
 
-/// A query for a route between two hosts, without attributes.
+/// Creates a query for a route between two hosts, without attributes.
 fn route_request(destination: IpAddr, flags: u32) -> Request {
     let bits = 8 * octets(destination).len() as u8;
     // struct rtmsg: family, lengths of destination and source, type of service, table, origin,
@@ -101,7 +101,7 @@ impl Route {
         for (kind, value) in Attributes::new(attributes) {
             match kind {
                 abi::RTA_OIF => route.link = number(value),
-                // The first of several ways: struct rtnexthop with length, flags, hops and index.
+                // The first of several next hops: struct rtnexthop with length, flags, hops and index.
                 abi::RTA_MULTIPATH => route.link = value.get(4..).and_then(number),
                 abi::RTA_METRICS => {
                     let mut metrics = Attributes::new(value);
@@ -115,7 +115,7 @@ impl Route {
     }
 }
 
-/// Length of `struct rtmsg`.
+/// Length of `struct rtmsg` in bytes.
 const ROUTE_BYTES: usize = 12;
 
 #[cfg(test)]

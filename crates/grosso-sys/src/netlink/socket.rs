@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Netlink {
-    /// Opens a socket for questions about sockets of the calling thread's network namespace.
+    /// Opens a socket for queries about sockets of the calling thread's network namespace.
     ///
     /// # Errors
     ///
@@ -19,8 +19,8 @@ impl Netlink {
         Self::of(Some(netlink::SOCK_DIAG))
     }
 
-    /// Returns the user who made the Unix stream socket of this name, in the kernel's spelling: an
-    /// abstract name begins with a zero. `None` if no socket has the name, or before Linux 5.3.
+    /// Returns the user who created the Unix stream socket with this name, in the kernel's format: an abstract name
+    /// begins with a zero byte. Returns `None` if no socket has the name, or before Linux 5.3.
     ///
     /// # Errors
     ///

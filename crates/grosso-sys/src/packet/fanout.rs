@@ -45,8 +45,8 @@ impl Fanout {
         self
     }
 
-    /// The group in the lower half, rule and flags in the upper half. What a socket of its own ignores counts no more
-    /// in a group, which ignores packets that the host sends from Linux 5.17 on.
+    /// Returns the option value: the group in the lower half, rule and flags in the upper half. A group ignores the
+    /// setting of its sockets for outgoing packets, and has its own flag for it since Linux 5.17.
     pub(super) fn argument(self, ignore_outgoing: bool) -> u32 {
         let mut kind = match self.rule {
             FanoutRule::FlowHash => abi::PACKET_FANOUT_HASH,

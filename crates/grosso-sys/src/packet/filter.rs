@@ -1,4 +1,4 @@
-//! Filter for the IP packets of a packet socket: a program of the classic packet filter.
+//! Filter for the IP packets of a packet socket: a classic packet filter program.
 
 use core::net::IpAddr;
 use std::io;
@@ -71,14 +71,14 @@ pub(super) fn refuse_outgoing(socket: &OwnedFd) -> io::Result<()> {
     attach(socket, &program)
 }
 
-/// Test whether the value at an offset is one of a list.
+/// Tests whether the value at an offset is one of a list.
 struct Test {
     load: u16,
     at: u32,
     values: Vec<u32>,
 }
 
-/// Returns tests for whether the address at offset `at` equals `address`.
+/// Returns the tests that the address at offset `at` equals `address`.
 fn words(address: IpAddr, at: u32) -> Vec<Test> {
     let bytes = match address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -92,7 +92,7 @@ fn words(address: IpAddr, at: u32) -> Vec<Test> {
     words.map(test).collect()
 }
 
-/// Compiles a program that accepts packets which pass all tests.
+/// Compiles a program that accepts packets that pass all tests.
 fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
     let len: usize = tests.iter().map(|test| 1 + test.values.len()).sum();
     let mut program = Vec::with_capacity(len + 2);

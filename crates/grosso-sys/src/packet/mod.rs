@@ -21,9 +21,9 @@ use crate::wait::limit;
 
 mod fanout;
 mod filter;
-mod lent;
 mod receive_ring;
 mod ring;
+mod ring_frame;
 mod transmit_ring;
 
 pub use fanout::{Fanout, FanoutRule};
@@ -146,8 +146,7 @@ impl PacketSocketBuilder {
         interface: &InterfaceName,
         layout: RingLayout,
     ) -> io::Result<ReceiveRing> {
-        // The ring comes first: packets received before it would wait in the socket's queue, which
-        // is not read.
+        // The ring is created first: packets received before it would stay in the socket's queue, which is not read.
         let ring = ReceiveRing::new(self.open()?, layout)?;
         self.attach(ring.socket(), interface)?;
         Ok(ring)
@@ -230,7 +229,7 @@ impl PacketSocketBuilder {
         if self.ignore_outgoing {
             set_option(&file, abi::PACKET_IGNORE_OUTGOING, &on)?;
             if self.fanout.is_some() {
-                // An older kernel takes no notice of what a group asks.
+                // An older kernel ignores this flag of a group.
                 filter::refuse_outgoing(&file)?;
             }
         }
@@ -395,7 +394,7 @@ impl PacketSocket {
         PacketSocketBuilder::default()
     }
 
-    /// Size of the receive buffer in bytes, the kernel's bookkeeping included.
+    /// Returns the size of the receive buffer in bytes, including the kernel's bookkeeping.
     fn receive_buffer_bytes(&self) -> io::Result<usize> {
         Ok(sockopt::socket_recv_buffer_size(&self.file)?)
     }
@@ -557,7 +556,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Each control message starts with a length field, whose alignment the buffer has.
+/// Buffer for control messages; each starts with a length field, which determines the alignment of the buffer.
 #[repr(C, align(8))]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
@@ -605,7 +604,7 @@ fn set_option<Value: Copy>(file: &OwnedFd, option: c_int, value: &Value) -> io::
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Status and VLAN tag from the auxiliary data, which is the only control message requested.
+/// Returns status and VLAN tag from the auxiliary data, which is the only control message requested.
 fn auxiliary_data(message: &libc::msghdr) -> (Status, Option<VlanTag>) {
     let nothing = (Status::default(), None);
     // SAFETY: the kernel filled the control buffer and its length; the buffer outlives the message.

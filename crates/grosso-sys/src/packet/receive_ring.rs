@@ -6,10 +6,10 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::lent::{LentMemory, Loan};
 use super::ring::{Direction, RingLayout, RingMemory, SlotPlace};
+use super::ring_frame::{FrameMemory, FrameSlot};
 use super::{PacketKind, PacketSocket, ReceivedPacket, Statistics, Status, VlanTag};
-use crate::{abi, fault::Fault};
+use crate::{abi, errno::ErrorClass};
 
 /// A packet socket whose packets arrive in a mapped ring.
 ///
@@ -18,14 +18,14 @@ use crate::{abi, fault::Fault};
 #[derive(Debug)]
 pub struct ReceiveRing {
     socket: PacketSocket,
-    memory: LentMemory,
+    memory: FrameMemory,
     next: SlotPlace,
     malformed: u64,
 }
 
 impl ReceiveRing {
     pub(super) fn new(socket: PacketSocket, layout: RingLayout) -> io::Result<Self> {
-        let memory = LentMemory::new(RingMemory::attach(&socket, layout, Direction::Receive)?);
+        let memory = FrameMemory::new(RingMemory::attach(&socket, layout, Direction::Receive)?);
         Ok(Self { socket, memory, next: SlotPlace::FIRST, malformed: 0 })
     }
 
@@ -46,7 +46,7 @@ impl ReceiveRing {
     /// previous round.
     #[inline(always)]
     pub fn receive(&mut self) -> Option<RingFrame> {
-        // A correct kernel fills every slot validly; the bound is for one that does not.
+        // A correct kernel fills every slot validly; the loop limit is for a kernel that does not.
         for _ in 0..self.memory.layout().slots {
             let slot = self.next;
             if self.memory.status(slot).load(Ordering::Acquire) & abi::TP_STATUS_USER == 0 {
@@ -54,7 +54,7 @@ impl ReceiveRing {
             }
             self.next = self.memory.after(slot, 1);
             self.memory.fetch(self.memory.after(self.next, SOON));
-            // SAFETY: the kernel released the slot, and nobody else takes it.
+            // SAFETY: the kernel released the slot, and no other code takes it.
             let header = unsafe { self.memory.header(slot) };
             let range = header.range();
             let is_inside = range.end <= self.memory.layout().slot_bytes
@@ -62,18 +62,18 @@ impl ReceiveRing {
             if is_inside {
                 return Some(self.take(slot, &header));
             }
-            self.give_back_unread(slot);
+            self.return_unread(slot);
         }
         None
     }
 
-    /// Takes a packet that is inside of its slot.
+    /// Takes a packet that lies inside its slot.
     #[inline(always)]
     fn take(&self, slot: SlotPlace, header: &abi::PacketRingHeader) -> RingFrame {
         let range = header.range();
         let is_cut = if header.snap_length < header.length { CUT } else { 0 };
         RingFrame {
-            memory: self.memory.lend(slot),
+            memory: self.memory.take_slot(slot),
             slot,
             status: header.status & !OWN | is_cut,
             start: range.start as u32,
@@ -83,7 +83,7 @@ impl ReceiveRing {
 
     /// Returns a slot whose header points outside the slot.
     #[cold]
-    fn give_back_unread(&mut self, slot: SlotPlace) {
+    fn return_unread(&mut self, slot: SlotPlace) {
         self.memory.release(slot, abi::TP_STATUS_KERNEL);
         self.malformed += 1;
     }
@@ -115,15 +115,15 @@ impl ReceiveRing {
     /// See [`PacketSocket::receive`], without `ENETDOWN`.
     pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         match self.socket.receive(buffer) {
-            // It was told in place of the packet, which would be taken for the next one then.
-            Err(error) if Fault::of(&error) == Fault::Down => self.socket.receive(buffer),
+            // The error was returned instead of the packet, which would then be taken for the next one.
+            Err(error) if ErrorClass::of(&error) == ErrorClass::Down => self.socket.receive(buffer),
             result => result,
         }
     }
 
     /// Drops a packet that the kernel queued whole in the socket buffer, instead of receiving it.
     pub fn discard_long(&self) {
-        // Of its bytes only a virtio header is asked for; where nothing waits, there is nothing to drop.
+        // Only a virtio header is read; if no packet is waiting, there is nothing to drop.
         let _ = self.receive_long(&mut [0; VIRTIO_BYTES_MAX]);
     }
 
@@ -190,9 +190,9 @@ impl AsFd for ReceiveRing {
 /// fields is a `bool`, whose niche an `Option` would use: partial stores to a word delay its next load.
 #[derive(Debug)]
 pub struct RingFrame {
-    memory: Loan,
+    memory: FrameSlot,
     slot: SlotPlace,
-    /// The status that the kernel wrote, which the slot has no more, and the bits of [`OWN`].
+    /// Status that the kernel wrote, which the slot no longer contains, and the bits of [`OWN`].
     status: u32,
     /// Range of the packet, which lies inside the slot.
     start: u32,
@@ -288,7 +288,7 @@ impl RingFrame {
         self.start as usize..self.end as usize
     }
 
-    /// The kernel's header, of which the status is this program's by now.
+    /// Returns the kernel's header, whose status word now belongs to this program.
     #[inline]
     fn header(&self) -> abi::PacketRingHeader {
         // SAFETY: this frame owns its slot until it is dropped.
@@ -297,8 +297,8 @@ impl RingFrame {
 
     #[inline]
     fn bytes(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: callers ask for the packet, for what is in front of it, or for the kernel's header, all of which are
-        // in the slot. This frame owns it until it is dropped, and writing requires `&mut self`.
+        // SAFETY: callers request the packet, the bytes before it, or the kernel's header, all of which are in the
+        // slot. This frame owns the slot until it is dropped, and writing requires `&mut self`.
         unsafe { self.memory.bytes(self.slot, range) }
     }
 }
@@ -322,18 +322,18 @@ impl AsMut<[u8]> for RingFrame {
 impl Drop for RingFrame {
     #[inline]
     fn drop(&mut self) {
-        self.memory.give_back(self.slot);
+        self.memory.return_slot(self.slot);
     }
 }
 
-/// Bits of a status word that the kernel leaves alone.
+/// Bits of a status word that the kernel does not use.
 const OWN: u32 = CUT | BARE;
-/// The slot has only the beginning of the packet.
+/// The slot contains only the start of the packet.
 const CUT: u32 = 1 << 25;
-/// The virtio header in front of the packet is left out.
+/// The virtio header before the packet is skipped.
 const BARE: u32 = 1 << 26;
 /// Length of the longest virtio header of packet sockets, in bytes.
 const VIRTIO_BYTES_MAX: usize = 12;
-/// Slots ahead of the next one, whose first lines are asked for: the kernel wrote them last, and of a burst they are in
-/// no cache of the first level.
+/// Distance from the next slot to the one whose first lines are prefetched: the kernel wrote them last, and during a
+/// burst they are not in the first-level cache.
 const SOON: usize = 1;

@@ -11,18 +11,18 @@ use super::{PacketSocket, set_option};
 use crate::abi;
 use crate::mapping::Mapping;
 
-/// Memory in bytes that the kernel allocates at once for a block of slots, which fill it as far as they can. It
-/// allocates powers of two, and finds slots sooner in few blocks.
+/// Size in bytes of the memory blocks that the kernel allocates for slots, which fill a block as far as possible. The
+/// kernel allocates powers of two, and finds slots faster in few blocks.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes of the shortest slot.
+/// Minimum slot length in bytes.
 const SLOT_BYTES_MIN: usize = 256;
 /// Cache line size in bytes.
 const LINE_BYTES: usize = 64;
 /// Default maximum length of a superframe in bytes; BIG TCP can be configured beyond it.
 const SUPERFRAME_BYTES: usize = 64 << 10;
-/// Lines of a slot that are read first: the kernel's header, a virtio header, and those of a packet.
+/// Number of cache lines of a slot that are read first: the kernel's header, a virtio header, and packet headers.
 const HEADER_LINES: usize = 3;
-/// Maximum memory of one ring in bytes: a greater one is a mistake in the configuration.
+/// Maximum memory of one ring in bytes: a larger one is a configuration mistake.
 const RING_BYTES_MAX: usize = 1 << 30;
 
 /// Number and size of the slots of a ring.
@@ -77,13 +77,13 @@ impl RingLayout {
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid ring: {self:?}")))
     }
 
-    /// Length of the least whole pages that slots fill without a gap.
+    /// Returns the minimum length of whole pages that slots fill without a gap.
     fn pages_bytes(self) -> Option<usize> {
         let shared = self.slot_bytes.trailing_zeros().min(page_size().trailing_zeros());
         self.slot_bytes.checked_mul(page_size() >> shared)
     }
 
-    /// Length of the blocks that the slots are allocated in, without a gap in between.
+    /// Returns the length of the blocks in which the slots are allocated without gaps.
     fn block_bytes(self) -> usize {
         let pages = self.pages_bytes().unwrap_or(BLOCK_BYTES);
         let ring = (self.slot_bytes * self.slots).next_multiple_of(pages);
@@ -98,13 +98,13 @@ pub(super) enum Direction {
     Transmit,
 }
 
-/// Place of a slot in the memory of a ring: that of its first byte. Only [`RingMemory`] makes them, so that all of a
-/// slot is inside of its ring; of a socket's two rings each keeps its own.
+/// Offset of a slot in the memory of a ring. Only [`RingMemory`] creates these, so every slot lies completely inside
+/// its ring; each of a socket's two rings keeps its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotPlace(u32);
 
 impl SlotPlace {
-    /// Place of the first slot of every ring.
+    /// Offset of the first slot of every ring.
     pub(super) const FIRST: Self = Self(0);
 
     #[inline]
@@ -118,7 +118,7 @@ impl SlotPlace {
 pub(super) struct RingMemory {
     mapping: Mapping,
     layout: RingLayout,
-    /// Length of the virtio header in front of each packet, in bytes.
+    /// Length of the virtio header before each packet, in bytes.
     pub(super) virtio_bytes: usize,
 }
 
@@ -149,45 +149,47 @@ impl RingMemory {
         Ok(Self { mapping, layout, virtio_bytes: socket.virtio_bytes.into() })
     }
 
-    /// The word that states the owner of a slot.
+    /// Returns the word that states the owner of a slot.
     #[inline]
     pub(super) fn status(&self, slot: SlotPlace) -> &AtomicU32 {
-        // SAFETY: it is the beginning of a slot, all of which is in the mapping; slots are whole lines.
+        // SAFETY: the word is the beginning of a slot, which lies completely in the mapping; slots are whole cache
+        // lines.
         unsafe { self.mapping.atomic_unchecked(slot.start()) }
     }
 
-    /// The header of a slot.
+    /// Returns the header of a slot.
     ///
     /// # Safety
     ///
     /// The caller must own the slot.
     #[inline]
     pub(super) unsafe fn header(&self, slot: SlotPlace) -> abi::PacketRingHeader {
-        // SAFETY: the caller owns the slot, which is longer than this.
+        // SAFETY: the caller owns the slot, which is longer than the header.
         let bytes = unsafe { self.bytes(slot, 0..abi::PACKET_RING_HEADER_BYTES) };
         bytes.first_chunk().map(abi::PacketRingHeader::parse).unwrap_or_default()
     }
 
-    /// Asks for the lines of a slot with the kernel's header and those of the packet, whoever owns it.
+    /// Prefetches the cache lines of a slot with the kernel's header and the packet's headers, whoever owns the slot.
     #[inline]
     pub(super) fn fetch(&self, slot: SlotPlace) {
         self.mapping.fetch::<HEADER_LINES>(slot.start());
     }
 
-    /// Bytes of a slot.
+    /// Returns bytes of a slot.
     ///
     /// # Safety
     ///
-    /// The range must be inside a slot, which the caller must own until the borrow ends, and not write these bytes.
+    /// The range must be inside a slot that the caller owns until the borrow ends, and the caller must not write these
+    /// bytes.
     #[inline]
     pub(super) unsafe fn bytes(&self, slot: SlotPlace, range: Range<usize>) -> &[u8] {
         debug_assert!(range.end <= self.layout.slot_bytes, "{range:?} leaves the slot");
         let range = slot.start() + range.start..slot.start() + range.end;
-        // SAFETY: the caller says that the range is in the slot, which is in the mapping and the caller's.
+        // SAFETY: the caller guarantees that the range is in a slot that it owns, and slots are in the mapping.
         unsafe { self.mapping.slice_unchecked(range) }
     }
 
-    /// Bytes of a slot, for writing.
+    /// Returns bytes of a slot for writing.
     ///
     /// # Safety
     ///
@@ -200,8 +202,7 @@ impl RingMemory {
         unsafe { self.mapping.slice_mut(range) }
     }
 
-    /// Releases a slot: whoever reads the new status also sees everything written to the slot
-    /// before.
+    /// Releases a slot: a reader of the new status also sees everything written to the slot before.
     #[inline]
     pub(super) fn release(&self, slot: SlotPlace, status: u32) {
         self.status(slot).store(status, Ordering::Release);
@@ -223,7 +224,7 @@ impl RingMemory {
         SlotPlace(after as u32)
     }
 
-    /// All slots, from the first on.
+    /// Returns all slots, starting with the first.
     pub(super) fn slots(&self) -> impl Iterator<Item = SlotPlace> {
         (0..self.layout.slots).map(|number| self.after(SlotPlace::FIRST, number))
     }

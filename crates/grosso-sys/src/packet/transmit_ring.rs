@@ -1,4 +1,4 @@
-//! Packets sent from mapped memory (`TPACKET_V2`): written into slots, sent by one system call.
+//! Packets sent from mapped memory (`TPACKET_V2`): written into slots, and sent by one system call.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use super::PacketSocket;
 use super::ring::{Direction, RingLayout, RingMemory, SlotPlace};
 use crate::abi;
 use crate::calls::seen;
-use crate::fault::Fault;
+use crate::errno::ErrorClass;
 
 /// Offset of a packet's bytes in a transmit slot.
 const DATA_START: usize = abi::PACKET_RING_HEADER_BYTES;
@@ -21,10 +21,10 @@ const DATA_START: usize = abi::PACKET_RING_HEADER_BYTES;
 const GSO_TYPE: usize = 1;
 /// `VIRTIO_NET_HDR_GSO_NONE`: no segmentation.
 const GSO_NONE: u8 = 0;
-/// Bytes of the send buffer that the kernel charges for the shortest packet (`SKB_TRUESIZE`): 512
-/// of data and its trailer, and 256 for the `sk_buff`.
+/// Number of bytes that the kernel charges to the send buffer for the shortest packet (`SKB_TRUESIZE`): 512 for data
+/// and trailer, and 256 for the `sk_buff`.
 const PACKET_ACCOUNT_BYTES_MIN: usize = 768;
-/// Largest send buffer in bytes to ask for: the kernel doubles it and stores an `int`.
+/// Maximum send buffer size in bytes to request: the kernel doubles it and stores it in an `int`.
 const SEND_BUFFER_BYTES_MAX: usize = (i32::MAX / 2) as usize;
 
 /// A packet socket that sends from a mapped ring and receives nothing.
@@ -54,11 +54,10 @@ impl TransmitRing {
     /// Sets the send buffer so that the kernel runs out of it no later than out of slots, as far
     /// as the system's limit permits.
     ///
-    /// `poll(2)` reports room when half of the buffer is free. With slots to spare at that moment
-    /// a wait ends only when a send can succeed; with a larger buffer it would end at once while
-    /// every slot is still in use.
+    /// `poll(2)` reports room when half of the buffer is free. If slots are free at that moment, a wait ends only when
+    /// a send can succeed; with a larger buffer it would end at once while every slot is still in use.
     fn bound_send_buffer(&self) -> io::Result<()> {
-        // The kernel doubles the value, and half of the result is what `poll` looks at.
+        // The kernel doubles the value, and `poll` checks half of the result.
         let bytes = self.memory.layout().slots.saturating_mul(PACKET_ACCOUNT_BYTES_MIN);
         let bytes = bytes.min(SEND_BUFFER_BYTES_MAX);
         match sockopt::set_socket_send_buffer_size_force(&self.socket.file, bytes) {
@@ -89,8 +88,11 @@ impl TransmitRing {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let mut written = self.waiting;
-        debug_assert!(written <= packets.len(), "waiting packets are offered again");
-        debug_assert!(self.holds(packets), "waiting packets come first, in their order");
+        debug_assert!(written <= packets.len(), "the caller passes waiting packets again");
+        debug_assert!(
+            self.holds(packets),
+            "the caller passes waiting packets first, in the same order"
+        );
         let mut refusal = None;
         for packet in packets.iter().take(self.memory.layout().slots).skip(written) {
             refusal = self.write(self.memory.after(self.next, written), packet).err();
@@ -104,10 +106,10 @@ impl TransmitRing {
         }
         let sent = self.advance(written);
         self.waiting = written - sent;
-        // A queue of the device that drops (`ENOBUFS`) does not keep `poll(2)` from reporting room.
+        // A device queue that drops packets (`ENOBUFS`) does not keep `poll(2)` from reporting room.
         let has_no_room = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
         self.is_full = self.waiting > 0 && refusal.as_ref().is_none_or(has_no_room);
-        if refusal.as_ref().is_some_and(|error| Fault::of(error) != Fault::Later) {
+        if refusal.as_ref().is_some_and(|error| ErrorClass::of(error) != ErrorClass::Later) {
             self.reclaim();
         }
         match refusal {
@@ -116,7 +118,7 @@ impl TransmitRing {
         }
     }
 
-    /// Whether the waiting slots hold the first of these packets, as far as lengths show it.
+    /// Returns whether the waiting slots hold the first of these packets, judged by their lengths.
     fn holds(&self, packets: &[&[IoSlice<'_>]]) -> bool {
         packets.iter().take(self.waiting).enumerate().all(|(distance, packet)| {
             let slot = self.memory.after(self.next, distance);
@@ -172,16 +174,14 @@ impl TransmitRing {
         Ok(())
     }
 
-    /// Sets the header length of a single packet to its full length, because the kernel copies the
-    /// headers. The kernel would reference the bytes after the headers in place, and a driver on
-    /// this host (veth, bridge) would have to copy those page by page, which costs more for one
-    /// packet. The header length of a superframe stays true.
+    /// Sets the header length of a single packet to its full length, because the kernel copies the headers. The kernel
+    /// would reference the bytes after the headers in place, and a driver on this host (veth, bridge) would have to
+    /// copy those page by page, which costs more for one packet. The header length of a superframe is not changed.
     fn ask_for_a_copy(&self, slot: SlotPlace, bytes: usize) {
         let header = usize::from(self.socket.virtio_bytes);
         let Some(packet) = bytes.checked_sub(header).filter(|_| header > 0) else { return };
         let start = DATA_START + GSO_TYPE;
-        // SAFETY: the only caller has found the slot to belong to this ring alone, and has not
-        // released it.
+        // SAFETY: the only caller has checked that the slot belongs to this ring alone, and has not released it.
         let fields = unsafe { self.memory.bytes_mut(slot, start..start + 3) };
         if let ([GSO_NONE, header_bytes @ ..], Ok(packet)) = (fields, u16::try_from(packet)) {
             header_bytes.copy_from_slice(&packet.to_ne_bytes());
@@ -206,8 +206,8 @@ impl TransmitRing {
         })
     }
 
-    /// Counts the slots that the kernel has taken, and moves on to the first of the others: the
-    /// kernel will read it next.
+    /// Counts the slots that the kernel has taken, and advances to the first of the others, which the kernel will read
+    /// next.
     fn advance(&mut self, written: usize) -> usize {
         let offered = abi::TP_STATUS_SEND_REQUEST | abi::TP_STATUS_WRONG_FORMAT;
         let is_taken = |distance: &usize| {
@@ -223,7 +223,7 @@ impl TransmitRing {
     fn reclaim(&mut self) {
         for distance in 0..core::mem::take(&mut self.waiting) {
             let slot = self.memory.after(self.next, distance);
-            // The kernel touches offered slots only during a `kick`.
+            // The kernel accesses offered slots only during a `kick`.
             self.memory.release(slot, abi::TP_STATUS_AVAILABLE);
         }
     }

@@ -126,7 +126,7 @@ fn entries_of(directory: OwnedFd) -> io::Result<Vec<Entry>> {
             continue;
         }
         let kind = match entry.file_type() {
-            // Not every file system reports the type beside the name.
+            // Not every file system reports the type with the name.
             FileType::Unknown => {
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let opened = openat(&directory, &name, flags, Mode::empty()).and_then(fstat);

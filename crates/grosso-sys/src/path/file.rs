@@ -88,7 +88,7 @@ pub fn publish(path: &Path, contents: &[u8], mode: u32) -> io::Result<File> {
     let mut file = create_new_in(&beside, mode)?;
     file.write_all(contents)?;
     file.sync_all()?;
-    // Unlike a renamed file, a linked one replaces no other that was made meanwhile.
+    // Unlike renaming, linking does not replace a file that was created in the meantime.
     let (from, to) = (&beside.directory, &place.directory);
     linkat(from, &beside.name, to, &place.name, AtFlags::empty())?;
     remove_if_there(&beside)?;
@@ -168,7 +168,7 @@ pub fn change_owner(path: &Path, user: Option<u32>, group: Option<u32>) -> io::R
 
 fn open_regular(place: &Place, access: OFlags) -> io::Result<File> {
     match place.open(access | OFlags::NONBLOCK, Mode::empty()) {
-        // Sockets have no file to open, and directories none to write.
+        // Sockets cannot be opened, and directories cannot be opened for writing.
         Err(error)
             if [Errno::NXIO, Errno::ISDIR].map(Some).contains(&Errno::from_io_error(&error)) =>
         {

@@ -1,7 +1,7 @@
-//! Files that the user names on a command line, to be read.
+//! Files that the user names on the command line as input.
 //!
-//! Links of other users are followed here, as by any program that the user starts: what is opened is only read, the
-//! user named it, and captures in shared directories are often reached over links of a colleague. Nothing in this
+//! Links of other users are followed here, as by any program that the user starts: the files are only read, the user
+//! named them, and captures in shared directories are often reached through links of a colleague. Nothing in this
 //! module creates, changes or removes anything. The kernel refuses links of others in sticky directories
 //! (`fs.protected_symlinks`).
 
@@ -31,7 +31,7 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let path = path.as_ref();
-    // A socket has no file to open.
+    // A socket cannot be opened.
     if metadata(path)?.is_file() { regular(options.open(path)?) } else { Err(not_regular()) }
 }
 
@@ -51,7 +51,7 @@ pub fn canonical(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
-/// Returns the facts about what a path leads to.
+/// Returns the metadata of the file that a path leads to.
 ///
 /// # Errors
 /// Errors from `stat(2)`.

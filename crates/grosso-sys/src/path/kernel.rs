@@ -100,5 +100,6 @@ fn checked(path: &Path) -> io::Result<&Path> {
     }
 }
 
-/// Trees in which only root and the kernel make entries: those of the kernel, of its devices, and of its modules.
+/// Directory trees in which only root and the kernel create entries: those of the kernel, of its devices, and of its
+/// modules.
 const TREES: [&str; 6] = ["/proc", "/sys", "/dev/net", "/dev/null", "/dev/kvm", "/lib/modules"];

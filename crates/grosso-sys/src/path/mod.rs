@@ -10,13 +10,13 @@
 //! | A socket has its mode before it has its name. | No name is looked up again to change its mode. |
 //! | A socket is connected to through a descriptor whose type and owner were checked. | The name cannot be replaced between check and use. |
 //!
-//! The owner of the root directory counts as root: inside a user namespace the host's root has no number of its own.
+//! The owner of the root directory counts as root: inside a user namespace the host's root has no user ID of its own.
 //!
-//! Files in `/proc`, `/sys` and `/dev` with names that Grosso chose have no other owner than the kernel and root: they
-//! are opened by [`kernel`] without these checks. Files that the user names to be read, such as captures, are opened
-//! by [`input`], which follows links of others.
+//! Files in `/proc`, `/sys` and `/dev` with names that Grosso chose belong to the kernel or root: they are opened by
+//! [`kernel`] without these checks. Input files named by the user, for example captures, are opened by [`input`], which
+//! follows links of other users.
 //!
-//! On systems other than Linux the functions for files have the same names and use the standard library as it is.
+//! On systems other than Linux the functions for files have the same names and use the standard library without checks.
 //!
 //! `clippy.toml` forbids the functions that this module replaces everywhere else.
 #![expect(clippy::disallowed_methods, reason = "the one module that may act on names")]

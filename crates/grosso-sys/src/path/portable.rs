@@ -1,4 +1,4 @@
-//! Files by name on other systems: the standard library as it is.
+//! Files by name on other systems: the standard library without checks.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -24,7 +24,7 @@ pub fn open_any(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Opens a regular file that is there for reading and writing.
+/// Opens an existing regular file for reading and writing.
 ///
 /// # Errors
 /// See [`open`].
@@ -32,7 +32,7 @@ pub fn open_for_update(path: &Path) -> io::Result<File> {
     regular(OpenOptions::new().read(true).write(true).open(path)?)
 }
 
-/// Opens an output: a new file, or what is there, emptied.
+/// Opens an output: a new file, or an existing one, which is truncated.
 ///
 /// # Errors
 /// Returns errors from the operating system.
@@ -56,7 +56,7 @@ pub fn create_new(path: &Path, _mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-/// Creates a file whose contents are complete when its name appears.
+/// Creates a file whose content is complete when its name appears.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the system.
@@ -98,7 +98,7 @@ pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     text(read(path, bytes_max)?)
 }
 
-/// Removes a name, which is no directory.
+/// Removes a name other than a directory.
 ///
 /// # Errors
 /// Returns errors from the operating system.
@@ -106,7 +106,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Renames an entry, and replaces what has the new name.
+/// Renames an entry and replaces an existing one with the new name.
 ///
 /// # Errors
 /// Returns errors from the operating system.
@@ -114,7 +114,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// Returns the facts about what a path leads to.
+/// Returns the metadata of the file that a path leads to.
 ///
 /// # Errors
 /// Returns errors from the operating system.

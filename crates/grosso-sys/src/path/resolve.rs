@@ -19,7 +19,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-/// Open directory, and the name of an entry that it may have.
+/// An open directory and the name of an entry, which need not exist.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) directory: OwnedFd,
@@ -33,7 +33,7 @@ pub(super) struct Place {
 pub(super) enum Last {
     /// A trusted link is followed.
     Follow,
-    /// The name is that of the link.
+    /// The link itself is used.
     Keep,
 }
 
@@ -136,12 +136,12 @@ impl Place {
     /// Returns the place of another name in the same directory.
     ///
     /// # Errors
-    /// If this process may have no more descriptors.
+    /// `EMFILE` if this process has no descriptors left.
     pub(super) fn renamed(&self, name: OsString) -> io::Result<Self> {
         Ok(Self { directory: self.directory.try_clone()?, name, is_kernel_link: false })
     }
 
-    /// Pins the entry, whatever it is, without opening it.
+    /// Pins the entry, whatever its type, without opening it.
     ///
     /// # Errors
     /// Errors from `open(2)`.
@@ -150,7 +150,7 @@ impl Place {
     }
 }
 
-/// Resolves a path and calls `visit` for every directory on the way.
+/// Resolves a path and calls `visit` for every directory on it.
 fn walk(
     path: &Path,
     last: Last,
@@ -173,7 +173,7 @@ fn walk(
         }
         if !is_last {
             match openat(&directory, &name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
-                // A link is none of these.
+                // A link is neither of these.
                 Err(Errno::NOTDIR | Errno::LOOP) => {}
                 opened => {
                     directory = opened?;
@@ -217,7 +217,7 @@ fn start(path: &[u8]) -> io::Result<OwnedFd> {
     Ok(openat(CWD, name, DIRECTORY, Mode::empty())?)
 }
 
-/// Pushes the names of a path so that the first is on top. A slash at the end stands for a directory.
+/// Pushes the names of a path so that the first is on top. A trailing slash stands for a directory.
 fn push(pending: &mut Vec<OsString>, path: &[u8]) {
     if path.last() == Some(&b'/') {
         pending.push(".".into());
@@ -231,14 +231,14 @@ fn push(pending: &mut Vec<OsString>, path: &[u8]) {
     }
 }
 
-/// Checks that root or the caller owns a link and the directory that has it.
+/// Checks that root or the caller owns a link and the directory that contains it.
 fn check_link(
     link: &Stat,
     is_kernel_link: bool,
     directory: &OwnedFd,
     path: &Path,
 ) -> io::Result<()> {
-    // Only the kernel makes links in procfs. In a container its root may have no number.
+    // Only the kernel creates links in procfs. In a container its root user may have no ID.
     let is_own = match is_kernel_link {
         true => is_trusted(link) || link.st_uid == OVERFLOW_USER,
         false => is_trusted(link) && is_trusted(&fstat(directory)?),
@@ -256,24 +256,25 @@ fn check_link(
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Whether root or the caller owns an entry. In a user namespace the owner of the root directory counts as root.
+/// Returns whether root or the caller owns an entry. In a user namespace the owner of the root directory counts as
+/// root.
 pub(super) fn is_trusted(entry: &Stat) -> bool {
     let owner = entry.st_uid;
     owner == 0 || owner == geteuid().as_raw() || stat("/").is_ok_and(|root| owner == root.st_uid)
 }
 
-/// A path of this process by which the kernel finds what a descriptor stands for.
+/// Returns a path of this process through which the kernel finds the target of a descriptor.
 pub(super) fn descriptor_path(file: impl AsFd) -> String {
     use std::os::fd::AsRawFd;
 
     format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }
 
-/// Flags of a descriptor that stands for an entry and cannot be read.
+/// Flags of a descriptor that refers to an entry and cannot be read.
 const PIN: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// The same for a directory.
+/// Flags of a descriptor that refers to a directory and cannot be read.
 const DIRECTORY: OFlags = PIN.union(OFlags::DIRECTORY);
 /// Maximum number of links in the resolution of one path: the limit of Linux.
 const LINKS_MAX: usize = 40;
-/// The number of users who have none in a user namespace.
+/// ID of users that have none in a user namespace.
 const OVERFLOW_USER: u32 = 65_534;

@@ -109,7 +109,7 @@ pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::
         result => result?,
     }
     let file = bound_file(socket, &place)?;
-    // The umask may have removed bits that the caller wants.
+    // The umask may have cleared bits that the caller requested.
     if fstat(&file)?.st_mode & 0o777 != mode {
         chmod(descriptor_path(&file), Mode::from_raw_mode(mode))?;
     }
@@ -130,13 +130,13 @@ pub fn remove_stale(path: &Path, kind: SocketType) -> io::Result<()> {
 
 /// Returns the file that a socket was bound to.
 ///
-/// Without CAP_NET_ADMIN the kernel does not tell which it is. Then the name is looked up: it must be that of a socket
-/// of the caller, and its only name.
+/// Without CAP_NET_ADMIN the kernel does not report the file. Then the name is looked up: it must belong to a socket of
+/// the caller, and be the socket's only name.
 fn bound_file(socket: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes no argument beside the descriptor, which is open.
+    // SAFETY: the call takes no argument besides the descriptor, which is open.
     let number = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCUNIXFILE) };
     if number >= 0 {
-        // SAFETY: the kernel has just made this descriptor for the caller, who is its only owner.
+        // SAFETY: the kernel has just created this descriptor for the caller, its only owner.
         return Ok(unsafe { OwnedFd::from_raw_fd(number) });
     }
     let replaced = || {
@@ -152,10 +152,10 @@ fn bound_file(socket: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether an entry is a socket at which no program is any more.
+/// Returns whether an entry is a socket that no program uses any more.
 fn is_stale(place: &Place, kind: SocketType) -> io::Result<bool> {
     let file = place.pin()?;
-    // A connection to a file that is not a socket is refused too.
+    // A connection to a file that is not a socket is also refused.
     if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::Socket {
         return Ok(false);
     }

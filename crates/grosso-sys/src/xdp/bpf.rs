@@ -93,7 +93,7 @@ impl Redirect {
     }
 }
 
-/// A map from queue to AF_XDP socket.
+/// Creates a map from queue to AF_XDP socket.
 fn socket_map() -> io::Result<OwnedFd> {
     let request = MapCreate {
         kind: abi::BPF_MAP_TYPE_XSKMAP,
@@ -125,8 +125,8 @@ fn load(sockets: &OwnedFd, flags: u32) -> io::Result<OwnedFd> {
     unsafe { bpf_descriptor(abi::BPF_PROG_LOAD, &request) }
 }
 
-/// `return bpf_redirect_map(sockets, context->rx_queue_index, XDP_PASS)`. The load of a 64-bit
-/// constant takes two slots.
+/// Returns the program `return bpf_redirect_map(sockets, context->rx_queue_index, XDP_PASS)`. Loading a 64-bit constant
+/// takes two slots.
 fn redirect_program(sockets: i32) -> [[u8; 8]; 6] {
     [
         // r2 = *(u32 *)(r1 + 16), the queue in `struct xdp_md`.
@@ -143,7 +143,7 @@ fn redirect_program(sockets: i32) -> [[u8; 8]; 6] {
     ]
 }
 
-/// `struct bpf_insn`: code, two registers of four bits, offset, constant.
+/// Encodes a `struct bpf_insn`: code, two registers of four bits, offset, constant.
 fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> [u8; 8] {
     let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
     let mut bytes = [code, registers, 0, 0, 0, 0, 0, 0];
@@ -195,7 +195,7 @@ fn descriptor(file: &OwnedFd) -> u32 {
     file.as_raw_fd().cast_unsigned()
 }
 
-/// A `bpf(2)` command that returns a descriptor, which closes on exec.
+/// Executes a `bpf(2)` command that returns a descriptor, which closes on exec.
 ///
 /// # Safety
 ///
@@ -208,10 +208,12 @@ unsafe fn bpf_descriptor<Request>(command: i32, request: &Request) -> io::Result
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
+/// Calls `bpf(2)`.
+///
 /// # Safety
 ///
-/// `Request` must be the beginning of `union bpf_attr` for the command, and every address in it
-/// must be of memory that the command may read or write.
+/// `Request` must be the beginning of `union bpf_attr` for the command, and every address in it must refer to memory
+/// that the command may read or write.
 unsafe fn bpf<Request>(command: i32, request: &Request) -> io::Result<c_long> {
     let bytes = size_of::<Request>();
     // SAFETY: the kernel reads as many bytes as stated; the caller guarantees the rest.

@@ -121,7 +121,7 @@ pub struct XdpSocket {
     completion: Consumer,
     receive: Consumer,
     transmit: Producer,
-    /// Chunks owned by the kernel: the proof in `umem` rests on it.
+    /// Whether the kernel owns each chunk; the proof in `umem` relies on it.
     with_kernel: Vec<bool>,
     transmit_chunks: usize,
     implausible: u64,
@@ -223,7 +223,7 @@ impl XdpSocket {
         }
         self.reap();
         let room = (self.transmit.room() as usize).min(frames.len());
-        // Up to the last frame within the room that ends a packet.
+        // The packets end at the last frame within the room that does not continue.
         let whole = frames[..room].iter().rposition(|frame| !frame.continues());
         let count = whole.map_or(0, |last| last + 1);
         for frame in frames.drain(..count) {
@@ -397,7 +397,7 @@ fn bind_flags(options: &XdpOptions) -> SocketAddrXdpFlags {
     flags
 }
 
-/// `struct xdp_desc`: address, length, options.
+/// Encodes a `struct xdp_desc`: address, length, options.
 fn descriptor(address: u64, length: u32, options: u32) -> [u8; DESCRIPTOR_BYTES] {
     let mut bytes = [0; DESCRIPTOR_BYTES];
     bytes[..8].copy_from_slice(&address.to_ne_bytes());
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn a_chunk_is_taken_back_once_and_only_from_who_has_it() {
         let options = XdpOptions { chunks: 8, transmit_chunks: 4, ..XdpOptions::default() };
-        // Loopback has the index 1 in every network.
+        // Loopback has index 1 in every network namespace.
         let mut socket = match XdpSocket::bind(1, 0, &options) {
             Err(error) => return println!("skipped: no AF_XDP socket: {error}"),
             Ok(socket) => socket,

@@ -23,9 +23,9 @@ struct Ring {
     entries: usize,
     entry_bytes: usize,
     slots: u32,
-    /// The index of this side; the kernel sees it once it is published.
+    /// Index of this side; the kernel sees it once it is published.
     mine: u32,
-    /// The index of the kernel when last read.
+    /// Index of the kernel when last read.
     theirs: u32,
 }
 
@@ -81,14 +81,14 @@ impl Producer {
         Ok(Self { ring: Ring::map(file, page_offset, offsets, slots, entry_bytes)? })
     }
 
-    /// Number of entries that can be written now.
+    /// Returns the number of entries that can be written now.
     pub(super) fn room(&mut self) -> u32 {
         let ring = &mut self.ring;
         ring.theirs = ring.mapping.atomic(ring.consumer).load(Ordering::Acquire);
         ring.slots.saturating_sub(ring.mine.wrapping_sub(ring.theirs))
     }
 
-    /// Number of entries that the kernel has not read.
+    /// Returns the number of entries that the kernel has not read.
     pub(super) fn pending(&mut self) -> u32 {
         self.ring.slots - self.room()
     }
@@ -109,7 +109,7 @@ impl Producer {
         self.ring.mapping.atomic(self.ring.producer).store(self.ring.mine, Ordering::Release);
     }
 
-    /// Whether the kernel has to be woken by a system call, or does not report whether it has.
+    /// Returns whether the kernel must be woken by a system call, or does not report whether it must.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.flags.is_none() || self.ring.needs_wakeup()
     }
@@ -132,7 +132,7 @@ impl Consumer {
         Ok(Self { ring: Ring::map(file, page_offset, offsets, slots, entry_bytes)? })
     }
 
-    /// Number of entries that can be read now.
+    /// Returns the number of entries that can be read now.
     pub(super) fn available(&mut self) -> u32 {
         let ring = &mut self.ring;
         ring.theirs = ring.mapping.atomic(ring.producer).load(Ordering::Acquire);
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ends of a ring of four entries of eight bytes whose indices are about to wrap.
+    /// Returns both ends of a ring of four entries of eight bytes whose indices are about to wrap.
     fn both_ends() -> (Producer, Consumer) {
         let path = std::env::temp_dir().join(format!("grosso-sys-ring-{}", std::process::id()));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);

@@ -10,7 +10,7 @@
 //! * from the kernel: the socket takes back only a marked chunk, and clears the mark. A number that
 //!   the kernel returns twice, or that it never had, is counted and ignored.
 //!
-//! A frame may therefore lend its bytes: nobody else has the number of its chunk.
+//! A frame may therefore lend its bytes: no other code has the number of its chunk.
 
 use core::ops::Range;
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::mapping::Mapping;
 
-/// Placeholder for the number of a chunk that went to the kernel.
+/// Placeholder for the number of a chunk that was given to the kernel.
 const GONE: u32 = u32::MAX;
 
 /// The chunks of one socket.
@@ -31,7 +31,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Maps chunks, all of them free.
+    /// Maps chunks, all of which are free.
     pub(super) fn new(chunk_bytes: usize, chunks: u32) -> io::Result<Arc<Self>> {
         let bytes = chunk_bytes.checked_mul(chunks as usize).ok_or(io::ErrorKind::InvalidInput)?;
         let mapping = Mapping::anonymous(bytes)?;
@@ -40,22 +40,21 @@ impl Region {
         Ok(Arc::new(Self { mapping, chunk_bytes, chunks, free }))
     }
 
-    /// A free chunk as an empty frame.
+    /// Returns a free chunk as an empty frame.
     pub(super) fn allocate(self: &Arc<Self>) -> Option<Frame> {
         let chunk = self.free().pop()?;
         Some(Frame { region: Arc::clone(self), chunk, start: 0, length: 0, continues: false })
     }
 
-    /// The numbers of the free chunks. Taking a number off the list takes ownership of the chunk;
-    /// only the owner may put it back.
+    /// Returns the numbers of the free chunks. Taking a number off the list takes ownership of the chunk; only the
+    /// owner may put it back.
     pub(super) fn free(&self) -> MutexGuard<'_, Vec<u32>> {
-        // The list is never half changed: `push` cannot allocate, because it has room for all
-        // chunks.
+        // The list is always consistent: `push` cannot allocate, because the list has room for all chunks.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A frame in a chunk that the caller owns, at an address of the region. If the range leaves
-    /// the chunk, the chunk is freed.
+    /// Returns a frame in a chunk that the caller owns, at an address of the region. If the range leaves the chunk, the
+    /// chunk is freed.
     pub(super) fn frame(
         self: &Arc<Self>,
         address: u64,
@@ -68,7 +67,7 @@ impl Region {
         Some(frame)
     }
 
-    /// The chunk of an address, and the offset in that chunk.
+    /// Returns the chunk of an address, and the offset in that chunk.
     pub(super) fn locate(&self, address: u64) -> Option<(u32, usize)> {
         let address = usize::try_from(address).ok()?;
         let chunk = u32::try_from(address / self.chunk_bytes).ok()?;
@@ -167,8 +166,7 @@ impl Frame {
         self.start as usize
     }
 
-    /// Gives up the chunk, for the kernel, and returns its number, its address and the length of
-    /// the frame.
+    /// Gives up the chunk for the kernel, and returns its number, its address and the length of the frame.
     pub(super) fn give_away(mut self) -> (u32, u64, u32) {
         let chunk = core::mem::replace(&mut self.chunk, GONE);
         (chunk, self.region.address_of(chunk) + u64::from(self.start), self.length)
@@ -229,7 +227,7 @@ mod tests {
         assert!(region.allocate().is_none());
         let (chunk, address, length) = frames.remove(3).give_away();
         assert_eq!((chunk, address, length), (3, 3 * 2048, 2048));
-        assert!(region.allocate().is_none(), "what was given away is not free");
+        assert!(region.allocate().is_none(), "the chunk given away is not free");
         drop(frames);
         assert_eq!(region.free().len(), 7);
     }
@@ -244,7 +242,7 @@ mod tests {
             assert!(frame.set_range(start, length).is_err(), "{start} {length}");
         }
         assert!(frame.fill(&[IoSlice::new(&[0; 2049])]).is_err());
-        assert_eq!(frame.as_ref().len(), 1948, "a refusal changes nothing");
+        assert_eq!(frame.as_ref().len(), 1948, "a refused call changes nothing");
     }
 
     #[test]

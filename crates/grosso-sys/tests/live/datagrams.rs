@@ -1,4 +1,4 @@
-//! Datagrams and the links that they leave by.
+//! Datagrams and the links through which they leave.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -9,8 +9,8 @@ use grosso_sys::wait::{Interest, wait_for};
 
 use super::{SOON, isolated};
 
-/// Fragments carry what a link does not, whatever was said of the path: a link may become narrower while a tunnel is in
-/// use.
+/// Checks that fragments carry what a link does not, whatever the known path MTU: a link may become narrower while a
+/// tunnel is in use.
 #[test]
 fn datagrams_over_ipv6_that_are_longer_than_the_link_arrive() {
     isolated(|control| {

@@ -1,5 +1,5 @@
-//! The calls against the running kernel, each test in its own network namespace. They need root, or
-//! a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
+//! The calls on the running kernel, each test in its own network namespace. The tests need root or a user namespace
+//! (`unshare -Urm`); otherwise they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
@@ -23,7 +23,7 @@ use grosso_sys::namespace::isolate_thread_network;
 use grosso_sys::packet::{PacketSocket, VlanTag};
 use grosso_sys::tun::{Offloads, Tun, TunBuilder};
 
-/// Long enough for anything that the kernel does at once.
+/// Timeout that suffices for anything that the kernel does immediately.
 const SOON: Duration = Duration::from_secs(10);
 /// Ethernet and IPv4 of 40 bytes with protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
 const FRAME: [u8; 54] = {
@@ -65,7 +65,7 @@ fn a_frame_that_is_written_is_received_with_its_tag_aside() {
         assert_eq!(tap.write_vectored(&parts)?, 10 + 4 + FRAME.len());
         assert!(socket.wait(SOON)?);
         let mut buffer = [0; 256];
-        let received = socket.receive(&mut buffer)?.expect("a packet waits");
+        let received = socket.receive(&mut buffer)?.expect("a packet was received");
         assert_eq!(buffer[..received.length], FRAME);
         assert_eq!(received.vlan, Some(VlanTag { protocol: 0x88a8, control: 0x2007 }));
         assert!(!received.truncated);
@@ -82,7 +82,7 @@ fn a_packet_longer_than_the_buffer_is_called_truncated() {
         let socket = PacketSocket::builder().bind(tap.name())?;
         tap.write(&with_header(&FRAME))?;
         let mut buffer = [0; 20];
-        let received = socket.receive(&mut buffer)?.expect("a packet waits");
+        let received = socket.receive(&mut buffer)?.expect("a packet was received");
         assert_eq!((received.length, received.truncated, received.vlan), (20, true, None));
         Ok(())
     });
@@ -243,7 +243,7 @@ fn skip(why: &str) {
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// A TCP superframe over IPv4 with this length of payload in segments of 100 bytes, and its virtio
+/// Returns a TCP superframe over IPv4 with `payload_bytes` bytes of payload in segments of 100 bytes, and its virtio
 /// header.
 fn superframe(payload_bytes: u16) -> (Vec<u8>, Vec<u8>) {
     // Protocol 6, data offset 5, partial checksum.

@@ -18,7 +18,7 @@ fn a_network_is_entered_by_a_thread_and_by_a_program() {
         let here = NetworkNamespace::current()?;
         let there = NetworkNamespace::new()?;
         assert!(!here.is_same(&there)?);
-        assert!(here.is_same(&NetworkNamespace::current()?)?, "the maker stays where it is");
+        assert!(here.is_same(&NetworkNamespace::current()?)?, "the creator keeps its namespace");
         assert!(there.run(NetworkNamespace::current)??.is_same(&there)?);
 
         let name = InterfaceName::new("only-there")?;
@@ -26,7 +26,7 @@ fn a_network_is_entered_by_a_thread_and_by_a_program() {
         let change = LinkChange::new().namespace(there.as_fd());
         Netlink::new()?.add_veth((&name, change), (&peer, change))?;
         Control::new()?.index(&name).unwrap_err();
-        // A socket that was opened there is usable here.
+        // A socket that was opened in the namespace is usable here.
         there.run(Control::new)??.index(&name)?;
 
         let mut command = Command::new("cat");

@@ -111,7 +111,11 @@ fn a_link_is_changed_at_once_and_tells_it() {
         assert!(!netlink.link(&one)?.up);
         netlink.delete_link(before.index)?;
         let gone = netlink.link(&two).unwrap_err();
-        assert_eq!(gone.raw_os_error(), Some(libc::ENODEV), "its peer goes too");
+        assert_eq!(
+            gone.raw_os_error(),
+            Some(libc::ENODEV),
+            "deleting a veth device deletes its peer"
+        );
         Ok(())
     });
 }
@@ -135,7 +139,7 @@ fn a_vxlan_device_is_made_where_it_belongs_and_its_socket_stays() {
         let link = other.run(Netlink::new)??.link(&name)?;
         assert_eq!((link.kind.as_deref(), link.up), (Some("vxlan"), true));
         let taken = UdpSocket::bind((address, ends.port)).unwrap_err();
-        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "it listens here");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "the device listens in this namespace");
         other.run(|| UdpSocket::bind(("0.0.0.0", ends.port)))??;
         Ok(())
     });

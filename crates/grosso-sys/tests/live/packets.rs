@@ -101,12 +101,12 @@ fn frames_of_the_ring_say_where_they_were_going() {
         let (multicast, other) = (PacketKind::Multicast, PacketKind::OtherHost);
         assert_eq!(kinds, [host, broadcast, multicast, other, PacketKind::Outgoing]);
         drop(ring);
-        assert!(!is_promiscuous()?, "as long as the socket is open");
+        assert!(!is_promiscuous()?, "promiscuous only while the socket is open");
         Ok(())
     });
 }
 
-/// An IPv6 packet without payload, on Ethernet: next header, and the last bytes of both addresses.
+/// Returns an IPv6 packet without payload, on Ethernet, with this next header and these last bytes of both addresses.
 fn ipv6(next: u8, source: u8, destination: u8) -> Vec<u8> {
     let mut frame = [&FRAME[..12], &[0x86, 0xdd, 0x60], &[0; 39]].concat();
     (frame[20], frame[21], frame[37], frame[53]) = (next, 8, source, destination);
@@ -187,12 +187,12 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
         let mark = |ring: &mut ReceiveRing| ring.receive().map(|frame| frame.as_ref()[53]);
         (1..=4).try_for_each(write)?;
         let held = ring.receive().expect("the first frame");
-        // Three are returned at once, out of order with the first, which stays held.
+        // Three frames are returned at once, in another order than the first, which stays held.
         assert_eq!(
             [mark(&mut ring), mark(&mut ring), mark(&mut ring)],
             [Some(2), Some(3), Some(4)]
         );
-        assert!(ring.receive().is_none(), "the slot that is held is next");
+        assert!(ring.receive().is_none(), "the next slot is held");
         write(5)?;
         assert_eq!(held.as_ref()[53], 1);
         assert!(ring.receive().is_none());
@@ -200,7 +200,7 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
 
         drop(held);
         (6..=9).try_for_each(write)?;
-        let mut frame = ring.receive().expect("the ring goes on");
+        let mut frame = ring.receive().expect("the ring continues");
         assert_eq!(frame.as_ref()[53], 6);
         assert!(frame.status().losing() || ring.take_statistics()?.drops == 0);
         frame.as_mut()[53] = 0xee;
@@ -212,13 +212,13 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
     });
 }
 
-/// The name of a ring's socket among the memory that is mapped.
+/// Returns the name of a ring's socket in the list of mapped memory.
 fn name_of(ring: &ReceiveRing) -> String {
     let link = format!("/proc/self/fd/{}", ring.as_fd().as_raw_fd());
     std::fs::read_link(link).unwrap().to_string_lossy().into_owned()
 }
 
-/// Whether the memory of a socket's ring is mapped.
+/// Returns whether the memory of a socket's ring is mapped.
 fn is_mapped(socket: &str) -> bool {
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| line.ends_with(socket))
 }
@@ -235,7 +235,7 @@ fn a_ring_s_memory_stays_until_its_last_frame_is_gone_and_no_longer_than_the_nex
         drop(ring);
         for frame in frames {
             drop(open()?);
-            assert!(is_mapped(&socket), "a frame is in it");
+            assert!(is_mapped(&socket), "a frame keeps the mapping");
             std::thread::spawn(move || assert_eq!(frame.as_ref(), FRAME)).join().unwrap();
         }
         drop(open()?);
@@ -243,7 +243,7 @@ fn a_ring_s_memory_stays_until_its_last_frame_is_gone_and_no_longer_than_the_nex
         let ring = open()?;
         let socket = name_of(&ring);
         drop(ring);
-        assert!(!is_mapped(&socket), "a ring without frames goes at once");
+        assert!(!is_mapped(&socket), "a ring without frames is unmapped immediately");
         Ok(())
     });
 }
@@ -261,11 +261,11 @@ fn a_waiter_of_edges_sleeps_while_frames_are_held_and_wakes_for_new_ones() {
         for _ in 0..3 {
             tap.write(&with_header(&FRAME))?;
             waiter.wait(&mut ready, Some(SOON))?;
-            assert_eq!(ready.len(), 1, "a new frame wakes");
+            assert_eq!(ready.len(), 1, "a new frame wakes the waiter");
             held.push(ring.receive().expect("the frame"));
             waiter.wait(&mut ready, Some(Duration::ZERO))?;
-            assert_eq!(ready.len(), 0, "a held frame does not");
-            assert!(ring.wait(Duration::ZERO)?, "though poll says that it is readable");
+            assert_eq!(ready.len(), 0, "a held frame does not wake the waiter");
+            assert!(ring.wait(Duration::ZERO)?, "poll reports the ring as readable");
         }
         held.clear();
         assert!(!ring.wait(Duration::ZERO)?);
@@ -282,7 +282,7 @@ fn a_frame_longer_than_its_slot_is_called_truncated() {
         let mut long = FRAME.to_vec();
         long.resize(1000, 7);
         tap.write(&with_header(&long))?;
-        let frame = ring.receive().expect("a cut frame");
+        let frame = ring.receive().expect("a truncated frame");
         assert!(frame.truncated());
         assert_eq!(frame.original_bytes(), 1000);
         assert_eq!(frame.as_ref(), &long[..frame.as_ref().len()]);
@@ -305,12 +305,12 @@ fn what_is_longer_than_its_slot_is_kept_whole_in_its_place() {
         }
         let mut buffer = vec![0; 10 + 4000];
         for (header, frame) in &superframes {
-            let short = ring.receive().expect("the frame before");
+            let short = ring.receive().expect("the frame before the superframe");
             assert!(!short.truncated() && !short.status().kept());
             let long = ring.receive().expect("the superframe");
             assert!(long.truncated() && long.status().kept());
             assert_eq!(long.virtio_header()[4..], header[4..]);
-            let whole = ring.receive_long(&mut buffer)?.expect("the superframe, whole");
+            let whole = ring.receive_long(&mut buffer)?.expect("the complete superframe");
             assert_eq!(buffer[4..10], header[4..]);
             assert_eq!(buffer[10..whole.length], frame[..]);
         }
@@ -331,7 +331,7 @@ fn a_long_packet_is_there_though_its_interface_went_down_meanwhile() {
         control.set_up(tap.name(), false)?;
         assert!(ring.receive().expect("the superframe").status().kept());
         let mut buffer = vec![0; 10 + 4000];
-        let whole = ring.receive_long(&mut buffer)?.expect("the superframe, whole");
+        let whole = ring.receive_long(&mut buffer)?.expect("the complete superframe");
         assert_eq!(buffer[10..whole.length], frame[..]);
         Ok(())
     });
@@ -442,7 +442,7 @@ fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
 fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
-        // A shaper keeps packets, which stay charged to the send buffer.
+        // A traffic shaper keeps packets, which stay charged to the send buffer.
         let shaper = |action, rate| {
             let of = format!("qdisc {action} dev {} root tbf burst 100 limit 100000", tap.name());
             let words = of.split(' ').chain(["rate", rate]);
@@ -461,13 +461,13 @@ fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
             let packets: Vec<&[IoSlice<'_>]> = packets.iter().map(|parts| &parts[..]).collect();
             ring.send_batch(&packets)?
         };
-        assert!((1..16).contains(&sent), "{sent} of 16 packets");
-        assert!(!ring.wait(Duration::ZERO)?, "writable although the next send would block");
+        assert!((1..16).contains(&sent), "{sent} of 16 packets sent");
+        assert!(!ring.wait(Duration::ZERO)?, "the ring is writable, but the next send would block");
         let left: Vec<_> = marks[sent..].iter().map(|mark| parts(&[0; 10], mark)).collect();
         let left: Vec<&[IoSlice<'_>]> = left.iter().map(|parts| &parts[..]).collect();
         let (again, calls) = calls_of(|| ring.send_batch(&left));
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(calls, 0, "sends before the kernel has room");
+        assert_eq!(calls, 0, "no system call before the kernel has room");
         // Other contents would show that a later call writes the slots again.
         marks.iter_mut().for_each(|mark| mark[0] += 100);
         assert!(shaper("change", "1gbit"));
@@ -477,7 +477,7 @@ fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
         while !left.is_empty() {
             arrived
                 .extend(std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])));
-            assert!(ring.wait(SOON)?, "no room although the TAP is empty");
+            assert!(ring.wait(SOON)?, "the ring has no room, but the TAP is empty");
             let packets: Vec<_> = left.iter().map(|mark| parts(&[0; 10], mark)).collect();
             let packets: Vec<&[IoSlice<'_>]> = packets.iter().map(|parts| &parts[..]).collect();
             match ring.send_batch(&packets) {
@@ -487,7 +487,7 @@ fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
             }
         }
         arrived.extend(std::iter::from_fn(|| tap.read(&mut buffer).ok().map(|n| buffer[n - 1])));
-        assert_eq!(refused, 0, "sends without room");
+        assert_eq!(refused, 0, "send attempts without room");
         assert_eq!(arrived, (0..16).collect::<Vec<u8>>());
         Ok(())
     });
@@ -502,7 +502,10 @@ fn the_send_buffer_ends_before_the_slots() {
             let ring = PacketSocket::builder().bind_transmit_ring(tap.name(), layout)?;
             let granted = rustix::net::sockopt::socket_send_buffer_size(ring.as_fd())?;
             // Half of the buffer is in use when `poll` stops reporting room.
-            assert!(granted / 2 <= ring.layout().slots * 768, "{granted} for {slots}");
+            assert!(
+                granted / 2 <= ring.layout().slots * 768,
+                "{granted} bytes granted for {slots} slots"
+            );
         }
         Ok(())
     });
@@ -524,7 +527,7 @@ fn a_superframe_leaves_through_the_ring() {
     });
 }
 
-/// A frame in three parts after its virtio header, with a mark at its end.
+/// Returns a frame in three parts after its virtio header, with a mark at its end.
 fn parts<'a>(header: &'a [u8], mark: &'a [u8; 1]) -> [IoSlice<'a>; 4] {
     [header, &FRAME[..20], &FRAME[20..53], mark].map(IoSlice::new)
 }
@@ -561,13 +564,13 @@ fn v21_the_virtio_header_has_10_or_12_bytes() {
             };
             tap.write(&with_header(&FRAME))?;
             let mut buffer = [0xff; 256];
-            let received = socket.receive(&mut buffer)?.expect("a packet waits");
+            let received = socket.receive(&mut buffer)?.expect("a packet was received");
             let header = usize::from(bytes);
             assert_eq!(buffer[header..received.length], FRAME, "{bytes}");
             let mut ring =
                 builder.virtio_header_bytes(bytes).bind_receive_ring(tap.name(), FOUR)?;
             tap.write(&with_header(&FRAME))?;
-            let frame = ring.receive().expect("a packet waits");
+            let frame = ring.receive().expect("a packet was received");
             assert_eq!((frame.virtio_header().len(), frame.as_ref()), (header, &FRAME[..]));
         }
         for bytes in [9, 20, 24] {
@@ -601,7 +604,10 @@ fn a_group_shares_the_packets_of_an_interface() {
             let shares = [count(&first), count(&second)];
             assert_eq!((shares[0] + shares[1], count(&alone)), (64, 64), "{rule:?}");
             if rule == FanoutRule::FlowHash {
-                assert!(shares[0] > 0 && shares[1] > 0, "64 flows went one way: {shares:?}");
+                assert!(
+                    shares[0] > 0 && shares[1] > 0,
+                    "all 64 flows reached one socket: {shares:?}"
+                );
             }
         }
         Ok(())
@@ -646,7 +652,7 @@ fn a_socket_that_only_sends_hears_nothing_and_sees_its_interface_go() {
         control.set_up(tap.name(), false)?;
         let error = hears.take_error()?.expect("an error");
         assert_eq!(error.raw_os_error(), Some(libc::ENETDOWN));
-        assert!(hears.take_error()?.is_none(), "an error is told once");
+        assert!(hears.take_error()?.is_none(), "an error is reported once");
         Ok(())
     });
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
 
-use grosso_sys::fault::Fault;
+use grosso_sys::errno::ErrorClass;
 use grosso_sys::interface::{Control, InterfaceName};
 use grosso_sys::netlink::{LinkChange, Netlink};
 use grosso_sys::packet::PacketSocket;
@@ -28,12 +28,12 @@ fn a_descriptor_that_is_passed_in_tells_what_it_is() {
         assert!(adopted.multi_queue());
         adopted.set_nonblocking(true)?;
         let empty = plain.read(&mut [0; 64]).unwrap_err();
-        assert_eq!(Fault::of(&empty), Fault::Later);
+        assert_eq!(ErrorClass::of(&empty), ErrorClass::Later);
 
         let null = std::fs::File::open("/dev/null")?;
         assert_eq!(Tun::adopt(null.into()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         let unset = std::fs::File::options().read(true).write(true).open("/dev/net/tun")?;
-        assert_eq!(Fault::of(&Tun::adopt(unset.into()).unwrap_err()), Fault::Gone);
+        assert_eq!(ErrorClass::of(&Tun::adopt(unset.into()).unwrap_err()), ErrorClass::Gone);
         Ok(())
     });
 }
@@ -73,7 +73,7 @@ fn a_detached_queue_gets_nothing() {
             socket.send(&frame)?;
             shares[usize::from(queues[0].read(&mut buffer).is_err())] += 1;
         }
-        assert!(shares[0] > 0 && shares[1] > 0, "64 flows went one way: {shares:?}");
+        assert!(shares[0] > 0 && shares[1] > 0, "all 64 flows reached one queue: {shares:?}");
         Ok(())
     });
 }
@@ -106,21 +106,21 @@ fn v30_udp_and_tunnel_offloads_are_taken_with_what_they_need() {
 fn errors_of_a_tap_can_be_told_apart() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
-        let fault = |result: io::Result<usize>| Fault::of(&result.unwrap_err());
+        let class = |result: io::Result<usize>| ErrorClass::of(&result.unwrap_err());
         let packet = with_header(&FRAME);
         let mut bad = packet.clone();
         bad[1] = 99;
-        assert_eq!(fault(tap.write(&bad)), Fault::Malformed);
-        assert_eq!(fault(tap.read(&mut [0; 64])), Fault::Later);
+        assert_eq!(class(tap.write(&bad)), ErrorClass::Malformed);
+        assert_eq!(class(tap.read(&mut [0; 64])), ErrorClass::Later);
         control.set_up(tap.name(), false)?;
-        assert_eq!(fault(tap.write(&packet)), Fault::Down);
+        assert_eq!(class(tap.write(&packet)), ErrorClass::Down);
         control.set_up(tap.name(), true)?;
         tap.write(&packet)?;
         let index = control.index(tap.name())?;
         Netlink::new()?.delete_link(index)?;
-        assert_eq!(fault(tap.write(&packet)), Fault::Gone);
-        assert_eq!(fault(tap.read(&mut [0; 64])), Fault::Gone);
-        assert_eq!(Fault::of(&tap.set_carrier(true).unwrap_err()), Fault::Gone);
+        assert_eq!(class(tap.write(&packet)), ErrorClass::Gone);
+        assert_eq!(class(tap.read(&mut [0; 64])), ErrorClass::Gone);
+        assert_eq!(ErrorClass::of(&tap.set_carrier(true).unwrap_err()), ErrorClass::Gone);
         Ok(())
     });
 }
@@ -180,7 +180,7 @@ fn a_tap_works_on_from_another_network() {
             PacketSocket::builder().ignore_outgoing(true).bind(made.name())
         })??;
         made.write(&with_header(&FRAME))?;
-        let received = socket.receive(&mut [0; 256])?.expect("a packet waits");
+        let received = socket.receive(&mut [0; 256])?.expect("a packet was received");
         assert_eq!(received.length, FRAME.len());
         assert_eq!(Tun::adopt(made.as_fd().try_clone_to_owned()?)?.name(), made.name());
         Ok(())

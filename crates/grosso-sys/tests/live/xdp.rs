@@ -39,7 +39,7 @@ fn packets_come_and_go_in_both_modes_for_longer_than_the_rings() {
                     assert_eq!(frame.as_ref(), marked(round, i as u8));
                     assert!(frame.headroom() >= 256 && !frame.continues());
                 }
-                // They are sent back with another mark, from the chunks in which they arrived.
+                // The frames are sent back with another mark, from the chunks in which they arrived.
                 frames.iter_mut().for_each(|frame| frame.as_mut()[52] = 0x99);
                 assert_eq!(socket.transmit(&mut frames)?, 10);
                 assert_eq!((frames.len(), socket.flush()?), (0, 0));
@@ -54,7 +54,7 @@ fn packets_come_and_go_in_both_modes_for_longer_than_the_rings() {
             assert_eq!(program.mode(), mode);
             drop(program);
             peer.send(&marked(0, 0))?;
-            assert_eq!(socket.receive(&mut frames, 1)?, 0, "nothing stays attached");
+            assert_eq!(socket.receive(&mut frames, 1)?, 0, "the program is detached");
             Ok(())
         });
     }
@@ -66,15 +66,14 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
         let Some(program) = attach(index, AttachMode::Native)? else { return Ok(()) };
         let mut socket = XdpSocket::bind(index, 0, &SMALL)?;
         program.set_socket(0, &socket)?;
-        // 32 chunks are with the kernel, 16 are reserved for sending, and 16 more follow on
-        // receive.
+        // The kernel has 32 chunks, 16 are reserved for sending, and it gets 16 more on receive.
         assert_eq!(socket.free_chunks(), 32);
         let mut held: Vec<Frame> = Vec::new();
         for i in 0..100 {
             peer.send(&marked(1, i))?;
             socket.receive(&mut held, 100)?;
         }
-        assert_eq!(held.len(), 48, "all but those for sending");
+        assert_eq!(held.len(), 48, "all chunks except those reserved for sending");
         for (i, frame) in held.iter().enumerate() {
             assert_eq!(frame.as_ref(), marked(1, i as u8), "a held frame was overwritten");
         }
@@ -89,7 +88,7 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
         socket.receive(&mut held, 0)?;
         peer.send(&marked(2, 2))?;
         receive(&mut socket, &mut held, 1)?;
-        assert_eq!(held.last().unwrap().as_ref(), marked(2, 2), "it goes on");
+        assert_eq!(held.last().unwrap().as_ref(), marked(2, 2), "the socket continues to receive");
         // A frame may outlive its socket.
         drop(socket);
         assert_eq!(held[0].as_ref(), marked(1, 20));
@@ -147,7 +146,7 @@ fn a_packet_longer_than_a_chunk_comes_in_pieces_and_goes_in_pieces() {
         let ends: Vec<bool> = frames.iter().map(Frame::continues).collect();
         assert!(!ends[ends.len() - 1] && ends[..ends.len() - 1].iter().all(|continues| *continues));
 
-        // Half a packet is not sent.
+        // An incomplete packet is not sent.
         let last = frames.pop().unwrap();
         assert_eq!(socket.transmit(&mut frames)?, 0);
         frames.push(last);
@@ -171,7 +170,11 @@ fn options_that_make_no_sense_and_devices_that_are_not_there_are_refused() {
             assert_eq!(refused(options).kind(), io::ErrorKind::InvalidInput, "{options:?}");
         }
         let zero_copy = refused(XdpOptions { copy: CopyMode::ZeroCopy, ..SMALL });
-        assert_eq!(zero_copy.raw_os_error(), Some(libc::EOPNOTSUPP), "a veth has none");
+        assert_eq!(
+            zero_copy.raw_os_error(),
+            Some(libc::EOPNOTSUPP),
+            "a veth device does not support zero copy"
+        );
         XdpSocket::bind(index, 77, &SMALL).unwrap_err();
         let gone = XdpSocket::bind(u32::MAX >> 1, 0, &SMALL).unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::ENODEV));
@@ -199,7 +202,7 @@ fn a_waiting_socket_is_woken() {
     });
 }
 
-/// A silent veth pair with queues; one end as its index, the other as a packet socket.
+/// Runs a test with a silent veth pair: one end by its index, the other as a packet socket.
 fn with_pair(
     mtu: u32,
     queues: u32,
@@ -239,7 +242,7 @@ fn receive(socket: &mut XdpSocket, frames: &mut Vec<Frame>, count: usize) -> io:
     while frames.len() < wanted {
         let mut ready = Vec::new();
         waiter.wait(&mut ready, Some(SOON))?;
-        assert!(!ready.is_empty(), "{} of {wanted} frames came", frames.len());
+        assert!(!ready.is_empty(), "{} of {wanted} frames arrived", frames.len());
         socket.receive(frames, wanted - frames.len())?;
     }
     Ok(())
@@ -247,8 +250,8 @@ fn receive(socket: &mut XdpSocket, frames: &mut Vec<Frame>, count: usize) -> io:
 
 fn next(peer: &PacketSocket) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; 16_384];
-    assert!(peer.wait(SOON)?, "nothing came");
-    let received = peer.receive(&mut buffer)?.expect("a packet waits");
+    assert!(peer.wait(SOON)?, "no packet arrived");
+    let received = peer.receive(&mut buffer)?.expect("a packet was received");
     buffer.truncate(received.length);
     Ok(buffer)
 }

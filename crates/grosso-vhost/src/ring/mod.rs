@@ -203,7 +203,7 @@ impl Ring {
         let rest = parts.iter().skip(1).map(|part| &part[..]);
         let all = [&header[..copied], behind].into_iter().chain(rest);
         if !self.pieces.fill(all) {
-            // The addresses were looked at before: the front end took no memory away in between.
+            // The addresses were checked before, and the front end has not removed any memory since.
             return self.refuse(ChainFault::Outside);
         }
         self.give_back(bytes);
@@ -254,7 +254,7 @@ impl Ring {
                 return self.refuse(fault);
             }
             if room < bytes && !mergeable {
-                // It is for a shorter frame.
+                // The entry is left for a shorter frame.
                 of!(form, ring => ring.undo());
                 return Sent::TooLong;
             }

@@ -1,10 +1,10 @@
 //! The device's side of a packed virtqueue (virtio 1.3 section 2.8): one ring of descriptors, to which the driver
 //! writes entries; the device writes the same entries back in order when it has used them.
 //!
-//! The ring itself always tells how far it was used, so that a device may die and another continue, see [`locate`]. For
-//! that, all descriptors of an entry are marked as used, the first one last, and the entries of a frame from last to
-//! first, after their lengths were written. The driver sees whole frames only, and a device that finds some of these
-//! marks can complete them.
+//! The ring itself always records how far it was used, so that another device can continue if one dies, see [`locate`].
+//! To that end, the descriptors of an entry are marked as used with the first one last, and the entries of a frame from
+//! last to first, after their lengths were written. The driver sees whole frames only, and a device that finds some of
+//! these marks can complete them.
 
 use super::{Base, Chain, ChainFault, FETCHED_AHEAD, Taken, pieces::Pieces};
 use crate::vring::{
@@ -53,7 +53,7 @@ impl PackedRing {
     }
 
     pub(super) fn base(&self) -> u32 {
-        // Nothing is taken and not used when it is asked for.
+        // All taken descriptors have been used when this is called.
         let bits = u32::from(self.next.bits());
         bits << 16 | bits
     }
@@ -105,7 +105,7 @@ impl PackedRing {
         for frame in self.returned.chunk_by(|entry, _| !entry.is_last) {
             place = use_frame(&self.parts, place, frame);
         }
-        debug_assert!(self.is_broken || place == self.next, "each entry that was taken is used");
+        debug_assert!(self.is_broken || place == self.next, "all taken entries are used");
         self.returned.clear();
         self.parts.wants(place, count)
     }
@@ -203,7 +203,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     }
     let mut end = place;
     for Returned { chain, .. } in frame {
-        // The first descriptor of several has no room for as much as all: who took it for that would write behind it.
+        // The first of several descriptors has no room for the total length: a driver that assumed so would write
+        // beyond it.
         if chain.slots > 1 {
             parts.name(end, chain.number);
         } else {
@@ -247,15 +248,16 @@ fn find(parts: &PackedParts) -> Cursor {
 
 /// Returns the next entry to take: the first one after the used entries.
 ///
-/// The flags of each descriptor tell in which of two laps it was made available, and whether it was used then. From the
-/// oldest descriptor on there are used ones of one lap, used ones of the next lap, and then available ones. While a
-/// driver makes a chain available, whose first descriptor it writes last, some descriptors of a further lap follow the
-/// oldest. Only a chain as long as the ring is indistinguishable from missing marks while it is written.
+/// The flags of each descriptor show in which of two laps it was made available, and whether it was used in that lap.
+/// From the oldest descriptor on, the ring contains used descriptors of one lap, used descriptors of the next lap, and
+/// then available descriptors. While a driver makes a chain available, whose first descriptor it writes last, some
+/// descriptors of a further lap follow the oldest. Only a chain as long as the ring is indistinguishable from missing
+/// marks while it is written.
 fn locate(parts: &PackedParts) -> Cursor {
     let size = parts.size();
     let marks: Vec<Mark> = (0..size).map(|index| Mark::new(parts.flags(index))).collect();
     let number = |index: u16| usize::from(index);
-    // The lap of the descriptor in front of one, as it would go on.
+    // The lap that a descriptor would have if it continued the lap of the previous descriptor.
     let lap = |index: u16| match index.checked_sub(1) {
         Some(before) => marks[number(before)].is_odd,
         None => !marks[number(size - 1)].is_odd,
@@ -263,7 +265,7 @@ fn locate(parts: &PackedParts) -> Cursor {
     let is_oldest = |index: &u16| lap(*index) != marks[number(*index)].is_odd;
     let is_used = |index: &u16| marks[number(*index)].is_used;
     let all = || (0..size).filter(is_oldest);
-    // Round the ring laps change an odd number of times.
+    // Around the ring, the lap changes an odd number of times.
     let start = all().find(is_used).or_else(|| all().next()).unwrap_or(0);
     let oldest = marks[number(start)];
     if !oldest.is_used {
@@ -278,7 +280,7 @@ fn locate(parts: &PackedParts) -> Cursor {
     if let Some(index) = round.clone().find(follows) {
         return Cursor { index, is_odd: lap(index) };
     }
-    // A chain that fills the ring is on its way: behind it is the next entry, or it is that itself.
+    // A chain that fills the ring is being written: the next entry follows it or is the chain itself.
     let mut behind = round.skip(2);
     match behind.find(is_oldest) {
         Some(index) => Cursor { index, is_odd: marks[number(index)].is_odd },

@@ -46,7 +46,8 @@ impl Pieces {
         if descriptor.has(IS_WRITTEN) != self.is_written {
             return Err(ChainFault::Direction);
         }
-        // What is read is looked at when it is copied; a frame is not written in part.
+        // Readable buffers are checked when they are copied; writable ones are checked now, so that no frame is written
+        // partly.
         if self.is_written && !self.memory.has(address, bytes) {
             return Err(ChainFault::Outside);
         }

@@ -80,7 +80,7 @@ impl SplitRing {
             self.next_used = self.next_used.wrapping_add(1);
             debug_assert!(
                 self.next_used != self.parts.told(),
-                "the driver is told before the numbers go round"
+                "the entries are published before the indexes wrap around"
             );
         }
     }

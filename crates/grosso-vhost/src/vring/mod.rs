@@ -62,11 +62,10 @@ impl Descriptor {
 
 /// Maximum number of entries of a ring in virtio.
 pub const SIZE_MAX: u16 = 32_768;
-/// Bytes of a descriptor.
 pub(crate) const DESCRIPTOR_BYTES: usize = 16;
 /// The descriptor has a next one.
 pub(crate) const HAS_NEXT: u16 = 1;
-/// The device writes the buffer.
+/// The device writes to the buffer.
 pub(crate) const IS_WRITTEN: u16 = 2;
 /// The buffer is an indirect descriptor table.
 pub(crate) const IS_TABLE: u16 = 4;

@@ -1,6 +1,6 @@
 //! Packed virtqueues in memory (virtio 1.3 section 2.8), with their notification rules for both sides.
 //!
-//! Both sides write to one ring of descriptors, lap by lap: two flags of a descriptor tell in which lap it was made
+//! Both sides write to one ring of descriptors, lap by lap: two flags of a descriptor show in which lap it was made
 //! available, and in which it was used. Each side requests notifications in four bytes of its own.
 
 use std::sync::{
@@ -35,7 +35,7 @@ impl Cursor {
     #[inline]
     pub(crate) fn forward(self, by: u16, size: u16) -> Self {
         debug_assert!(self.index < size && by <= size, "{self:?} + {by} of {size}");
-        // Neither is more than 2^15, so that the sum is a number of 16 bits but for one: both are the greatest.
+        // Both are at most 2^15, so the sum exceeds 16 bits only if both equal 2^15; it is then reduced by the size.
         let end = u32::from(self.index) + u32::from(by);
         match end.checked_sub(size.into()) {
             None => Self { index: end as u16, ..self },
@@ -119,7 +119,6 @@ impl PackedParts {
         self.flags(place.index) & LAPS == if place.is_odd { LAPS } else { 0 }
     }
 
-    /// Returns a descriptor.
     #[inline]
     pub(crate) fn descriptor(&self, index: u16) -> Descriptor {
         Descriptor::packed(self.descriptors.pair(at(index)))
@@ -150,7 +149,8 @@ impl PackedParts {
 
     /// Returns whether the other side requested a notification for the `count` descriptors before `end`.
     pub(crate) fn wants(&self, end: Cursor, count: u16) -> bool {
-        // What it wants is read after it can see them: it looks once more when it has said so.
+        // The request is read after the new entries became visible, because the other side looks for entries once more
+        // after writing its request.
         fence(Ordering::SeqCst);
         let word = self.theirs.load_long(0);
         match word >> 16 & EVENTS_MASK {

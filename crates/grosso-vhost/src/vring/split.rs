@@ -1,7 +1,7 @@
 //! Split virtqueues in memory (virtio 1.3 section 2.7), with their notification rules for both sides.
 //!
-//! Both sides work alike: each has a ring of entries with their count, a flag that disables notifications, and an event
-//! index, the other side's entry after which it wants a notification.
+//! The rings of both sides have the same layout: entries with their count, a flag that disables notifications, and an
+//! event index, which names the entry of the other side after which a notification is wanted.
 
 use std::sync::{
     Arc,
@@ -70,7 +70,8 @@ impl SplitParts {
             return false;
         }
         self.mine.place.store(COUNT, now);
-        // What it wants is read after it can see them: it looks once more when it has said so.
+        // The request is read after the new entries became visible, because the other side looks for entries once more
+        // after writing its request.
         fence(Ordering::SeqCst);
         if self.event_index {
             let event = self.theirs.place.load(self.theirs.event());

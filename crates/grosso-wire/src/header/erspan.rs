@@ -1,4 +1,4 @@
-//! ERSPAN, by which a switch sends copies of frames in GRE (draft-foschiano-erspan).
+//! ERSPAN, with which a switch sends copies of frames in GRE (draft-foschiano-erspan).
 //!
 //! ```text
 //!  0                4                8               12
@@ -19,9 +19,9 @@ use crate::kind::Kind;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the header of type II.
+/// Length of a type II header in bytes.
 pub const HEADER_LEN: usize = 8;
-/// Bytes of the header of type III without the platform's subheader.
+/// Length of a type III header in bytes, without the platform-specific subheader.
 pub const HEADER_LEN_III: usize = 12;
 
 /// EtherType of types I and II in GRE.
@@ -35,15 +35,15 @@ pub mod field {
 
     /// Version and VLAN of the frame.
     pub const VERSION_VLAN: Range<usize> = 0..2;
-    /// Class of service, encapsulation, truncation, and session.
+    /// Class of service, encapsulation, truncation bit, and session.
     pub const SESSION: Range<usize> = 2..4;
-    /// Index of the port, or the timestamp of type III.
+    /// Port index, or the timestamp of type III.
     pub const INDEX: Range<usize> = 4..8;
-    /// Type III: security group, and the type of the frame.
+    /// Type III: security group, and frame type.
     pub const FRAME_TYPE: Range<usize> = 8..12;
 }
 
-/// ERSPAN in the registry; no train has it, because its sequence is GRE's.
+/// Registry entry of ERSPAN; packets with ERSPAN never merge, because their GRE sequence numbers differ.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "erspan",
     class: Class::Tunnel,
@@ -64,7 +64,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
 
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
-    // A GRE header without a sequence number is one of type I, whose content starts with the frame.
+    // A GRE header without a sequence number has type I, whose payload starts with the frame.
     let around = walk.count.checked_sub(1).and_then(|last| walk.layers.get(last));
     if around.is_some_and(|layer| usize::from(layer.len) == gre::HEADER_LEN) {
         return Ok(Next::Header(Kind::Ethernet));
@@ -88,15 +88,15 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
     }
 }
 
-/// The version, and of type III what the content is and whether the subheader is there.
+/// Returns the version bits, and for type III the bits of the payload type and of the subheader's presence.
 fn structure_of(header: &[u8]) -> u128 {
     let of_frame = 0x7c << (8 * (15 - 10)) | 0x01 << (8 * (15 - 11));
     0xf0 << (8 * 15) | if header.first().is_some_and(|byte| byte >> 4 == 2) { of_frame } else { 0 }
 }
 
-/// Bytes of the platform's subheader.
+/// Length of the platform-specific subheader in bytes.
 const SUBHEADER_LEN: usize = 8;
-/// Type III: the content is a frame of Ethernet.
+/// Type III: the payload is an Ethernet frame.
 const FRAME_ETHERNET: u16 = 0;
-/// Type III: the content is a packet of IP.
+/// Type III: the payload is an IP packet.
 const FRAME_IP: u16 = 2;

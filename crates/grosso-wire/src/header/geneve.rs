@@ -268,7 +268,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(receive),
 };
 
-/// Rules W40, W41: control messages carry no packet to forward, and the options fill their space exactly.
+/// Checks rules W40 and W41: control messages carry no packet to forward, and the options fill their space exactly.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let flags = header.get(field::FLAGS.start).copied().unwrap_or(0);
     if flags & CONTROL != 0 {

@@ -52,7 +52,7 @@ pub mod field {
     pub const FLAGS: Range<usize> = 0..2;
     /// EtherType of the payload.
     pub const PROTOCOL: Range<usize> = 2..4;
-    /// Checksum, when the flags say so.
+    /// Checksum, if the flags indicate one.
     pub const CHECKSUM: Range<usize> = 4..6;
 }
 
@@ -208,8 +208,8 @@ const fn key_at(start: usize) -> Field {
     Field::key("key", start..start + 4, Role::Channel).shown(Notation::Number)
 }
 
-/// Rules W50, W51. Linux ignores the bits that RFC 2784 section 2.3 requires to be zero; here only those are ignored
-/// that it says must be ignored.
+/// Checks rules W50 and W51. Linux ignores the bits that RFC 2784 section 2.3 requires to be zero; here only the bits
+/// are ignored that the RFC requires receivers to ignore.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let flags = header.first_chunk().map_or(u16::MAX, |flags| u16::from_be_bytes(*flags));
     if flags & (FLAG_ROUTING | MUST_BE_ZERO | VERSION_MASK) != 0 {

@@ -18,25 +18,25 @@ use crate::kind::Kind;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Bytes of the header without optional fields.
+/// Length of the header without optional fields, in bytes.
 pub const HEADER_LEN: usize = 8;
 /// Maximum header length in bytes, extensions included; longer headers are not parsed.
 pub const HEADER_BYTES_MAX: usize = 1024;
 
-/// The UDP port.
+/// UDP port assigned by IANA.
 pub const PORT: u16 = 2152;
 
 /// Version 1 and protocol type GTP in the first byte.
 pub const VERSION_1: u8 = 0x30;
-/// The bits of version and protocol type.
+/// Bits of version and protocol type.
 pub const VERSION_MASK: u8 = 0xf0;
 /// Extension headers follow.
 pub const FLAG_EXTENSION: u8 = 0x04;
-/// The sequence number counts.
+/// The sequence number is valid.
 pub const FLAG_SEQUENCE: u8 = 0x02;
-/// The N-PDU number counts.
+/// The N-PDU number is valid.
 pub const FLAG_NUMBER: u8 = 0x01;
-/// The message that carries a user's packet.
+/// Type of messages that carry a user's packet.
 pub const MESSAGE_PACKET: u8 = 255;
 
 /// Byte ranges inside the header.
@@ -45,15 +45,15 @@ pub mod field {
 
     /// Version and flags.
     pub const FLAGS: Range<usize> = 0..1;
-    /// Type of the message.
+    /// Message type.
     pub const MESSAGE: Range<usize> = 1..2;
-    /// Bytes after the first eight.
+    /// Length after the first eight bytes.
     pub const LENGTH: Range<usize> = 2..4;
-    /// Identifier of the tunnel's end.
+    /// Tunnel endpoint identifier.
     pub const ENDPOINT: Range<usize> = 4..8;
 }
 
-/// GTP-U in the registry: the endpoint identifier is part of the flow.
+/// Registry entry of GTP-U: the endpoint identifier is part of the flow.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gtp-u",
     class: Class::Tunnel,
@@ -75,7 +75,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(|_| Ok(Received::default())),
 };
 
-/// Other messages are between the ends of a tunnel, and plain payload here.
+/// Reads a message that carries a packet. Other messages are exchanged between tunnel endpoints and count as plain
+/// payload.
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
@@ -90,7 +91,7 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
     Ok(Next::Ip)
 }
 
-/// Bytes of the header with its optional fields and extension headers.
+/// Returns the length of the header with its optional fields and extension headers in bytes.
 fn header_len(bytes: &[u8]) -> Result<usize, Stop> {
     let flags = bytes.first().copied().ok_or(Stop::Truncated)?;
     if flags & (FLAG_EXTENSION | FLAG_SEQUENCE | FLAG_NUMBER) == 0 {

@@ -221,7 +221,7 @@ fn remote_checksum(header: &[u8]) -> Option<Remote> {
     Some(word(HEADER_LEN + 4).map_or(Remote::NOWHERE, places))
 }
 
-/// Rules W20, W21: control messages carry no packet, and unknown flags change the layout.
+/// Checks rules W20 and W21: control messages carry no packet, and unknown flags change the layout.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let word = |at: usize| header.get(at..).and_then(|bytes| bytes.first_chunk::<4>().copied());
     let first = word(0).map(u32::from_be_bytes).ok_or(Refused::Flags)?;
@@ -259,7 +259,7 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
         }
         _ => None,
     };
-    // Rule W21: remote checksum offload is the only private field, and its word must be there.
+    // Rule W21: remote checksum offload is the only private field, and its word must be present.
     if private == Some(PRIVATE_FLAG_REMOTE_CHECKSUM) && fields.len() < 8 {
         return Err(Stop::Malformed);
     }

@@ -43,13 +43,13 @@ pub const V6_ECHO_REPLY: u8 = 129;
 pub mod field {
     use core::ops::Range;
 
-    /// Type of the message.
+    /// Message type.
     pub const KIND: Range<usize> = 0..1;
     /// Code.
     pub const CODE: Range<usize> = 1..2;
     /// Checksum.
     pub const CHECKSUM: Range<usize> = 2..4;
-    /// Contents that depend on the type.
+    /// Content that depends on the type.
     pub const REST: Range<usize> = 4..8;
 }
 

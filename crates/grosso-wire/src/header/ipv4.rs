@@ -357,7 +357,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-/// The bits of ECN (RFC 3168 section 5).
+/// ECN bits (RFC 3168 section 5).
 const ECN: u64 = 3;
 
 #[inline(always)]

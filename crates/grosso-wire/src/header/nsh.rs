@@ -212,7 +212,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
         Field::key("service index", field::SERVICE_INDEX, Role::Channel),
     ])),
     tail: Tail { name: "context", role: Role::Tunnel },
-    // All of the first word but the time to live.
+    // All bits of the first word except the time to live.
     structure: Structure::Bits(&[(0, 0xf0), (1, 0x3f), (2, 0xff), (3, 0xff)]),
     segmentation: Segmentation::Never,
     remote_checksum: None,

@@ -23,11 +23,11 @@ pub const HEADER_LEN: usize = 4;
 
 /// `AF_INET`, on every system.
 pub const FAMILY_IPV4: u32 = 2;
-/// `AF_INET6` of Linux.
+/// `AF_INET6` on Linux.
 pub const FAMILY_IPV6_LINUX: u32 = 10;
-/// `AF_INET6` of NetBSD and OpenBSD.
+/// `AF_INET6` on NetBSD and OpenBSD.
 pub const FAMILY_IPV6_NETBSD: u32 = 24;
-/// `AF_INET6` of FreeBSD.
+/// `AF_INET6` on FreeBSD.
 pub const FAMILY_IPV6_FREEBSD: u32 = 28;
 /// `AF_INET6` on macOS.
 pub const FAMILY_IPV6_MACOS: u32 = 30;

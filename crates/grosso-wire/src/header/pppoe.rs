@@ -7,7 +7,7 @@
 //! +---+----+--------+-------------+-------------+-------------+
 //! ```
 //!
-//! The length counts the PPP protocol and what follows it.
+//! The length counts the PPP protocol field and everything after it.
 
 use core::fmt;
 

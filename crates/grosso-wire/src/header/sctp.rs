@@ -1,4 +1,4 @@
-//! The common header of SCTP (RFC 9260 section 3.1).
+//! Common header of SCTP (RFC 9260 section 3.1).
 //!
 //! ```text
 //!  0               2               4                8                12
@@ -7,8 +7,8 @@
 //! +---------------+---------------+----------------+----------------+
 //! ```
 //!
-//! The checksum is a CRC32c over the header and its chunks, without a pseudo-header, so no device that sums words
-//! completes it.
+//! The checksum is a CRC32c over the header and its chunks, without a pseudo-header, so devices that compute
+//! one's-complement sums cannot complete it.
 
 use super::{
     Announced, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Role, Segmentation,
@@ -18,10 +18,10 @@ use crate::kind::Kind;
 use crate::stack::Stop;
 use crate::walk::{Step, Walk};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: usize = 12;
 
-/// The IP protocol.
+/// IP protocol of the header.
 pub const PROTOCOL: u8 = 132;
 
 /// Byte ranges inside the header.
@@ -38,7 +38,7 @@ pub mod field {
     pub const CHECKSUM: Range<usize> = 8..12;
 }
 
-/// SCTP in the registry; no train has it.
+/// Registry entry of SCTP; packets with SCTP never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "sctp",
     class: Class::Control,

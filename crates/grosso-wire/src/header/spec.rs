@@ -19,7 +19,7 @@ pub struct HeaderSpec {
     pub class: Class,
     /// Numbers by which other headers announce this header.
     pub announced: Announced,
-    /// Reads the header at the start of the remaining bytes: its length, and the next header.
+    /// Reader of the header at the start of the remaining bytes, which determines its length and the next header.
     pub(crate) read: Read,
     /// Fields of the fixed part.
     pub layouts: Layouts,
@@ -31,7 +31,7 @@ pub struct HeaderSpec {
     pub segmentation: Segmentation,
     /// Reader of a remote checksum request, if the header can carry one.
     pub remote_checksum: Option<ReadRemote>,
-    /// Check of a receiver that removes the header of a tunnel; `None` if the header is not one to remove.
+    /// Check that a receiver makes before removing a tunnel header; `None` if the header is never removed.
     pub receive: Option<Receive>,
 }
 
@@ -44,7 +44,7 @@ pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
 pub struct Received {
     /// Whether bits are set that the standard reserves and that a receiver ignores.
     pub has_reserved: bool,
-    /// Whether an option must be understood by the end of the tunnel.
+    /// Whether the tunnel endpoint must understand an option.
     pub has_critical: bool,
 }
 
@@ -65,7 +65,7 @@ pub enum Refused {
 /// Reader of a remote checksum request in a header.
 pub type ReadRemote = fn(&[u8]) -> Option<Remote>;
 
-/// A step of the dissector over one header.
+/// One step of the dissector over a header.
 pub(crate) type Read = for<'a, 's, 'w> fn(&'w mut Walk<'a, 's>) -> Step;
 
 /// Role of a header in a packet.
@@ -114,7 +114,7 @@ pub struct AnnouncedByPort {
     pub title: &'static str,
     /// Number of the tunnel in the port list of captures, from 1; every number is unique.
     pub code: u8,
-    /// Reads the payload of a datagram to this port.
+    /// Reader of the payload of a datagram to this port.
     pub(crate) read: Read,
 }
 
@@ -318,12 +318,12 @@ pub enum Cover {
     Packet,
     /// A pseudo-header of the enclosing IP header, this header and everything after it (TCP).
     Transport {
-        /// The protocol in the pseudo-header.
+        /// Protocol in the pseudo-header.
         protocol: u8,
     },
     /// Like [`Cover::Transport`], but zero means that there is no checksum, and stays zero (UDP, RFC 768).
     Datagram {
-        /// The protocol in the pseudo-header.
+        /// Protocol in the pseudo-header.
         protocol: u8,
     },
 }
@@ -352,7 +352,7 @@ pub enum Notation {
     Number,
     /// A hexadecimal number.
     Hexadecimal,
-    /// The nine flags of TCP in hexadecimal.
+    /// The nine TCP flags in hexadecimal.
     Flags,
     /// Bytes in hexadecimal.
     Bytes,

@@ -49,7 +49,7 @@ pub const PSH: u16 = 0x008;
 pub const ACK: u16 = 0x010;
 /// URG: the urgent pointer is valid.
 pub const URG: u16 = 0x020;
-/// ECE: the receiver saw congestion marks.
+/// ECE: the receiver observed congestion marks.
 pub const ECE: u16 = 0x040;
 /// CWR: the congestion window was reduced.
 pub const CWR: u16 = 0x080;

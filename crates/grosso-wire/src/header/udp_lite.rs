@@ -1,4 +1,4 @@
-//! UDP-Lite (RFC 3828): UDP whose checksum covers only the first bytes.
+//! UDP-Lite (RFC 3828): UDP with a checksum that covers only the first bytes.
 //!
 //! ```text
 //!  0               2               4               6               8
@@ -15,10 +15,10 @@ use crate::kind::Kind;
 use crate::stack::Stop;
 use crate::walk::{Step, Walk};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// The IP protocol.
+/// IP protocol of the header.
 pub const PROTOCOL: u8 = 136;
 
 /// Byte ranges inside the header.
@@ -29,13 +29,13 @@ pub mod field {
     pub const SOURCE_PORT: Range<usize> = 0..2;
     /// Destination port.
     pub const DESTINATION_PORT: Range<usize> = 2..4;
-    /// Bytes from the start of the header that the checksum covers; 0 means all.
+    /// Number of bytes from the start of the header that the checksum covers; 0 means all.
     pub const COVERAGE: Range<usize> = 4..6;
-    /// Checksum, which is never absent.
+    /// Checksum, which is always present.
     pub const CHECKSUM: Range<usize> = 6..8;
 }
 
-/// UDP-Lite in the registry; no train has it.
+/// Registry entry of UDP-Lite; packets with UDP-Lite never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "udplite",
     class: Class::Control,

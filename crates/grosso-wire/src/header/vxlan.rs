@@ -297,7 +297,8 @@ const LAYOUT: Layout = Layout::new(&[
 const STRUCTURE: Structure =
     Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
 
-/// Rules W30, W31: the VNI has to count. RFC 7348 section 5 ignores reserved bits on receipt; Linux does not.
+/// Checks rules W30 and W31: the VNI must be valid. RFC 7348 section 5 ignores reserved bits on receipt; Linux does
+/// not.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();
@@ -313,7 +314,7 @@ fn receive(header: &[u8]) -> Result<Received, Refused> {
     Ok(Received { has_reserved, ..Received::default() })
 }
 
-/// Rule W31.
+/// Checks rule W31.
 fn receive_gpe(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();

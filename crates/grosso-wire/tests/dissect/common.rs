@@ -1,11 +1,11 @@
-//! Helpers that the tests of the dissector share.
+//! Helpers for the tests of the dissector.
 
 use grosso_testkit::oracle::FOU_PORT;
 use grosso_testkit::oracle::Link;
 use grosso_testkit::stack::{Front, Network, Place, Stack as Made, TUNNELS, Transport, Tunnel};
 use grosso_wire::{CookieLen, Extent, LinkType, Ports, Pseudowire, Stack, dissect};
 
-/// Every stack of the kit with one tunnel or none, and every pair of tunnels over IPv4 and IPv6.
+/// Returns every stack of the test kit with at most one tunnel, and every pair of tunnels over IPv4 and IPv6.
 pub(crate) fn stacks() -> Vec<Made> {
     let mut stacks = Made::all();
     let networks = [Network::Ipv4, Network::Ipv6];
@@ -19,7 +19,7 @@ pub(crate) fn stacks() -> Vec<Made> {
             }
         }
     }
-    // One FOU port has one protocol.
+    // One FOU port carries one protocol.
     stacks.retain(|stack| {
         let mut protocols = fou_protocols(stack);
         protocols.dedup();
@@ -28,12 +28,12 @@ pub(crate) fn stacks() -> Vec<Made> {
     stacks
 }
 
-/// The frame of a stack, with a payload.
+/// Returns the frame of a stack, with a payload.
 pub(crate) fn frame(stack: &Made) -> Vec<u8> {
     stack.packet(&Place::default()).payload_len(5).build()
 }
 
-/// Link type of a frame of a stack, and the ports that its tunnels are configured with.
+/// Returns the link type of a stack's frame, and the configured ports of its tunnels.
 pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let ports = Ports::ASSIGNED.with_l2tp(Some(L2TP));
@@ -44,7 +44,7 @@ pub(crate) fn configuration(stack: &Made) -> (LinkType, Ports) {
 /// Format of the L2TPv3 sessions that the test kit builds.
 pub(crate) const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };
 
-/// The protocols that are behind FOU headers.
+/// Returns the protocols that follow FOU headers.
 fn fou_protocols(stack: &Made) -> Vec<u8> {
     let networks = stack.tunnels.iter().skip(1).map(|(network, _)| *network);
     let inside = networks.chain([stack.network]);
@@ -52,9 +52,8 @@ fn fou_protocols(stack: &Made) -> Vec<u8> {
     fou.map(|(_, network)| if network == Network::Ipv4 { 4 } else { 41 }).collect()
 }
 
-/// Dissects, and holds what must be true of every result: headers follow each other without gap or
-/// overlap, all of them inside the frame and inside what is declared, and the extent agrees with
-/// the end.
+/// Dissects a frame and asserts invariants of every result: headers follow each other without gap or overlap, all
+/// inside the frame and inside the declared lengths, and the extent agrees with the end.
 #[track_caller]
 pub(crate) fn check(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
     let stack = dissect(frame, link, ports);

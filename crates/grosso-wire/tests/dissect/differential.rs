@@ -1,4 +1,4 @@
-//! The dissector against etherparse, an independent implementation: the same headers at the same positions.
+//! Comparison of the dissector with etherparse, an independent implementation: the same headers at the same positions.
 
 use etherparse::{
     Ipv6ExtensionSlice, LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice,
@@ -9,13 +9,13 @@ use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop};
 
 use crate::common::{check, configuration, frame, stacks};
 
-/// Position of a slice in its frame.
+/// Returns the position of a slice in its frame.
 fn layer(kind: Kind, frame: &[u8], header: &[u8]) -> Layer {
     let offset = header.as_ptr() as usize - frame.as_ptr() as usize;
     Layer { kind, offset: offset as u16, len: header.len() as u16 }
 }
 
-/// The headers that etherparse finds, and whether it reports a further header that only one of the two knows.
+/// Returns the headers that etherparse finds; `None` if it reports a further header that only one of the two knows.
 fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     let mut layers = Vec::new();
     if let Some(LinkSlice::Ethernet2(ethernet)) = &packet.link {
@@ -64,7 +64,7 @@ fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     Some(layers)
 }
 
-/// The headers on which both must agree: ours up to the first that etherparse does not look for.
+/// Returns the headers on which both must agree: ours up to the first that etherparse does not parse.
 fn ours(stack: &Stack) -> Vec<Layer> {
     let transport = |kind| matches!(kind, Kind::Tcp | Kind::Udp | Kind::Icmp);
     let mut layers = Vec::new();
@@ -93,7 +93,7 @@ fn ours(stack: &Stack) -> Vec<Layer> {
     layers
 }
 
-/// Compares the two on a frame; whether it was one on which they can be compared.
+/// Compares the two on a frame; returns whether the frame allows a comparison.
 #[track_caller]
 fn compare(frame: &[u8]) -> bool {
     let stack = check(frame, LinkType::Ethernet, &Ports::NONE);
@@ -101,15 +101,15 @@ fn compare(frame: &[u8]) -> bool {
     let Some(mut theirs) = theirs(frame, &packet) else { return false };
     let ours = ours(&stack);
     if stack.stop == Stop::Fragment {
-        // etherparse goes on among extension headers behind a fragment header, where the payload is
-        // the middle of a datagram.
+        // etherparse continues with extension headers after a fragment header, where the payload is the middle of a
+        // datagram.
         theirs.truncate(ours.len());
     }
     assert_eq!(ours, theirs, "{stack}, {:?}: {frame:02x?}", stack.stop);
     true
 }
 
-/// A random packet of the headers that both know.
+/// Returns a random packet with headers that both know.
 fn packet(random: &mut Random) -> Packet {
     let mut packet = Packet::new().ethernet(|e| e);
     for _ in 0..random.bits() % 3 {
@@ -121,7 +121,7 @@ fn packet(random: &mut Random) -> Packet {
         packet = packet.ipv4(|ip| ip.options(&options).more_fragments(fragment));
     } else {
         packet = packet.ipv6(|ip| ip);
-        // The order of RFC 8200 section 4.1, which etherparse insists on.
+        // The order of RFC 8200 section 4.1, which etherparse requires.
         if random.percent(40) {
             let data = vec![0; 6 + random.bits() as usize % 4 * 8];
             packet = packet.hop_by_hop(|h| h.data(&data));
@@ -182,7 +182,7 @@ fn same_headers_in_frames_of_the_kit() {
     assert!(compared > 1500, "{compared}");
 }
 
-/// A fragment stops the dissector wherever it stops etherparse.
+/// Checks that a fragment stops the dissector where it stops etherparse.
 #[test]
 fn fragments_end_both() {
     for fragment in [

@@ -26,11 +26,11 @@ fn single_byte_corruptions() {
     }
 }
 
-/// Every byte of two frames takes every value, and the frame every length.
+/// Gives every byte of two frames every value, and the frames every length.
 #[test]
 fn every_value_of_every_byte() {
     let all = stacks();
-    for made in [&all[0], all.last().expect("there are stacks")] {
+    for made in [&all[0], all.last().expect("at least one stack")] {
         let whole = frame(made);
         let (link, ports) = configuration(made);
         for place in 0..whole.len() {
@@ -48,7 +48,7 @@ fn every_value_of_every_byte() {
 const LINKS: [LinkType; 5] =
     [LinkType::Ethernet, LinkType::Raw, LinkType::Null, LinkType::LinuxSll, LinkType::LinuxSll2];
 
-/// Bytes among which those that mean something to a dissector are frequent.
+/// Returns bytes, among which those with a meaning for the dissector are frequent.
 fn byte() -> impl Strategy<Value = u8> {
     let known = prop::sample::select(
         &[
@@ -71,7 +71,7 @@ proptest! {
         }
     }
 
-    /// Several bytes of a valid frame at once.
+    /// Corrupts several bytes of a valid frame at once.
     #[test]
     fn several_corruptions(
         which in any::<prop::sample::Index>(),
@@ -90,8 +90,8 @@ proptest! {
         check(&bytes[..len.index(bytes.len())], link, &ports);
     }
 
-    /// The headers' own parsers, on the same bytes: no panic, options end, and what was split off
-    /// is no longer than what was there.
+    /// Runs the headers' own parsers on the same bytes: no panic, options end, and no returned part is longer than the
+    /// input.
     #[test]
     fn parsers(bytes in prop::collection::vec(byte(), 0..120)) {
         let len = bytes.len();

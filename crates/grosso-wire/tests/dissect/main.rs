@@ -1,4 +1,4 @@
-//! The dissector: right frames, lying frames, hostile frames, and somebody else's opinion.
+//! The dissector on valid, inconsistent and hostile frames, and compared with an independent implementation.
 
 mod common;
 mod differential;

@@ -1,11 +1,11 @@
-//! Every header stack of the kit, and frames written by hand, are dissected into their headers.
+//! Every header stack of the test kit and handwritten frames are dissected into their headers.
 
 use grosso_testkit::stack::{Front, Network, Place, Stack as Made, Transport, Tunnel};
 use grosso_wire::{Extent, Kind, LAYERS_MAX, Layer, LinkType, Ports, Stop};
 
 use crate::common::{check, configuration, frame, stacks};
 
-/// The words of a stack, from what its parts are made of.
+/// Returns the names of a stack's headers, derived from its parts.
 fn words(stack: &Made) -> Vec<&'static str> {
     let mut words = vec![match stack.front {
         Front::Bare => "",
@@ -75,7 +75,7 @@ fn every_stack_of_the_kit_is_found() {
     assert!(two_tunnels > 1500, "{two_tunnels}");
 }
 
-/// Every prefix shows exactly the headers that it holds whole.
+/// Every prefix shows exactly the headers that it contains completely.
 #[test]
 fn a_prefix_shows_the_headers_that_it_holds() {
     for made in stacks() {
@@ -93,7 +93,7 @@ fn a_prefix_shows_the_headers_that_it_holds() {
     }
 }
 
-/// So is an IP header in front of an L2TPv3 session.
+/// The IP header before an L2TPv3 session is then also the last one.
 #[test]
 fn without_ports_every_udp_header_is_the_last() {
     for made in stacks() {
@@ -113,7 +113,7 @@ fn without_ports_every_udp_header_is_the_last() {
     }
 }
 
-/// The bytes of a line of hexadecimal digits.
+/// Returns the bytes of a line of hexadecimal digits.
 fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
     let pairs = digits.chunks(2).map(|pair| std::str::from_utf8(pair).expect("ASCII"));
@@ -184,7 +184,8 @@ fn link_types_written_by_hand() {
     holds("", Raw, "", Stop::Truncated);
 }
 
-/// The frame that `ip link add type vxlan` sends, an inner ARP request, then an inner ICMP echo.
+/// The frame that a device of `ip link add type vxlan` sends, first with an inner ARP request, then with an inner ICMP
+/// echo.
 #[test]
 fn vxlan_written_by_hand() {
     let outer = |ip_len: &str, udp_len: &str| {

@@ -48,7 +48,7 @@ reasons! {
         /// The acknowledgment number is higher than that of the later acknowledgment.
         Ahead = "ahead",
         /// The acknowledgment reports a duplicate segment (D-SACK, RFC 2883).
-        DuplicateSelective = "duplicate-sack",
+        DuplicateSelective = "duplicate_sack",
         /// The acknowledgment reports a SACK range that the later one does not cover.
         Selective = "sack",
         /// The acknowledgment equals the later one: three duplicates signal a loss.
@@ -94,7 +94,7 @@ struct WaitingAck {
     acknowledgment: u32,
     timestamps: Option<(u32, u32)>,
     selective: ArrayVec<(u32, u32), SACK_BLOCKS_MAX>,
-    /// Reason to keep it regardless of later acknowledgments.
+    /// Reason to keep the acknowledgment regardless of later ones.
     stays: Option<Kept>,
     fate: Fate,
 }
@@ -195,11 +195,11 @@ impl WaitingAck {
                 }
                 Ok(TcpOption::Sack(blocks)) => {
                     for block in blocks {
-                        // More than four do not fit into a header.
+                        // A TCP header has room for at most four blocks.
                         let _ = waiting.selective.try_push((block.left.get(), block.right.get()));
                     }
                 }
-                // It signs the packet and says nothing (RFC 2385).
+                // The option signs the packet and carries nothing else (RFC 2385).
                 Ok(TcpOption::Unknown { kind: OPTION_MD5, .. }) => {}
                 _ => waiting.stays = waiting.stays.or(Some(Kept::Options)),
             }

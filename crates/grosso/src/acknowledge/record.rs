@@ -91,7 +91,7 @@ impl Record {
     /// Reads a segment with a complete TCP header, whatever else it contains.
     pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
         let Some(header) = tcp.first_chunk::<{ tcp::HEADER_LEN }>() else {
-            debug_assert!(false, "its header is whole");
+            debug_assert!(false, "the TCP header is complete");
             return Self::default();
         };
         let offset_flags = u16_at(header, tcp::field::OFFSET_FLAGS.start);

@@ -21,11 +21,11 @@ use crate::{
 /// Pipeline from a packet to the trains.
 #[derive(Debug)]
 pub(super) enum Assembly<B> {
-    /// No stage, by the exact laws: the default.
+    /// Without stages, by the exact laws: the default.
     Laws,
-    /// No stage, by the rules of a profile.
+    /// Without stages, by the rules of a profile.
     Rules,
-    /// Stages, by the rules of a profile.
+    /// With stages, by the rules of a profile.
     Staged(Box<Line<B>>),
     /// Sorting by flow first, then the rest of the pipeline.
     Batched(Box<Batched<B>>),
@@ -266,9 +266,11 @@ mod tests {
         profile.reorder = Reorder::default();
         profile.batch = Batch::ByFlow { packets: 8 };
         let assembly = of(&profile);
-        let Assembly::Batched(batched) = assembly else { panic!("it has a batch") };
+        let Assembly::Batched(batched) = assembly else { panic!("the profile has a batch") };
         assert!(matches!(batched.behind, Assembly::Laws));
-        let Assembly::Batched(batched) = of(&Profile::freebsd()) else { panic!("it has a batch") };
+        let Assembly::Batched(batched) = of(&Profile::freebsd()) else {
+            panic!("the profile has a batch")
+        };
         assert!(matches!(batched.behind, Assembly::Rules));
     }
 }

@@ -7,7 +7,7 @@ use crate::flow::FlowHash;
 /// Flows to flush.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Whose {
-    /// The flow of this hash.
+    /// The flow with this hash.
     Flow(FlowHash),
     /// All flows between these addresses.
     AddressPair(u32),

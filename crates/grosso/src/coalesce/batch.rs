@@ -33,7 +33,7 @@ pub(super) struct Batcher<B> {
 
 #[derive(Debug)]
 struct Collect<B> {
-    /// `None` after it was taken.
+    /// The packet; `None` after it was taken.
     frame: Option<Frame<B>>,
     next: u16,
 }
@@ -60,7 +60,7 @@ impl<B> Batcher<B> {
             leader: FlowHash::NONE,
             led: 0,
             chains: Vec::with_capacity(packets_max),
-            // At most half full, so that few are looked at.
+            // At most half full, so that a lookup probes few slots.
             slots: vec![ChainSlot::default(); (2 * packets_max).next_power_of_two()],
             round: 1,
             since_ns: 0,
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn packets_leave_flow_by_flow_and_each_flow_in_its_order() {
         let mut batch = Batcher::new(8);
-        // A batch of eight has sixteen places: the third flow and the fourth meet in one.
+        // A batch of eight has sixteen slots; the third and the fourth flow share one.
         let flows = [1, 3, 5, 3, 21, 5, 1, 21].map(FlowHash::new);
         for round in 0..2 {
             assert_eq!(batch.since_ns(), None);

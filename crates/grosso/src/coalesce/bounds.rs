@@ -16,7 +16,7 @@ impl Bounds {
     pub(super) fn of(shape: &Shape, limits: &Limits) -> Self {
         let mut packet_max = limits.size_bytes.saturating_sub(1) as usize;
         if !shape.is_tcp || shape.ip_levels > 1 || shape.has_pppoe {
-            // PPPoE counts the two bytes of its protocol field too.
+            // PPPoE also counts the two bytes of its protocol field.
             packet_max =
                 packet_max.min(usize::from(u16::MAX) - if shape.has_pppoe { 2 } else { 0 });
         }

@@ -82,7 +82,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
     #[inline(always)]
     fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
         let Located { known, flow, .. } = packet.located;
-        // Most often none passes.
+        // Usually no flow is bypassed.
         let passes = self.passing > 0
             && trains.shapes[known].refusal.is_none()
             && self.passes(flow, packet.incoming.bytes().len());
@@ -120,7 +120,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         }
     }
 
-    /// Packets that pass are not verified.
+    /// Returns false while a flow is bypassed, because bypassed packets are not verified.
     fn lets_predict(&self) -> bool {
         self.passing == 0
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn packets_that_are_never_joined_pass_for_a_while() {
         let mut probe = Probe::new(&Profile::linux());
-        // Two packets of 154 bytes each.
+        // The limits correspond to two packets of 154 bytes each.
         let bypass = Bypass { probe_bytes: 300, joined_min: 1, skip_bytes: 300 };
         let mut stage = Bypasser::new(bypass);
         for (index, expected) in
@@ -153,7 +153,8 @@ mod tests {
         }
     }
 
-    /// Only packets that cannot end the trial skip the stage, and the trial counts as if the stage had examined each.
+    /// Checks that only packets that cannot end the trial skip the stage, and that the trial counts them as if the
+    /// stage had examined each.
     #[test]
     fn a_run_counts_as_its_packets_do() {
         let meta = Meta::default();
@@ -171,7 +172,7 @@ mod tests {
             learn(stage, Verdict::Held);
         }
         let more = Stage::<Vec<u8>>::lets_more_by(&some, &predicted);
-        assert_eq!(more, 3, "four of them and one more are 500 bytes");
+        assert_eq!(more, 3, "five packets have 500 bytes");
         let prediction = PredictionId::of(predicted.seen.flow);
         let mut lease = Lease::of(&predicted, prediction, more);
         for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {
@@ -189,7 +190,7 @@ mod tests {
         let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.seen.flow));
         assert_eq!(state(&some), state(&all));
         assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &predicted), 0);
-        // What a device verified costs nothing.
+        // Checksums that the device verified cost nothing.
         let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
         let trusted = Predicted { seen: Seen { meta: &meta, ..predicted.seen }, ..predicted };
         assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &trusted), u32::MAX);

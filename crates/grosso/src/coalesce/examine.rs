@@ -21,9 +21,9 @@ pub(crate) struct Candidate {
     pub(crate) payload_len: usize,
     /// Low byte of the TCP flags; zero for UDP.
     pub(crate) flags: u8,
-    /// Wire packets that the frame stands for.
+    /// Number of wire packets in the frame.
     pub(crate) packets: u16,
-    /// Payload bytes of each of them but the last.
+    /// Payload bytes of every packet but the last.
     pub(crate) size: u16,
     /// Whether the last segment is shorter than the others, so that nothing may follow it.
     pub(crate) short_tail: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Candidate {
     pub(crate) fixed_ids: IpLevels,
 }
 
-/// Returns the reason why a packet cannot be merged whose headers do not end in TCP or UDP, or contradict the frame's
+/// Returns the reason why a packet cannot be merged if its headers do not end in TCP or UDP, or contradict the frame's
 /// length.
 #[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
@@ -92,7 +92,7 @@ pub(crate) fn refusal_of_headers(
             _ => {}
         }
     }
-    // What is joined must be cut again (rule S4).
+    // Merged packets must be segmentable again (rule S4).
     let ip_levels_max = (usize::from(profile.tunnels_max) + 1).min(IP_LEVELS_MAX);
     if shape.ip_levels > ip_levels_max {
         return Some(Pass::TunnelLevels);
@@ -103,7 +103,7 @@ pub(crate) fn refusal_of_headers(
     if !shape.is_tcp {
         let port = u16_at(packet, shape.transport + udp::field::DESTINATION_PORT.start);
         if port == ports.port(Kind::Esp) && port != 0 {
-            // A keepalive or a key exchange among encrypted packets, whose order it keeps (rule
+            // This is a keepalive or a key exchange among encrypted packets, with which it must stay in order (rule
             // T9).
             return Some(Pass::Encrypted);
         }
@@ -168,7 +168,7 @@ pub(super) fn examine<P: Policy>(
     if rules.options == Options::TimestampOnly && !known.has_timestamp_only {
         return Err(Pass::TcpOptions);
     }
-    // It says where to cut it, which a train that does not would take away.
+    // The segmentation parameters of the superframe would be lost in a train that is not invertible.
     match meta.gso {
         Some(_) if !P::is_invertible(known) => Err(Pass::Superframe),
         _ => Ok(candidate),
@@ -293,8 +293,7 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
     if u16_at(header, ipv4::field::FRAGMENT.start) & RESERVED_BIT != 0 {
         return Err(Pass::Ipv4ReservedBit);
     }
-    // The complement of a header's sum is never all ones, so cutting would not write this form
-    // again.
+    // The complement of a header's sum is never all ones, so segmentation would not write this form again.
     if u16_at(header, ipv4::field::CHECKSUM.start) == 0xffff {
         return Err(Pass::ChecksumForm);
     }
@@ -361,7 +360,7 @@ fn verify_tunnels(
     let count = tunnels.iter().filter(present).count();
     let remote = shape.remote_checksum.is_some();
     if remote && count == 0 {
-        // Nothing protects the packet, so nobody may complete its checksum (rule C54).
+        // No checksum protects the packet, so the inner checksum must not be completed (rule C54).
         return Err(Pass::RemoteChecksum);
     }
     let all_ones = |tunnel: &Covering| u16_at(packet, tunnel.at as usize) == 0xffff;

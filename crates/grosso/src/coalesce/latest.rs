@@ -24,7 +24,7 @@ impl Latest {
         let is_in = |word: &&mut LatestWord| (word.at..word.at + WORD_BYTES as u16).contains(&at);
         if self.words.iter_mut().find(is_in).is_none() {
             let full = self.words.try_push(LatestWord { at: start, bits: 0 });
-            debug_assert!(full.is_ok(), "no stack has this many words");
+            debug_assert!(full.is_ok(), "a stack has fewer words");
         }
         if let Some(word) = self.words.iter_mut().find(is_in) {
             word.bits |= 0xff << (8 * (at - word.at));

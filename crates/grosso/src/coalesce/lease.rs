@@ -32,7 +32,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Covers no packet.
+    /// A fast path for no packets.
     pub(super) const NONE: Self = Self {
         prediction: PredictionId::NONE,
         left: 0,
@@ -45,7 +45,7 @@ impl Lease {
         payload_len: 0,
     };
 
-    /// Covers `left` packets, starting with this one.
+    /// Creates a fast path for `left` packets, starting with this one.
     #[inline]
     pub(super) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
         let Predicted { seen: Seen { flow, len, meta, now_ns, .. }, payload_len, .. } = *next;

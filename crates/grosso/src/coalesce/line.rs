@@ -279,7 +279,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         each_stage!(self, stage at place => {
             let mut next = Rest { merger: &mut *merger, sink: &mut *sink };
             if place >= first && stage.gives_way(&packet, &mut next) {
-                // What waited may have started the train of its flow.
+                // A packet that was just released may have started the train of this flow.
                 found = merger.find(flow, packet.incoming.meta.hash);
             }
         });

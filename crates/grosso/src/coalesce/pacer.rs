@@ -57,7 +57,7 @@ mod tests {
         (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 100_000);
         let mut stage = Pacer::of(&profile).expect("holds are controlled");
         let mut probe = Probe::new(&profile);
-        // Nobody said how long a round trip takes of a flow that was seen to send in a burst.
+        // A flow counts once it was seen to send in bursts while its round-trip time is unknown.
         for (index, blind) in [(0, 0), (1, 1), (2, 1)] {
             let packet = probe.packet(index, u64::from(index) * 1000);
             probe.show(&mut stage, packet);

@@ -33,7 +33,6 @@ use crate::{
 /// Prediction of one flow's next packet: byte for byte in its train, and by shape for its next train.
 #[derive(Clone, Debug)]
 pub(super) struct Prediction {
-    /// The hash of the flow.
     pub(super) flow: FlowHash,
     /// The flow's train; none after it was delivered.
     pub(super) train: TrainId,
@@ -72,7 +71,6 @@ pub(super) struct Prediction {
 /// buffer type.
 #[derive(Debug)]
 pub(super) struct Joined<'a> {
-    /// The slot of the train.
     pub(super) slot: TrainId,
     pub(super) flow: FlowHash,
     /// ID of its headers, and the headers.
@@ -92,8 +90,8 @@ pub(super) struct Joined<'a> {
     pub(super) last: &'a [u8],
 }
 
-// What changes from packet to packet is beside the header: a vector loaded from where a word was just written waits for
-// the word to arrive in the cache.
+// Values that change with every packet are stored beside the header: loading a vector that contains a word written just
+// before would stall until that word reaches the cache.
 
 /// Sequence number of the next packet.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +141,7 @@ impl Prediction {
             .is_some_and(|known| self.checksums_agree(packet, meta, known))
     }
 
-    /// Does the same for a packet whose checksums were verified.
+    /// Returns whether a packet whose checksums were already verified continues the train.
     pub(super) fn is_next_of_examined(
         &self,
         packet: &[u8],
@@ -230,7 +228,7 @@ impl Prediction {
     pub(super) fn predict(&mut self, joined: &Joined<'_>) {
         let &Joined { known, rules, size, first, last, .. } = joined;
         let shape = &known.shape;
-        // A second packet without payload that says the same is never joined.
+        // A second packet without payload and with the same fields is never merged.
         let is_whole = size > 0 && last.len() == shape.header_len + size;
         let can_be = shape.header_len <= HEADER_BYTES_MAX
             && shape.identifications.len() <= IP_LEVELS_MAX
@@ -306,7 +304,7 @@ impl Prediction {
         if let Some(sequence) = &mut self.sequence {
             sequence.value = sequence.value.wrapping_add(payload_len as u32);
         }
-        // Most packets have one, for which no loop is wanted.
+        // Most packets have one IPv4 header, which is handled without a loop.
         match &mut self.identifications[..] {
             [only] => only.step(),
             several => several.iter_mut().for_each(Identification::step),
@@ -334,12 +332,13 @@ impl Prediction {
         }
     }
 
-    /// Returns whether the checksums of IPv4 headers are valid that differ from these only in their identification.
+    /// Returns whether the checksums of the IPv4 headers are valid, if they differ from the predicted headers only in
+    /// their identification.
     #[inline(always)]
     fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
         for next in &self.identifications {
             let numbers = IpNumbers::read(packet, next.at.into());
-            // The complement of a header's sum is never all ones, so cutting would not write this form again.
+            // The complement of a header's sum is never all ones, so segmentation would not write this form again.
             if numbers.checksum() == 0xffff || numbers.sum() != next.numbers.sum() {
                 return false;
             }
@@ -368,8 +367,8 @@ impl Prediction {
         let Checksum::Partial { start, offset } = *state else {
             return verify_apart(packet, &known.shape, state) == Ok(self.is_partial);
         };
-        // Of packets with equal addresses and lengths the pseudo-header is the same, and so is the seed, whose form is
-        // its value.
+        // Packets with equal addresses and lengths have the same pseudo-header sum, so its permitted form is a single
+        // value.
         let is_right = self.is_partial
             && known.shape.covers.last().is_some_and(|transport| {
                 (start, start.wrapping_add(offset)) == (transport.start, transport.at)
@@ -426,13 +425,13 @@ impl IpNumbers {
         Self(word.wrapping_add(step))
     }
 
-    /// Does the same if one of the numbers wraps.
+    /// Returns the numbers of the next packet if the identification or the checksum wraps.
     #[cold]
     fn stepped_around(self, step: u64) -> Self {
         let Self(word) = self;
         match step {
             0 => self,
-            // The step to zero leaves the sum as it is.
+            // Wrapping to zero leaves the sum unchanged.
             _ if word >= LAST_IDENTIFICATION => Self(word - LAST_IDENTIFICATION),
             _ => Self((word + (STEP + 1)) & !0xffff | u64::from(incremented(self.checksum()))),
         }
@@ -458,7 +457,7 @@ impl IpNumbers {
 fn room(known: &Known, packets: u16, payload_len: usize, size: usize) -> u16 {
     let Known { shape, bounds, .. } = known;
     let bytes_left = bounds.payload_max.saturating_sub(payload_len);
-    // The last packet of a train of datagrams ends it.
+    // The last packet of a UDP train ends the train.
     let last = u16::from(!shape.is_tcp);
     let packets_left = bounds.packets_max.saturating_sub(packets).saturating_sub(last);
     packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
@@ -472,11 +471,11 @@ fn forms(shape: &Shape, packet: &[u8], is_partial: bool) -> impl Iterator<Item =
         let is_transport = index + 1 == shape.covers.len();
         let field = u16_at(packet, covering.at.into());
         let (value, is_equal) = match covering.zero_means_none {
-            // What is completed later is a seed, which has no payload in it (rule C50).
+            // A checksum that is completed later is the pseudo-header sum, without the payload (rule C50).
             _ if is_transport && is_seed => (field, true),
             // Tunnel packets with and without a checksum do not mix (rule T2).
             true => (0, field == 0),
-            // A complement of a sum that is never zero; cutting would not write it again.
+            // The complement of a sum that is never zero is never 0xffff; segmentation would not write it.
             false => (0xffff, false),
         };
         Form { at: covering.at, value, is_equal }

@@ -15,15 +15,15 @@ reasons! {
         /// The caller excluded it from merging.
         Excluded = "excluded",
         /// The frame carries no IP packet.
-        NotIp = "not-ip",
+        NotIp = "not_ip",
         /// The frame ends inside its headers.
         Truncated = "truncated",
         /// A header is malformed.
         Malformed = "malformed",
         /// The packet has more headers than the limit allows (rule G7).
-        TooDeep = "too-deep",
+        TooDeep = "too_deep",
         /// The headers are longer than a train can store.
-        HeaderTooLong = "header-too-long",
+        HeaderTooLong = "header_too_long",
         /// The IP protocol or tunnel payload is never merged.
         Protocol = "protocol",
         /// The payload is encrypted (rule T9).
@@ -36,62 +36,62 @@ reasons! {
         /// A length field exceeds the frame.
         Short = "short",
         /// The IP length is zero and the metadata has no segment size.
-        LengthZero = "length-zero",
+        LengthZero = "length_zero",
         /// The packet has IPv4 options (rule G10).
-        Ipv4Options = "ip-options",
+        Ipv4Options = "ip_options",
         /// The packet has IPv6 extension headers, which the profile does not merge.
-        Ipv6Extension = "ip6-extension",
+        Ipv6Extension = "ip6_extension",
         /// The reserved bit of the IPv4 fragment word is set (rule G11).
-        Ipv4ReservedBit = "ip-reserved-bit",
+        Ipv4ReservedBit = "ip_reserved_bit",
         /// The IPv4 header checksum is wrong.
-        Ipv4Checksum = "ip-checksum",
+        Ipv4Checksum = "ip_checksum",
         /// The TCP or UDP checksum, or one of a tunnel around it, is wrong (rules G30, T10).
         Checksum = "checksum",
         /// The checksum is valid, but segmentation would write it differently: 0xffff instead of zero.
-        ChecksumForm = "checksum-form",
+        ChecksumForm = "checksum_form",
         /// The UDP packet has no checksum (rule U10).
-        ChecksumNone = "checksum-none",
+        ChecksumNone = "checksum_none",
         /// The partial checksum is not that of the innermost header.
-        ChecksumPartial = "checksum-partial",
+        ChecksumPartial = "checksum_partial",
         /// Remote checksum offload without a verified outer checksum, or with an offset other than that of the
         /// transport header (rules C54, C55).
-        RemoteChecksum = "remote-checksum",
+        RemoteChecksum = "remote_checksum",
         /// The packet has no payload: a pure acknowledgment or an empty datagram (rules G38, U10).
         Empty = "empty",
         /// SYN is set (rule G36).
-        TcpSynchronize = "tcp-syn",
+        TcpSynchronize = "tcp_syn",
         /// RST is set (rule G36).
-        TcpReset = "tcp-rst",
+        TcpReset = "tcp_rst",
         /// URG is set (rule G36).
-        TcpUrgent = "tcp-urg",
+        TcpUrgent = "tcp_urg",
         /// A TCP flag is set that the profile does not merge.
-        TcpFlags = "tcp-flags",
+        TcpFlags = "tcp_flags",
         /// The packet has TCP options that the profile does not merge.
-        TcpOptions = "tcp-options",
+        TcpOptions = "tcp_options",
         /// The packet is marked CE, and the profile does not merge such packets.
         Congestion = "congestion",
         /// The flow is bypassed because its packets seldom merge; its packets are neither verified nor held (P48).
         Bypass = "bypass",
         /// The flow table is full, and the profile evicts no train (rule L10).
-        TableFull = "table-full",
+        TableFull = "table_full",
         /// FIN is set, and the flow has no train that the packet could end (rule G37).
-        TcpFinish = "tcp-fin",
+        TcpFinish = "tcp_fin",
         /// PSH is set, and the flow has no train that the packet could end (rule G37).
-        TcpPush = "tcp-psh",
+        TcpPush = "tcp_psh",
         /// The whole payload has already been delivered by reordering repair: it is late or retransmitted.
-        TcpLate = "tcp-late",
+        TcpLate = "tcp_late",
         /// Part of the payload has already been delivered or is queued by reordering repair (P26).
-        TcpOverlap = "tcp-overlap",
+        TcpOverlap = "tcp_overlap",
         /// The packet has more tunnel levels than the profile merges (rule T1).
-        TunnelLevels = "tunnel-levels",
+        TunnelLevels = "tunnel_levels",
         /// The GRE header has a sequence number or flags other than checksum and key (rule T21).
-        GreFlags = "gre-flags",
+        GreFlags = "gre_flags",
         /// The packet is a Geneve control packet (rule T6).
-        GeneveControl = "geneve-control",
+        GeneveControl = "geneve_control",
         /// The profile does not merge TCP.
-        TcpOff = "tcp-off",
+        TcpOff = "tcp_off",
         /// The profile does not merge UDP (rule U3).
-        UdpOff = "udp-off",
+        UdpOff = "udp_off",
         /// The superframe comes from an untrusted source or has segments of unequal size (rule G8).
         Superframe = "superframe",
     }
@@ -102,58 +102,58 @@ reasons! {
     /// next one.
     NoMerge {
         /// The link-layer header differs: addresses, VLAN priority, MPLS or PPPoE fields (rules G4, G6).
-        LinkHeader = "link-header",
+        LinkHeader = "link_header",
         /// The VLAN tag in the metadata differs (rule G4).
-        VlanTag = "vlan-tag",
+        VlanTag = "vlan_tag",
         /// TOS differs: DSCP or ECN (rule G13).
-        TypeOfService = "ip-tos",
+        TypeOfService = "ip_tos",
         /// The don't-fragment bit differs (rule G13).
-        DontFragment = "ip-df",
+        DontFragment = "ip_df",
         /// TTL or hop limit differs (rules G13, G22).
-        TimeToLive = "ip-ttl",
+        TimeToLive = "ip_ttl",
         /// The IPv4 identification neither increases by one nor stays fixed (rule G14).
-        Identification = "ip-id",
+        Identification = "ip_id",
         /// The IPv6 traffic class or flow label differs (rules G20, G22).
-        TrafficClassOrFlowLabel = "ip6-class-or-label",
+        TrafficClassOrFlowLabel = "ip6_class_or_label",
         /// An IPv6 extension header differs (rule G20).
-        Ipv6Extension = "ip6-extension",
+        Ipv6Extension = "ip6_extension",
         /// The packet belongs to another flow with the same hash.
-        OtherFlow = "other-flow",
+        OtherFlow = "other_flow",
         /// A tunnel header differs in its flags, options or reserved bits (rules T5 to T7, T21).
-        TunnelHeader = "tunnel-header",
+        TunnelHeader = "tunnel_header",
         /// The header stack differs in type or length.
-        HeaderStack = "header-stack",
+        HeaderStack = "header_stack",
         /// One packet has a UDP checksum and the other has none (rules T2, U11).
-        ChecksumPresence = "checksum-presence",
+        ChecksumPresence = "checksum_presence",
         /// One packet has a partial checksum and the other a complete one.
-        ChecksumState = "checksum-state",
+        ChecksumState = "checksum_state",
         /// The acknowledgment number differs (rule G32.3).
-        TcpAcknowledgment = "tcp-ack",
+        TcpAcknowledgment = "tcp_ack",
         /// The packet is a pure acknowledgment, which the profile does not merge: a duplicate counts for the sender
         /// (P12).
-        TcpAcknowledgmentAlone = "tcp-ack-alone",
+        TcpAcknowledgmentAlone = "tcp_ack_alone",
         /// A reserved bit or a flag other than FIN and PSH differs (rule G32.2).
-        TcpFlags = "tcp-flags",
+        TcpFlags = "tcp_flags",
         /// The window differs (rule G32.2).
-        TcpWindow = "tcp-window",
+        TcpWindow = "tcp_window",
         /// The urgent pointer differs.
-        TcpUrgentPointer = "tcp-urgent-pointer",
+        TcpUrgentPointer = "tcp_urgent_pointer",
         /// The TCP timestamp differs, and no other option does (rule G32.4).
-        TcpTimestamp = "tcp-timestamp",
+        TcpTimestamp = "tcp_timestamp",
         /// The TCP options differ (rule G32.4).
-        TcpOptions = "tcp-options",
+        TcpOptions = "tcp_options",
         /// The sequence number is lower than expected: the packet is retransmitted or was overtaken (rule G32.8).
-        TcpSequenceBehind = "tcp-sequence-behind",
+        TcpSequenceBehind = "tcp_sequence_behind",
         /// The sequence number is higher than expected: a packet was lost or reordered (rule G32.8).
-        TcpSequenceAhead = "tcp-sequence-ahead",
+        TcpSequenceAhead = "tcp_sequence_ahead",
         /// The payload is longer than that of the first packet (rules G32.6, U12).
         Longer = "longer",
         /// The packet is a superframe with another segment size (rule G32.7).
-        SuperframeSize = "superframe-size",
+        SuperframeSize = "superframe_size",
         /// The train would exceed the size limit (rule G60).
-        SizeLimit = "size-limit",
+        SizeLimit = "size_limit",
         /// The train has as many packets as the limit allows (rule G64).
-        SegmentLimit = "segment-limit",
+        SegmentLimit = "segment_limit",
     }
 }
 
@@ -161,33 +161,33 @@ reasons! {
     /// Reason why a train was delivered.
     Close {
         /// The poll ended (rule G71).
-        PollEnd = "poll-end",
+        PollEnd = "poll_end",
         /// The maximum hold time of the train is over.
-        HoldTime = "hold-time",
+        HoldTime = "hold_time",
         /// A packet with PSH ended the train (rule G36).
         Push = "psh",
         /// A packet with FIN ended the train (rule G36).
         Finish = "fin",
         /// A shorter packet ended the train (rules G39, U12).
-        ShortSegment = "short-segment",
+        ShortSegment = "short_segment",
         /// The train reached its maximum number of packets (rule U13).
-        SegmentLimit = "segment-limit",
+        SegmentLimit = "segment_limit",
         /// The train has as many packets as it may have without starving the sender of acknowledgments.
-        AcknowledgmentClock = "ack-clock",
+        AcknowledgmentClock = "ack_clock",
         /// The next packet of the flow did not fit the train.
-        NoMerge = "no-merge",
+        NoMerge = "no_merge",
         /// The next packet of the flow cannot be merged and must not overtake the train (rule G75).
         Barrier = "barrier",
         /// The train's bucket of the flow table was full (rule G3).
-        BucketFull = "bucket-full",
+        BucketFull = "bucket_full",
         /// The flow table was full.
-        TableFull = "table-full",
+        TableFull = "table_full",
         /// The cache of header stacks was full.
-        HeaderStacksFull = "header-stacks-full",
+        HeaderStacksFull = "header_stacks_full",
         /// A limit of reordering repair was reached.
-        ReorderFull = "reorder-full",
+        ReorderFull = "reorder_full",
         /// The pool of parts was full.
-        PartsFull = "parts-full",
+        PartsFull = "parts_full",
         /// The packet was never in a train, because it cannot be merged.
         Never = "never",
     }
@@ -201,21 +201,21 @@ reasons! {
         /// The missing packets arrived.
         Filled = "filled",
         /// The poll ended, and the profile does not wait across polls.
-        PollEnd = "poll-end",
+        PollEnd = "poll_end",
         /// The maximum waiting time for a hole is over.
-        HoleTime = "hole-time",
+        HoleTime = "hole_time",
         /// The maximum waiting time of the oldest packet is over.
-        TotalTime = "total-time",
+        TotalTime = "total_time",
         /// A packet arrived that no earlier packet of its flow may follow.
         Barrier = "barrier",
         /// A packet arrived whose payload overlaps queued data (P26).
         Overlap = "overlap",
         /// The memory limit of the flow was reached.
-        FlowBytes = "flow-bytes",
+        FlowBytes = "flow_bytes",
         /// The limit of queued runs per flow was reached.
-        FlowRuns = "flow-runs",
+        FlowRuns = "flow_runs",
         /// The memory limit of all flows was reached.
-        QueueBytes = "queue-bytes",
+        QueueBytes = "queue_bytes",
         /// The flow was evicted in favour of another.
         Evicted = "evicted",
         /// The caller flushed the coalescer.

@@ -35,11 +35,11 @@ pub(crate) struct Known {
     pub(crate) keys: Keys,
     /// Bits that are equal along a train.
     pub(crate) equality: Mask,
-    /// Bits that are equal along a train except in its last packet: all but numbers and checksums.
+    /// Bits that are equal along a train except in its last packet: all bits but those of numbers and checksums.
     pub(crate) predicted: Mask,
-    /// The same without acknowledgment, window and timestamps, which change between trains.
+    /// The bits of `predicted` without acknowledgment, window and timestamps, which change between trains.
     pub(crate) recurring: Mask,
-    /// The subset that is the same for all flows.
+    /// The bits of `recurring` that are the same for all flows.
     pub(crate) form: Mask,
     /// Bits that determine headers and flow.
     pub(crate) identity: Mask,
@@ -152,7 +152,7 @@ impl Known {
         refusal: Option<Pass>,
     ) -> Self {
         let header = packet.get(..stack.header_len()).unwrap_or_default();
-        // UDP is always joined so that it can be cut again.
+        // UDP packets are always merged so that segmentation restores them.
         let rules = if shape.is_tcp { rules } else { &Rules::INVERTIBLE };
         let mut example = header.to_vec();
         example.resize(header.len().max(TUNNEL_BYTES), 0);
@@ -168,8 +168,14 @@ impl Known {
             structure(stack, header, (is_looked_into && are_as_long).then_some(options_start));
         let has_timestamp_only =
             options.is_empty() || are_as_long && options.starts_with(&TIMESTAMP_LAYOUT);
-        debug_assert!(equality.includes(&structure), "who agrees with a train has its headers");
-        debug_assert!(recurring.includes(&structure), "so has who resembles it");
+        debug_assert!(
+            equality.includes(&structure),
+            "a packet that agrees with a train has its headers"
+        );
+        debug_assert!(
+            recurring.includes(&structure),
+            "a packet that resembles a train has its headers"
+        );
         let keys = Keys::of(stack.layers(), header);
         let mut identity = structure.clone();
         keys.bits().for_each(|(at, bits)| identity.add(at, bits));
@@ -293,8 +299,8 @@ fn latest(
     latest
 }
 
-/// Returns the bits that determine the headers. Where timestamps may vary, or are the only option allowed, options of
-/// their length are recognised by their layout.
+/// Returns the bits that determine the headers. If timestamps may vary or are the only permitted option, options of
+/// that length are recognised by their layout.
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::structure(stack, header);
     if let Some(start) = options {

@@ -126,7 +126,7 @@ pub(super) mod probe {
     pub(in crate::coalesce) struct Probe {
         pub(in crate::coalesce) merger: Merger<Vec<u8>>,
         pub(in crate::coalesce) delivered: Delivered,
-        /// Numbers of packets released, and of those passed.
+        /// Packets released by the stage, and packets passed by it.
         pub(in crate::coalesce) pushed: usize,
         pub(in crate::coalesce) passed: Vec<Pass>,
     }
@@ -158,7 +158,7 @@ pub(super) mod probe {
             Self { merger, delivered: Delivered::default(), pushed: 0, passed: Vec::new() }
         }
 
-        /// Returns the packet of this number of a flow, each with 100 bytes of payload.
+        /// Returns packet `index` of a flow; each packet has 100 bytes of payload.
         pub(in crate::coalesce) fn packet(
             &mut self,
             index: u32,
@@ -174,7 +174,7 @@ pub(super) mod probe {
             Packet { incoming: Incoming { buffer, meta: &META, now_ns }, located }
         }
 
-        /// Shows a packet to a stage, and counts it if it is to go on.
+        /// Pushes a packet to a stage, and counts it if it continues to the trains.
         pub(in crate::coalesce) fn show(
             &mut self,
             stage: &mut impl Stage<Vec<u8>>,
@@ -187,7 +187,7 @@ pub(super) mod probe {
             let (seen, Packet { incoming, located }) = (packet.seen(false), packet);
             let Located { known, flow, .. } = located;
             let candidate = self.merger.examine::<Profiled>(&incoming, &located);
-            let candidate = candidate.expect("it may be in a train");
+            let candidate = candidate.expect("the packet is mergeable");
             let (now_ns, frame) = (incoming.now_ns, incoming.into_frame());
             let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
             if let Ok(verdict) = stage.take(arrival, &located, self) {
@@ -198,7 +198,7 @@ pub(super) mod probe {
             Verdict::Held
         }
 
-        /// Closes all trains, and gives the packets of each delivery so far.
+        /// Closes all trains and returns the number of packets in each delivery so far.
         pub(in crate::coalesce) fn finish(mut self) -> Vec<u32> {
             self.merger.flush(Close::PollEnd, &mut self.delivered);
             self.delivered.0

@@ -120,18 +120,18 @@ impl CoalesceStats {
     /// are omitted, because they are not plain counters.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
-            ("frames-in", self.frames_in),
-            ("bytes-in", self.bytes_in),
-            ("packets-in", self.packets_in),
-            ("frames-out", self.frames_out),
-            ("bytes-out", self.bytes_out),
-            ("packets-out", self.packets_out),
+            ("frames_in", self.frames_in),
+            ("bytes_in", self.bytes_in),
+            ("packets_in", self.packets_in),
+            ("frames_out", self.frames_out),
+            ("bytes_out", self.bytes_out),
+            ("packets_out", self.packets_out),
             ("superframes", self.superframes),
-            ("superframe-packets", self.superframe_packets),
+            ("superframe_packets", self.superframe_packets),
             ("filtered", self.filtered),
             ("vectors", self.vectors),
-            ("vector-packets", self.vector_packets),
-            ("reorder-waited", self.reorder.waited),
+            ("vector_packets", self.vector_packets),
+            ("reorder_waited", self.reorder.waited),
         ]
         .into_iter()
     }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(sums.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>().len(), sums.len());
         let names = reasons.iter().map(|(list, name, _)| (*list, *name));
         assert_eq!(names.collect::<BTreeSet<_>>().len(), reasons.len());
-        assert!(sums.contains(&("frames-in", 3)));
+        assert!(sums.contains(&("frames_in", 3)));
         assert!(reasons.contains(&("refused", NoMerge::ALL[0].name(), 2)));
         assert_eq!(reasons.iter().map(|(.., count)| count).sum::<u64>(), 2);
     }

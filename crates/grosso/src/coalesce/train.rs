@@ -35,7 +35,7 @@ pub(crate) struct Train<B> {
     /// Payloads of the other packets.
     pub(crate) rest: List,
     pub(crate) meta: Meta,
-    /// The place of its headers among the known ones.
+    /// ID of the headers in the cache of known headers.
     pub(crate) known: ShapeId,
     /// Position in the flow table.
     pub(crate) place: Place,
@@ -48,7 +48,6 @@ pub(crate) struct Train<B> {
     pub(crate) ending_flags: u8,
     pub(crate) fixed_ids: IpLevels,
     pub(crate) partial: bool,
-    /// The hash of its flow.
     pub(crate) flow: FlowHash,
     /// Prediction of the next packet, if any.
     pub(super) prediction: PredictionId,
@@ -58,14 +57,13 @@ pub(crate) struct Train<B> {
     newer: TrainId,
 }
 
-/// A mergeable packet on its way to a train.
+/// A mergeable packet that has not joined a train yet.
 #[derive(Debug)]
 pub(crate) struct Arrival<B> {
     pub(crate) frame: Frame<B>,
     pub(crate) candidate: Candidate,
-    /// The place of its headers among the known ones.
+    /// ID of the headers in the cache of known headers.
     pub(crate) known: ShapeId,
-    /// The hash of its flow.
     pub(crate) flow: FlowHash,
     pub(crate) now_ns: u64,
     /// Whether the packet resembles the flow's prediction.
@@ -99,7 +97,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// Returns what is known of the packet appended last to the train in this slot.
+    /// Returns the data needed to predict the packet after the one that was last appended to this train.
     #[inline]
     pub(super) fn joined<'a>(
         &'a self,
@@ -282,7 +280,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         fixed_ids: IpLevels,
         candidate: &Candidate,
     ) -> Result<IpLevels, NoMerge> {
-        // A superframe of several packets brings its own mode along.
+        // A superframe determines the mode itself.
         let brings_fixed = (candidate.packets > 1).then(|| candidate.fixed_ids.contains(level));
         let decides = self.packets == 1 && step == 0 && brings_fixed != Some(false);
         let fixed_ids = if decides { fixed_ids.with(level) } else { fixed_ids };
@@ -326,11 +324,11 @@ pub(crate) struct Trains<B> {
     free: Vec<TrainId>,
     /// Address hashes of the trains that existed at the last ordering flush.
     pairs: AddressPairs,
-    /// Trains held until then.
+    /// Number of trains started before that flush.
     noted: u64,
     oldest: TrainId,
     newest: TrainId,
-    /// Trains held so far.
+    /// Number of trains started so far.
     count: u64,
     limit: usize,
 }
@@ -374,7 +372,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
             Some(slot) => slot,
             None => self.grow(),
         };
-        // Written where it stays: what is written in parts is slow to be copied at once.
+        // The train is written in place: a copy right after writing its parts would be slow.
         self.slots[slot] = Some(Train::start(arrival, place, number, older));
         match self.train_mut(older) {
             Some(older) => older.newer = slot,
@@ -401,7 +399,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
             Some(newer) => newer.older = older,
             None => self.newest = older,
         }
-        // Last, so that nothing of it is moved more than once.
+        // This comes last, so that the train is moved only once.
         self.slots.get_mut(slot)?.take()
     }
 
@@ -464,7 +462,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
     #[cold]
     fn grow(&mut self) -> TrainId {
         let slot = self.slots.push(None);
-        // Every slot may be free at once, and freeing one must not allocate.
+        // All slots may be free at once, and freeing a slot must not allocate.
         self.free.reserve(self.slots.len());
         slot
     }
@@ -507,7 +505,7 @@ pub(super) fn beside_last(
         let window = tcp_at + tcp::field::WINDOW.start;
         let is_update = u16_at(packet, window) != u16_at(last, window);
         let joins = match known.rules.acknowledgments {
-            // Those that wait as they are come another way.
+            // Acknowledgments that wait unmerged take another path.
             Acknowledgments::Alone
             | Acknowledgments::Vector
             | Acknowledgments::Filter
@@ -542,7 +540,7 @@ mod tests {
         meta::IpLevels,
     };
 
-    /// Returns a packet of one byte, which stands for its addresses.
+    /// Returns a packet of one byte, which represents its addresses.
     fn arrival(addresses: u8) -> Arrival<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,
@@ -575,7 +573,7 @@ mod tests {
         assert_eq!(between(&mut trains, 1), Some(slots[2]));
         assert_eq!((between(&mut trains, 2), between(&mut trains, 3)), (Some(slots[1]), None));
         assert_eq!(asked.get(), 2);
-        // The slot of the train that left first is used again, for other addresses.
+        // The slot of the train that left first is reused for other addresses.
         let newest = trains.insert(arrival(3), Place::default());
         assert_eq!(newest, slots[0]);
         assert_eq!((between(&mut trains, 3), asked.get()), (Some(newest), 3));

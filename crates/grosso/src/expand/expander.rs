@@ -79,7 +79,7 @@ impl Expander {
         self.seen += 1;
         let receiver = match delivery.is_joined() {
             true => self.receivers.entry(connection, self.seen, Receiver::default),
-            // A host that gets no trains acknowledges what it gets.
+            // A host that gets single packets acknowledges them by itself.
             false => match self.receivers.get_mut(connection) {
                 Some(receiver) => receiver,
                 None => return,
@@ -149,7 +149,7 @@ impl Receiver {
     fn acknowledge(&mut self, record: &Record) {
         let acknowledged = record.acknowledgment;
         if distance(self.run.end(), acknowledged) > 1 {
-            // More than was delivered here, and a FIN: what it means nobody here knows.
+            // The acknowledgment covers more than was delivered here, and a FIN, whose meaning is unknown here.
             self.before = None;
             return;
         }
@@ -169,7 +169,7 @@ fn plain<'a, B: AsRef<[u8]>>(
     let is_whole = matches!(stack.extent, Extent::Exact | Extent::Padded);
     let packet = frame.buffer.as_ref().get(..stack.end as usize).filter(|_| is_whole);
     let packet = packet.ok_or(Unexpanded::Headers)?;
-    // What the headers of tunnels count, a copy would count twice.
+    // A tunnel header that numbers its packets would number the copies twice.
     let is_plain = |kind| {
         let link = [Kind::Ethernet, Kind::Sll, Kind::Sll2, Kind::Null, Kind::Vlan];
         link.contains(&kind) || matches!(kind, Kind::Ipv4 | Kind::Ipv6 | Kind::Tcp)
@@ -196,7 +196,7 @@ fn flags(packet: &[u8], ends: &Ends<'_>) -> u16 {
     u16_at(packet, ends.transport + tcp::field::OFFSET_FLAGS.start)
 }
 
-/// Distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
+/// Returns the distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
 const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }

@@ -230,7 +230,7 @@ fn numbers(
     numbers
 }
 
-/// Distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
+/// Returns the distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
 const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
@@ -266,7 +266,7 @@ mod tests {
         Record::read(&bytes, HEADERS.transport, 0, 0, Stamp::Pushed).unwrap()
     }
 
-    /// Returns the ends of this many packets behind [`before`].
+    /// Returns the ends of this many packets after [`before`].
     fn ends(packets: u32) -> impl Iterator<Item = u32> {
         (0..packets).map(|i| i * MSS)
     }
@@ -284,9 +284,9 @@ mod tests {
     fn one_for_two_packets_at_their_ends_and_the_last_is_its_own() {
         assert_eq!(expanded(5 * MSS, 6).unwrap(), [MSS, 3 * MSS, 5 * MSS]);
         assert_eq!(expanded(4 * MSS, 5).unwrap(), [MSS, 4 * MSS]);
-        // It ends inside a packet.
+        // The acknowledgment ends inside a packet.
         assert_eq!(expanded(4 * MSS + 1, 6).unwrap(), [MSS, 4 * MSS + 1]);
-        // What lies behind it was not acknowledged.
+        // Packets after this number were not acknowledged.
         assert_eq!(expanded(3 * MSS, 40).unwrap(), [MSS, 3 * MSS]);
         for packets in 0..4 {
             let number = (packets.max(1) - 1) * MSS;
@@ -301,7 +301,7 @@ mod tests {
             assert_eq!(numbers.len(), (packets as usize / 2).min(EXPANDED_MAX), "{packets}");
             assert!(numbers.is_sorted() && numbers.last() == Some(&((packets - 1) * MSS)));
         }
-        // Whoever repeats an end, or goes back, says nothing.
+        // A repeated or earlier end is ignored.
         let bytes = packet(|tcp| tcp.ack(7 * MSS));
         let lies = [MSS; 100].into_iter().chain([0, 2 * MSS, MSS]);
         assert_eq!(of(&bytes, lies), Err(Unexpanded::Short));
@@ -368,7 +368,7 @@ mod tests {
         let fragmentable = packet(|ip| ip.df(false), 0);
         assert_eq!(copy(&fragmentable), (77, ipv4::DONT_FRAGMENT));
         assert_eq!(copy(&packet(|ip| ip.df(true), 0)), (77, ipv4::DONT_FRAGMENT));
-        // With IP options it is longer than every network takes whole.
+        // With IP options the packet is longer than every network carries unfragmented.
         let long = |edit: fn(Ipv4) -> Ipv4| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| edit(ip.options(&[1; 20])));
             packet.tcp(|tcp| tcp.window(700).ack(9 * MSS).timestamps(1, 2)).build()
@@ -394,6 +394,10 @@ mod tests {
         assert_eq!((u16_at(&out, 50), expansion.meta().checksum), (0x1234, checksum));
         let verified = Meta { checksum: Checksum::Complete { sum: 7 }, ..meta };
         let expansion = Expansion::of(&bytes, HEADERS, &verified, &before(), ends(10)).unwrap();
-        assert_eq!(expansion.meta().checksum, Checksum::None, "nobody verified the copies");
+        assert_eq!(
+            expansion.meta().checksum,
+            Checksum::None,
+            "the checksums of the copies are not verified"
+        );
     }
 }

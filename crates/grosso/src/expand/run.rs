@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// Near the end of the numbers.
+    /// A sequence number close to the wrap.
     const START: u32 = 0xffff_f000;
 
     fn at(offset: u32) -> u32 {
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(run.len, 0);
     }
 
-    /// Against a list of all ends.
+    /// Compares the run with a list of all ends.
     #[test]
     fn any_trains_and_acknowledgments_leave_what_a_list_would() {
         let mut random = 1_u64;
@@ -182,7 +182,7 @@ mod tests {
         };
         let (mut run, mut expected) = (DeliveredRun::default(), VecDeque::new());
         let (mut next, mut acknowledged, mut most) = (0_u32, 0_u32, 0);
-        // Miri is several hundred times slower, and sees no full list.
+        // Miri is several hundred times slower, and does not reach a full list.
         let rounds = if cfg!(miri) { 300 } else { 20_000_u64 };
         for round in 0..rounds {
             let size = 1 + dice(4) as u32 * 100;
@@ -191,7 +191,7 @@ mod tests {
             run.append(at(next), len as usize, size as usize);
             expected.extend((1..=packets).map(|packet| next + (packet * size).min(len)));
             next += len;
-            // At times nothing is acknowledged for long.
+            // Sometimes nothing is acknowledged for a long time.
             if dice(2 + round / 100 % 20) == 0 {
                 acknowledged += dice(u64::from(next - acknowledged) + 1) as u32;
                 run.forget(at(acknowledged));
@@ -202,7 +202,11 @@ mod tests {
             let known = ends(&run, acknowledged, next);
             match run.holds(at(acknowledged)) {
                 true => assert!(known.iter().eq(&expected)),
-                false => assert_eq!(run.stretches.len(), STRETCHES_MAX, "only for want of room"),
+                false => assert_eq!(
+                    run.stretches.len(),
+                    STRETCHES_MAX,
+                    "discarded only if the run is full"
+                ),
             }
         }
         assert!(most == STRETCHES_MAX || cfg!(miri));

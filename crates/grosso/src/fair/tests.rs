@@ -3,7 +3,7 @@ use std::{collections::VecDeque, vec::Vec};
 
 use super::*;
 
-/// A packet of the flow of this number.
+/// Returns a packet of flow `flow`.
 fn packet(flow: u16) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);
     packet.udp(|udp| udp.source_port(1000 + flow).destination_port(9)).build()
@@ -13,7 +13,7 @@ fn share() -> FairShare {
     FairShare::new(LinkType::Ethernet, Ports::ASSIGNED, 7)
 }
 
-/// For each of these flows' frames, whether it is dropped when `keep` may remain.
+/// Returns for each frame of these flows whether it is dropped if at most `keep` frames may remain.
 fn shed(flows: &[u16], keep: usize) -> Vec<bool> {
     let mut fair = share();
     flows.iter().for_each(|flow| fair.join(&packet(*flow)));
@@ -34,7 +34,7 @@ fn flows_below_an_equal_share_keep_all_and_the_rest_is_divided() {
     assert_eq!(kept(8), (4, 3, 1));
     assert_eq!(kept(5), (2, 2, 1));
     assert_eq!(kept(3), (1, 1, 1));
-    assert_eq!(kept(1), (1, 1, 1), "every flow keeps one");
+    assert_eq!(kept(1), (1, 1, 1), "every flow keeps one frame");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_flow_that_is_alone_loses_nothing_until_another_was_seen() {
     while !fair.is_empty() {
         fair.leave();
     }
-    assert_eq!(dropped_of_twenty(&mut fair, SHARED_NS - 1), 15, "another may come");
+    assert_eq!(dropped_of_twenty(&mut fair, SHARED_NS - 1), 15, "the second flow may send again");
     assert_eq!(dropped_of_twenty(&mut fair, SHARED_NS), 0);
 }
 
@@ -81,9 +81,9 @@ fn frames_that_leave_and_join_again_are_counted_once() {
     assert!(fair.waiting.iter().all(|waiting| *waiting == 0));
 }
 
-/// A ring as a kernel fills it: what finds it full is dropped. Two greedy flows send three times what is served, and a
-/// quiet one sends one packet of 300. Returns the greatest part of a flow that was lost, in percent: of the quiet one
-/// and of the others.
+/// Simulates a ring that a kernel fills and that drops frames while it is full. Two greedy flows send three times what
+/// is served, and one packet in 300 belongs to a quiet flow. Returns the loss in percent: that of the quiet flow, and
+/// the maximum of the others.
 fn lost(is_fair: bool) -> (f64, f64) {
     const SLOTS: usize = 256;
     let mut fair = share();
@@ -112,7 +112,7 @@ fn lost(is_fair: bool) -> (f64, f64) {
             }
             served += 1;
             let flow = flow as usize;
-            assert!(sequence.wrapping_sub(last[flow]) < 1 << 15, "one overtook another");
+            assert!(sequence.wrapping_sub(last[flow]) < 1 << 15, "frames of a flow were reordered");
             (received[flow], last[flow]) = (received[flow] + 1, sequence);
         }
     }
@@ -123,8 +123,11 @@ fn lost(is_fair: bool) -> (f64, f64) {
 #[test]
 fn a_quiet_flow_beside_two_greedy_ones_loses_nothing_of_a_ring_that_runs_full() {
     let (quiet, greedy) = lost(false);
-    assert!(quiet > 20.0 && greedy > 60.0, "not full: {quiet} {greedy}");
+    assert!(
+        quiet > 20.0 && greedy > 60.0,
+        "the ring is not overloaded: {quiet} % and {greedy} % lost"
+    );
     let (quiet, greedy) = lost(true);
     assert!(quiet <= 2.0, "{quiet} % lost");
-    assert!(greedy < 70.0, "two thirds are lost anyway, and not more: {greedy} %");
+    assert!(greedy < 70.0, "more than the unavoidable two thirds were lost: {greedy} %");
 }

@@ -35,7 +35,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             && contents.end.is_none()
             && end <= END_MAX
             && contents.fragments < self.rules.limits.fragments;
-        // Nothing came from the source in between, so nothing can be newer either.
+        // No other fragment of the source arrived in between, so no other datagram can be newer.
         let is_latest = !datagram.is_dead
             && contents.source_count == source.count
             && self.by_use.last() == slot
@@ -69,7 +69,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         contents.cover(&mut self.store, units.clone());
         contents.append(arrival, &frame.meta, &units);
         if !gathers {
-            // What a device summed is never taken for the headers of the one before.
+            // A device's sum is not used with headers that were reused from the previous fragment.
             contents.sum = None;
             let number = self.store.fragments.insert(Fragment::new(frame, &arrival.data));
             self.store.set_index(&contents.pages, units.start, number);

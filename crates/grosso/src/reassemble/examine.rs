@@ -53,7 +53,7 @@ impl ArrivedFragment {
         self.offset == 0
     }
 
-    /// IP header and data, in bytes.
+    /// Returns the length of IP header and data in bytes.
     pub(crate) fn size(&self) -> u32 {
         self.data.end - u32::from(self.ip)
     }
@@ -166,8 +166,8 @@ fn ipv4(
     let offset = u32::from(word & ipv4::OFFSET_MASK) * 8;
     let len = data.end - data.start;
     let discard = |reason| Refusal::Discard { reason, error: None, ip: ip.offset };
-    // RFC 3128: no TCP fragment starts inside a TCP header, unless to hide it. RFC 1858 section 3.2:
-    // a filter must see the flags. Linux joins such fragments.
+    // RFC 3128: a TCP fragment starts inside a TCP header only to hide it. RFC 1858 section 3.2: a filter must see the
+    // flags. Linux merges such fragments.
     let is_tiny = offset == 0 && len < TCP_FLAGS_END || offset == 8;
     if refuses_tiny && protocol == ipv4::PROTOCOL_TCP && is_tiny && len > 0 {
         return Err(discard(Discard::TinyFragment));
@@ -238,7 +238,7 @@ fn ipv6(
     let key = Key {
         addresses: [word_at(0), word_at(8), word_at(16), word_at(24)],
         identification: u32_at(packet, fragment_start + ipv6_fragment::field::IDENTIFICATION.start),
-        // Rule F1: the next header is no part of the key.
+        // Rule F1: the next header is not part of the key.
         protocol: 0,
         is_ipv6: true,
         is_atomic: false,

@@ -71,7 +71,7 @@ pub(crate) struct Contents {
     pub(crate) checksum: Option<Checksum>,
     /// The sum of the data present, as long as that of each fragment is known.
     pub(crate) sum: Option<Sum>,
-    /// The source's count of fragments when the latest one of this datagram arrived.
+    /// The source's fragment count when the latest fragment of this datagram arrived.
     pub(crate) source_count: u32,
 }
 
@@ -116,8 +116,7 @@ impl Contents {
         self.run.start = self.run.end;
     }
 
-    /// Records a fragment that is kept. `units` are new. `keeps_first` says that another first fragment changes
-    /// nothing.
+    /// Records a kept fragment. `units` are new. If `keeps_first` is set, another first fragment changes nothing.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -220,7 +219,7 @@ mod tests {
     use super::Contents;
     use crate::reassemble::reason::Discard;
 
-    /// Every set of code points, as `ip_frag_ecn_table` of Linux has it.
+    /// Checks every set of code points against Linux's `ip_frag_ecn_table`.
     #[test]
     fn f21_all_sixteen_combinations_of_code_points() {
         let dropped = Err(Discard::EcnMixed);
@@ -243,7 +242,7 @@ mod tests {
             dropped,
         ];
         for (seen, expected) in (0_u8..).zip(table) {
-            // A first fragment with a code point of the set; the highest one below 3.
+            // A first fragment with a code point of the set: the highest one below 3.
             let ecn = (0..3).rev().find(|bit| seen >> bit & 1 == 1).unwrap_or(2);
             let contents = Contents { ecn_seen: seen, ecn, ..Contents::new() };
             let expected = match (seen, expected) {

@@ -79,11 +79,11 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             if self.datagrams.used(slot).is_some_and(|datagram| datagram.key == key) {
                 return slot;
             }
-            // Another key with the same tag, by a chance of one in 2^31.
+            // Another key has the same tag, with a probability of 1 in 2^31.
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }
-        // One that is whole at once takes no place of those that wait.
+        // A datagram that is complete at once takes no slot from waiting datagrams.
         if !key.is_atomic
             && self.held_datagrams() >= self.rules.limits.datagrams.max(1)
             && let Some(oldest) = self.by_use.first()
@@ -209,7 +209,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Ok(())
     }
 
-    /// Keeps a fragment, or its data. The room and the pages are there.
+    /// Keeps a fragment or its data. The caller has reserved memory and pages.
     #[inline]
     fn keep(
         &mut self,
@@ -254,7 +254,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.held_fragments += 1;
             return sink.take(Outcome::Returned { frame, why: Returned::Gathered });
         }
-        // Rule F25: how a fragment should be cut, by whoever, says nothing about the datagram.
+        // Rule F25: the segmentation parameters of a fragment say nothing about the datagram.
         let frame = Frame { meta: Meta { gso: None, ..frame.meta }, ..frame };
         if let (true, Some(flow)) = (contents.is_released, contents.flow) {
             let number = digest(&self.state, frame.buffer.as_ref(), arrival);
@@ -380,7 +380,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Returns the checksum state of a whole datagram whose headers are written, and the state of its transport
-    /// checksum. `data` are its first bytes behind the headers, of this many.
+    /// checksum. `data` holds its first bytes after the headers, of `len` in all.
     fn checksums(
         &self,
         contents: &Contents,
@@ -420,13 +420,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Memory that a kept buffer occupies, in bytes, regardless of how much of it is filled (P33).
+/// Returns the memory that a kept buffer occupies, in bytes, regardless of how much of it is filled (P33).
 pub(super) fn kept_bytes<B>(limits: &ReassemblyLimits, len: usize) -> usize {
     len.max(limits.buffer_bytes) + size_of::<Fragment<B>>()
 }
 
-/// Copies the data of a fragment, and the headers of a first one, to their positions. Returns the sum of the data if it
-/// is known.
+/// Copies the data of a fragment, and the headers of a first fragment, to their positions. Returns the sum of the data
+/// if it is known.
 fn gather<B: AsRef<[u8]>>(
     store: &mut Store<B>,
     contents: &Contents,
@@ -454,7 +454,7 @@ fn gather<B: AsRef<[u8]>>(
     if summed { Some(sum) } else { arrival.sum }
 }
 
-/// Returns the first fragment's headers, and the data that are contiguous behind them.
+/// Returns the first fragment's headers, and the contiguous data after them.
 fn front<'a, B: AsRef<[u8]>>(
     store: &'a Store<B>,
     contents: &Contents,

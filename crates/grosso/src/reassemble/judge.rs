@@ -21,7 +21,7 @@ pub(super) enum Judgement {
     Mixes,
     /// The same fragment arrived before.
     Duplicate,
-    /// The datagram is discarded, and its sender may be told.
+    /// The datagram is discarded, and its sender may be notified.
     Kills(Discard, Option<IcmpError>),
 }
 
@@ -53,7 +53,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Judgement::Kills(Discard::EndConflict, None);
         }
         let units = units(arrival.offset, end);
-        // What starts where nothing reaches needs no look at the map.
+        // A fragment that starts at or after the end of all others needs no lookup in the map.
         let is_new = arrival.offset >= contents.reach || {
             contents.chart(&mut self.store);
             !self.store.any(&contents.pages, Bit::Covered, &units)
@@ -100,7 +100,7 @@ fn alone(
     let problem = |pointer| is_ipv6.then_some(IcmpError::ParameterProblem { code: 0, pointer });
     let end_max = if is_ipv6 { DATAGRAM_BYTES_MAX } else { DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN };
     if arrival.end() > end_max {
-        // The offset field, two bytes into the fragment header.
+        // Offset of the offset field: two bytes into the fragment header.
         return Err((Discard::Oversize, problem(in_packet.saturating_sub(6))));
     }
     let hanging = if arrival.more { arrival.len() % 8 } else { 0 };
@@ -150,7 +150,7 @@ fn is_same<B: AsRef<[u8]>>(
     })
 }
 
-/// Digest of a fragment that was forwarded, to recognize a duplicate.
+/// Returns the digest of a forwarded fragment, to recognise a duplicate.
 pub(super) fn digest_of(state: &KeyedHash, data: &[u8]) -> u32 {
     let mut hasher = state.build_hasher();
     hasher.write(data);

@@ -10,10 +10,10 @@ use crate::template::{HEADER_BYTES_MAX, compare::Mask, shape::Shape};
 pub(super) struct LatestHeaders {
     stack: Stack,
     shape: Shape,
-    /// The bits that decide what headers there are.
+    /// The bits that determine the headers.
     structure: Mask,
     example: [u8; HEADER_BYTES_MAX],
-    /// Bytes of them; zero where there are none.
+    /// Length of the headers in bytes; zero if there are none.
     len: usize,
 }
 
@@ -46,13 +46,13 @@ impl LatestHeaders {
         if self.len == len && self.structure.agrees(&self.example, headers) {
             debug_assert!(
                 self.stack.layers() == dissect(header, link, ports).layers(),
-                "structure tells headers"
+                "the structure determines the headers"
             );
             return &self.shape;
         }
         dissect_into(header, link, ports, &mut self.stack);
         self.shape = Shape::new(&self.stack, header);
-        // The offload refers to a position in a packet, and cannot be carried out for the whole datagram.
+        // The offload refers to a position in one packet and does not apply to the whole datagram.
         self.shape.remote_checksum = None;
         self.structure = Mask::structure(&self.stack, header);
         self.example = *headers;

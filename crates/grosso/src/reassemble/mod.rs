@@ -157,7 +157,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Err(OverlapNeedsCoalesce);
         }
         let keys = rules.limits.datagrams.saturating_add(rules.limits.tombstones);
-        // A quarter of the ways is used at most, so that hardly ever a bucket is full.
+        // At most a quarter of the ways is used, so that buckets are hardly ever full.
         let buckets = keys / 2 + 1;
         Ok(Self {
             link,
@@ -318,7 +318,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     fn outside(&self, packet: &[u8], layers: usize, meta: &Meta) -> u64 {
         let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1) ^ self.network;
         let around = self.stack.layers().get(..layers).unwrap_or_default();
-        // A link layer alone identifies nothing.
+        // A link layer alone does not identify a network.
         if around.len() <= 1 {
             return vlan;
         }
@@ -371,7 +371,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.forget(slot);
     }
 
-    /// Returns everything that a live datagram holds.
+    /// Discards everything that a live datagram holds.
     fn empty(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let key = datagram.key;
@@ -471,7 +471,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Returns the first fragment of a datagram from its IP header on, as far as it is there.
+/// Returns the available part of a datagram's first fragment, from its IP header on.
 fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Option<&'a [u8]> {
     if contents.flow.is_none() || contents.is_released {
         return None;

@@ -13,7 +13,7 @@ pub(crate) struct Slab<T> {
 #[derive(Debug)]
 enum SlabSlot<T> {
     Used(T),
-    /// The next free one.
+    /// Index of the next free slot.
     Free(u32),
 }
 

@@ -14,11 +14,11 @@ reasons! {
         /// A length field exceeds the frame: the frame was truncated by a capture.
         Truncated = "truncated",
         /// The packet is an IPv4 fragment with a length of zero.
-        LengthZero = "length-zero",
+        LengthZero = "length_zero",
         /// The headers are longer than a datagram can store.
-        HeaderTooLong = "header-too-long",
+        HeaderTooLong = "header_too_long",
         /// The IPv4 header checksum is wrong.
-        Ipv4Checksum = "ip-checksum",
+        Ipv4Checksum = "ip_checksum",
     }
 }
 
@@ -28,26 +28,26 @@ reasons! {
         /// The fragment overlaps another one without being its duplicate (rule F14, P26, P27).
         Overlap = "overlap",
         /// The fragment exceeds the end of the datagram, or moves that end (rule F12).
-        EndConflict = "end-conflict",
+        EndConflict = "end_conflict",
         /// The fragment has no data (rule F11).
-        ZeroLength = "zero-length",
+        ZeroLength = "zero_length",
         /// The length of a fragment other than the last is not a multiple of 8 (rule F10, P29).
         Misaligned = "misaligned",
         /// The datagram would exceed the maximum length of an IP packet (rule F13, P28).
         Oversize = "oversize",
         /// The datagram mixes fragments with and without ECN (RFC 3168 section 5.3, rule F21).
-        EcnMixed = "ecn-mixed",
+        EcnMixed = "ecn_mixed",
         /// The datagram has more fragments than the limit allows.
-        FragmentLimit = "fragment-limit",
+        FragmentLimit = "fragment_limit",
         /// The first fragment does not contain all headers (RFC 7112, rule F31). Only this fragment is discarded.
-        HeaderChain = "header-chain",
+        HeaderChain = "header_chain",
         /// A fragment header follows a fragment header (rule F32). Only this fragment is discarded.
-        SecondFragmentHeader = "second-fragment-header",
+        SecondFragmentHeader = "second_fragment_header",
         /// The IPv6 payload length is zero (rule F32). Only this fragment is discarded.
-        PayloadLengthZero = "payload-length-zero",
+        PayloadLengthZero = "payload_length_zero",
         /// The TCP header is split where a filter would miss its flags (RFC 1858, RFC 3128, P29). Only this fragment is
         /// discarded.
-        TinyFragment = "tiny-fragment",
+        TinyFragment = "tiny_fragment",
         /// The datagram was discarded before (RFC 5722 section 4). Only this fragment is discarded.
         Dead = "dead",
         /// The datagram was not complete in time (rules F3, F40).
@@ -55,18 +55,18 @@ reasons! {
         /// The source has sent enough other fragments since then to reuse the identification (rule F4).
         Distance = "distance",
         /// The memory was needed for other datagrams (rule F2, P32).
-        MemoryFull = "memory-full",
+        MemoryFull = "memory_full",
         /// The source exceeded its share of the memory.
-        SourceFull = "source-full",
+        SourceFull = "source_full",
         /// The table entry was needed for another datagram.
-        TableFull = "table-full",
+        TableFull = "table_full",
         /// The caller flushed the reassembler.
         Finished = "finished",
     }
 }
 
 impl Discard {
-    /// Returns whether later fragments of the datagram must not start it anew (RFC 5722 section 4).
+    /// Returns whether later fragments of the datagram must not start a new one (RFC 5722 section 4).
     pub(crate) const fn kills_key(self) -> bool {
         matches!(
             self,

@@ -23,7 +23,7 @@ pub(crate) struct Whole<'a> {
     pub(crate) is_ipv6: bool,
     pub(crate) ecn: u8,
     pub(crate) dont_fragment: bool,
-    /// Bytes after the headers.
+    /// Number of bytes after the headers.
     pub(crate) data_len: usize,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn render(
     }
     let is_covered = !shape.covers.is_empty();
     let sum = if is_covered { sum() } else { Sum::ZERO };
-    // The template is read only for what the first fragment's headers say.
+    // The template reads only the first fragment's headers.
     let first = *out;
     let template = Template {
         shape,
@@ -79,7 +79,7 @@ fn ipv4(whole: &Whole<'_>, out: &mut [u8]) -> usize {
     len
 }
 
-/// Removes the fragment header, which is the last of the headers; the header in front of it then names the payload.
+/// Removes the fragment header, which is the last header; the header before it then names the payload.
 fn without_fragment_header(whole: &Whole<'_>, out: &mut [u8]) -> usize {
     let len = whole.first.len().saturating_sub(ipv6_fragment::HEADER_LEN);
     let (before, fragment) = whole.first.split_at(len);
@@ -109,8 +109,8 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
     }
 }
 
-/// Verifies the transport checksum of a whole datagram. `header` are its headers from the IP header on, `data` its
-/// first bytes behind them, `sum` that of all its data.
+/// Verifies the transport checksum of a whole datagram. `header` holds its headers from the IP header on, `data` its
+/// first bytes after them, and `sum` is the sum of all its data.
 pub(crate) fn verify(
     header: &[u8],
     kind: Kind,

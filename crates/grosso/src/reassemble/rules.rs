@@ -93,7 +93,7 @@ impl Default for ReassemblyLimits {
         Self {
             datagrams: 4096,
             tombstones: 1024,
-            // 64 KB through the smallest link that IPv4 allows, of 68 bytes, behind its longest header are 8185.
+            // 64 KB over the smallest link that IPv4 allows (68 bytes), with the longest IP header, are 8185 fragments.
             fragments: 8192,
             memory_bytes: 4 << 20,
             source_bytes: 2 << 20,

@@ -40,7 +40,7 @@ impl<B: AsRef<[u8]>> Fragment<B> {
         self.frame.buffer.as_ref().get(self.range()).unwrap_or_default()
     }
 
-    /// Returns the headers in front of its data.
+    /// Returns the headers in front of the fragment's data.
     pub(crate) fn header(&self) -> &[u8] {
         self.frame.buffer.as_ref().get(..self.start as usize).unwrap_or_default()
     }
@@ -99,7 +99,7 @@ pub(crate) struct Starts {
     left: u16,
 }
 
-/// Returns the units of the bytes from `offset`, a multiple of 8, to `end` of a datagram.
+/// Returns the units of the bytes of a datagram from `offset`, a multiple of 8, to `end`.
 pub(crate) fn units(offset: u32, end: u32) -> Range<u32> {
     HEADER_UNITS + offset / UNIT..HEADER_UNITS + end.div_ceil(UNIT)
 }
@@ -114,7 +114,7 @@ impl<B> Store<B> {
         Self { pages: Vec::new(), free: NONE, fragments: Slab::default(), gathers }
     }
 
-    /// Memory that a page takes, in bytes.
+    /// Returns the memory that a page takes, in bytes.
     pub(crate) fn page_bytes(&self) -> usize {
         size_of::<Page>() + if self.gathers { PAGE_BYTES } else { PAGE_UNITS * size_of::<u32>() }
     }
@@ -177,7 +177,7 @@ impl<B> Store<B> {
         spans(units).filter_map(ones).sum()
     }
 
-    /// Sets the bit of all of the units. Their pages are there.
+    /// Sets the bit of all of the units. Their pages must exist.
     #[inline]
     pub(crate) fn set(&mut self, pages: &Pages, bit: Bit, units: &Range<u32>) {
         for (page, units) in spans(units) {
@@ -195,7 +195,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Sets the bit of one unit. Its page is there.
+    /// Sets the bit of one unit. Its page must exist.
     #[inline]
     pub(crate) fn mark(&mut self, pages: &Pages, bit: Bit, unit: u32) {
         if let Some(page) = self.page_mut(pages, unit as usize / PAGE_UNITS) {
@@ -225,7 +225,7 @@ impl<B> Store<B> {
         None
     }
 
-    /// Returns the numbers kept for the units from `from` on that one of this many fragments starts with, in order.
+    /// Returns a walk over the starts of `fragments` fragments from unit `from` on, in order.
     #[inline]
     pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
         let word = from as usize / WORD_UNITS;
@@ -234,7 +234,7 @@ impl<B> Store<B> {
         starts
     }
 
-    /// Returns the next fragment's number.
+    /// Returns the number of the next fragment.
     #[inline]
     pub(crate) fn next_start(&self, starts: &mut Starts) -> Option<u32> {
         starts.left = starts.left.checked_sub(1)?;
@@ -245,7 +245,7 @@ impl<B> Store<B> {
             }
             match self.bits(&starts.pages, Bit::Start, starts.word / WORDS) {
                 Some(bits) => starts.bits = bits[starts.word % WORDS],
-                // The last word of a page that is not there.
+                // The page is missing, so the search continues after its last word.
                 None => starts.word |= WORDS - 1,
             }
         }
@@ -267,7 +267,7 @@ impl<B> Store<B> {
         page.and_then(|page| page.index.get(unit as usize % PAGE_UNITS)).map_or(NONE, |&n| n)
     }
 
-    /// Keeps a number for a unit.
+    /// Stores a number for a unit.
     #[inline]
     pub(crate) fn set_index(&mut self, pages: &Pages, unit: u32, number: u32) {
         let page = self.page_mut(pages, unit as usize / PAGE_UNITS);
@@ -321,7 +321,7 @@ impl<B> Store<B> {
         })
     }
 
-    /// Keeps the headers of the first fragment in front of its data.
+    /// Stores the headers of the first fragment in front of its data.
     pub(crate) fn write_header(&mut self, pages: &Pages, header: &[u8]) {
         let start = HEADER_ROOM.saturating_sub(header.len());
         let page = self.page_mut(pages, 0).and_then(|page| page.bytes.get_mut(start..HEADER_ROOM));
@@ -330,7 +330,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Returns the last `before` bytes of the headers, and the first `data` bytes behind them, as far as the page
+    /// Returns the last `before` bytes of the headers and the first `data` bytes after them, as far as the page
     /// reaches.
     pub(crate) fn front(&self, pages: &Pages, before: usize, data: usize) -> &[u8] {
         let range = HEADER_ROOM.saturating_sub(before)..(HEADER_ROOM + data).min(PAGE_BYTES);
@@ -391,7 +391,7 @@ fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     })
 }
 
-/// Returns the same as the range of words, with the masks of the first and of the last word.
+/// Returns the range of words, with the masks of the first and of the last word.
 #[inline]
 fn masks(units: &Range<u32>) -> (Range<usize>, u64, u64) {
     let (start, end) = (units.start as usize, units.end as usize);
@@ -424,7 +424,7 @@ mod tests {
 
     use super::{Bit, HEADER_UNITS, PAGE_UNITS, Pages, Store, UNITS_MAX, WORD_UNITS, spans, words};
 
-    /// All short ranges, and some that cross words and pages, bit by bit.
+    /// Compares all short ranges, and some that cross words and pages, bit by bit.
     #[test]
     fn ranges_are_the_bits_of_their_units() {
         for (from, start) in

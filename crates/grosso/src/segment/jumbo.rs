@@ -1,11 +1,11 @@
-//! The hop-by-hop header that IPv6 superframes beyond 64 KB carried up to Linux 6.19 (rule G63).
+//! The hop-by-hop header with which Linux up to 6.19 sent IPv6 superframes longer than 64 KB (rule G63).
 
 use grosso_wire::{Kind, Stack, ipv6};
 
 use crate::bytes::u16_at;
 
-/// Takes a jumbo header out of the headers of a superframe, because no packet cut from it needs one
-/// (rule S5). Gives the length of the headers without it, or `None` when there is none.
+/// Removes a jumbo header from the headers of a superframe, because its segments do not need one (rule S5). Returns the
+/// length of the headers without it, or `None` if there is none.
 pub(super) fn remove(header: &mut [u8], stack: &Stack) -> Option<usize> {
     let (ip, jumbo) =
         stack.layers().windows(2).map(|pair| (pair[0], pair[1])).find(|(ip, next)| {
@@ -24,5 +24,5 @@ pub(super) fn remove(header: &mut [u8], stack: &Stack) -> Option<usize> {
 
 /// A hop-by-hop header that holds nothing but the jumbo option (RFC 2675).
 const JUMBO_LEN: u16 = 8;
-/// The option's type and length.
+/// Type and length of the jumbo option.
 const JUMBO_OPTION: [u8; 2] = [0xc2, 4];

@@ -84,16 +84,18 @@ impl NoSegments {
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::NotSuperframe => "no segment size is known for it",
+            Self::NotSuperframe => "its segment size is unknown",
             Self::Whole => "its payload fits into one packet",
             Self::Headers => "its headers do not lead to TCP or UDP",
-            Self::HeadersSplit => "its headers are not in one piece",
-            Self::HeaderTooLong => "its headers are longer than any that are cut",
+            Self::HeadersSplit => "its headers are not contiguous",
+            Self::HeaderTooLong => "its headers are longer than supported",
             Self::TooManyIpHeaders => "it has more than five IP headers",
             Self::ChecksumStart => "its partial checksum is not that of its transport header",
-            Self::GreSequence => "each packet would need a GRE sequence number of its own",
-            Self::Fragments => "it is an IP fragment, or is to be cut into fragments",
-            Self::TooLong => "it, or a packet of it, is longer than an IP datagram can be",
+            Self::GreSequence => "each packet would need its own GRE sequence number",
+            Self::Fragments => "it is an IP fragment, or must be fragmented instead",
+            Self::TooLong => {
+                "it or one of its packets exceeds the maximum length of an IP datagram"
+            }
         }
     }
 }
@@ -169,13 +171,13 @@ pub struct Segments<'a> {
     incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,
-    /// The innermost checksum stays partial: for a device that completes it, or because it was partial before its
-    /// packet was merged.
+    /// Whether the innermost checksum stays partial: for a device that completes it, or because it was partial before
+    /// its packet was merged.
     leaves_partial: bool,
-    /// Some checksum needs the payload's sum. None does if the innermost checksum stays a pseudo-header sum and those
-    /// around it are absent or completed by a receiver.
+    /// Whether some checksum needs the payload's sum. None does if the innermost checksum stays a pseudo-header sum and
+    /// those around it are absent or completed by a receiver.
     sums_payload: bool,
-    /// The device repeats headers itself.
+    /// Whether the device repeats headers itself.
     repeats_headers: bool,
     payload: Payload<'a>,
     index: u32,
@@ -313,7 +315,7 @@ impl<'a> Segments<'a> {
         self.shape.header_len + payload.min(self.payload_len)
     }
 
-    /// Payload range of the next packet.
+    /// Returns the payload range of the next packet.
     #[inline]
     fn next_span(&self) -> Option<SegmentSpan> {
         let left = self.payload_len - self.before;
@@ -381,7 +383,7 @@ impl<'a> Segments<'a> {
         };
         header.copy_from_slice(template.header);
         template.render(portion, checksums, header);
-        // Learning pays when another one follows, which is not the last.
+        // Learning pays if another packet follows that is not the last.
         if !repeats && !portion.last && self.count - self.index > 2 {
             self.incremental = IncrementalHeader::learn(&template, portion, checksums, header);
         }
@@ -395,7 +397,7 @@ impl<'a> Segments<'a> {
         } else {
             Checksum::None
         };
-        // Of more than can be said, none are (rule S3).
+        // A number of segments that does not fit the field is written as 0 (rule S3).
         let segments = u16::try_from(packets).unwrap_or(0);
         let gso = repeats.then_some(Gso { segments, ..self.gso });
         Meta { checksum, gso, ..self.meta }
@@ -405,9 +407,9 @@ impl<'a> Segments<'a> {
 /// Payload range of one packet.
 #[derive(Clone, Copy)]
 struct SegmentSpan {
-    /// Bytes of payload.
+    /// Payload in bytes.
     payload: usize,
-    /// Bytes that its headers announce: fewer if a device repeats the headers.
+    /// Bytes that the packet's headers announce: fewer if a device repeats the headers.
     unit: usize,
     last: bool,
 }
@@ -450,7 +452,7 @@ fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     is_there && shape.remote_checksum.is_none()
 }
 
-/// Returns the number of packets, and bytes of the longest payload of one.
+/// Returns the number of packets, and the length of the longest payload in bytes.
 fn packets(
     gso: &Gso,
     slices: &[&[u8]],
@@ -545,7 +547,8 @@ mod tests {
         }
     }
 
-    /// Superframes of packets of 100 bytes whose numbers wrap: identification, sequence number, outer header checksum.
+    /// Returns superframes with packets of 100 bytes whose numbers wrap: identification, sequence number, outer header
+    /// checksum.
     fn stacks(payload_len: usize) -> Vec<Vec<u8>> {
         let ipv4 = |p: Packet| p.ipv4(|ip| ip.id(0xfffd));
         let tcp = |p: Packet| p.tcp(|tcp| tcp.sequence(u32::MAX - 250).cwr().psh().fin());
@@ -599,7 +602,7 @@ mod tests {
                 were_derived += u32::from(fast.incremental.is_some());
             }
         }
-        // All stacks, four times each, of each length.
+        // All stacks, four times each, for each length.
         assert_eq!(were_derived, 10 * 4 * 2);
     }
 

@@ -11,7 +11,7 @@ pub(super) struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// Hands out the next `len` bytes, slice by slice.
+    /// Passes the next `len` bytes to `each`, slice by slice.
     #[inline(always)]
     pub(super) fn take(&mut self, len: usize, mut each: impl FnMut(&'a [u8])) {
         match self.take_together(len) {
@@ -20,7 +20,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Hands out the next `len` bytes if they are in one slice, as most are.
+    /// Returns the next `len` bytes if they are in one slice, the usual case.
     #[inline(always)]
     fn take_together(&mut self, len: usize) -> Option<&'a [u8]> {
         let slice = self.slices.get(self.slice)?;
@@ -51,7 +51,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Copies the next bytes, as many as fit.
+    /// Copies as many of the next bytes as fit.
     pub(super) fn copy(&mut self, out: &mut [u8]) {
         let mut rest = out;
         self.take(rest.len(), |slice| {
@@ -61,7 +61,7 @@ impl<'a> Payload<'a> {
         });
     }
 
-    /// Copies the next bytes, as many as fit, and sums them on the way.
+    /// Copies as many of the next bytes as fit, and sums them in the same pass.
     #[inline]
     pub(super) fn copy_summed(&mut self, out: &mut [u8]) -> Sum {
         match self.take_together(out.len()) {
@@ -93,7 +93,7 @@ impl<'a> Payload<'a> {
         sum
     }
 
-    /// Bytes up to the end of the slice that is next.
+    /// Returns the number of bytes up to the end of the next slice.
     pub(super) fn slice_len(&self) -> usize {
         let mut ahead = *self;
         loop {

@@ -4,9 +4,9 @@ use grosso_wire::{Cover, Ends, Field, Kind, Law, Layer, Role, Stack, tcp};
 
 use super::HEADER_BYTES_MAX;
 
-/// Liberties that a profile takes with the laws.
+/// Relaxations of the laws by a profile.
 pub(crate) trait Liberties {
-    /// Returns whether a field of this role may vary where its law wants it equal.
+    /// Returns whether a field of this role may vary although its law requires it to be equal.
     fn lets_vary(&self, role: Role) -> bool;
 
     /// Returns whether TCP timestamps may vary.
@@ -20,14 +20,14 @@ pub(crate) enum Difference {
     Field(Role),
     /// The TCP options differ in nothing but the timestamps.
     Timestamps,
-    /// No field tells: the headers are others.
+    /// No single field: the headers are of other types or lengths.
     Headers,
 }
 
 /// A mask over all headers of a stack, for one comparison of raw bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
-    /// None behind `len`.
+    /// The mask of each byte; zero from `len` on.
     bits: [u8; HEADER_BYTES_MAX],
     len: usize,
 }
@@ -49,8 +49,8 @@ impl Mask {
         mask
     }
 
-    /// Returns the bits that the dissector looks at, apart from lengths, and those that say where the addresses of
-    /// pseudo-headers lie.
+    /// Returns the bits that the dissector reads, except lengths, and the bits that locate the addresses of
+    /// pseudo-headers.
     pub(crate) fn structure(stack: &Stack, header: &[u8]) -> Self {
         let mut mask = Self::nothing(stack.header_len());
         for layer in stack.layers() {
@@ -69,7 +69,7 @@ impl Mask {
         self.agrees_mostly_in::<USUAL_BYTES>(first, other)
     }
 
-    /// Like [`Self::agrees`], for masks that mostly have at most this many bytes, a whole number of blocks. The
+    /// Compares like [`Self::agrees`], for masks that usually have at most `BYTES` bytes, a whole number of blocks. The
     /// compiler knows that number, so there is no loop.
     #[inline(always)]
     pub(crate) fn agrees_mostly_in<const BYTES: usize>(&self, first: &[u8], other: &[u8]) -> bool {
@@ -81,7 +81,7 @@ impl Mask {
         self.agrees_in_all(first, other)
     }
 
-    /// Like [`Self::agrees`], for headers of any length, also if less than a block follows them.
+    /// Compares like [`Self::agrees`], for headers of any length, even if less than a block follows them.
     #[inline(never)]
     fn agrees_in_all(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= TUNNEL_BYTES
@@ -94,13 +94,13 @@ impl Mask {
         else {
             return false;
         };
-        // What the blocks leave is in one that overlaps the last of them; no stack is shorter.
+        // The remaining bytes are in a block that overlaps the last one; no stack is shorter than a block.
         let (Some(last_mask), Some(last), Some(other_last)) =
             (mask.last_chunk(), first.last_chunk(), other.last_chunk())
         else {
             return false;
         };
-        // Most headers with nothing behind them: acknowledgments with timestamps.
+        // The usual headers without payload: acknowledgments with timestamps.
         if self.len <= USUAL_BYTES
             && let Some(agree) = agree_in::<{ USUAL_BYTES - BLOCK }>(mask, first, other)
         {
@@ -193,8 +193,8 @@ impl Mask {
     }
 }
 
-/// Mask of the bits of a field that must be equal, the first byte's highest first. The last eight apply to all further
-/// bytes.
+/// Returns the mask of the bits of a field that must be equal, starting with the highest bit of the first byte. The
+/// last eight bits apply to all further bytes.
 fn equal_bits(field: &Field, rules: &impl Liberties) -> u64 {
     match field.law {
         Law::Equal if rules.lets_vary(field.role) => field.pinned,
@@ -228,15 +228,15 @@ pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Rang
 /// Bytes compared at once: fewer than an IPv4 and a UDP header have.
 pub(crate) const BLOCK: usize = 16;
 
-/// Length of most headers, rounded up to whole blocks: TCP with timestamps over IPv4 and Ethernet has 66 bytes.
+/// Length of the usual headers, rounded up to whole blocks: TCP with timestamps over IPv4 and Ethernet has 66 bytes.
 pub(crate) const USUAL_BYTES: usize = 5 * BLOCK;
 
-/// Length of most headers with a tunnel, rounded up: the same in VXLAN over IPv4 has 116 bytes.
+/// Length of the usual headers with a tunnel, rounded up: the same in VXLAN over IPv4 has 116 bytes.
 pub(crate) const TUNNEL_BYTES: usize = 8 * BLOCK;
 
 type Block = [u8; BLOCK];
 
-/// Returns whether two frames agree in the bits of a mask over this many bytes; `None` where one of them is shorter.
+/// Returns whether two frames agree in the bits of a mask over `BYTES` bytes; `None` if one of them is shorter.
 #[inline(always)]
 fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Option<bool> {
     let blocks = |bytes| <[u8]>::first_chunk::<BYTES>(bytes).map(|bytes| bytes.as_chunks().0);
@@ -254,8 +254,8 @@ fn differing_in(mask: &Block, first: &Block, other: &Block) -> u128 {
     (u128::from_ne_bytes(*first) ^ u128::from_ne_bytes(*other)) & u128::from_ne_bytes(*mask)
 }
 
-/// Returns whether two packets with these headers obey every law of equality, asked field by field: the definition of
-/// what the mask of [`Mask::equality`] tells at once. The bytes of timestamps that vary are skipped.
+/// Returns whether two packets with these headers obey every law of equality, field by field: the definition that the
+/// mask of [`Mask::equality`] implements in one comparison. Timestamps that may vary are skipped.
 #[cold]
 pub(crate) fn obeys_equality(
     stack: &Stack,
@@ -338,8 +338,7 @@ fn has_tcp_options(kind: Kind) -> bool {
     kind.spec().tail.role == Role::Options
 }
 
-/// Returns whether two option areas have the usual layout NOP NOP TIMESTAMP, and so differ in nothing but the
-/// timestamps.
+/// Returns whether two option areas have the usual layout NOP NOP TIMESTAMP, so that only the timestamps differ.
 fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
     first.len() == 12
         && first.starts_with(&TIMESTAMP_LAYOUT)

@@ -1,4 +1,4 @@
-//! Incremental headers: those of a packet derived from the headers of an earlier packet of the same length, for the
+//! Incremental headers: the headers of a packet derived from those of an earlier packet of the same length, for the
 //! packets between the first and the last of a train.
 //!
 //! Only identifications, the sequence number and two kinds of checksum vary among these packets. A header checksum
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
-    /// Part of the train that its packet is, and the payload length that all the packets have.
+    /// Portion of the learned packet, and the payload length that all the packets have.
     portion: Portion,
     /// The innermost checksum that depends on the payload; none if all checksums are the same in all packets.
     summed: Option<Summed>,
@@ -38,13 +38,13 @@ struct Summed {
     at: u16,
     /// Sum of its coverage, except sequence number and payload.
     shared: Sum,
-    /// A result of zero would mean that there is no checksum.
+    /// Whether a result of zero would mean that there is no checksum.
     is_udp: bool,
 }
 
 impl IncrementalHeader {
-    /// Takes the headers of the packet at `portion`, unless it is the first of a train, whose flags the others do not
-    /// have.
+    /// Learns the headers of the packet at `portion`, unless it is the first of a train, whose flags the other packets
+    /// do not have.
     pub(crate) fn learn(
         template: &Template<'_>,
         portion: Portion,
@@ -68,8 +68,7 @@ impl IncrementalHeader {
         Some(incremental)
     }
 
-    /// Returns whether the headers of the packet at `portion`, which is not before the one that was taken, can be
-    /// derived.
+    /// Returns whether the headers of the packet at `portion`, which does not precede the learned one, can be derived.
     #[inline]
     pub(crate) fn includes(&self, portion: Portion) -> bool {
         portion.payload == self.portion.payload && !portion.last
@@ -114,8 +113,8 @@ impl IncrementalHeader {
     }
 }
 
-/// Returns the part of a checksum that packets share: the sum of its coverage of the headers and of its pseudo-header,
-/// without the checksum and the sequence number.
+/// Returns the part of a checksum that packets share: the sum of the covered headers and of the pseudo-header, without
+/// the checksum and the sequence number.
 fn shared_sum(covering: &Covering, sequence: Option<u16>, header: &[u8], payload: usize) -> Sum {
     let start = covering.start as usize;
     let whole = sum_of(header, start, header.len());

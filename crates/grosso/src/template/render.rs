@@ -23,8 +23,8 @@ pub(crate) struct Template<'a> {
     pub(crate) fixed_ids: IpLevels,
     /// The packets that carry CWR.
     pub(crate) cwr: Cwr,
-    /// The transport has a checksum even if its field is zero, which for UDP would mean that it has none: the source of
-    /// the superframe left even the pseudo-header sum to others.
+    /// Whether the transport has a checksum even if its field is zero, which for UDP would mean no checksum: the source
+    /// of the superframe left even the pseudo-header sum to others.
     pub(crate) checksum_wanted: bool,
 }
 
@@ -60,8 +60,7 @@ impl Template<'_> {
         let end = header.len() + portion.payload;
         for length in &self.shape.lengths {
             let value = end - length.from as usize;
-            // Only IP may be longer than its field can say (rules G50, G63); the limits see to
-            // that.
+            // Only an IP length may exceed its field (rules G50, G63); the limits ensure this.
             put_u16(header, length.at as usize, u16::try_from(value).unwrap_or(0));
         }
         for ip in &self.shape.identifications {
@@ -99,7 +98,7 @@ impl Template<'_> {
     #[inline]
     fn render_checksums(&self, end: usize, checksums: Checksums, header: &mut [u8]) {
         let mut from = header.len();
-        // The sum of everything from `from` to the end of the packet.
+        // The sum of all bytes from `from` to the end of the packet.
         let mut behind = match checksums {
             Checksums::Complete(payload) => payload,
             Checksums::Partial | Checksums::PseudoHeader => Sum::ZERO,

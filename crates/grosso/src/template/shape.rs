@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     pub(crate) network: usize,
     pub(crate) ip_levels: usize,
     pub(crate) has_pppoe: bool,
-    /// The receiver completes the innermost checksum.
+    /// Checksum that the receiver completes, if any.
     pub(crate) remote_checksum: Option<RemoteChecksum>,
     /// Position of the sequence number, for TCP only.
     pub(crate) sequence: Option<u16>,
@@ -61,9 +61,9 @@ pub(crate) struct Covering {
     pub(crate) at: u16,
     /// Positions of the addresses in its pseudo-header.
     pub(crate) ends: Ends,
-    /// The protocol in the pseudo-header; zero when there is none.
+    /// Protocol in the pseudo-header; zero without a pseudo-header.
     pub(crate) protocol: u8,
-    /// A field of zero means that there is no checksum (RFC 768).
+    /// Whether a field of zero means that there is no checksum (RFC 768).
     pub(crate) zero_means_none: bool,
 }
 
@@ -96,9 +96,9 @@ impl Shape {
         shape
     }
 
-    /// Returns the innermost checksum that is present and depends on the payload, which a checksum that the receiver
-    /// completes does not (rule C52). `is_wanted` says that the transport's checksum is present even if its field is
-    /// zero.
+    /// Returns the innermost checksum that is present and depends on the payload; a checksum that the receiver
+    /// completes does not (rule C52). `is_wanted` tells whether the transport's checksum is present even if its field
+    /// is zero.
     pub(crate) fn made_of_payload(&self, header: &[u8], is_wanted: bool) -> Option<&Covering> {
         let (transport, around) = self.covers.split_last()?;
         let is_there = |covering: &&Covering| {
@@ -137,7 +137,7 @@ impl Shape {
         self.enter_remote_checksum(remote_checksum(layer, header));
     }
 
-    /// Stores the offload of a header. If two headers ask for it, neither can be obeyed.
+    /// Stores the offload that a header requests. If two headers request it, neither request can be fulfilled.
     fn enter_remote_checksum(&mut self, remote: Option<RemoteChecksum>) {
         if remote.is_some() {
             let is_second = self.remote_checksum.is_some();
@@ -146,7 +146,7 @@ impl Shape {
     }
 
     fn enter_checksum(&mut self, layer: &Layer, ends: &Ends, at: u16, cover: Cover) {
-        // Written together with the identification, and needed by nothing else.
+        // The header checksum is written together with the identification, and nothing else needs it.
         if cover == Cover::Header {
             return;
         }

@@ -12,21 +12,21 @@ reasons! {
     /// Reason why a packet does not belong to a tunnel.
     NotAdmitted {
         /// The packet is from or to another address.
-        Address = "foreign-address",
+        Address = "foreign_address",
         /// The packet was in a tunnel of another kind.
-        Tunnel = "foreign-tunnel",
+        Tunnel = "foreign_tunnel",
         /// The network identifier or key differs, is missing, or was not expected.
-        Identifier = "foreign-identifier",
+        Identifier = "foreign_identifier",
         /// The payload is not what the tunnel carries: Ethernet frames, or IP packets of the configured version.
-        Payload = "foreign-payload",
+        Payload = "foreign_payload",
         /// The packet has a group policy, which this tunnel does not accept (rules W30, W31).
         Policy = "policy",
         /// The presence of the GRE checksum differs from the configuration (rule W51).
-        GreChecksum = "gre-checksum-presence",
+        GreChecksum = "gre_checksum_presence",
         /// The packet has no GRE sequence number, although the tunnel requires one (rule W51).
-        Unnumbered = "gre-unnumbered",
+        Unnumbered = "gre_unnumbered",
         /// The GRE sequence number is lower than expected (rule W51).
-        Late = "gre-late",
+        Late = "gre_late",
     }
 }
 
@@ -39,8 +39,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Takes the packet of this number, unless it is older than expected. Numbers wrap, so one that is up to half of
-    /// them ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
+    /// Accepts the packet with this number, unless it is older than expected. Numbers wrap, so a number that is up to
+    /// half the number space ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
     fn take(&mut self, number: u32) -> Result<(), NotAdmitted> {
         let is_late = self.sequence.is_some_and(|next| (number.wrapping_sub(next) as i32) < 0);
         if is_late {
@@ -123,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether this end sends and takes packets of such a tunnel.
+    /// Returns whether this endpoint sends and accepts packets of such a tunnel.
     fn is_form_of(&self, tunnel: Tunnel) -> bool {
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,

@@ -1,4 +1,4 @@
-//! Configuration of a tunnel, from the side of one of its ends.
+//! Configuration of a tunnel endpoint.
 
 use alloc::vec::Vec;
 use core::{fmt, net::IpAddr, ops::RangeInclusive};
@@ -361,7 +361,7 @@ pub enum Contradiction {
     Identifier,
     /// A VXLAN header with a group policy cannot name the payload type (rule W31).
     PolicyAndProtocol,
-    /// The options are not whole ones, or more than 252 bytes.
+    /// The options are incomplete, or longer than 252 bytes.
     Options,
     /// A port is 0, or the range of source ports is empty.
     Port,
@@ -380,18 +380,18 @@ pub enum Contradiction {
 impl fmt::Display for Contradiction {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Families => "local and remote are not of one family",
-            Self::Carrier => "this header cannot be carried so",
-            Self::Identifier => "an identifier is below 2^24",
+            Self::Families => "local and remote address have different families",
+            Self::Carrier => "this header cannot be carried by this protocol",
+            Self::Identifier => "an identifier must be below 2^24",
             Self::PolicyAndProtocol => "group policy and generic protocol exclude each other",
-            Self::Options => "the options are not whole ones of at most 252 bytes",
-            Self::Port => "a port is 1 to 65535",
-            Self::FlowLabel => "a flow label is below 2^20",
-            Self::Dscp => "a DSCP is below 64",
-            Self::EncapsulationLimit => "an encapsulation limit is for tunnels directly in IPv6",
-            Self::RemoteChecksum => "remote checksum offload is for GUE and VXLAN without GPE",
+            Self::Options => "the options are incomplete or longer than 252 bytes",
+            Self::Port => "a port must be 1 to 65535",
+            Self::FlowLabel => "a flow label must be below 2^20",
+            Self::Dscp => "a DSCP must be below 64",
+            Self::EncapsulationLimit => "an encapsulation limit requires a tunnel directly in IPv6",
+            Self::RemoteChecksum => "remote checksum offload requires GUE, or VXLAN without GPE",
             Self::RemoteChecksumUnprotected => {
-                "remote checksum offload needs the checksum of the UDP header"
+                "remote checksum offload requires a checksum in the UDP header"
             }
         })
     }
@@ -403,7 +403,7 @@ impl core::error::Error for Contradiction {}
 const IDENTIFIER_MAX: u32 = 0xff_ffff;
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 const DSCP_MAX: u8 = 63;
-/// Maximum length in bytes of Geneve options: what 6 bits count in words.
+/// Maximum length in bytes of Geneve options: a 6-bit number of 4-byte words.
 const GENEVE_OPTIONS_BYTES_MAX: usize = 252;
 /// Destination options with the encapsulation limit and padding (RFC 2473 section 4.1.1).
 const ENCAPSULATION_LIMIT_BYTES: usize = 8;

@@ -100,7 +100,7 @@ pub(super) enum CarriedBy {
 }
 
 impl Tunnel {
-    /// The tunnel whose header a UDP port announces.
+    /// Returns the tunnel whose header a UDP port announces.
     pub(super) const fn in_udp(kind: Kind) -> Self {
         match kind {
             Kind::Vxlan => Self::Vxlan,
@@ -111,7 +111,8 @@ impl Tunnel {
         }
     }
 
-    /// The tunnel inside an IP header of the kind `ip` whose next header is `inside`; `None` if no tunnel has these.
+    /// Returns the tunnel inside an IP header of kind `ip` whose next header is `inside`; `None` if no tunnel has these
+    /// headers.
     pub(super) const fn of(carried_by: CarriedBy, ip: Kind, inside: Kind) -> Option<Self> {
         let names = match (ip, inside) {
             (_, Kind::Gre) => [Self::Gre, Self::GreGue, Self::GreFou],

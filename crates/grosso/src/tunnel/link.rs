@@ -19,7 +19,8 @@ pub(super) fn can_name(kind: Kind, ethertype: u16) -> bool {
     payload_name(kind, ethertype).is_some()
 }
 
-/// Adds this many bytes, or subtracts them, in the lengths of a link layer; `None` if a field cannot hold the result.
+/// Adds `grown` bytes, which may be negative, to the lengths of a link layer; returns `None` if a field cannot hold the
+/// result.
 pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Option<()> {
     for pppoe in links.iter().filter(|layer| layer.kind == Kind::Pppoe) {
         let at = usize::from(pppoe.offset) + pppoe::field::LENGTH.start;
@@ -29,7 +30,7 @@ pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Opti
     Some(())
 }
 
-/// Returns the position of the field in which a header names its payload, and the value there.
+/// Returns the position of the field in which a header names its payload, and the value to write there.
 fn payload_name(kind: Kind, ethertype: u16) -> Option<(usize, u16)> {
     let (field, name) = match kind {
         Kind::Ethernet => (ethernet::field::ETHERTYPE, ethertype),

@@ -96,7 +96,7 @@ struct OuterPayload<'a> {
 struct FragmentFacts {
     identification: u32,
     is_first: bool,
-    /// The protocol as every fragment of the packet states it.
+    /// Protocol, as stated by every fragment of the packet.
     protocol: u8,
 }
 
@@ -234,7 +234,7 @@ fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>)
 }
 
 impl Mark {
-    /// Returns whether a payload that is not a later fragment has it.
+    /// Returns whether a payload that is not a later fragment carries this mark.
     fn is_on(self, payload: &OuterPayload<'_>) -> bool {
         let is_udp_to = |port: u16| {
             let destination = payload.bytes.get(udp::field::DESTINATION_PORT);
@@ -354,9 +354,9 @@ pub const FRAGMENTS_MAX: usize = 256;
 /// Time in nanoseconds for which a first fragment is remembered. Its later fragments follow immediately in the same
 /// queue, and a 16-bit identification repeats after 65536 packets.
 pub const FRAGMENT_AGE_NS: u64 = 1_000_000_000;
-/// VLAN tags that are read without dissecting the frame.
+/// Maximum number of VLAN tags that are read without dissecting the frame.
 const TAGS_MAX: usize = 2;
-/// IPv6 extension headers that are skipped to find the protocol.
+/// Maximum number of IPv6 extension headers that are skipped to find the protocol.
 const EXTENSIONS_MAX: usize = 8;
 
 #[cfg(test)]

@@ -10,21 +10,21 @@ use crate::{
     tunnel::congestion,
 };
 
-/// The two ends, in one version of IP.
+/// Addresses of both endpoints, of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OuterEnds {
     V4 { source: [u8; 4], destination: [u8; 4] },
     V6 { source: [u8; 16], destination: [u8; 16] },
 }
 
-/// Fields of the header beside its addresses.
+/// Fields of the header besides its addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     pub(super) traffic_class: u8,
-    /// 20 bits; only in IPv6.
+    /// Flow label of 20 bits; for IPv6 only.
     pub(super) flow_label: u32,
     pub(super) hop_limit: u8,
-    /// Only in IPv4, like the bit below.
+    /// Identification; for IPv4 only, like the bit below.
     pub(super) identification: u16,
     pub(super) dont_fragment: bool,
     pub(super) protocol: u8,
@@ -46,7 +46,7 @@ impl OuterEnds {
         }
     }
 
-    /// Bytes of the header.
+    /// Returns the length of the header in bytes.
     pub(super) const fn header_len(&self) -> usize {
         match self {
             Self::V4 { .. } => ipv4::HEADER_LEN,
@@ -54,7 +54,7 @@ impl OuterEnds {
         }
     }
 
-    /// Bytes of the header that its length field counts.
+    /// Returns the number of header bytes that its length field counts.
     pub(super) const fn counted_len(&self) -> usize {
         match self {
             Self::V4 { .. } => ipv4::HEADER_LEN,
@@ -62,8 +62,8 @@ impl OuterEnds {
         }
     }
 
-    /// Writes the header into a buffer of its length. A length that does not fit its field is zero,
-    /// as superframes have it (rules G50, G63).
+    /// Writes the header into a buffer of its length. A length that does not fit its field is written as zero, as in
+    /// superframes (rules G50, G63).
     pub(super) fn emit(&self, header: &mut [u8], fields: &Fields) {
         let length = u16::try_from(self.counted_len() + fields.payload_len).unwrap_or(0);
         match self {
@@ -90,7 +90,7 @@ impl OuterEnds {
         }
     }
 
-    /// Returns the pseudo-header sum of UDP between the ends, of this many bytes with its header.
+    /// Returns the pseudo-header sum of a UDP datagram of `len` bytes between the endpoints.
     pub(super) fn pseudo_udp(&self, len: usize) -> Sum {
         match self {
             Self::V4 { source, destination } => {
@@ -108,15 +108,18 @@ impl OuterEnds {
 pub(super) struct Inner {
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
-    /// Zero for IPv4, which has none.
-    #[cfg_attr(not(feature = "esp"), expect(dead_code, reason = "of a packet only ESP copies it"))]
+    /// Flow label; zero for IPv4, which has none.
+    #[cfg_attr(
+        not(feature = "esp"),
+        expect(dead_code, reason = "only ESP copies the flow label of a packet")
+    )]
     pub(super) flow_label: u32,
-    /// `None` for IPv6, which has no such bit: routers never fragment it.
+    /// The DF bit; `None` for IPv6, which has none because routers never fragment it.
     pub(super) dont_fragment: Option<bool>,
 }
 
 impl Inner {
-    /// Returns the fields of the header at the front of `packet`, which is of this kind.
+    /// Returns the fields of the header at the front of `packet`, which has this kind.
     pub(super) fn of(packet: &[u8], kind: Kind) -> Self {
         let traffic_class = congestion::traffic_class(packet, kind);
         let byte = |at: usize| packet.get(at).copied().unwrap_or(0);
@@ -139,5 +142,5 @@ impl Inner {
     }
 }
 
-/// The bits of the first word of IPv6 that are the flow label.
+/// Bits of the flow label in the first word of IPv6.
 pub(super) const FLOW_LABEL_MASK: u32 = 0xf_ffff;

@@ -95,11 +95,11 @@ pub fn fit(
     }
 }
 
-/// Returns whether the frame fits into the path's reported MTU. Around others, routers must be allowed
-/// to fragment the tunnel's packet (rule W60).
+/// Returns whether the frame fits into the path's reported MTU. If it does not, routers must be allowed to fragment the
+/// tunnel's packet (rule W60).
 pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: TunnelMtu) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();
-    // The Ethernet header, which does not count, is longer than a tag beside the frame.
+    // The Ethernet header, which does not count, is longer than a tag in the metadata.
     if meta.gso.is_none() && len <= mtu.behind(0) {
         return true;
     }
@@ -120,9 +120,9 @@ pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
 struct Longest {
     /// First IP header of the packet, at the start or after VLAN tags, if there is one.
     network: Option<Layer>,
-    /// Its bytes from that header on; without one, those behind the link layer.
+    /// Length of the packet in bytes from that header on, or from the end of the link layer if there is none.
     len: usize,
-    /// Bytes of the link layer in front of it that an Ethernet header has no room for.
+    /// Bytes of the link layer before the packet that exceed an Ethernet header.
     tags: usize,
 }
 
@@ -147,11 +147,12 @@ impl Longest {
     }
 }
 
-/// Bytes of the longest packet from its IP header `ip` on, behind whose start the frame has `rest` bytes.
+/// Returns the length of the longest packet in bytes from its IP header `ip` on; the frame has `rest` bytes from the
+/// start of that header.
 fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &Meta) -> usize {
     let start = usize::from(ip.offset);
     let Some(gso) = meta.gso else {
-        // Padding is no part of the packet.
+        // Padding is not part of the packet.
         let head = slices.first().copied().unwrap_or_default();
         let declared = match ip.kind {
             Kind::Ipv4 => u16_at(head, start + ipv4::field::TOTAL_LENGTH.start).into(),
@@ -169,7 +170,7 @@ fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &M
             let first = slices.first().map_or(0, |head| head.len().saturating_sub(headers));
             slices.iter().skip(1).map(|slice| slice.len()).fold(first, usize::max)
         }
-        // Packets of unknown size pass as the smallest that they could be.
+        // Packets of unknown size count as the smallest possible ones.
         GsoSize::Unknown => 0,
         // Fragments share only the IP header.
         GsoSize::Fragments(size) => return ip.end() - start + usize::from(size.get()),
@@ -218,7 +219,7 @@ fn write(
     Some(())
 }
 
-/// Returns the two ends of a message about a packet: from its destination to its source.
+/// Returns the addresses of a message about a packet: from its destination to its source.
 fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     if kind == Kind::Ipv4 {
         let is_first = u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::OFFSET_MASK == 0;
@@ -242,7 +243,7 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     }
 }
 
-/// Returns whether it is a message about which no message may be sent.
+/// Returns whether the packet is an ICMP message that must not be answered by an error.
 fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
     if version == Kind::Ipv4 {
@@ -253,7 +254,7 @@ fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     }
 }
 
-/// Writes the link layer of the packet, on the way back; `None` if it does not have the addresses, or has a group
+/// Writes the link layer of the packet in the reverse direction; returns `None` if it lacks addresses or has a group
 /// address.
 fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> Option<()> {
     for layer in stack.layers().iter().take_while(|layer| layer.offset < ip.offset) {
@@ -276,7 +277,7 @@ fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> 
     Some(())
 }
 
-/// Fragmentation needed (RFC 1191 section 4), or packet too big (RFC 4443 section 3.2).
+/// Writes fragmentation needed (RFC 1191 section 4) or packet too big (RFC 4443 section 3.2).
 fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     let pseudo = match ends {
         OuterEnds::V4 { .. } => {
@@ -294,11 +295,11 @@ fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     put_u16(error, icmp::field::CHECKSUM.start, checksum);
 }
 
-/// Maximum length of an ICMPv6 error in bytes, that of a packet which every link carries (RFC 4443 section 2.4).
+/// Maximum length of an ICMPv6 error in bytes: that of a packet which every link carries (RFC 4443 section 2.4).
 const IPV6_ERROR_BYTES_MAX: usize = ipv6::MTU_MIN as usize;
 /// Maximum length in bytes of an ICMP error (RFC 1812 section 4.3.2.3).
 const IPV4_ERROR_BYTES_MAX: usize = 576;
-/// The precedence of ICMP errors (RFC 1812 section 4.3.2.5).
+/// Precedence of ICMP errors (RFC 1812 section 4.3.2.5).
 const INTERNETWORK_CONTROL: u8 = 0xc0;
 const HOP_LIMIT: u8 = 64;
 const V6_REDIRECT: u8 = 137;

@@ -23,7 +23,7 @@ pub struct Prober {
     known: Measured,
     /// The longest packet that was known to arrive when the last search ended.
     settled: Option<usize>,
-    /// The length that a message named, and the number of the first packet that was sent after it.
+    /// The length that an ICMP message named, and the number of the first packet sent after it.
     said: Option<(usize, u64)>,
     /// The shortest length that is known to be lost.
     lost: usize,
@@ -31,7 +31,7 @@ pub struct Prober {
     number: u64,
     /// Time of the next round.
     next_ns: u64,
-    /// The time for which a narrow path then rests.
+    /// Time until a narrow path is probed again.
     rest_ns: u64,
     /// Time of the last packet.
     sent_ns: Option<u64>,
@@ -84,7 +84,7 @@ enum Aim {
     Search,
     /// An earlier search found the size.
     Earlier,
-    /// A message named it: what is longer is tried when the path is probed again.
+    /// An ICMP message named the size; longer packets are tried when the path is probed again.
     Named,
 }
 
@@ -193,7 +193,7 @@ impl Prober {
         }
     }
 
-    /// Takes an answer to the longest packet, which says nothing of messages that came after it was sent.
+    /// Handles an answer to the longest packet, which does not refute messages that arrived after it was sent.
     fn whole(&mut self, now_ns: u64, number: u64) {
         if self.said.take_if(|(_, after)| number >= *after).is_some() {
             self.finding = Some(Finding::Refuted);
@@ -203,11 +203,11 @@ impl Prober {
     }
 
     fn is_due(&self, now_ns: u64, sends_long: bool) -> bool {
-        // A path that is no longer than the base has nothing to be found out.
+        // A path that is no longer than the base needs no search.
         let is_wanted =
             sends_long || self.said.is_some() || matches!(self.known, Measured::Narrow(_));
         let rests = self.said.is_none() && now_ns < self.next_ns;
-        // Messages and links that change start no more rounds than one in the time of a probe.
+        // Messages and link changes start at most one round per probe timeout.
         let may_ask = self.sent_ns.is_none_or(|sent| now_ns >= sent.saturating_add(PROBE_TIMER_NS));
         self.top > self.base && is_wanted && !rests && may_ask
     }
@@ -217,7 +217,7 @@ impl Prober {
         self.round = Some(ProbeRound { len, aim, first, tries: 0, has_base: false, until_ns: 0 });
     }
 
-    /// Ends a round of which no probe was answered.
+    /// Ends a round in which no probe was answered.
     fn unanswered(&mut self, now_ns: u64) {
         let Some(ProbeRound { len, aim, has_base, .. }) = self.round.take() else { return };
         if !has_base {
@@ -236,7 +236,7 @@ impl Prober {
             self.finding = Some(Finding::Narrow);
         }
         let said = self.said.take().map(|(said, _)| said);
-        // A message does not lower what a search has found.
+        // A message does not lower the result of a search.
         let (next, aim) = match said.filter(|said| *said > carried) {
             Some(said) => (said, Aim::Named),
             None => (carried, Aim::Earlier),
@@ -249,7 +249,7 @@ impl Prober {
         }
     }
 
-    /// Ends a round without any answer: nothing follows of it, and what is known is soon forgotten.
+    /// Ends a round without any answer, which proves nothing; the known length is soon forgotten.
     fn silent(&mut self, now_ns: u64) {
         self.said = None;
         self.finding = Some(Finding::Silent);
@@ -260,7 +260,7 @@ impl Prober {
         }
     }
 
-    /// Returns the length between what arrives and what is lost, unless they are near each other.
+    /// Returns the length halfway between one that arrives and one that is lost, unless they are close to each other.
     fn between(&self, carried: usize) -> Option<usize> {
         let gap = self.lost.saturating_sub(carried);
         (gap > SEARCH_STEP).then_some(carried + gap / 2)
@@ -279,21 +279,21 @@ impl Prober {
     }
 }
 
-/// Probes of one length that have to be lost until it counts as lost (`MAX_PROBES`, section 5.1.2).
+/// Number of lost probes of one length until the length counts as lost (`MAX_PROBES`, section 5.1.2).
 const PROBES_MAX: u8 = 3;
-/// Time in which a probe is to be answered (`PROBE_TIMER`, section 5.1.1: one second at least). Answers to earlier
-/// probes of the same length count for as long as the last one is waited for.
+/// Time within which a probe must be answered (`PROBE_TIMER`, section 5.1.1: at least one second). Answers to earlier
+/// probes of the same length count while the last one is awaited.
 const PROBE_TIMER_NS: u64 = 1_000_000_000;
 /// Interval between probes while long packets are sent (`CONFIRMATION_TIMER`, section 5.1.1).
 const CONFIRMATION_TIMER_NS: u64 = 5_000_000_000;
-/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1); each time that the path is
-/// as narrow as before it grows twofold, up to the other. That of the RFC is ten minutes: it has another timer for
-/// paths that become narrower still, which here the same probes find.
+/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1). It doubles each time that
+/// the path is as narrow as before, up to the maximum. The RFC uses ten minutes and a separate timer for paths that
+/// become narrower still; here the same probes detect both.
 const RAISE_TIMER_NS: u64 = 5_000_000_000;
 const RAISE_TIMER_MAX_NS: u64 = 30_000_000_000;
-/// Interval until a host that answered nothing is asked again.
+/// Interval until a host that never answered is probed again.
 const SILENCE_NS: u64 = 60_000_000_000;
-/// Time after which a narrow path is forgotten if the other end answers nothing any more.
+/// Time after which a narrow path is forgotten if the remote endpoint no longer answers.
 const FORGOTTEN_NS: u64 = 600_000_000_000;
 /// Difference in bytes at which a search ends.
 const SEARCH_STEP: usize = 32;

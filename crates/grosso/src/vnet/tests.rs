@@ -1,4 +1,4 @@
-//! The rules of virtio headers by number, against packets that the kit builds.
+//! Tests of the virtio header rules by number, on packets that the test kit builds.
 
 use std::{collections::BTreeSet, vec::Vec};
 
@@ -35,7 +35,7 @@ impl Case {
         self.describe(Form::Tunnel).unwrap().header
     }
 
-    /// The metadata that a reader gets for the frame with another header.
+    /// Returns the metadata that a reader gets for the frame with another header.
     fn read(&self, header: VirtioHeader, form: Form) -> Result<Meta, VnetError> {
         let stack = dissect(&self.frame, LinkType::Ethernet, &Ports::ASSIGNED);
         understand(&header, &self.frame, LinkType::Ethernet, &stack, form)
@@ -47,7 +47,7 @@ impl Case {
         self.refuses_as(self.header(), change, why);
     }
 
-    /// The same of a header that is good for it.
+    /// Checks that the frame is refused if `header`, which is valid for it, is changed.
     #[track_caller]
     fn refuses_as(
         &self,
@@ -55,7 +55,7 @@ impl Case {
         change: impl FnOnce(&mut VirtioHeader),
         why: VnetError,
     ) {
-        assert!(self.read(header, Form::Tunnel).is_ok(), "the header is good unless it is changed");
+        assert!(self.read(header, Form::Tunnel).is_ok(), "the unchanged header is valid");
         change(&mut header);
         assert_eq!(self.read(header, Form::Tunnel), Err(why));
     }
@@ -89,7 +89,7 @@ fn a_large_send_of_windows_gets_the_pseudo_header_sum_that_the_kernel_takes() {
         let Checksum::Partial { start, offset } = case.meta.checksum else { panic!("partial") };
         let at = usize::from(start) + usize::from(offset);
         assert_eq!(case.describe(Form::Short).unwrap().pseudo_sum, None);
-        // The length is the only part of the sum that is missing.
+        // Only the length is missing from the sum.
         let length = (whole.len() - usize::from(start)) as u32;
         let sum = u32::from(u16::from_be_bytes([whole[at], whole[at + 1]]));
         let without = (sum + 65_535 - length) % 65_535;
@@ -97,7 +97,7 @@ fn a_large_send_of_windows_gets_the_pseudo_header_sum_that_the_kernel_takes() {
         let described = case.describe(Form::Short).unwrap();
         let expected = [whole[at], whole[at + 1]];
         assert_eq!(described.pseudo_sum, Some((at, expected)));
-        // Without a segment size it is a packet whose checksum the sender left in the usual form.
+        // Without a segment size it is a packet whose partial checksum has the usual form.
         case.meta.gso = None;
         assert_eq!(case.describe(Form::Short).unwrap().pseudo_sum, None);
     }
@@ -133,7 +133,7 @@ fn v06_verified_packets_get_a_seed_and_needs_checksum_since_data_valid_is_ignore
         let described = case.describe(Form::Short).unwrap();
         let (at, pseudo_sum) = described.pseudo_sum.expect("a pseudo_sum");
         case.frame[at..at + 2].copy_from_slice(&pseudo_sum);
-        assert_eq!(case.frame, seeded, "what the literal oracle leaves partial");
+        assert_eq!(case.frame, seeded, "the frame has the oracle's partial checksum");
         let header = described.header;
         assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM);
         let place = (usize::from(header.checksum_start), usize::from(header.checksum_offset));
@@ -179,7 +179,7 @@ fn v08_tunnels_are_described_by_their_places_in_the_longest_form_only() {
     let packet = outer.vxlan(|v| v).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(3000);
     let header = Case::superframe(packet, 1000).header();
     assert_eq!(header.gso_type, GSO_TCP_IPV6 | GSO_TUNNEL_IPV6);
-    assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM, "the outer checksum is not in use");
+    assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM, "the outer packet has no checksum");
     let nested = Packet::new().ethernet(|e| e).ipv4(|ip| ip).ipv4(|ip| ip).tcp(|t| t);
     let nested = Case::superframe(nested.payload_len(3000), 1000);
     assert_eq!(nested.describe(Form::Tunnel), Err(VnetError::Inexpressible));
@@ -342,7 +342,7 @@ fn t12_the_inner_checksum_tells_a_packet_socket_that_a_tunnel_is_meant() {
 
 #[test]
 fn t12_the_outer_checksum_tells_that_datagrams_were_put_together_whatever_is_inside() {
-    // Messages of a tunnel, as a program hands them to one call: `UDP_SEGMENT`.
+    // Messages of a tunnel, as a program passes them to one call with `UDP_SEGMENT`.
     let message = |byte: u8| vxlan().payload(&[byte; 1000]).build()[42..].to_vec();
     let messages = [1, 2, 3].map(message);
     let outer = |payload: &[u8]| {
@@ -379,7 +379,7 @@ fn t12_the_outer_checksum_tells_that_datagrams_were_put_together_whatever_is_ins
     for message in &messages {
         let segment = segments.write_next(&mut packet).unwrap().unwrap();
         assert_eq!(segment.meta.checksum, Checksum::Partial { start, offset });
-        // Identifications count on.
+        // Identifications increase.
         let mut expected = outer(message).build_partial().0;
         expected[18..20].copy_from_slice(&packet[18..20]);
         expected[24..26].copy_from_slice(&packet[24..26]);
@@ -392,7 +392,7 @@ fn t12_the_outer_checksum_tells_that_datagrams_were_put_together_whatever_is_ins
 
 #[test]
 fn c50_the_outer_checksum_is_that_of_one_superframe_whose_inner_one_is_remote() {
-    // As a host's capture has it: the checksum inside is left to the receiver, and the outer one to the device.
+    // As in a capture on the host: the inner checksum is left to the receiver, and the outer one to the device.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
     let packet = packet.vxlan(|v| v.remote_checksum()).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
     let frame = packet.payload_len(3000).build_superframe().0;
@@ -401,12 +401,12 @@ fn c50_the_outer_checksum_is_that_of_one_superframe_whose_inner_one_is_remote() 
     let (link, ports) = (LinkType::Ethernet, &Ports::ASSIGNED);
     let (mut stack, whole) = (Stack::new(0), dissect(&frame, link, ports));
     meta.dissect_into(&frame, link, ports, &mut stack);
-    assert_eq!(stack, whole, "cut behind the TCP header");
+    assert_eq!(stack, whole, "dissection ends after the TCP header");
     meta.dissect_into(&frame[..150], link, ports, &mut stack);
-    assert_eq!(stack.layers(), whole.layers(), "by its head as well");
+    assert_eq!(stack.layers(), whole.layers(), "the first bytes suffice");
     let slices = [&frame[..]];
     let cut = Segments::new(&slices, &meta, link, ports, Outgoing::default());
-    assert_eq!(cut.err(), Some(NoSegments::ChecksumStart), "and not as datagrams");
+    assert_eq!(cut.err(), Some(NoSegments::ChecksumStart), "the frame is not segmented as UDP");
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn a_complete_checksum_that_is_its_seed_is_complete() {
         let at = start + offset;
         let checksum = |frame: &[u8]| u32::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
         let pseudo_sum = checksum(&partial);
-        // Sums are taken modulo 65535, and a word that is added makes their complement smaller by itself.
+        // Sums are modulo 65535, and an added word lowers their complement by its own value.
         let word = (checksum(&with(0).build()) + 65_535 - pseudo_sum) % 65_535;
         let frame = with(word as u16).build();
         assert_eq!(checksum(&frame), pseudo_sum);
@@ -457,7 +457,7 @@ fn every_refusal_has_a_name_of_its_own() {
 }
 
 proptest::proptest! {
-    /// Any header from a guest, before any frame.
+    /// Checks any header from a guest before any frame.
     #[test]
     fn hostile_headers_are_refused_or_hold_together(
         bytes: [u8; 24],

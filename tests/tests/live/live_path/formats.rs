@@ -7,7 +7,7 @@ use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
 use grosso_io::{
     live::{IpPort, TapPort},
     runner::RunOptions,
-    stage::Tunnelled,
+    stage::TunnelStage,
 };
 use grosso_sys::{
     interface::write_attribute,
@@ -16,7 +16,7 @@ use grosso_sys::{
 
 use super::{
     sockets::exchange,
-    tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_ip, over_udp},
+    tunnel::{assert_nothing_lost, checksum_errors, count, device, over_ip, over_udp},
     tunnels::INSIDE,
     vxlan::{capture, tshark},
     world::{A, B, Running, World, name, start},
@@ -125,7 +125,7 @@ fn streams_pass_as_superframes_in_every_format_in_udp() {
                 let name = format.name;
                 assert_nothing_lost(&snapshot);
                 let number = |name| count(&snapshot, name);
-                let (sent, sends) = (number("socket-tx-datagrams"), number("socket-tx-messages"));
+                let (sent, sends) = (number("socket_tx_datagrams"), number("socket_tx_messages"));
                 match format.is_numbered() {
                     true => assert_eq!(sent, sends, "{name}"),
                     false => assert!(sent > 2 * sends, "{name}: {sent} in {sends}"),
@@ -134,7 +134,7 @@ fn streams_pass_as_superframes_in_every_format_in_udp() {
                     assert!(joined.wire.packets > 2 * joined.frames, "{name}: {joined:?}");
                 }
                 let offloads = near.udp().is_some_and(|udp| udp.remote_checksum.transmit);
-                assert_eq!(number("tunnel-out-remote-checksums") > 0, offloads, "{name}");
+                assert_eq!(number("tunnel_out_remote_checksums") > 0, offloads, "{name}");
             }
             for host in [&world.a, &world.engine, &world.b] {
                 assert_eq!(checksum_errors(host), [], "{}", format.name);
@@ -144,7 +144,7 @@ fn streams_pass_as_superframes_in_every_format_in_udp() {
 }
 
 /// The paths of both hosts to the ends of a tunnel directly in IP.
-fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, Tunnelled<IpPort>>; 2] {
+fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, TunnelStage<IpPort>>; 2] {
     let hosts = [(&world.a, &world.a), (&world.b, &world.engine)];
     core::array::from_fn(|side| {
         let ((host, outside), end) = (hosts[side], ends[side]);
@@ -182,16 +182,16 @@ fn streams_pass_as_superframes_in_every_format_directly_in_ip() {
             for snapshot in [&near, &far] {
                 assert_nothing_lost(snapshot);
                 let number = |counter| count(snapshot, counter);
-                let packets = number("tunnel-out-packets");
-                assert_eq!(number("socket-tx-datagrams"), packets, "{name:?}");
+                let packets = number("tunnel_out_packets");
+                assert_eq!(number("socket_tx_datagrams"), packets, "{name:?}");
                 match format.is_numbered() {
-                    true => assert!(number("tunnel-out-cut-before") > 0, "{name:?}"),
-                    false => assert!(packets > 2 * number("tunnel-out-frames"), "{name:?}"),
+                    true => assert!(number("tunnel_out_cut_before") > 0, "{name:?}"),
+                    false => assert!(packets > 2 * number("tunnel_out_frames"), "{name:?}"),
                 }
             }
             // The kernel merges only at the wire's far end; at the other end Grosso does.
             let [reads, read] =
-                ["socket-rx-messages", "socket-rx-datagrams"].map(|name| count(&far, name));
+                ["socket_rx_messages", "socket_rx_datagrams"].map(|name| count(&far, name));
             if kernel_joins {
                 let joins = !format.is_numbered();
                 assert_eq!(read > 2 * reads, joins, "{name:?}: {read} in {reads}");

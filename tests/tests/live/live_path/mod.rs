@@ -17,7 +17,7 @@ mod queues;
 mod sizes;
 mod sockets;
 mod superframes;
-mod tunnelled;
+mod tunnel;
 mod tunnels;
 mod vxlan;
 pub(crate) mod world;

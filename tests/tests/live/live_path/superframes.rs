@@ -6,7 +6,7 @@ use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
 use grosso_io::{
     Port,
     live::PacketOptions,
-    stage::{EthernetLink, Tunnelled, TunnelledOptions},
+    stage::{EthernetLink, TunnelOptions, TunnelStage},
 };
 use grosso_sys::datagram::set_segment_bytes;
 use grosso_testkit::Packet;
@@ -41,11 +41,11 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
         let address = B[outer].to_string();
         neighbour.args(["neigh", "add", &address, "dev", "a0", "lladdr", "02:00:00:00:00:0b"]);
         assert!(world.a.host(&mut neighbour).unwrap().status().unwrap().success());
-        let mut options = TunnelledOptions::new(endpoint(outer), 1);
+        let mut options = TunnelOptions::new(endpoint(outer), 1);
         let (source, destination) = ([2, 0, 0, 0, 0, 0xb], [2, 0, 0, 0, 0, 0xa]);
         options.link = Some(EthernetLink { source, destination });
         let port = world.packet_port(&PacketOptions::default());
-        let mut tunnel = Tunnelled::new(port, options).unwrap();
+        let mut tunnel = TunnelStage::new(port, options).unwrap();
 
         let sent: Vec<Vec<u8>> = (0..DATAGRAMS).map(inside).collect();
         let datagrams: Vec<u8> =

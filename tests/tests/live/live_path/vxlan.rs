@@ -15,7 +15,7 @@ use grosso_io::runner::{RunOptions, Snapshot};
 
 use super::{
     sockets::exchange,
-    tunnelled::{assert_nothing_lost, checksum_errors, count, device, over_udp},
+    tunnel::{assert_nothing_lost, checksum_errors, count, device, over_udp},
     tunnels::{INSIDE, add_vxlan},
     world::{A, B, World, skip, start, until},
 };
@@ -105,21 +105,21 @@ fn streams_between_the_kernel_and_us_are_superframes_both_ways() {
         let Some(world) = World::with_addresses() else { return };
         let Some(snapshot) = beside_the_kernel(&world, case, BYTES) else { return };
         let number = |name| count(&snapshot, name);
-        let (frames, packets) = (number("tunnel-out-frames"), number("tunnel-out-packets"));
+        let (frames, packets) = (number("tunnel_out_frames"), number("tunnel_out_packets"));
         assert!(packets > 4 * frames, "superframes went in: {case:?} {frames} {packets}");
         for joined in &snapshot.right_to_left.joined[..2] {
             assert!(joined.bytes > BYTES as u64 / 2, "superframes came out: {case:?} {joined:?}");
             assert!(joined.wire.packets > 4 * joined.frames, "{case:?} {joined:?}");
         }
         // The kernel neither segments nor merges datagrams without a checksum.
-        let (sends, reads) = (number("socket-tx-messages"), number("socket-rx-messages"));
-        let (sent, read) = (number("socket-tx-datagrams"), number("socket-rx-datagrams"));
+        let (sends, reads) = (number("socket_tx_messages"), number("socket_rx_messages"));
+        let (sent, read) = (number("socket_tx_datagrams"), number("socket_rx_datagrams"));
         assert_eq!(sent, packets);
         match case.checksum {
             true => assert!(sent > 4 * sends && read > 2 * reads, "{case:?} {sends} {reads}"),
             false => assert_eq!((sends, reads), (sent, read)),
         }
-        let left = number("tunnel-out-remote-checksums");
+        let left = number("tunnel_out_remote_checksums");
         assert_eq!(left > 0, case.offload, "{case:?}");
     }
 }

@@ -6,7 +6,7 @@ use grosso::{Meta, tunnel::esp::EspMode};
 use grosso_io::{
     Port,
     impair::{Impair, Impairment},
-    stage::{Fragmentation, Secured, SecuredOptions},
+    stage::{EspOptions, EspStage, Fragmentation},
 };
 use grosso_testkit::Packet;
 
@@ -21,10 +21,10 @@ fn counters_conserve_what_a_bad_wire_leaves() {
             .unwrap();
     let [out, back] = [0x101, 0x102].map(|spi| association(spi, EspMode::Transport));
     let near = Fragmentation::new(Reluctant::new(near, 0.3), &fragments(1500)).unwrap();
-    let mut near = Secured::new(near, SecuredOptions::new(out, back, 0)).unwrap();
+    let mut near = EspStage::new(near, EspOptions::new(out, back, 0)).unwrap();
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let far = Fragmentation::new(Impair::new(far, impairment), &fragments(1500)).unwrap();
-    let mut far = Secured::new(far, SecuredOptions::new(out, back, 0)).unwrap();
+    let mut far = EspStage::new(far, EspOptions::new(out, back, 0)).unwrap();
 
     let (mut sent, mut received) = (HashSet::new(), Vec::new());
     for number in 0..2000_u32 {
@@ -42,10 +42,10 @@ fn counters_conserve_what_a_bad_wire_leaves() {
     assert_eq!(distinct.len(), received.len(), "nothing comes twice");
     assert!(distinct.iter().all(|frame| sent.contains(*frame)), "and nothing that was not sent");
 
-    let created = counter(&mut near, "ip-frag-creates");
+    let created = counter(&mut near, "ip_frag_creates");
     assert_eq!(created, near.inner().inner().sent.len() as u64);
     assert_eq!(
-        (counter(&mut near, "ip-frag-oks"), counter(&mut near, "esp-out-packets")),
+        (counter(&mut near, "ip_frag_oks"), counter(&mut near, "esp_out_packets")),
         (2000, 2000)
     );
     let wire = *far.inner().inner().stats();
@@ -68,6 +68,6 @@ fn counters_conserve_what_a_bad_wire_leaves() {
         assert!(receive(&mut far, now_ns).is_empty());
     }
     assert_eq!((far.inner().held_bytes(), far.inner().held_datagrams()), (0, 0));
-    assert!(counter(&mut far, "ip-reasm-timeout") > 0);
+    assert!(counter(&mut far, "ip_reasm_timeout") > 0);
     assert!(now_ns <= 1_000_000_000 + 60_000_000_000);
 }

@@ -8,11 +8,11 @@ use grosso::{
 use grosso_io::{
     Port, PortBuffer, PortError, Transmitted, delegate_port,
     memory::{MemoryPort, wire},
-    stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
+    stage::{EspOptions, EspStage, Fragmentation, FragmentationOptions},
 };
 use grosso_wire::LinkType;
 
-pub(crate) type Host = Secured<Fragmentation<MemoryPort>>;
+pub(crate) type Host = EspStage<Fragmentation<MemoryPort>>;
 
 /// The two ends of a plain Ethernet that holds at most `frames_max` frames.
 pub(crate) fn ethernet(frames_max: usize) -> (MemoryPort, MemoryPort) {
@@ -38,7 +38,7 @@ pub(crate) fn hosts(frames_max: usize) -> (Host, Host) {
         let port = Fragmentation::new(port, &fragments(1500)).unwrap();
         let (out, back) =
             (association(out, EspMode::Transport), association(back, EspMode::Transport));
-        Secured::new(port, SecuredOptions::new(out, back, 0)).unwrap()
+        EspStage::new(port, EspOptions::new(out, back, 0)).unwrap()
     };
     (host(left, 0x101, 0x102), host(right, 0x102, 0x101))
 }

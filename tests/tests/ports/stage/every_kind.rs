@@ -7,7 +7,7 @@ use grosso::{
 };
 use grosso_io::{
     memory::wire,
-    stage::{Fragmentation, FragmentationOptions, Secured, SecuredOptions},
+    stage::{EspOptions, EspStage, Fragmentation, FragmentationOptions},
 };
 use grosso_testkit::{
     oracle::Link,
@@ -57,7 +57,7 @@ fn what_is_cut_is_joined() {
             assert_eq!(received.len(), 1, "{stack:?} {len}: {:?}", near.stats().cut);
             assert_eq!(comparable(&received[0].0, link), comparable(&frame, link), "{stack:?}");
         }
-        assert_eq!(counter(&mut far, "ip-reasm-oks"), 3, "{stack:?}");
+        assert_eq!(counter(&mut far, "ip_reasm_oks"), 3, "{stack:?}");
         assert_eq!((far.held_bytes(), far.inner().outside), (0, 0));
     }
 }
@@ -70,7 +70,7 @@ fn what_is_encrypted_and_cut_is_joined_and_decrypted() {
         let host = |port, out, back| {
             let port = Fragmentation::new(Reluctant::new(port, 0.5), &options()).unwrap();
             let [out, back] = [out, back].map(|spi| association(spi, EspMode::Transport));
-            Secured::new(port, SecuredOptions::new(out, back, 0)).unwrap()
+            EspStage::new(port, EspOptions::new(out, back, 0)).unwrap()
         };
         let (mut near, mut far) = (host(near, 0x101, 0x102), host(far, 0x102, 0x101));
         for (number, len) in [3000, 100, 1400, 9000].into_iter().enumerate() {
@@ -80,7 +80,7 @@ fn what_is_encrypted_and_cut_is_joined_and_decrypted() {
             assert_eq!(received.len(), 1, "{stack:?} {len}: {:?}", near.stats());
             assert_eq!(comparable(&received[0].0, link), comparable(&frame, link), "{stack:?}");
         }
-        assert_eq!(counter(&mut far, "esp-in-packets"), 4, "{stack:?}");
+        assert_eq!(counter(&mut far, "esp_in_packets"), 4, "{stack:?}");
         assert_eq!(far.stats().in_dropped.total(), 0, "{stack:?}");
         assert_eq!(far.inner().inner().outside, 0);
     }

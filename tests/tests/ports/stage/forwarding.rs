@@ -11,7 +11,7 @@ use grosso::{
 use grosso_io::{
     Transmitted,
     memory::{MemoryPort, wire},
-    stage::{EthernetLink, Forwarding, REMOTES_MAX, Remote, Tunnelled, TunnelledOptions},
+    stage::{EthernetLink, Forwarding, REMOTES_MAX, Remote, TunnelOptions, TunnelStage},
 };
 use grosso_testkit::{
     Packet,
@@ -44,16 +44,16 @@ fn forwarding() -> Forwarding {
     forwarding
 }
 
-fn options(forwarding: Forwarding) -> TunnelledOptions {
-    let mut options = TunnelledOptions::new(endpoint(), 1);
+fn options(forwarding: Forwarding) -> TunnelOptions {
+    let mut options = TunnelOptions::new(endpoint(), 1);
     options.link = Some(EthernetLink { source: [4; 6], destination: [5; 6] });
     options.forwarding = Some(forwarding);
     options
 }
 
-fn tunnel(forwarding: Forwarding) -> (Tunnelled<MemoryPort>, MemoryPort) {
+fn tunnel(forwarding: Forwarding) -> (TunnelStage<MemoryPort>, MemoryPort) {
     let (near, far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 256);
-    (Tunnelled::new(near, options(forwarding)).unwrap(), far)
+    (TunnelStage::new(near, options(forwarding)).unwrap(), far)
 }
 
 /// A frame between the devices with these addresses.
@@ -98,8 +98,8 @@ fn a_frame_goes_to_where_its_destination_was_seen_and_to_all_before() {
     let group = frame([0xff; 6], 1);
     assert_eq!(send(&mut near, &group), Transmitted::Taken);
     assert_eq!(went(&mut far), all());
-    assert_eq!(counter(&mut near, "tunnel-out-flooded"), 2);
-    assert_eq!(counter(&mut near, "tunnel-out-frames"), 3 + 3 + 3);
+    assert_eq!(counter(&mut near, "tunnel_out_flooded"), 2);
+    assert_eq!(counter(&mut near, "tunnel_out_frames"), 3 + 3 + 3);
     // Learned addresses have expired five minutes later.
     receive(&mut near, 301_000_000_000);
     assert_eq!(send(&mut near, &there), Transmitted::Taken);
@@ -129,9 +129,9 @@ fn who_is_none_of_the_ends_or_is_elsewhere_is_dropped_by_name() {
     let mut group = frame(address(1), 9);
     group[6] |= 1;
     for (from, frame, name) in [
-        ([192, 0, 2, 9], frame(address(1), 8), "tunnel-in-foreign-address"),
-        (REMOTES[0], frame(address(1), 9), "tunnel-in-moved"),
-        (REMOTES[1], group, "tunnel-in-no-device"),
+        ([192, 0, 2, 9], frame(address(1), 8), "tunnel_in_foreign_address"),
+        (REMOTES[0], frame(address(1), 9), "tunnel_in_moved"),
+        (REMOTES[1], group, "tunnel_in_no_device"),
     ] {
         assert_eq!(send(&mut far, &arriving(from, &frame)), Transmitted::Taken);
         assert!(receive(&mut near, 1).is_empty(), "{name}");
@@ -150,7 +150,7 @@ fn w31_what_a_policy_forbids_to_learn_is_not_learned() {
     let mut options = options(forwarding());
     options.endpoint.header =
         Header::Vxlan { identifier: 7, policy: Some(1), generic_protocol: false };
-    let mut near = Tunnelled::new(near, options).unwrap();
+    let mut near = TunnelStage::new(near, options).unwrap();
     for (flags, expected) in [(0x8848_0001, all()), (0x8808_0001, vec![all()[1]])] {
         let outer =
             Packet::new().ethernet(|e| e).ipv4(|ip| ip.source(REMOTES[1]).destination(LOCAL));
@@ -173,7 +173,7 @@ fn a_flood_of_sources_takes_no_more_than_the_table() {
         assert_eq!(send(&mut far, &flood), Transmitted::Taken);
         assert_eq!(receive(&mut near, 1).len(), 1, "what is not learned is taken all the same");
     }
-    assert_eq!(counter(&mut near, "tunnel-in-unlearned"), 90);
+    assert_eq!(counter(&mut near, "tunnel_in_unlearned"), 90);
     for (destination, expected) in [(3, vec![all()[2]]), (50, all())] {
         assert_eq!(send(&mut near, &frame(address(destination), 1)), Transmitted::Taken);
         assert_eq!(went(&mut far), expected);
@@ -182,9 +182,9 @@ fn a_flood_of_sources_takes_no_more_than_the_table() {
 
 #[test]
 fn ends_that_cannot_be_are_refused() {
-    let refused = |options: TunnelledOptions| {
+    let refused = |options: TunnelOptions| {
         let port = wire(LinkType::Ethernet, Device::new(Features::NONE), 1).0;
-        Tunnelled::new(port, options).unwrap_err().to_string()
+        TunnelStage::new(port, options).unwrap_err().to_string()
     };
     let with = |remotes: Vec<IpAddr>| refused(options(Forwarding::new(remotes)));
     assert!(with(vec![REMOTES[0].into()]).contains("configured twice"));

@@ -41,8 +41,8 @@ fn what_forbids_fragments_is_dropped_by_name_or_cut_with_an_identification_of_it
     assert_eq!(send(&mut near, &frame), Transmitted::Taken);
     let fits = udp4(true, 0).payload_len(1472).build();
     assert_eq!(send(&mut near, &fits), Transmitted::Taken);
-    assert_eq!(counter(&mut near, "frag-dont-fragment"), 1);
-    assert_eq!(counter(&mut near, "ip-frag-fails"), 1);
+    assert_eq!(counter(&mut near, "frag_dont_fragment"), 1);
+    assert_eq!(counter(&mut near, "ip_frag_fails"), 1);
     assert_eq!(on_the_wire(far), [fits]);
 
     let (near, far) = ethernet(64);
@@ -128,7 +128,7 @@ fn no_room_in_the_middle_of_a_datagram_loses_nothing_and_sends_nothing_twice() {
     assert_eq!(near.flush().unwrap(), Transmitted::Taken);
     wire.extend(receive(&mut far, 0));
     assert_eq!(wire.len(), 14 + 3);
-    assert_eq!(counter(&mut near, "ip-frag-creates"), 14 + 3);
+    assert_eq!(counter(&mut near, "ip_frag_creates"), 14 + 3);
     let distinct: HashSet<&Vec<u8>> = wire.iter().map(|(frame, _)| frame).collect();
     assert_eq!(distinct.len(), wire.len());
 }

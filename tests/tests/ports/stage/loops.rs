@@ -17,7 +17,7 @@ use grosso::{
 use grosso_io::{
     Notice, Port,
     memory::{MemoryPort, wire},
-    stage::{Forwarding, Fragmentation, Secured, SecuredOptions, Tunnelled, TunnelledOptions},
+    stage::{EspOptions, EspStage, Forwarding, Fragmentation, TunnelOptions, TunnelStage},
 };
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
@@ -93,13 +93,13 @@ fn a_datagram_in_a_tunnel_that_leads_into_itself_ends_at_once_whatever_the_tunne
         for (name, endpoint) in formats([local, remote]) {
             let (near, mut far) = narrow_wire();
             let (notice, count) = counted();
-            let mut options = TunnelledOptions::new(endpoint, 1);
+            let mut options = TunnelOptions::new(endpoint, 1);
             options.loop_notice = Some(notice);
-            let mut tunnel = Tunnelled::new(near, options).unwrap();
+            let mut tunnel = TunnelStage::new(near, options).unwrap();
             let frame = datagram(tunnel.link());
             let sent = turns(&mut tunnel, &mut far, frame);
             assert!(sent > 1, "{name}: nothing came back");
-            assert_eq!(counter(&mut tunnel, "tunnel-out-loop"), sent - 1, "{name}");
+            assert_eq!(counter(&mut tunnel, "tunnel_out_loop"), sent - 1, "{name}");
             assert_eq!(count.load(Ordering::Relaxed), 1, "{name}");
         }
     }
@@ -112,12 +112,12 @@ fn packets_to_any_other_end_of_a_tunnel_are_its_own() {
         let (_, endpoint) =
             formats([local, remote]).into_iter().find(|(name, _)| name == "vxlan").unwrap();
         let (near, mut far) = narrow_wire();
-        let mut options = TunnelledOptions::new(endpoint, 1);
+        let mut options = TunnelOptions::new(endpoint, 1);
         options.forwarding = Some(Forwarding::new([third]));
-        let mut tunnel = Tunnelled::new(near, options).unwrap();
+        let mut tunnel = TunnelStage::new(near, options).unwrap();
         let sent = turns(&mut tunnel, &mut far, datagram(LinkType::Ethernet));
-        assert_eq!(counter(&mut tunnel, "tunnel-out-flooded"), 1);
-        assert_eq!(counter(&mut tunnel, "tunnel-out-loop"), sent - 1);
+        assert_eq!(counter(&mut tunnel, "tunnel_out_flooded"), 1);
+        assert_eq!(counter(&mut tunnel, "tunnel_out_loop"), sent - 1);
         assert!(sent > 2, "{sent}");
     }
 }
@@ -136,14 +136,14 @@ fn encrypted_packets_that_come_back_are_not_encrypted_again() {
             let [mut out, back] =
                 [0x101, 0x102].map(|spi| association(spi, EspMode::Tunnel(outer)));
             out.udp_ports = udp_ports;
-            let mut options = SecuredOptions::new(out, back, 0);
+            let mut options = EspOptions::new(out, back, 0);
             options.loop_notice = Some(notice);
-            let mut secured = Secured::new(near, options).unwrap();
+            let mut secured = EspStage::new(near, options).unwrap();
             let packet = Packet::new().ipv4(|ip| ip.df(false)).udp(|udp| udp).payload_len(1470);
             let sent = turns(&mut secured, &mut far, packet.build());
             assert!(sent > 2, "it was fragmented");
-            assert_eq!(counter(&mut secured, "esp-out-loop"), sent - 1);
-            assert_eq!(counter(&mut secured, "esp-out-packets"), 1);
+            assert_eq!(counter(&mut secured, "esp_out_loop"), sent - 1);
+            assert_eq!(counter(&mut secured, "esp_out_packets"), 1);
             assert_eq!(count.load(Ordering::Relaxed), 1);
         }
     }

@@ -2,11 +2,11 @@
 
 mod bad_wire;
 mod ends;
+mod esp;
 mod every_kind;
 mod formats;
 mod forwarding;
 mod fragmentation;
 mod loops;
 mod path_mtu;
-mod secured;
-mod tunnelled;
+mod tunnel;

@@ -10,7 +10,7 @@ use grosso::{
 use grosso_io::{
     Port, Transmitted, delegate_port,
     memory::{MemoryPort, wire},
-    stage::{Fragmentation, FragmentationOptions, Tunnelled, TunnelledOptions},
+    stage::{Fragmentation, FragmentationOptions, TunnelOptions, TunnelStage},
 };
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
@@ -45,25 +45,22 @@ impl Port for Pathed {
 /// Bytes that IPIP puts around a packet.
 const AROUND: usize = 20;
 
-fn ipip(
-    hint: usize,
-    change: impl FnOnce(&mut TunnelledOptions),
-) -> (Tunnelled<Pathed>, MemoryPort) {
+fn ipip(hint: usize, change: impl FnOnce(&mut TunnelOptions)) -> (TunnelStage<Pathed>, MemoryPort) {
     tunnel(Header::Ip, hint, change)
 }
 
 fn tunnel(
     header: Header,
     hint: usize,
-    change: impl FnOnce(&mut TunnelledOptions),
-) -> (Tunnelled<Pathed>, MemoryPort) {
+    change: impl FnOnce(&mut TunnelOptions),
+) -> (TunnelStage<Pathed>, MemoryPort) {
     let [local, remote]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|end| end.parse().unwrap());
     let endpoint = Endpoint::new(local, remote, header, Carrier::Ip);
-    let mut options = TunnelledOptions::new(endpoint, 7);
+    let mut options = TunnelOptions::new(endpoint, 7);
     change(&mut options);
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 64);
     let port = Pathed { port: near, mtu: 1500, hint, proven: None };
-    (Tunnelled::new(port, options).unwrap(), far)
+    (TunnelStage::new(port, options).unwrap(), far)
 }
 
 fn datagram(df: bool, len: usize) -> Vec<u8> {
@@ -71,7 +68,7 @@ fn datagram(df: bool, len: usize) -> Vec<u8> {
 }
 
 /// Whether the packet that arrives for one of this length forbids fragments; `None` if none does.
-fn forbids(near: &mut Tunnelled<Pathed>, far: &mut MemoryPort, frame: &[u8]) -> Option<bool> {
+fn forbids(near: &mut TunnelStage<Pathed>, far: &mut MemoryPort, frame: &[u8]) -> Option<bool> {
     assert_eq!(send(near, frame), Transmitted::Taken);
     receive(far, 0).first().map(|(packet, _)| packet[6] & 0x40 != 0)
 }
@@ -86,7 +83,7 @@ fn no_hint_makes_a_tunnel_carry_less_and_longer_packets_may_be_fragmented() {
     // This host's own link is no hint.
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1481)), None);
     assert_eq!(forbids(&mut near, &mut far, &datagram(false, 1481)), Some(false));
-    assert_eq!(counter(&mut near, "tunnel-out-too-big"), 1);
+    assert_eq!(counter(&mut near, "tunnel_out_too_big"), 1);
 }
 
 #[test]
@@ -123,7 +120,7 @@ fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
         let tagged = (0..tags).fold(ethernet, |packet, _| packet.vlan(|v| v));
         tagged.ipv4(|ip| ip.df(true)).udp(|udp| udp).payload_len(len - 28).build()
     };
-    let told = |near: &mut Tunnelled<Pathed>| {
+    let told = |near: &mut TunnelStage<Pathed>| {
         let message = receive(near, 0).pop().expect("a message").0;
         let icmp = message.len() - 576 + 20;
         assert_eq!(message[icmp..icmp + 2], [3, 4]);
@@ -158,7 +155,7 @@ fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
 
 #[test]
 fn packets_of_any_length_pass_where_their_wish_is_ignored() {
-    let ignored = |options: &mut TunnelledOptions| {
+    let ignored = |options: &mut TunnelOptions| {
         options.endpoint.dont_fragment = DontFragment::Ignored;
     };
     let (mut near, mut far) = ipip(1500, ignored);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
-use grosso_sys::confine::Role;
+use grosso_sys::sandbox::Role;
 use rustix::net::sockopt;
 
 use super::clients::{Clients, PcapBatch, PcapService};

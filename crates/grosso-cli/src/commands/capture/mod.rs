@@ -11,7 +11,7 @@ mod listener;
 mod monitor_port;
 mod names;
 mod opener;
-mod outlets;
+mod outputs;
 mod report;
 mod source;
 mod unloader;
@@ -33,7 +33,7 @@ use self::{
     device::ANY,
     frame::Recorder,
     opener::Opener,
-    outlets::Outlets,
+    outputs::Outputs,
     report::{CaptureEnd, CaptureReport},
     source::{CapturedInterface, LinkState},
     unloader::Unloader,
@@ -128,7 +128,7 @@ struct Running {
     recorder: Recorder,
     /// The maker of packets of the wire, if they are wanted.
     unloader: Option<Unloader>,
-    outlets: Outlets,
+    outputs: Outputs,
     started: Instant,
 }
 
@@ -144,7 +144,7 @@ impl Running {
         Ok(Self {
             recorder: Recorder::new(ports, several.iter().any(|outputs| *outputs > 1)),
             unloader: options.is_wire().then(|| Unloader::new(ports)),
-            outlets: Outlets::open(options, &source, opener, session)?,
+            outputs: Outputs::open(options, &source, opener, session)?,
             source,
             started: Instant::now(),
         })
@@ -162,17 +162,17 @@ impl Running {
             // Asked before the last packets are taken, so that none is left behind.
             let ended = self.ended(duration, session, terminated);
             self.drain()?;
-            if self.outlets.is_full() {
+            if self.outputs.is_full() {
                 return Ok(CaptureEnd::Count);
             }
-            if self.outlets.is_over {
+            if self.outputs.is_over {
                 return Ok(CaptureEnd::Files);
             }
             if let Some(ended) = ended {
                 return Ok(ended);
             }
             // Flushed before the wait, so that a reader of the output never waits for packets that are already here.
-            self.outlets.flush()?;
+            self.outputs.flush()?;
             let elapsed = self.started.elapsed();
             let rest = duration.map(|duration| duration.saturating_sub(elapsed));
             let received = self.source.counted.seen;
@@ -196,9 +196,9 @@ impl Running {
 
     /// Hands out waiting packets, up to the limit on packets, and at most one ring of them.
     fn drain(&mut self) -> Result<(), Failure> {
-        let Self { source, recorder, unloader, outlets, .. } = self;
+        let Self { source, recorder, unloader, outputs, .. } = self;
         for _ in 0..source.slots() {
-            if outlets.is_full() || outlets.is_over {
+            if outputs.is_full() || outputs.is_over {
                 break;
             }
             let Some(frame) = source.receive() else { break };
@@ -211,12 +211,12 @@ impl Running {
                 continue;
             }
             match unloader {
-                None => outlets.put(source, (place, flow), meta, data)?,
+                None => outputs.put(source, (place, flow), meta, data)?,
                 Some(unloader) => unloader.each(meta, data, link, |meta, data| {
-                    outlets.put(source, (place, flow), meta, data)
+                    outputs.put(source, (place, flow), meta, data)
                 })?,
             }
-            if outlets.is_over {
+            if outputs.is_over {
                 recorder.counts = before;
             }
         }
@@ -231,10 +231,10 @@ impl Running {
         session: &mut Session,
     ) -> Result<Exit, Failure> {
         self.source.count();
-        self.outlets.finish(&self.source)?;
-        let Self { source, recorder, unloader, outlets, started } = self;
-        let (counts, packets, name) = (recorder.counts, outlets.packets, outlets.name());
-        outlets.gone().for_each(|note| session.talk.note(note));
+        self.outputs.finish(&self.source)?;
+        let Self { source, recorder, unloader, outputs, started } = self;
+        let (counts, packets, name) = (recorder.counts, outputs.packets, outputs.name());
+        outputs.gone().for_each(|note| session.talk.note(note));
         let lost = source.counted.drops;
         if lost > 0 {
             session.talk.note(format!(
@@ -260,17 +260,17 @@ impl Running {
             schema: CaptureReport::FORM.name,
             tool: Tool::THIS,
             interface: source.name().into(),
-            interfaces: outlets.interfaces(&source),
+            interfaces: outputs.interfaces(&source),
             output: OutputFacts {
                 path: options.write().first().map(|path| Name::of(path)),
                 format: options.format().to_string(),
                 packets,
-                bytes: outlets.bytes,
+                bytes: outputs.bytes,
                 damaged_options: 0,
                 without_time: 0,
             },
-            files: outlets.files(),
-            outputs: outlets.reports(),
+            files: outputs.files(),
+            outputs: outputs.reports(),
             name,
             wire: unloader.map(Unloader::counts),
             elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
@@ -288,7 +288,7 @@ impl Running {
                 let message = format!(
                     "capture: {} was removed; the {packets} packets before are in {}",
                     source.name(),
-                    outlets.name()
+                    outputs.name()
                 );
                 Err(Failure::environment("environment.device_gone", message))
             }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName},
     packet::PacketSocket,
     tun::{Tun, TunBuilder},
@@ -94,10 +94,10 @@ impl MonitorPort {
                     from += sent.max(1);
                 }
                 Err(error) => {
-                    let count = match Fault::of(&error) {
-                        Fault::Later => &mut self.full,
-                        Fault::TooLong => &mut self.too_long,
-                        Fault::Gone => &mut self.gone,
+                    let count = match ErrorClass::of(&error) {
+                        ErrorClass::Later => &mut self.full,
+                        ErrorClass::TooLong => &mut self.too_long,
+                        ErrorClass::Gone => &mut self.gone,
                         _ => &mut self.refused,
                     };
                     *count += 1;

@@ -23,7 +23,7 @@ pub(super) struct CaptureReport {
     pub(super) interfaces: Vec<InterfacePackets>,
     pub(super) output: OutputFacts,
     pub(super) files: FilesReport,
-    pub(super) outputs: Vec<OutletReport>,
+    pub(super) outputs: Vec<OutputReport>,
     /// The name of the first output.
     #[serde(skip)]
     pub(super) name: String,
@@ -59,7 +59,7 @@ pub(super) struct FilesReport {
 
 /// One of the places that packets went to.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct OutletReport {
+pub(super) struct OutputReport {
     /// `file`, `pcap-over-ip` or `device`.
     pub(super) kind: &'static str,
     pub(super) name: String,
@@ -145,7 +145,7 @@ impl Report for CaptureReport {
             counts.outgoing,
             counts.frames - counts.outgoing.min(counts.frames),
             self.wire.as_ref().map(Unloaded::text).unwrap_or_default(),
-            self.outlets(),
+            self.outputs(),
         )
     }
 
@@ -159,11 +159,11 @@ impl CaptureReport {
     pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.capture/1");
 
     /// A line for each output beside one file.
-    fn outlets(&self) -> String {
+    fn outputs(&self) -> String {
         if matches!(&self.outputs[..], [only] if only.kind == "file") {
             return String::new();
         }
-        let line = |output: &OutletReport| {
+        let line = |output: &OutputReport| {
             let mut line = format!(
                 "  to            {}: {}",
                 output.name,

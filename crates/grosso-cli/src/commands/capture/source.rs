@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, rc::Rc, time::Duration};
 
 use grosso_capture::{INTERFACES_MAX, Resolution};
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::Control,
     netlink::{Link, Netlink},
     packet::{PacketKind, PacketSocket, ReceiveRing, RingFrame, RingLayout},
@@ -282,8 +282,8 @@ fn layout(links: &[Link], options: &Capture) -> RingLayout {
 }
 
 fn refused(name: &str, ring: u64, error: &io::Error) -> Failure {
-    match Fault::of(error) {
-        Fault::Exhausted | Fault::Malformed => {
+    match ErrorClass::of(error) {
+        ErrorClass::Exhausted | ErrorClass::Malformed => {
             let message = format!("capture: cannot allocate a ring of {ring} bytes: {error}");
             Failure::environment("environment.memory", message)
                 .hint("use a smaller ring: --ring 8M")

@@ -71,7 +71,7 @@ impl Unloader {
         let is_cut = said.original_len as usize > data.len();
         if let (Some(gso), Some(offload)) = (gso, &said.offload) {
             let left = match gso.size {
-                GsoSize::Unknown => Some("no-size"),
+                GsoSize::Unknown => Some("no_size"),
                 _ => {
                     let gso = Gso { partial_members: false, ..gso };
                     let transport = Transport::of(&self.stack, data.len());
@@ -99,7 +99,7 @@ impl Unloader {
             }
         }
         if is_cut {
-            *self.left.entry("captured-short").or_default() += 1;
+            *self.left.entry("captured_short").or_default() += 1;
             return show(said, data);
         }
         self.packet.clear();

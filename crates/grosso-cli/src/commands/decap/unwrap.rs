@@ -200,7 +200,7 @@ impl Unwrapper {
             }
         };
         if state.depth == TUNNELS_MAX {
-            self.tally.refused.add("tunnel-limit", number);
+            self.tally.refused.add("tunnel_limit", number);
             return false;
         }
         if let Some(tunnel) = self.outermost() {

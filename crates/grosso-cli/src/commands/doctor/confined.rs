@@ -1,6 +1,6 @@
 //! The confinement of running data paths, and what this kernel has for it.
 
-use grosso_sys::confine;
+use grosso_sys::sandbox;
 
 use super::finding::Finding;
 use crate::observe::control::{Answer, Ask, ask_all, folders};
@@ -16,7 +16,7 @@ pub(super) fn findings() -> Vec<Finding> {
 
 /// Facts about the kernel, while nothing runs.
 fn machine() -> Finding {
-    match confine::is_supported() {
+    match sandbox::is_supported() {
         true => Finding::ok("confinement", "system calls can be filtered; no data path is running"),
         false => {
             Finding::warn("confinement", "this kernel cannot filter system calls (no seccomp)")

@@ -1,7 +1,7 @@
 //! The machine, and the privileges of this process on it.
 
 use grosso_sys::packet::PacketSocket;
-use grosso_sys::permit::{self, Refusal, Surroundings};
+use grosso_sys::userns::{self, Refusal, Surroundings};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
@@ -102,7 +102,7 @@ pub(super) fn devices(host: &Host) -> Finding {
 
 /// The finding about TUN without a network namespace to make a device in.
 pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
-    match permit::tap() {
+    match userns::tap() {
         Ok(()) => Finding::warn("tun", format!("/dev/net/tun is accessible; not probed: {why}")),
         Err(refusal) => tun_refused(host, &refusal),
     }

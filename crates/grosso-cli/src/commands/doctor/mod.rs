@@ -13,7 +13,7 @@ mod report;
 mod tunnels;
 
 use grosso_sys::namespace::{NetworkNamespace, user_namespace_refusal};
-use grosso_sys::permit;
+use grosso_sys::userns;
 
 use self::{
     finding::{Finding, FindingState},
@@ -39,7 +39,7 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     let interfaces = interfaces::findings(&host);
     let (capture, devices) = (host::capture(), host::devices(&host));
     let confined = confined::findings();
-    let network = permit::enter().map_err(|refusal| refusal.to_string());
+    let network = userns::enter().map_err(|refusal| refusal.to_string());
     let network = network.and_then(|()| {
         NetworkNamespace::new().map_err(|error| format!("no private network namespace: {error}"))
     });

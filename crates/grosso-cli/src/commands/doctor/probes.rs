@@ -5,10 +5,10 @@ use std::{io, net::UdpSocket, time::Duration};
 
 use grosso_io::live::{XdpPort, XdpPortOptions};
 use grosso_sys::path::kernel;
-use grosso_sys::permit;
+use grosso_sys::userns;
 use grosso_sys::{
     datagram::{self, Datagrams},
-    fault::Fault,
+    errno::ErrorClass,
     interface::{Control, InterfaceName},
     namespace::NetworkNamespace,
     netlink::{LinkChange, Netlink},
@@ -23,7 +23,7 @@ use super::{
 
 /// TUN and TAP: the metadata that the devices support, and a superframe in each direction.
 pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
-    if let Err(refusal) = permit::tap() {
+    if let Err(refusal) = userns::tap() {
         return host::tun_refused(host, &refusal);
     }
     let tried = network.run(try_tun).and_then(|tried| tried);
@@ -39,7 +39,7 @@ pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
             }
             Finding::warn("tun", format!("{what}; no {}", found.lacks.join(", no ")))
         }
-        Err(error) if Fault::of(&error) == Fault::Forbidden => Finding::fail(
+        Err(error) if ErrorClass::of(&error) == ErrorClass::Forbidden => Finding::fail(
             "tun",
             "/dev/net/tun is accessible; creating a device needs \
                                   CAP_NET_ADMIN",
@@ -137,7 +137,7 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
             Finding::warn(name, "a superframe sent over veth was received in pieces")
         }
         Ok(None) => Finding::fail(name, "a superframe sent over veth was not received"),
-        Err(error) if Fault::of(&error) == Fault::Forbidden => {
+        Err(error) if ErrorClass::of(&error) == ErrorClass::Forbidden => {
             Finding::fail(name, "needs CAP_NET_RAW").needs(&["net_raw"])
         }
         Err(error) => Finding::fail(name, format!("veth or packet sockets: {error}")),
@@ -152,7 +152,7 @@ pub(super) fn xdp(network: &NetworkNamespace) -> Finding {
     };
     match network.run(attempt).and_then(|tried| tried) {
         Ok(()) => Finding::ok("af_xdp", "bound to a queue of a veth, fed by a BPF program"),
-        Err(error) if Fault::of(&error) == Fault::Forbidden => {
+        Err(error) if ErrorClass::of(&error) == ErrorClass::Forbidden => {
             let what = "BPF programs need CAP_BPF and CAP_NET_ADMIN; packet sockets work without \
                         them";
             Finding::fail("af_xdp", what).needs(&["bpf", "net_admin"])

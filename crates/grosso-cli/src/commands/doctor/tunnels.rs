@@ -3,7 +3,7 @@
 use std::io;
 
 use grosso_sys::{
-    fault::Fault,
+    errno::ErrorClass,
     interface::InterfaceName,
     namespace::NetworkNamespace,
     netlink::{Netlink, has_generic_family},
@@ -68,7 +68,7 @@ fn make(kind: &str) -> io::Result<bool> {
     let name = InterfaceName::new("probe")?;
     let netlink = Netlink::new()?;
     let is_known = match netlink.add_link(&name, kind) {
-        Err(error) => Fault::of(&error) != Fault::Unsupported,
+        Err(error) => ErrorClass::of(&error) != ErrorClass::Unsupported,
         Ok(()) => true,
     };
     if let Ok(link) = netlink.link(&name) {

@@ -4,8 +4,9 @@ use std::{path::Path, process::Command as Program};
 
 use clap::Parser;
 use grosso_lab::{
-    acks::AckFindings, cost::CostFindings, features::FeatureFindings, fragments::FragmentFindings,
-    offload::OffloadFindings, own::OwnFindings, report::Findings, tunnels::TunnelFindings,
+    acks::AckFindings, cost::CostFindings, custom::CustomFindings, fragments::FragmentFindings,
+    nic_offloads::NicOffloadFindings, offload::OffloadFindings, report::Findings,
+    tunnels::TunnelFindings,
 };
 
 use crate::{
@@ -20,10 +21,10 @@ fn knobs() -> Vec<&'static str> {
     let each = [
         AckFindings::KNOBS,
         CostFindings::KNOBS,
-        FeatureFindings::KNOBS,
+        NicOffloadFindings::KNOBS,
         FragmentFindings::KNOBS,
         OffloadFindings::KNOBS,
-        OwnFindings::KNOBS,
+        CustomFindings::KNOBS,
         TunnelFindings::KNOBS,
     ];
     each.concat().iter().flat_map(|knob| knob.turn).copied().collect()

@@ -13,7 +13,7 @@ use grosso_lab::{
     trial::Tool,
 };
 
-use super::conduct::{LabReport, conduct, enter, plan, processors};
+use super::run::{LabReport, enter, plan, processors, run_experiment};
 use crate::{
     arguments::{LabChecksums, LabMore, LabOptions, LabTool},
     error::{Exit, Failure},
@@ -67,7 +67,7 @@ pub(super) fn run(
         "udp-stream" => Offload::traffic(name, Traffic::UdpStream, plan),
         _ => Offload::traffic(name, Traffic::UdpRequests, plan),
     };
-    conduct(experiment, FORM, (name, &options.page), session)
+    run_experiment(experiment, FORM, (name, &options.page), session)
 }
 
 /// Refuses a measurement that iperf3 does not support, or for which it is not installed.

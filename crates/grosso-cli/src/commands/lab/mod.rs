@@ -1,14 +1,14 @@
 //! `grosso lab`: measures what offload is worth here.
 
-mod conduct;
+mod custom;
+mod custom_file;
 #[cfg(test)]
 mod knob_tests;
 mod measure;
 mod network;
 mod nic;
-mod own;
-mod own_file;
 mod profiles;
+mod run;
 mod tables;
 mod vm;
 
@@ -45,7 +45,7 @@ pub(super) const PAGES: &[FormPage] = &[
     FormPage { commands: &["lab vm"], forms: &[vm::FORM] },
     FormPage { commands: &["lab nic"], forms: &[nic::FORM] },
     FormPage { commands: &["lab profiles"], forms: &[profiles::FORM] },
-    FormPage { commands: &["lab run"], forms: &[network::RunReport::FORM, own::FORM] },
+    FormPage { commands: &["lab run"], forms: &[network::RunReport::FORM, custom::FORM] },
 ];
 
 /// Runs the command. The process must have one thread: it may have to make itself a user namespace.
@@ -61,7 +61,7 @@ pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
         Some(LabExperiment::Profiles(options)) => profiles::run(options, session),
         Some(LabExperiment::Tunnels(options)) => tables::tunnels(options, session),
         Some(LabExperiment::Run(options)) => match &options.config {
-            Some(config) => own::run(config, options, session),
+            Some(config) => custom::run(config, options, session),
             None => network::run(options, session),
         },
         Some(LabExperiment::Measure(measurement)) => {

@@ -17,7 +17,7 @@ use grosso_sys::process::{die_with_parent, is_first, isolate_children, show_in_p
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::conduct::{device, enter, failed, processors};
+use super::run::{device, enter, failed, processors};
 use crate::{
     arguments::{LabHost, LabRun},
     error::{Exit, Failure},

@@ -11,15 +11,16 @@ use std::{
 
 use grosso_lab::{
     experiment::Plan,
-    features::{
-        Call, Direction, FeatureFindings, FeatureParameters, Keeper, NicFeatures, serve, watch,
+    netns::Device,
+    nic_offloads::{
+        Call, Direction, Keeper, NicOffloadFindings, NicOffloadParameters, NicOffloads, serve,
+        watch,
     },
-    hosts::Device,
     report::Report,
 };
 use grosso_sys::interface::{Control, InterfaceName};
 
-use super::conduct::{LabReport, conduct};
+use super::run::{LabReport, run_experiment};
 use crate::{
     arguments::{LabCall, LabNic, LabSink},
     device,
@@ -30,7 +31,7 @@ use crate::{
 
 /// The form of its JSON.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<FeatureFindings>>>("grosso.lab-nic/1");
+    ReportForm::of::<LabReport<Report<NicOffloadFindings>>>("grosso.lab-nic/1");
 
 /// Runs the experiment, with a watchdog beside it.
 pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {
@@ -42,11 +43,11 @@ pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failu
         measured: Duration::from_nanos(options.time),
         device: Device::Veth,
         processors: None,
-        parameters: FeatureParameters { nic, peer, features: options.feature.clone() },
+        parameters: NicOffloadParameters { nic, peer, features: options.feature.clone() },
     };
-    let experiment = NicFeatures::new(plan).map_err(|error| refused(&nic, &error))?;
+    let experiment = NicOffloads::new(plan).map_err(|error| refused(&nic, &error))?;
     let keeper = keeper(nic)?;
-    let ended = conduct(Ok(experiment), FORM, ("nic", &options.page), session);
+    let ended = run_experiment(Ok(experiment), FORM, ("nic", &options.page), session);
     keeper.restore().map_err(|error| {
         let hint = format!("grosso dev -k {nic} lists the features, grosso dev -K {nic} sets them");
         failed(&error).hint(hint)
@@ -102,7 +103,7 @@ fn call(options: &LabSink, direction: LabCall, session: &mut Session) -> Result<
     };
     let measured = options.time.map(Duration::from_nanos);
     let call = Call { peer: options.listen, direction, measured };
-    let called = call.run(&session.interrupted).map_err(|error| super::conduct::failed(&error))?;
+    let called = call.run(&session.interrupted).map_err(|error| super::run::failed(&error))?;
     let line = serde_json::to_string(&called).map_err(|error| failed(&error.into()))?;
     writeln!(io::stdout(), "{line}").map(|()| Exit::Yes).map_err(|error| failed(&error))
 }

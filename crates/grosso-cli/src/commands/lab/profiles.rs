@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use grosso_lab::profiles::Results;
 
-use super::conduct::LabReport;
+use super::run::LabReport;
 use crate::{
     arguments::LabProfiles,
     error::{Exit, Failure},

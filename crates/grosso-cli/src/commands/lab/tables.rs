@@ -7,12 +7,12 @@ use grosso_lab::{
     cost::{Cost, CostFindings},
     experiment::{Plan, TcpParameters},
     fragments::{FragmentFindings, FragmentParameters, Fragments},
-    hosts::Family,
+    netns::Family,
     report::Report,
     tunnels::{TunnelFindings, TunnelParameters, Tunnels},
 };
 
-use super::conduct::{LabReport, conduct, enter, plan, processors};
+use super::run::{LabReport, enter, plan, processors, run_experiment};
 use crate::{
     arguments::{LabAcks, LabFragments, LabSenders, LabTrials, LabTunnels},
     error::{Exit, Failure},
@@ -50,7 +50,7 @@ pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Fai
         }
         LabSenders::Userspace => None,
     };
-    conduct(Acks::new(plan, senders), ACKS, ("acks", &options.page), session)
+    run_experiment(Acks::new(plan, senders), ACKS, ("acks", &options.page), session)
 }
 
 /// The cost of a packet, by part.
@@ -60,7 +60,7 @@ pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, F
     let parameters = TcpParameters { congestion: options.congestion.clone() };
     let plan = plan(options.runs, options.time, options.device, parameters)?;
     let plan = Plan { processors, ..plan };
-    conduct(Cost::new(plan), COST, ("cost", &options.page), session)
+    run_experiment(Cost::new(plan), COST, ("cost", &options.page), session)
 }
 
 /// Table R2.
@@ -77,7 +77,7 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
     let plan = plan(options.runs, options.time, options.device, parameters)?;
     let plan = Plan { processors, ..plan };
     let page = ("fragments", &options.page);
-    conduct(Fragments::new(plan), FRAGMENTS, page, session)
+    run_experiment(Fragments::new(plan), FRAGMENTS, page, session)
 }
 
 /// Table R4.
@@ -94,5 +94,5 @@ pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exi
     let plan = plan(measuring.runs, measuring.time, measuring.device, parameters)?;
     let plan = Plan { processors, ..plan };
     let page = ("tunnels", &measuring.page);
-    conduct(Tunnels::new(plan), TUNNELS, page, session)
+    run_experiment(Tunnels::new(plan), TUNNELS, page, session)
 }

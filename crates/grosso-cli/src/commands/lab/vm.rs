@@ -3,11 +3,11 @@
 use std::env;
 
 use grosso_lab::{
-    machines::{MachineFindings, Machines, VmParameters},
     report::Report,
+    vms::{VmFindings, VmParameters, Vms},
 };
 
-use super::conduct::{LabReport, conduct, enter, plan};
+use super::run::{LabReport, enter, plan, run_experiment};
 use crate::{
     arguments::{LabDevice, LabVm},
     error::{Exit, Failure},
@@ -17,7 +17,7 @@ use crate::{
 
 /// The form of its JSON.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<MachineFindings>>>("grosso.lab-vm/1");
+    ReportForm::of::<LabReport<Report<VmFindings>>>("grosso.lab-vm/1");
 
 /// Runs the experiment. The guest's program is this one.
 pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failure> {
@@ -28,7 +28,7 @@ pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failur
     let machines = folder.as_ref().map_err(|error| std::io::Error::other(error.to_string()));
     let machines = machines.and_then(|folder| {
         let program = env::current_exe()?;
-        Machines::new(plan, folder.path(), (&options.kernel, &program))
+        Vms::new(plan, folder.path(), (&options.kernel, &program))
     });
-    conduct(machines, FORM, ("vm", &options.page), session)
+    run_experiment(machines, FORM, ("vm", &options.page), session)
 }

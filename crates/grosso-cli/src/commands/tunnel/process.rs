@@ -10,8 +10,8 @@ use std::{
 };
 
 use grosso_sys::{
-    confine::User,
     path::{self, kernel, socket},
+    sandbox::User,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

@@ -2,7 +2,7 @@
 
 use grosso::{acknowledge::Kept, expand::Unexpanded};
 
-use super::{Counter, CounterSource, Label, key, lower};
+use super::{Counter, CounterSource, Label, lower};
 
 /// All counters of acknowledgments.
 pub(super) fn counters() -> Vec<Counter> {
@@ -41,12 +41,12 @@ fn gathered() -> Vec<Counter> {
 fn kept() -> Vec<Counter> {
     let all = "Acknowledgments that were held for the filter and kept, by reason.";
     let counter = |(index, reason): (usize, &Kept)| {
-        let key = key(reason.name());
+        let name = reason.name();
         let help = format!("Acknowledgments kept by the filter: {}", lower(reason.sentence()));
         let source = CounterSource::Coalescer(|stats, index| stats.kept[index], index);
-        Counter::new(format!("rx_acks_kept_{key}"), "packets", &help, source)
-            .of("rx_acks_kept_total", all, Label::Value("reason", key.clone()))
-            .grouped("rx_acks_kept", key)
+        Counter::new(format!("rx_acks_kept_{name}"), "packets", &help, source)
+            .of("rx_acks_kept_total", all, Label::Value("reason", name.to_owned()))
+            .grouped("rx_acks_kept", name)
     };
     Kept::ALL.iter().enumerate().map(counter).collect()
 }
@@ -74,16 +74,16 @@ fn expanded() -> Vec<Counter> {
 fn unexpanded() -> Vec<Counter> {
     let all = "Acknowledgments of trains that were not expanded, by reason.";
     let counter = |(index, reason): (usize, &Unexpanded)| {
-        let key = key(reason.name());
+        let name = reason.name();
         let help = format!(
             "Acknowledgments of trains that were not expanded: {}",
             lower(reason.sentence())
         );
         let source =
             CounterSource::Received(|stats, index| stats.acknowledgments_unexpanded[index], index);
-        Counter::new(format!("rx_acks_unexpanded_{key}"), "packets", &help, source)
-            .of("rx_acks_unexpanded_total", all, Label::Value("reason", key.clone()))
-            .grouped("rx_acks_unexpanded", key)
+        Counter::new(format!("rx_acks_unexpanded_{name}"), "packets", &help, source)
+            .of("rx_acks_unexpanded_total", all, Label::Value("reason", name.to_owned()))
+            .grouped("rx_acks_unexpanded", name)
     };
     Unexpanded::ALL.iter().enumerate().map(counter).collect()
 }

@@ -112,7 +112,7 @@ pub struct IpPort {
     local: IpAddr,
     receiving: IpReceiver,
     lanes: Vec<Lane>,
-    /// Sockets over which nothing is sent: by them the kernel learns of IPv6 paths, and can be asked.
+    /// Sockets that send nothing: through them the kernel learns of IPv6 paths and can be queried.
     _witnesses: Vec<DatagramSocket>,
     paths: Paths,
     stats: SocketStats,
@@ -313,8 +313,8 @@ impl Port for IpPort {
     }
 }
 
-/// Sockets connected to each other end. An error that is reported to a socket fails its next send, so the sockets that
-/// send do not hear of any.
+/// Opens a socket connected to each remote endpoint. An error that is reported to a socket fails its next send, so the
+/// sending sockets must not receive any.
 fn witnesses(options: &IpOptions) -> io::Result<Vec<DatagramSocket>> {
     let ends = options.protocols.iter().flat_map(|protocol| {
         options.remotes.iter().map(|remote| (Protocol::Raw(*protocol), SocketAddr::new(*remote, 0)))
@@ -322,15 +322,15 @@ fn witnesses(options: &IpOptions) -> io::Result<Vec<DatagramSocket>> {
     let open = |(protocol, remote)| {
         let local = SocketAddr::new(options.local, 0);
         let socket = DatagramSocketBuilder::new(protocol, local).send_only(true).open()?;
-        // Without a route there is no path to learn of.
+        // Without a route there is no path to learn.
         let _ = socket.connect(remote);
         Ok(socket)
     };
     ends.map(open).collect()
 }
 
-/// The egress of a packet's protocol. For IPv6 any one will do if none has the protocol, such as
-/// that of destination options.
+/// Returns the egress for a packet's protocol. For IPv6 any egress is used if none has the protocol, for example that
+/// of destination options.
 fn lane<'a>(lanes: &'a mut [Lane], outer: &Outer) -> Option<&'a mut Lane> {
     let of_protocol = lanes.iter().position(|lane| lane.protocol == outer.protocol);
     let any = outer.destination.is_ipv6().then_some(0);

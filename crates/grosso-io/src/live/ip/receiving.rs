@@ -49,7 +49,7 @@ impl IpReceiver {
         self.ring.fanout_group()
     }
 
-    /// Hands out at most `max` frames, and returns the number of slots read.
+    /// Passes on at most `max` frames, and returns the number of slots read.
     pub(super) fn receive(
         &mut self,
         max: usize,
@@ -90,7 +90,7 @@ impl IpReceiver {
         self.malformed = malformed;
     }
 
-    /// The packet of a slot; `None` if it was dropped.
+    /// Returns the packet in a slot; `None` if it was dropped.
     fn take(&mut self, mut frame: RingFrame, stats: &mut SocketStats) -> Option<Frame<PortBuffer>> {
         let start = frame.network_offset();
         if !frame.truncated() {
@@ -103,7 +103,7 @@ impl IpReceiver {
         if frame.status().kept() {
             return self.take_long(start, stats);
         }
-        // The kernel had no room for it in the socket's queue.
+        // The kernel had no room for the packet in the socket's queue.
         stats.count(SocketEvent::ReceiveTruncated, 1);
         None
     }

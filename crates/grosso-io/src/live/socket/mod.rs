@@ -13,9 +13,10 @@ pub(super) use self::{
     sending::SocketSender,
 };
 
-/// Messages queued for a socket before they are sent: the number that one call sends.
+/// Number of messages queued for a socket before they are sent, which one call sends.
 pub(super) const QUEUE_MAX: usize = grosso_sys::datagram::BATCH_MAX;
-/// Bytes of a packet that every path of IPv6 carries (RFC 8200 section 5).
+/// Packet length in bytes that every IPv6 path carries (RFC 8200 section 5).
 const CARRIED_IPV6: usize = grosso_wire::ipv6::MTU_MIN as usize;
-/// Bytes of a packet that probes take any path of IPv4 to carry: those that every host accepts (RFC 791 section 3.1).
+/// Packet length in bytes that probing assumes every IPv4 path carries: the length that every host accepts (RFC 791
+/// section 3.1).
 const CARRIED_IPV4: usize = 576;

@@ -84,7 +84,7 @@ impl Outer {
         (frame.len() >= outer.len).then_some(outer)
     }
 
-    /// Length of the headers of a received datagram, in bytes.
+    /// Returns the length of the headers of a received datagram in bytes.
     pub(in crate::live) const fn len_over(is_ipv4: bool) -> usize {
         udp::HEADER_LEN + if is_ipv4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN }
     }
@@ -130,7 +130,7 @@ impl Arrived {
                 ip[8..24].copy_from_slice(&source.octets());
                 ip[24..40].copy_from_slice(&destination.octets());
             }
-            // The socket has one address family, and so have all datagrams that it receives.
+            // The socket has one address family, as do all datagrams that it receives.
             _ => return,
         }
         udp[0..2].copy_from_slice(&source.port().to_be_bytes());

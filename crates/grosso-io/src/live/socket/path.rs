@@ -1,4 +1,4 @@
-//! Paths to the other ends, and the packet length that fits on all of them.
+//! Paths to the remote endpoints, and the packet length that fits on all of them.
 
 use std::{io, net::IpAddr};
 
@@ -14,56 +14,55 @@ use super::{
 };
 use crate::notice::Notice;
 
-/// Paths to the other ends.
+/// Paths to the remote endpoints.
 #[derive(Debug)]
 pub(in crate::live) struct Paths {
     paths: PathMtu,
     remotes: Vec<PathTo>,
     mtu: Option<usize>,
-    /// Time of the next query, and of the next look for messages and answers, in nanoseconds.
+    /// Time of the next query, and of the next check for messages and answers, in nanoseconds.
     look_ns: u64,
     read_ns: u64,
-    /// Of IPv6, where the sender has to fragment what is longer than the path.
+    /// ICMPv6 messages; only for IPv6, where the sender has to fragment packets that are longer than the path MTU.
     messages: Option<Messages>,
-    /// Without the right to open it, nothing is probed.
+    /// Socket for echo requests; without the permission to open it, nothing is probed.
     echoes: Option<EchoSocket>,
-    /// Whether packets were sent since the last look that no router fragments.
+    /// Whether packets that no router fragments were sent since the last check.
     sends_long: bool,
     /// Notification that the route to a remote endpoint now uses another link.
     route_notice: Option<Notice>,
 }
 
-/// The path to one other end.
+/// The path to one remote endpoint.
 #[derive(Debug)]
 struct PathTo {
     address: IpAddr,
     /// Index of the link of its route; `None` before the first query.
     link: Option<u32>,
-    /// The longest packet that reaches it, as the kernel was told.
+    /// Path MTU in the kernel, if there is one.
     told: Option<usize>,
     belief: Belief,
     prober: Prober,
 }
 
-/// Messages of ICMPv6 about the paths.
+/// ICMPv6 messages about the paths.
 #[derive(Debug)]
 struct Messages {
     socket: TooBigMessages,
     buffer: Box<[u8; MESSAGE_BYTES]>,
 }
 
-/// State of what was said of a path. Times are in nanoseconds.
+/// Knowledge about a path from ICMP messages. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Belief {
     /// Time until which long packets are recorded, because a message quoted no recorded packet.
     questioned_until_ns: u64,
-    /// The longest packet that reaches the other end, as a message said that quoted one of those sent, and the end of
-    /// that time.
+    /// Path MTU from a message that quoted a sent packet, and the time at which it expires.
     proven: Option<(usize, u64)>,
 }
 
 impl Paths {
-    /// Paths from an address of this host to these, all of one family, which are probed or not.
+    /// Creates the paths from an address of this host to these addresses, all of one family; `probes` enables probing.
     pub(in crate::live) fn new(
         local: IpAddr,
         remotes: &[IpAddr],
@@ -71,7 +70,7 @@ impl Paths {
         route_notice: Option<Notice>,
     ) -> io::Result<Self> {
         let is_ipv4 = local.is_ipv4();
-        // Without the right to open it, what the kernel was told is followed.
+        // Without the permission to open the socket, the kernel's path MTU is used.
         let messages = if is_ipv4 { None } else { TooBigMessages::open().ok() };
         let messages =
             messages.map(|socket| Messages { socket, buffer: Box::new([0; MESSAGE_BYTES]) });
@@ -98,15 +97,15 @@ impl Paths {
         Ok(known)
     }
 
-    /// The longest packet that leaves towards every other end, in bytes from its IP header on: a
-    /// fact of this host.
+    /// Returns the longest packet that this host can send towards every remote endpoint, in bytes from the IP header
+    /// on, according to the links of the routes.
     pub(in crate::live) fn mtu(&self) -> Option<usize> {
         self.mtu
     }
 
-    /// The longest packet that reaches every other end, as far as this host knows and ICMP says, unless a probe has
-    /// shown that longer ones do: over IPv6 if the message quoted a packet that was sent, otherwise whatever the kernel
-    /// was told. It forgets that after ten minutes (`net.ipv4.route.mtu_expires`).
+    /// Returns the longest packet that reaches every remote endpoint, according to this host and ICMP, unless a probe
+    /// has shown that longer packets arrive. Over IPv6 a message counts only if it quoted a sent packet; otherwise the
+    /// kernel's path MTU counts. It expires after ten minutes (`net.ipv4.route.mtu_expires`).
     pub(in crate::live) fn hint(&self) -> Option<usize> {
         let hint = |remote: &PathTo| match &self.messages {
             Some(_) => remote.carries(),
@@ -115,7 +114,8 @@ impl Paths {
         self.remotes.iter().filter_map(hint).chain(self.mtu).min()
     }
 
-    /// The longest packet that reaches every other end, if it is proven that longer ones do not.
+    /// Returns the longest packet that reaches every remote endpoint, if it is proven that longer packets do not
+    /// arrive.
     pub(in crate::live) fn proven(&self) -> Option<usize> {
         self.remotes.iter().filter_map(PathTo::proven).min()
     }
@@ -125,12 +125,12 @@ impl Paths {
         self.messages.is_none() || self.remotes.iter().any(|remote| remote.carries().is_some())
     }
 
-    /// Whether long packets are to be remembered, because somebody said that the path does not carry them.
+    /// Returns whether long packets must be recorded, because a message reported that the path does not carry them.
     pub(in crate::live) fn is_questioned(&self) -> bool {
         self.remotes.iter().any(|remote| remote.belief.questioned_until_ns > 0)
     }
 
-    /// Time of the next look that cannot wait for traffic, in nanoseconds.
+    /// Returns the time of the next check that cannot wait for traffic, in nanoseconds.
     pub(in crate::live) fn deadline(&self) -> Option<u64> {
         self.echoes.as_ref()?;
         let of_remote = |remote: &PathTo| match remote.prober.is_waiting() {
@@ -140,8 +140,8 @@ impl Paths {
         self.remotes.iter().filter_map(of_remote).min()
     }
 
-    /// Queries the path MTU again, reads messages and probes, if the intervals have passed. Says whether
-    /// [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` says whether a quoted packet was sent, and
+    /// Queries the path MTU again, reads messages and sends probes, if the intervals have passed. Returns whether
+    /// [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` tells whether a quoted packet was sent, and
     /// `sends_long` whether packets were sent that no router fragments.
     pub(in crate::live) fn look(
         &mut self,
@@ -188,7 +188,7 @@ impl Paths {
                 told.into_iter().for_each(|told| remote.prober.hear(told));
             }
             remote.told = told;
-            // What was found out without a message has to be told to the kernel, which makes the fragments of IPv6.
+            // A path MTU that was found without a message must be set in the kernel, which creates the IPv6 fragments.
             if remote.address.is_ipv6()
                 && let (Some(carries), Some(echoes)) = (remote.carries(), &*echoes)
                 && told.is_some_and(|told| told > carries)
@@ -200,7 +200,7 @@ impl Paths {
         }
     }
 
-    /// Takes answers to probes, and sends those that are due.
+    /// Handles answers to probes, and sends the probes that are due.
     fn probe(&mut self, now_ns: u64, stats: &mut SocketStats) {
         let sends_long = core::mem::take(&mut self.sends_long);
         let Self { remotes, echoes: Some(echoes), .. } = self else { return };
@@ -210,11 +210,11 @@ impl Paths {
                 asked.for_each(|remote| remote.prober.answered(now_ns, number));
             });
         }
-        // No packet is longer.
+        // No sent packet is longer.
         let top = self.mtu.unwrap_or_default().min(u16::MAX.into());
         for remote in remotes {
             for (number, len) in remote.prober.poll(now_ns, top, sends_long).into_iter().flatten() {
-                // A request that does not leave is one that is not answered.
+                // A request that could not be sent counts as unanswered.
                 let _ = echoes.ask(remote.address, number, len);
             }
             if remote.prober.known() == Measured::Whole && !remote.prober.is_questioned() {
@@ -238,7 +238,8 @@ impl From<Finding> for SocketEvent {
 }
 
 impl PathTo {
-    /// The longest packet that reaches it, if a probe or a message with its proof says that longer ones do not.
+    /// Returns the longest packet that reaches the endpoint, if a probe or a proven message shows that longer packets
+    /// do not.
     fn carries(&self) -> Option<usize> {
         let proven = self.belief.proven.map(|(mtu, _)| mtu);
         let probed = match self.prober.known() {
@@ -248,7 +249,7 @@ impl PathTo {
         [proven, probed].into_iter().flatten().min()
     }
 
-    /// The same or what the kernel was told, unless a probe has shown that it is not so.
+    /// Returns the minimum of that length and the kernel's path MTU, unless a probe has refuted the latter.
     fn hint(&self) -> Option<usize> {
         match self.prober.known() {
             Measured::Narrow(len) => Some(self.told.map_or(len, |told| told.min(len))),
@@ -257,8 +258,8 @@ impl PathTo {
         }
     }
 
-    /// The longest packet that reaches it, if that is sure enough to make senders send less: the end of a search, or,
-    /// if the other end answers no probes, a message with its proof.
+    /// Returns the longest packet that reaches the endpoint, if that is certain enough to make senders send less: the
+    /// end of a search, or a proven message if the endpoint answers no probes.
     fn proven(&self) -> Option<usize> {
         match self.prober.known() {
             Measured::Nothing => self.belief.proven.map(|(mtu, _)| mtu),
@@ -268,7 +269,7 @@ impl PathTo {
 }
 
 impl Messages {
-    /// Reads the messages that came.
+    /// Reads the messages that have arrived.
     fn read(
         &mut self,
         now_ns: u64,
@@ -278,7 +279,7 @@ impl Messages {
         stats: &mut SocketStats,
     ) {
         for _ in 0..MESSAGES_MAX {
-            // An error of the socket says nothing of the paths.
+            // An error of the socket does not concern the paths.
             let Ok(Some(message)) = self.socket.next(&mut self.buffer[..]) else { return };
             let Some((address, said, quoted)) = parse(message) else { continue };
             let Some(remote) = remotes.iter_mut().find(|remote| remote.address == address) else {
@@ -297,7 +298,7 @@ impl Messages {
 }
 
 impl Belief {
-    /// Ends what is over.
+    /// Removes expired knowledge.
     fn forget(&mut self, now_ns: u64) {
         if self.questioned_until_ns <= now_ns {
             self.questioned_until_ns = 0;
@@ -305,7 +306,7 @@ impl Belief {
         self.proven = self.proven.filter(|(_, until_ns)| now_ns < *until_ns);
     }
 
-    /// A message that no packet longer than `said` bytes reaches another end.
+    /// Handles a message that no packet longer than `said` bytes reaches a remote endpoint.
     fn hear(&mut self, now_ns: u64, said: usize, is_proven: bool) {
         self.questioned_until_ns = now_ns.saturating_add(QUESTIONED_NS);
         if is_proven {
@@ -315,25 +316,25 @@ impl Belief {
     }
 }
 
-/// The other end of the packet that a message quotes, the length that it names, and the quoted packet from its IP
+/// Parses a message: returns the destination of the quoted packet, the reported MTU, and the quoted packet from its IP
 /// header on.
 fn parse(message: &[u8]) -> Option<(IpAddr, usize, &[u8])> {
     let (destination, said, quoted) = path_mtu::read_v6(message)?;
     Some((destination.into(), usize::try_from(said).ok()?.max(CARRIED_IPV6), quoted))
 }
 
-/// Interval between queries of the path MTU, in nanoseconds. A query takes some ten system calls a
-/// path.
+/// Interval between queries of the path MTU, in nanoseconds. A query takes about ten system calls per path.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
-/// Interval between looks for messages and answers, in nanoseconds. A look is one system call if there is none.
+/// Interval between checks for messages and answers, in nanoseconds. A check takes one system call if there is nothing
+/// to read.
 const READ_AGAIN_NS: u64 = 10_000_000;
-/// Messages that are read at once. Of more, the kernel keeps what the socket's buffer holds.
+/// Maximum number of messages read at once. The kernel keeps further messages in the socket's buffer.
 const MESSAGES_MAX: usize = 64;
-/// Bytes of a message that are read: its header, the headers of the quoted packet and the bytes that are compared.
+/// Number of bytes of a message that are read: its header, the headers of the quoted packet and the compared bytes.
 const MESSAGE_BYTES: usize = 256;
-/// Time for which long packets are remembered after a message, in nanoseconds: that of several retransmissions.
+/// Time for which long packets are recorded after a message, in nanoseconds: that of several retransmissions.
 const QUESTIONED_NS: u64 = 10_000_000_000;
-/// Time for which a message is believed, in nanoseconds: that of the kernel (`net.ipv6.route.mtu_expires`).
+/// Time for which a proven message counts, in nanoseconds: that of the kernel (`net.ipv6.route.mtu_expires`).
 const PROVEN_NS: u64 = 600_000_000_000;
 
 #[cfg(test)]

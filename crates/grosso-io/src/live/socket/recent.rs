@@ -1,14 +1,14 @@
-//! The long packets that a socket sent last, by which a message about one of them is known from a forged one.
+//! Record of the long packets sent recently, to distinguish a genuine ICMP message about one of them from a forged one.
 
 use grosso_wire::{ipv6, udp};
 
 use super::{CARRIED_IPV6, outer::BuiltHeaders};
 
-/// Beginnings of long packets over IPv6, behind their outer IP and UDP headers. They have what nobody guesses who does
-/// not see the packets: addresses, ports, numbers and checksums of what the tunnel carries.
+/// Starts of long packets over IPv6, after their outer IP and UDP headers. They contain values that an outsider who
+/// does not see the packets cannot guess: inner addresses, ports, sequence numbers and checksums.
 #[derive(Debug, Default)]
 pub(in crate::live) struct RecentPackets {
-    /// Empty while no packet is remembered.
+    /// Empty while no packets are recorded.
     beginnings: Vec<Beginning>,
     next: usize,
 }
@@ -20,7 +20,7 @@ struct Beginning {
 }
 
 impl RecentPackets {
-    /// Starts or ends to remember packets. Those that are remembered stay when it is started again.
+    /// Starts or stops recording packets. Recorded packets are kept for the next start.
     pub(super) fn remember(&mut self, on: bool) {
         if !on {
             *self = Self::default();
@@ -33,13 +33,13 @@ impl RecentPackets {
         !self.beginnings.is_empty()
     }
 
-    /// A packet that is sent in these parts, if packets are remembered and it is a long one.
+    /// Records a packet that is sent in these parts, if recording is on and the packet is long.
     pub(super) fn sent<'a>(
         &mut self,
         built: BuiltHeaders,
         parts: impl Iterator<Item = &'a [u8]> + Clone,
     ) {
-        // A raw socket is passed the whole packet, whose IP header routers change.
+        // A raw socket gets the whole packet, whose IP header routers change.
         let (built, skipped) = match built {
             BuiltHeaders::Udp => (ipv6::HEADER_LEN + udp::HEADER_LEN, 0),
             BuiltHeaders::Ip => (0, ipv6::HEADER_LEN),
@@ -55,7 +55,7 @@ impl RecentPackets {
         self.next = (next + 1) % PACKETS_MAX;
     }
 
-    /// Whether a packet that a message quotes, from its IP header on, is one of these.
+    /// Returns whether the packet that a message quotes, from its IP header on, was recorded.
     pub(super) fn has(&self, quoted: &[u8]) -> bool {
         let next_header = quoted.get(ipv6::field::NEXT_HEADER).unwrap_or_default();
         let is_udp = *next_header == [grosso_wire::ipv4::PROTOCOL_UDP];
@@ -72,11 +72,11 @@ impl Beginning {
     }
 }
 
-/// Packets that are remembered: those of four superframes.
+/// Maximum number of recorded packets: those of four superframes.
 const PACKETS_MAX: usize = 256;
-/// Bytes that are remembered of each: the headers of an Ethernet frame with TCP, behind those of a tunnel.
+/// Number of recorded bytes per packet: the headers of an Ethernet frame with TCP, after the tunnel header.
 const BEGINNING_BYTES: usize = 96;
-/// Fewest bytes that prove something: the headers of an IPv4 packet with UDP.
+/// Minimum number of quoted bytes that prove anything: the headers of an IPv4 packet with UDP.
 const PROOF_BYTES_MIN: usize = 28;
 
 #[cfg(test)]
@@ -99,18 +99,18 @@ mod tests {
         let mut recent = RecentPackets::default();
         let sent = &packet(1, 1300)[..];
         recent.sent(BuiltHeaders::Udp, sent.chunks(50));
-        assert!(!recent.has(&quote(sent, 17)), "nothing is remembered yet");
+        assert!(!recent.has(&quote(sent, 17)), "no packets are remembered yet");
         recent.remember(true);
         recent.sent(BuiltHeaders::Udp, sent.chunks(50));
         assert!(recent.has(&quote(sent, 17)) && recent.has(&quote(&sent[..96], 17)));
-        // Fewer bytes are quoted than are remembered, or another one is.
+        // The message quotes fewer bytes than recorded, or another byte.
         assert!(!recent.has(&quote(&sent[..95], 17)));
         for at in 0..96 {
             let mut other = sent.to_vec();
             other[at] ^= 1;
             assert!(!recent.has(&quote(&other, 17)), "{at}");
         }
-        // Of a raw socket's packet the IP header is not compared.
+        // The IP header of a raw socket's packet is not compared.
         let raw = &[vec![7; ipv6::HEADER_LEN], packet(2, 1300)].concat()[..];
         recent.sent(BuiltHeaders::Ip, raw.chunks(50));
         assert!(recent.has(&quote(&raw[ipv6::HEADER_LEN..], 47)));
@@ -127,7 +127,7 @@ mod tests {
         for quoted in [&quote(&short, 17)[..], &[], &[0; ipv6::HEADER_LEN], &quote(&[], 17)] {
             assert!(!recent.has(quoted));
         }
-        // The oldest leave first.
+        // The oldest packets are removed first.
         let long = |number: usize| [&(number as u32).to_be_bytes()[..], &packet(3, 1300)].concat();
         for number in 0..=PACKETS_MAX {
             recent.sent(BuiltHeaders::Udp, [&long(number)[..]].into_iter());

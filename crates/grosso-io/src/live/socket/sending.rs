@@ -15,7 +15,7 @@ use grosso::{
 };
 use grosso_sys::{
     datagram::{BATCH_MAX, Datagram, DatagramSocket},
-    fault::{Fault, is_device_failure},
+    errno::{ErrorClass, is_device_failure},
 };
 use grosso_wire::{LinkType, Ports, udp};
 
@@ -25,7 +25,7 @@ use super::{
     recent::RecentPackets,
     stats::{SocketEvent, SocketStats},
 };
-use crate::{live::outgoing::reused, port::Transmitted};
+use crate::{live::tx_offload::reused, port::Transmitted};
 
 /// Queue of one socket, and scratch space for building messages.
 #[derive(Debug)]
@@ -101,17 +101,17 @@ impl SocketSender {
         }
     }
 
-    /// Starts or ends to remember long packets.
+    /// Starts or stops recording long packets.
     pub(in crate::live) fn remember(&mut self, on: bool) {
         self.recent.remember(on);
     }
 
-    /// Whether a message quotes a packet that was sent while packets were remembered.
+    /// Returns whether a message quotes a packet that was sent while packets were recorded.
     pub(in crate::live) fn has_sent(&self, quoted: &[u8]) -> bool {
         self.recent.has(quoted)
     }
 
-    /// Whether packets were sent since the last call that no router fragments, and that some path may not carry.
+    /// Returns whether packets were sent since the last call that no router fragments and that some path may not carry.
     pub(in crate::live) fn take_sends_long(&mut self) -> bool {
         core::mem::take(&mut self.sends_long)
     }
@@ -123,12 +123,12 @@ impl SocketSender {
         self.sends_long |= is_whole && outer.len + len > least;
     }
 
-    /// Number of queued messages.
+    /// Returns the number of queued messages.
     pub(in crate::live) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Takes a frame. It is sent by the next [`SocketSender::flush`] at the latest.
+    /// Accepts a frame, which is sent by the next [`SocketSender::flush`] at the latest.
     pub(in crate::live) fn send(
         &mut self,
         socket: &mut DatagramSocket,
@@ -165,7 +165,7 @@ impl SocketSender {
         if let Checksum::Partial { start, offset } = meta.checksum
             && let Some(start) = usize::from(start).checked_sub(outer.len)
         {
-            // A checksum that cannot be completed stays as it is, and the receiver finds it wrong.
+            // A checksum that cannot be completed stays unchanged, and the receiver finds it wrong.
             let _ = checksum::complete(&mut bytes, start as u16, offset);
         }
         self.note(&outer, bytes.len());
@@ -173,8 +173,8 @@ impl SocketSender {
         self.queue.push_back(Message { bytes, outer, segment_bytes: None });
     }
 
-    /// Sends the packets of a superframe, their payload in place. `None` for a frame that cannot be
-    /// segmented, which is not taken.
+    /// Sends the packets of a superframe, with the payload left in place. Returns `None` for a frame that cannot be
+    /// segmented, which is not accepted.
     fn send_superframe(
         &mut self,
         socket: &mut DatagramSocket,
@@ -189,7 +189,7 @@ impl SocketSender {
         let mut head = core::mem::take(&mut self.head);
         let mut headers = core::mem::take(&mut self.headers);
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
-        // Slices that are one packet each are copied whole.
+        // Slices that are one packet each are copied as a whole.
         let is_slice = meta.gso.is_some_and(|gso| gso.size == GsoSize::Parts);
         let copied = if is_slice { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (first, behind) = first.split_at(copied);
@@ -317,10 +317,10 @@ impl SocketSender {
                 Err(error) => break error,
             }
         };
-        if sent == 0 && Fault::of(&refused) == Fault::Later {
+        if sent == 0 && ErrorClass::of(&refused) == ErrorClass::Later {
             return Ok(Transmitted::NoRoom);
         }
-        // The rest is queued, and sent or dropped with a counter by `flush`.
+        // The rest is queued, and `flush` sends it or drops it with a counter.
         for group in self.groups.get(sent..).unwrap_or_default() {
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.clear();
@@ -368,7 +368,9 @@ impl SocketSender {
                         stats.count(SocketEvent::TransmitNarrowed, 1);
                     }
                 }
-                Err(error) if Fault::of(&error) == Fault::Later => return Ok(Transmitted::NoRoom),
+                Err(error) if ErrorClass::of(&error) == ErrorClass::Later => {
+                    return Ok(Transmitted::NoRoom);
+                }
                 Err(error) => self.refused(error, stats)?,
             }
         }
@@ -377,15 +379,15 @@ impl SocketSender {
 
     /// Handles the kernel's error for the first message of the queue.
     fn refused(&mut self, error: io::Error, stats: &mut SocketStats) -> io::Result<()> {
-        let fault = Fault::of(&error);
-        let event = match fault {
-            Fault::Malformed | Fault::Forbidden | Fault::Unsupported => {
+        let class = ErrorClass::of(&error);
+        let event = match class {
+            ErrorClass::Malformed | ErrorClass::Forbidden | ErrorClass::Unsupported => {
                 SocketEvent::TransmitRefused
             }
-            Fault::TooLong => SocketEvent::TransmitTooLong,
-            Fault::Down | Fault::Unreachable => SocketEvent::TransmitUnreachable,
-            Fault::Exhausted => SocketEvent::TransmitNoMemory,
-            Fault::Later | Fault::Gone | Fault::Other => return Err(error),
+            ErrorClass::TooLong => SocketEvent::TransmitTooLong,
+            ErrorClass::Down | ErrorClass::Unreachable => SocketEvent::TransmitUnreachable,
+            ErrorClass::Exhausted => SocketEvent::TransmitNoMemory,
+            ErrorClass::Later | ErrorClass::Gone | ErrorClass::Other => return Err(error),
         };
         let Some(message) = self.queue.pop_front() else { return Ok(()) };
         let datagrams = message.datagrams();
@@ -393,9 +395,9 @@ impl SocketSender {
         // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or
         // none (rule S22), and `EMSGSIZE` datagrams that need fragments.
         // An interface that is down (`ENETDOWN`) comes up.
-        let suspects =
-            matches!(fault, Fault::Malformed | Fault::Unsupported) || is_device_failure(&error);
-        let is_too_long = fault == Fault::TooLong;
+        let suspects = matches!(class, ErrorClass::Malformed | ErrorClass::Unsupported)
+            || is_device_failure(&error);
+        let is_too_long = class == ErrorClass::TooLong;
         self.suspects_segments = suspects && segment_bytes.is_some();
         match segment_bytes.filter(|_| suspects || is_too_long) {
             Some(segment_bytes) => {
@@ -407,7 +409,7 @@ impl SocketSender {
                     self.queue.push_front(Message { bytes, outer, segment_bytes: None });
                 }
             }
-            // The link has become narrower since the packet was put into the tunnel.
+            // The MTU of the link has decreased since the packet was encapsulated.
             None if is_too_long && outer.dont_fragment => {
                 stats.count(SocketEvent::TransmitFragmented, 1);
                 let outer = Outer { dont_fragment: false, ..outer };
@@ -422,7 +424,7 @@ impl SocketSender {
 }
 
 impl DatagramGroup {
-    /// Whether a datagram of `len` bytes may join, if the parts then end at `end`.
+    /// Returns whether a datagram of `len` bytes may be added, if the parts then end at `end`.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);
         // Only the last datagram may be shorter.
@@ -432,7 +434,7 @@ impl DatagramGroup {
     }
 }
 
-/// A message for a socket.
+/// Creates a message for a socket.
 fn datagram<'a>(
     outer: &Outer,
     parts: &'a [IoSlice<'a>],
@@ -466,7 +468,7 @@ mod tests {
     const ENETDOWN: i32 = 100;
     const ENOBUFS: i32 = 105;
 
-    /// A sender with a queued message of three datagrams.
+    /// Returns a sender with a queued message of three datagrams.
     fn sender() -> SocketSender {
         let mut sender = SocketSender::new(Ports::ASSIGNED, true);
         let outer = Outer {
@@ -506,8 +508,12 @@ mod tests {
         for code in [ENOBUFS, EAGAIN] {
             let (mut sender, mut stats) = (sender(), SocketStats::default());
             let error = io::Error::from_raw_os_error(code);
-            assert_eq!(Fault::of(&error), Fault::Later, "flush returns NoRoom for it");
-            assert!(sender.refused(error, &mut stats).is_err(), "it is no refusal");
+            assert_eq!(
+                ErrorClass::of(&error),
+                ErrorClass::Later,
+                "flush returns NoRoom for this error"
+            );
+            assert!(sender.refused(error, &mut stats).is_err(), "the error is not a refusal");
             assert_eq!((sender.waiting(), sender.suspects_segments), (1, false));
             assert_eq!(stats, SocketStats::default());
         }

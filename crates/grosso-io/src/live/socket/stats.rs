@@ -8,52 +8,52 @@ reasons! {
     /// Event at a socket port.
     SocketEvent {
         /// A message was received: one datagram, or several of a flow that the kernel merged.
-        ReceiveMessage = "socket-rx-messages",
+        ReceiveMessage = "socket_rx_messages",
         /// A datagram was received.
-        ReceiveDatagram = "socket-rx-datagrams",
+        ReceiveDatagram = "socket_rx_datagrams",
         /// The kernel dropped a datagram for the socket: the buffer was full, or the checksum was wrong or missing
         /// although required.
-        ReceiveDropped = "socket-rx-dropped",
+        ReceiveDropped = "socket_rx_dropped",
         /// A received datagram contradicted the kernel's metadata and was dropped.
-        ReceiveContradictory = "socket-rx-contradictory",
+        ReceiveContradictory = "socket_rx_contradictory",
         /// A received datagram was longer than its buffer, and was dropped.
-        ReceiveTruncated = "socket-rx-truncated",
+        ReceiveTruncated = "socket_rx_truncated",
         /// A message was sent: one datagram, or several of a flow (`UDP_SEGMENT`).
-        TransmitMessage = "socket-tx-messages",
+        TransmitMessage = "socket_tx_messages",
         /// A datagram was sent.
-        TransmitDatagram = "socket-tx-datagrams",
+        TransmitDatagram = "socket_tx_datagrams",
         /// A message of several datagrams was rejected, and each was sent alone.
-        TransmitCutAgain = "socket-tx-cut-again",
+        TransmitCutAgain = "socket_tx_cut_again",
         /// Messages of several datagrams were disabled, because the kernel or the device cannot segment them.
-        TransmitNarrowed = "socket-tx-narrowed",
+        TransmitNarrowed = "socket_tx_narrowed",
         /// A frame that the socket cannot send was dropped: another protocol, a fragment, or other outer headers.
-        TransmitInexpressible = "socket-tx-inexpressible",
+        TransmitInexpressible = "socket_tx_inexpressible",
         /// A datagram was rejected because of its content and dropped.
-        TransmitRefused = "socket-tx-refused",
+        TransmitRefused = "socket_tx_refused",
         /// A datagram longer than the link MTU was fragmented by the kernel although it had DF set.
-        TransmitFragmented = "socket-tx-fragmented",
+        TransmitFragmented = "socket_tx_fragmented",
         /// A datagram longer than the link MTU could not be fragmented and was dropped.
-        TransmitTooLong = "socket-tx-too-long",
+        TransmitTooLong = "socket_tx_too_long",
         /// An ICMP message reported a smaller path MTU and quoted a packet that was sent; the path MTU is updated.
-        PathProven = "socket-path-proven",
+        PathProven = "socket_path_proven",
         /// An ICMP message reported a smaller path MTU without quoting a recently sent packet, as a forged one does; it
         /// is ignored.
-        PathUnproven = "socket-path-unproven",
+        PathUnproven = "socket_path_unproven",
         /// An ICMP message reported a smaller path MTU, but an echo request of full length was answered; it is ignored.
-        PathRefuted = "socket-path-refuted",
+        PathRefuted = "socket_path_refuted",
         /// Echo requests of full length were lost and short ones answered; longer packets are now fragmented.
-        PathNarrow = "socket-path-narrow",
+        PathNarrow = "socket_path_narrow",
         /// No echo request was answered, long or short; the path MTU is known from ICMP messages only.
-        PathSilent = "socket-path-silent",
+        PathSilent = "socket_path_silent",
         /// A datagram was dropped because the remote endpoint was unreachable, or the interface was down.
-        TransmitUnreachable = "socket-tx-unreachable",
+        TransmitUnreachable = "socket_tx_unreachable",
         /// A datagram was dropped because the kernel had no memory for it.
-        TransmitNoMemory = "socket-tx-no-memory",
+        TransmitNoMemory = "socket_tx_no_memory",
     }
 }
 
 impl SocketEvent {
-    /// Whether a datagram is lost by the event.
+    /// Returns whether the event means a lost datagram.
     const fn is_loss(self) -> bool {
         !matches!(
             self,
@@ -84,7 +84,7 @@ impl SocketStats {
         self.0[event as usize]
     }
 
-    /// Number of datagrams that were longer than the link carries.
+    /// Returns the number of datagrams that were longer than the link carries.
     pub(in crate::live) fn too_long(&self) -> u64 {
         self.events(SocketEvent::TransmitFragmented) + self.events(SocketEvent::TransmitTooLong)
     }

@@ -17,7 +17,7 @@ use grosso::{
 };
 use grosso_sys::{
     datagram::{DatagramSocket, DatagramSocketBuilder, Protocol},
-    fault::Fault,
+    errno::ErrorClass,
 };
 use grosso_wire::{LinkType, Ports};
 
@@ -103,7 +103,7 @@ impl UdpOptions {
     #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let udp = endpoint.udp()?;
-        // The other end drops late packets (rule W51), of whichever flow they are.
+        // The remote endpoint drops late packets (rule W51), regardless of their flow.
         let is_numbered = matches!(endpoint.header, Header::Gre { sequence: true, .. });
         Some(Self {
             remotes: vec![endpoint.remote],
@@ -143,16 +143,16 @@ pub struct UdpPort {
     name: String,
     local: SocketAddr,
     receiver: DatagramSocket,
-    /// Empty if datagrams are sent from the receiving socket.
+    /// Sending sockets; empty if datagrams are sent from the receiving socket.
     senders: Vec<DatagramSocket>,
     source_ports: RangeInclusive<u16>,
     /// Whether the kernel has verified the checksum of every received datagram.
     is_verified: bool,
     receiving: UdpReceiver,
-    /// One for each sending socket.
+    /// Egress of each sending socket.
     sending: Vec<SocketSender>,
     paths: Paths,
-    /// The kernel's drop count when it was last queried.
+    /// The kernel's drop count at the last query.
     drops: u32,
     stats: SocketStats,
 }
@@ -242,8 +242,8 @@ impl UdpPort {
         &self.stats
     }
 
-    /// Index of the sending socket for a frame's source port: the socket whose part of the range
-    /// contains it.
+    /// Returns the index of the sending socket for a frame's source port: the socket whose part of the range contains
+    /// it.
     fn lane(&self, source_port: u16) -> usize {
         let (first, last) = (*self.source_ports.start(), *self.source_ports.end());
         let width = usize::from(last.saturating_sub(first)) + 1;
@@ -251,7 +251,7 @@ impl UdpPort {
         place * self.sending.len() / width
     }
 
-    /// Looks whether the paths are as they were.
+    /// Checks whether the paths have changed.
     fn look(&mut self, now_ns: u64) -> io::Result<()> {
         let Self { paths, sending, stats, .. } = self;
         let sends_long = sending.iter_mut().map(SocketSender::take_sends_long).max();
@@ -305,7 +305,7 @@ impl Port for UdpPort {
         self.look(now_ns).map_err(|error| broken(&self.name, "receive", error))?;
         let Self { receiver, receiving, stats, name, .. } = self;
         match receiving.receive(receiver, max, stats, each) {
-            Err(error) if Fault::of(&error) == Fault::Unreachable => Ok(0),
+            Err(error) if ErrorClass::of(&error) == ErrorClass::Unreachable => Ok(0),
             result => result.map_err(|error| broken(name, "receive", error)),
         }
     }
@@ -428,8 +428,8 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     Ok(senders)
 }
 
-/// The places of a part that are tried: the first, and then those from one on that is drawn. Each queue of a host has
-/// ports of its own, and one after another they would try those of all before them.
+/// Returns the ports of a part to try, as offsets: the first, and then those from a random one on. Each queue of a host
+/// has its own ports, and queues that tried them in order would try all ports of the queues before them.
 fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     let drawn = RandomState::new().hash_one(share.start) as usize % share.len().max(1);
     let from = share.start + drawn;

@@ -12,13 +12,13 @@ use crate::{
     live::socket::{Arrived, Outer, SocketEvent, SocketStats},
 };
 
-/// Datagrams read but not handed out yet.
+/// Datagrams that were read but not passed on yet.
 #[derive(Debug)]
 pub(super) struct UdpReceiver {
     /// Slots for the messages of one call.
     slots: Vec<u8>,
     received: Vec<ReceivedMessage>,
-    /// Index of the next message, and the number of its bytes already handed out.
+    /// Index of the next message, and the number of its bytes already passed on.
     message: usize,
     offset: usize,
     buffers: Buffers,
@@ -40,7 +40,7 @@ impl UdpReceiver {
         }
     }
 
-    /// Hands out at most `max` frames, and returns their number.
+    /// Passes on at most `max` frames, and returns their number.
     pub(super) fn receive(
         &mut self,
         socket: &mut DatagramSocket,
@@ -63,7 +63,7 @@ impl UdpReceiver {
         Ok(given)
     }
 
-    /// Whether datagrams read have yet to be handed out.
+    /// Returns whether datagrams that were read are not passed on yet.
     pub(super) fn has_more(&self) -> bool {
         self.message < self.received.len()
     }
@@ -91,7 +91,7 @@ impl UdpReceiver {
         Ok(count > 0)
     }
 
-    /// The next datagram, after its rebuilt headers.
+    /// Returns the next datagram, after its rebuilt headers.
     fn next(&mut self, socket: &DatagramSocket) -> Option<Frame<PortBuffer>> {
         loop {
             let message = self.received.get(self.message)?;
@@ -145,11 +145,11 @@ impl UdpReceiver {
     }
 }
 
-/// Messages read in one call, each of up to a superframe of datagrams.
+/// Number of messages read in one call, each with up to a superframe of datagrams.
 const MESSAGES_MAX: usize = 16;
-/// Size of a slot in bytes: more than any message, which is less than 64 KiB, behind headers.
+/// Size of a slot in bytes: the headers, and more than the longest message, which is shorter than 64 KiB.
 const SLOT_BYTES: usize = HEADERS_MAX + (64 << 10);
-/// Bytes of the longest headers that are rebuilt.
+/// Length of the longest rebuilt headers in bytes.
 const HEADERS_MAX: usize = Outer::len_over(false);
 /// Initial size of a buffer in bytes, for datagrams of Ethernet's usual MTU; buffers grow.
 const FRAME_BYTES: usize = 2048;

@@ -17,8 +17,7 @@ struct Ends {
     far: UdpPort,
 }
 
-/// Addresses of the ends: one UDP port on two addresses over IPv4, two UDP ports on one address
-/// over IPv6.
+/// Addresses of the endpoints: one UDP port on two addresses over IPv4, two UDP ports on one address over IPv6.
 const PLACES: [[&str; 2]; 2] = [["127.0.0.1:0", "127.0.0.2:0"], ["[::1]:0", "[::1]:0"]];
 
 impl Ends {
@@ -32,7 +31,7 @@ impl Ends {
         Self { near, far }
     }
 
-    /// A frame from one to the other: VXLAN, if the far port is configured for it.
+    /// Returns a frame from the near to the far port: VXLAN, if the far port is configured for it.
     fn frame(&self, source_port: u16, payload: usize) -> Vec<u8> {
         let (near, far) = (self.near.local(), self.far.local());
         let outer = match (near.ip(), far.ip()) {
@@ -55,7 +54,7 @@ impl Ends {
         Ports::NONE.with(Kind::Vxlan, self.far.local().port())
     }
 
-    /// All frames that arrive, at least `count`.
+    /// Returns all frames that arrive, at least `count`.
     fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while frames.len() < count {
@@ -78,7 +77,7 @@ impl Ends {
 /// Time without a datagram after which none is expected.
 const STALLED: Duration = Duration::from_secs(6);
 
-/// The packets of a superframe, as the engine segments it.
+/// Returns the packets of a superframe, as the engine segments it.
 fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
     let slices = [frame];
     let cut = Segments::new(&slices, meta, LinkType::Raw, ports, Outgoing::default());
@@ -91,8 +90,7 @@ fn packets(frame: &[u8], meta: &Meta, ports: &Ports) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The parts of a frame that a socket preserves: addresses and fields of the outer headers, and the
-/// payload.
+/// Returns the parts of a frame that a socket preserves: addresses and fields of the outer headers, and the payload.
 fn kept(frame: &[u8]) -> (SocketAddr, u8, u8, Vec<u8>) {
     let outer = Outer::parse(frame, BuiltHeaders::Udp).unwrap();
     (outer.destination, outer.traffic_class, outer.hop_limit, frame[outer.len..].to_vec())
@@ -115,7 +113,7 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
             let meta = Meta { gso: Gso::every(1398), ..Meta::default() };
             let expected = packets(&frame, &meta, &ports);
             assert_eq!(expected.len(), 45);
-            // In slices that do not match the packets.
+            // The slices do not match the packets.
             let slices = [&frame[..300], &frame[300..9000], &frame[9000..]];
             assert_eq!(ends.near.transmit(&slices, &meta).unwrap(), Transmitted::Taken);
             let received = ends.receive(45);
@@ -133,8 +131,8 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
-/// A kernel on the same machine sends one datagram with a superframe of UDP inside, whose size a socket is told as that
-/// of datagrams which were merged.
+/// Checks a datagram from a kernel on the same machine that contains a UDP superframe: a socket reports its segment
+/// size like that of merged datagrams.
 #[test]
 fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
     for place in [0, 1] {
@@ -145,7 +143,8 @@ fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() 
             inner.udp(|udp| udp).payload_len(payload).build()
         };
         let inside = 8 + 14 + 20 + 8;
-        // As one datagram of a superframe, as ten of 1000 bytes, and as ten whose first claims more than all.
+        // One datagram with a superframe, ten datagrams of 1000 bytes, and ten whose first declares more than all of
+        // them.
         let merged = [inner(1000 - inside), inner(1000 - inside)].concat().repeat(5);
         let claimed = [inner(20_000)[..1000].to_vec(), vec![7; 9000]].concat();
         let cases = [(inner(10_000 - inside), 1000, 1), (merged, 1000, 10), (claimed, 1000, 10)];
@@ -169,7 +168,7 @@ fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() 
     }
 }
 
-/// Whether anything was received.
+/// Returns whether anything was received.
 fn received_so_far(port: &mut UdpPort, each: &mut dyn FnMut(Frame<PortBuffer>)) -> bool {
     port.receive(0, 64, each).unwrap() > 0
 }
@@ -202,8 +201,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
         let frame = ends.frame(40000 + i * 625, 100 + usize::from(i));
         let mut partial = frame.clone();
         let tcp = frame.len() - 120 - usize::from(i);
-        // The pseudo-header sum of another packet would do: completion sums whatever the field
-        // holds.
+        // The pseudo-header sum of another packet is also possible: completion sums any value of the field.
         partial[tcp + 16..tcp + 18].copy_from_slice(&[0x12, 0x34]);
         let meta = Meta {
             checksum: Checksum::Partial { start: tcp as u16, offset: 16 },
@@ -216,7 +214,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
     assert_eq!(
         ends.near.stats().events(SocketEvent::TransmitMessage),
         0,
-        "nothing goes before the flush"
+        "nothing is sent before the flush"
     );
     assert_eq!(ends.near.flush().unwrap(), Transmitted::Taken);
     let received = ends.receive(40);
@@ -226,20 +224,20 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
         let port = u16::from_be_bytes([frame[20], frame[21]]);
         assert!(ports.contains(&port), "{port}");
         let i = expected.iter().position(|expected| *expected == kept(frame));
-        let i = expected.remove(i.expect("each is one of those that were sent")).3.len();
+        let i = expected.remove(i.expect("each received frame was sent")).3.len();
         assert!(i > 0);
     }
     let used = |frame: &Vec<u8>| u16::from_be_bytes([frame[20], frame[21]]);
     let mut used: Vec<u16> = received.iter().map(used).collect();
     used.sort_unstable();
     used.dedup();
-    assert_eq!(used.len(), SOURCE_PORTS_MAX, "flows from everywhere in the range use all sockets");
+    assert_eq!(used.len(), SOURCE_PORTS_MAX, "flows over the whole port range use all sockets");
 }
 
 #[test]
 fn a_message_that_the_kernel_does_not_cut_is_sent_as_its_datagrams_and_then_no_more_are_made() {
     let mut ends = Ends::new(0, |options| options.sends_checksum = false);
-    // As if it were not known that the kernel cannot segment without a checksum.
+    // As if the port did not know that the kernel cannot segment without a checksum.
     let ports = ends.ports();
     ends.near.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let meta = Meta { gso: Gso::every(1000), ..Meta::default() };

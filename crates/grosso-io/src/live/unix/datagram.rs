@@ -6,20 +6,20 @@ use std::{
 };
 
 use grosso_sys::{
-    fault::Fault,
-    local::{LocalAddress, LocalKind, LocalSocket, Sender, is_absence},
+    errno::ErrorClass,
+    unix_socket::{Sender, UnixAddress, UnixKind, UnixSocket, is_absence},
 };
 
 use super::{
     SOCKET_BYTES, TRY_AGAIN_NS, UnixOptions, UnixRole, or_later,
     stats::{UnixEvent, UnixStats},
 };
-use crate::{buffer::Buffers, live::outgoing::Wire};
+use crate::{buffer::Buffers, live::tx_offload::Wire};
 
-/// One end of an exchange of datagrams.
+/// One endpoint of an exchange of datagrams.
 #[derive(Debug)]
 pub(super) struct DatagramEnd {
-    socket: LocalSocket,
+    socket: UnixSocket,
     peer: Other,
     /// Time of the next check whether the peer still exists.
     look_ns: u64,
@@ -28,30 +28,30 @@ pub(super) struct DatagramEnd {
     pub(super) stats: UnixStats,
 }
 
-/// The other program.
+/// The peer program.
 #[derive(Debug)]
 enum Other {
-    /// Whoever sends first.
+    /// Unknown: the first program that sends becomes the peer.
     Unknown,
     /// The program that sent first.
     Learned(Sender),
-    /// The one that is or will be there.
-    Fixed { address: LocalAddress, is_there: bool },
+    /// The program at this address, which may not be running yet.
+    Fixed { address: UnixAddress, is_there: bool },
 }
 
 impl DatagramEnd {
     pub(super) fn open(options: &UnixOptions) -> io::Result<Self> {
-        let address = LocalAddress::new(&options.path)?;
+        let address = UnixAddress::new(&options.path)?;
         let (own, mode, peer) = match &options.role {
             UnixRole::Listen { mode } => (address, *mode, Other::Unknown),
             UnixRole::Connect { local, mode } => {
                 let why = "a datagram socket that connects needs its own path for the replies";
                 let none = || io::Error::new(io::ErrorKind::InvalidInput, why);
-                let own = LocalAddress::new(local.as_ref().ok_or_else(none)?)?;
+                let own = UnixAddress::new(local.as_ref().ok_or_else(none)?)?;
                 (own, *mode, Other::Fixed { address, is_there: false })
             }
         };
-        let socket = LocalSocket::at(LocalKind::Datagram, &own, mode)?;
+        let socket = UnixSocket::at(UnixKind::Datagram, &own, mode)?;
         socket.set_buffer_bytes(SOCKET_BYTES)?;
         let stats = UnixStats::default();
         let mut end = Self { socket, peer, look_ns: 0, was_heard: false, stats };
@@ -59,7 +59,7 @@ impl DatagramEnd {
         Ok(end)
     }
 
-    /// The next frame that is there: a buffer and its length.
+    /// Returns the next frame that has arrived: a buffer and its length.
     pub(super) fn receive(
         &mut self,
         now_ns: u64,
@@ -77,9 +77,9 @@ impl DatagramEnd {
             }
             Err(error) => {
                 buffers.put_back(buffer);
-                match Fault::of(&error) {
-                    Fault::Later => Ok(None),
-                    // The peer was gone when it had something of ours unread.
+                match ErrorClass::of(&error) {
+                    ErrorClass::Later => Ok(None),
+                    // The peer disappeared while it had unread frames of ours.
                     _ if is_absence(&error) => Ok(None),
                     _ => Err(error),
                 }
@@ -87,12 +87,12 @@ impl DatagramEnd {
         }
     }
 
-    /// Descriptor that tells of frames and of room.
+    /// Returns the descriptor that becomes ready for frames and for room.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Time of the next look whether the peer is there: the kernel does not say when it goes.
+    /// Returns the time of the next check whether the peer still exists: the kernel does not report when it ends.
     pub(super) fn deadline(&self) -> Option<u64> {
         (!matches!(self.peer, Other::Unknown)).then_some(self.look_ns)
     }
@@ -107,7 +107,7 @@ impl DatagramEnd {
         }
     }
 
-    /// Connects to where the peer is known to be, once more if it is there.
+    /// Connects to the known address of the peer, again if it has restarted.
     fn find(&mut self) -> io::Result<()> {
         match &mut self.peer {
             Other::Unknown => {}
@@ -129,13 +129,13 @@ impl DatagramEnd {
         }
     }
 
-    /// Takes note that the peer is gone, and lets others send.
+    /// Records that the peer is gone, and accepts others.
     fn lose(&mut self) {
         if !self.is_met() {
             return;
         }
         self.stats.count(UnixEvent::PeerGone, 1);
-        // It fails for a socket that the kernel has disconnected itself.
+        // This fails for a socket that the kernel has disconnected by itself.
         let _ = self.socket.disconnect();
         match &mut self.peer {
             Other::Fixed { is_there, .. } => *is_there = false,

@@ -1,7 +1,7 @@
 //! Unix sockets as a port: the network device of a virtual machine, or of another program.
 
+pub(super) mod acceptor;
 mod datagram;
-pub(super) mod meeting;
 mod stats;
 mod stream;
 
@@ -18,8 +18,8 @@ use grosso::{
     meta::GsoSize,
 };
 use grosso_sys::{
-    fault::Fault,
-    local::{LocalKind, is_absence},
+    errno::ErrorClass,
+    unix_socket::{UnixKind, is_absence},
 };
 use grosso_wire::{LinkType, Ports, virtio::Form};
 
@@ -28,8 +28,8 @@ use self::{datagram::DatagramEnd, stream::StreamEnd};
 use super::{
     broken,
     incoming::Incoming,
-    outgoing::{Outgoing, Queued, Wire},
     stats::{LiveEvent, LiveStats},
+    tx_offload::{Queued, TxOffload, Wire},
 };
 use crate::{
     buffer::{Buffers, PortBuffer},
@@ -43,7 +43,7 @@ pub struct UnixOptions {
     /// Path of the socket.
     pub path: PathBuf,
     /// Whether frames are sent in a [stream](crate::framing), or each in a datagram.
-    pub kind: LocalKind,
+    pub kind: UnixKind,
     /// Whether the port listens or connects.
     pub role: UnixRole,
     /// Virtio header before every frame; both programs must be configured alike.
@@ -79,7 +79,7 @@ impl UnixOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            kind: LocalKind::Stream,
+            kind: UnixKind::Stream,
             role: UnixRole::Listen { mode: MODE },
             header: None,
             transmit: usual_features(),
@@ -110,7 +110,7 @@ pub struct UnixPort {
     device: Device,
     incoming: Incoming,
     buffers: Buffers,
-    outgoing: Outgoing,
+    tx_offload: TxOffload,
 }
 
 #[derive(Debug)]
@@ -131,8 +131,8 @@ impl UnixPort {
         let incoming = Incoming::new(LinkType::Ethernet, options.ports, options.header);
         let bytes_max = incoming.header_len() + FRAME_BYTES_MAX;
         let end = match options.kind {
-            LocalKind::Stream => AnyEnd::Stream(Box::new(StreamEnd::open(options, bytes_max)?)),
-            LocalKind::Datagram => AnyEnd::Datagram(DatagramEnd::open(options)?),
+            UnixKind::Stream => AnyEnd::Stream(Box::new(StreamEnd::open(options, bytes_max)?)),
+            UnixKind::Datagram => AnyEnd::Datagram(DatagramEnd::open(options)?),
         };
         let (link, ports) = (LinkType::Ethernet, options.ports);
         Ok(Self {
@@ -140,9 +140,9 @@ impl UnixPort {
             end,
             device: Device::new(features),
             incoming,
-            // One byte more, by which a datagram shows that it was longer.
+            // One byte more, which reveals datagrams that are too long.
             buffers: Buffers::new(bytes_max + 1),
-            outgoing: Outgoing::new(link, ports, options.header, features),
+            tx_offload: TxOffload::new(link, ports, options.header, features),
         })
     }
 
@@ -155,7 +155,7 @@ impl UnixPort {
     /// Returns the counters of frames.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
-        &self.outgoing.stats
+        &self.tx_offload.stats
     }
 
     /// Returns the counters of the socket.
@@ -167,13 +167,13 @@ impl UnixPort {
         }
     }
 
-    /// The frame in a buffer that was just filled.
+    /// Returns the frame in a buffer that was just filled.
     fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
         let header_len = self.incoming.header_len();
         let understood = match bytes.get(..len).filter(|_| len <= header_len + FRAME_BYTES_MAX) {
             Some(packet) => self.incoming.understand(packet),
             None => {
-                self.outgoing.stats.count(LiveEvent::ReceiveTruncated, 1);
+                self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
                 self.buffers.put_back(bytes);
                 return None;
             }
@@ -181,15 +181,15 @@ impl UnixPort {
         match understood {
             Ok(meta) => Some(Frame { buffer: PortBuffer::filled(bytes, header_len..len), meta }),
             Err(error) => {
-                self.outgoing.stats.refuse(error);
+                self.tx_offload.stats.refuse(error);
                 self.buffers.put_back(bytes);
                 None
             }
         }
     }
 
-    /// Whether to copy a frame into a batch. A system call for each short frame of a stream costs
-    /// more than a copy; a datagram takes one in any case.
+    /// Returns whether to copy a frame into a batch. A system call for each short frame of a stream costs more than a
+    /// copy; a datagram needs a system call in any case.
     fn is_batched(&self, slices: &[&[u8]]) -> bool {
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         matches!(self.end, AnyEnd::Stream(_)) && len <= COPIED_BYTES_MAX
@@ -203,7 +203,7 @@ impl Port for UnixPort {
 
     fn device(&self) -> Device {
         let mut device = self.device;
-        device.features = self.outgoing.features();
+        device.features = self.tx_offload.features();
         device
     }
 
@@ -236,22 +236,22 @@ impl Port for UnixPort {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         if !self.is_batched(slices) {
-            let sent = self.outgoing.transmit(slices, meta, &mut self.end);
+            let sent = self.tx_offload.transmit(slices, meta, &mut self.end);
             return sent.map_err(|error| broken(&self.name, "send", error));
         }
-        if self.outgoing.waiting() >= BATCH {
+        if self.tx_offload.waiting() >= BATCH {
             let _ = self.flush()?;
         }
-        if self.outgoing.waiting() >= BATCH {
+        if self.tx_offload.waiting() >= BATCH {
             return Ok(Transmitted::NoRoom);
         }
-        self.outgoing.enqueue(slices, meta);
+        self.tx_offload.enqueue(slices, meta);
         Ok(Transmitted::Taken)
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let Self { outgoing, end, .. } = self;
-        let mut sent = outgoing.flush(end);
+        let Self { tx_offload, end, .. } = self;
+        let mut sent = tx_offload.flush(end);
         if let (Ok(Transmitted::Taken), AnyEnd::Stream(end)) = (&sent, end) {
             sent = end.flush().map(|whole| match whole {
                 true => Transmitted::Taken,
@@ -306,7 +306,7 @@ impl Wire for AnyEnd {
     }
 }
 
-/// Features that a virtio header of this form has words for.
+/// Returns the features that a virtio header of this format can express.
 fn possible(form: Option<Form>) -> Features {
     let Some(form) = form else { return Features::SCATTER_GATHER };
     let plain = usual_features() | Features::UDP_SEGMENTATION;
@@ -314,7 +314,7 @@ fn possible(form: Option<Form>) -> Features {
     if form >= Form::Tunnel { plain | tunnels } else { plain }
 }
 
-/// Packets that a frame stands for, roughly: headers are taken for payload.
+/// Returns the approximate number of packets in a frame, counting headers as payload.
 pub(super) fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     match frame.meta.gso.map(|gso| gso.size) {
         Some(GsoSize::Every(size) | GsoSize::Fragments(size)) => {
@@ -324,11 +324,11 @@ pub(super) fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     }
 }
 
-/// The result of looking for the other program when the port is opened: one that is not there yet
-/// will be, while other errors would stay.
+/// Converts the result of connecting when the port is opened: a peer that is not running yet may start later, while
+/// other errors are permanent.
 pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
-    result.or_else(|error| match Fault::of(&error) {
-        Fault::Later => Ok(()),
+    result.or_else(|error| match ErrorClass::of(&error) {
+        ErrorClass::Later => Ok(()),
         _ if is_absence(&error) => Ok(()),
         _ => Err(error),
     })
@@ -336,16 +336,17 @@ pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
 
 /// Default permissions of a socket file: access for its owner only.
 pub const MODE: u32 = 0o600;
-/// Packets that the frames of one call stand for; the frame that reaches it is the last. A guest could say that each
-/// of its superframes is of 60000 packets, and what is cut for a port without room is kept: so little is.
+/// Maximum number of packets in the frames of one call; the frame that reaches it is the last. A guest could declare
+/// that each superframe has 60000 packets, and the segments are queued for a port without room, so the limit is low.
 pub(super) const PACKETS_MAX: usize = 4096;
-/// Bytes of the longest frame without its virtio header.
+/// Maximum frame length in bytes without the virtio header.
 pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;
-/// Bytes that a socket may hold each way, as far as the system grants it: a batch of packets, or a few superframes.
+/// Socket buffer size in bytes for each direction, as far as the system grants it: a batch of packets, or a few
+/// superframes.
 const SOCKET_BYTES: usize = 1 << 20;
-/// Interval in nanoseconds at which a program is looked for that is not there, cannot be met or is silent.
+/// Interval in nanoseconds between attempts to reach a peer that is not running, cannot be connected or is silent.
 const TRY_AGAIN_NS: u64 = 100_000_000;
-/// Frames of one batch of a stream.
+/// Maximum number of frames in one batch of a stream.
 const BATCH: usize = 64;
-/// Bytes of the longest frame that is copied into a batch.
+/// Maximum length in bytes of a frame that is copied into a batch.
 const COPIED_BYTES_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Counters of a port on a Unix socket, beside those of every live port.
+//! Counters of a port on a Unix socket, in addition to those of every live port.
 
 use grosso::reasons;
 
@@ -8,25 +8,25 @@ reasons! {
     /// Event at a Unix socket.
     UnixEvent {
         /// A peer connected, was connected to, or sent the first datagram.
-        PeerMet = "peer-met",
+        PeerMet = "peer_met",
         /// The peer disconnected or disappeared.
-        PeerGone = "peer-gone",
+        PeerGone = "peer_gone",
         /// The peer violated the protocol, for example with a frame above the maximum length, and was disconnected.
-        PeerCutOff = "peer-cut-off",
+        PeerCutOff = "peer_cut_off",
         /// The peer disconnected in the middle of a frame.
-        ReceiveUnfinished = "rx-unfinished",
+        ReceiveUnfinished = "rx_unfinished",
         /// A frame was dropped because no peer was connected.
-        TransmitNoPeer = "tx-no-peer",
+        TransmitNoPeer = "tx_no_peer",
         /// The peer disconnected before it had received a whole frame.
-        TransmitUnfinished = "tx-unfinished",
+        TransmitUnfinished = "tx_unfinished",
         /// The system ran out of descriptors or memory while connecting to the peer. The peer waits or was
         /// disconnected, and the connection is retried.
-        SetUpFailed = "setup-failed",
+        SetUpFailed = "setup_failed",
     }
 }
 
 impl UnixEvent {
-    /// Whether a frame is lost by the event.
+    /// Returns whether the event means a lost frame.
     const fn is_loss(self) -> bool {
         !matches!(self, Self::PeerMet | Self::PeerGone | Self::SetUpFailed)
     }

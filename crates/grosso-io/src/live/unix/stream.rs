@@ -1,4 +1,4 @@
-//! Frames behind their lengths, in a stream between two programs.
+//! Frames after their lengths, in a stream between two programs.
 
 use std::{
     collections::VecDeque,
@@ -7,29 +7,29 @@ use std::{
 };
 
 use grosso_sys::{
-    fault::Fault,
-    local::{LocalAddress, LocalSocket, is_absence},
+    errno::ErrorClass,
+    unix_socket::{UnixAddress, UnixSocket, is_absence},
 };
 
 use super::{
     SOCKET_BYTES, UnixOptions,
-    meeting::{Meeting, is_own_failure},
+    acceptor::{Acceptor, is_own_failure},
     or_later,
     stats::{UnixEvent, UnixStats},
 };
 use crate::{
     buffer::Buffers,
     framing::{Deframer, PREFIX_LEN, prefix},
-    live::outgoing::{Queued, Wire, reused},
+    live::tx_offload::{Queued, Wire, reused},
 };
 
-/// One end of a stream. There is one other program at a time.
+/// One endpoint of a stream. There is one peer at a time.
 #[derive(Debug)]
 pub(super) struct StreamEnd {
-    meeting: Meeting,
-    peer: Option<LocalSocket>,
+    acceptor: Acceptor,
+    peer: Option<UnixSocket>,
     deframer: Deframer,
-    /// Rest of a frame that the peer has taken in part.
+    /// Rest of a frame of which the peer has received part.
     unsent: Vec<u8>,
     /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,
@@ -40,9 +40,9 @@ pub(super) struct StreamEnd {
 
 impl StreamEnd {
     pub(super) fn open(options: &UnixOptions, frame_bytes_max: usize) -> io::Result<Self> {
-        let meeting = Meeting::open(LocalAddress::new(&options.path)?, &options.role, false)?;
+        let acceptor = Acceptor::open(UnixAddress::new(&options.path)?, &options.role, false)?;
         let mut end = Self {
-            meeting,
+            acceptor,
             peer: None,
             deframer: Deframer::new(frame_bytes_max),
             unsent: Vec::new(),
@@ -50,7 +50,7 @@ impl StreamEnd {
             parts: Vec::new(),
             stats: UnixStats::default(),
         };
-        or_later(end.meet(0))?;
+        or_later(end.connect(0))?;
         Ok(end)
     }
 
@@ -62,7 +62,7 @@ impl StreamEnd {
         buffers: &mut Buffers,
     ) -> io::Result<Option<(Vec<u8>, usize)>> {
         loop {
-            if self.peer.is_none() && !self.try_to_meet(now_ns) {
+            if self.peer.is_none() && !self.try_to_connect(now_ns) {
                 return Ok(None);
             }
             match self.deframer.next(|| buffers.take()) {
@@ -81,7 +81,7 @@ impl StreamEnd {
                     continue;
                 }
                 Ok(0) => self.hang_up(),
-                Err(error) if Fault::of(&error) == Fault::Later => {}
+                Err(error) if ErrorClass::of(&error) == ErrorClass::Later => {}
                 Err(error) if is_absence(&error) => self.hang_up(),
                 Err(error) => return Err(error),
             }
@@ -95,7 +95,7 @@ impl StreamEnd {
             let Some(peer) = &self.peer else { return Ok(true) };
             match peer.send(&[IoSlice::new(rest)]) {
                 Ok(bytes) => self.sent += bytes,
-                Err(error) if Fault::of(&error) == Fault::Later => return Ok(false),
+                Err(error) if ErrorClass::of(&error) == ErrorClass::Later => return Ok(false),
                 Err(error) if is_absence(&error) => self.hang_up(),
                 Err(error) => return Err(error),
             }
@@ -103,31 +103,31 @@ impl StreamEnd {
         Ok(true)
     }
 
-    /// Descriptor that tells of frames, or of who brings them.
+    /// Returns the descriptor that signals frames, or a connecting peer.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.peer.as_ref().map_or_else(|| self.meeting.descriptor(), AsFd::as_fd)
+        self.peer.as_ref().map_or_else(|| self.acceptor.descriptor(), AsFd::as_fd)
     }
 
-    /// Descriptor that tells of room.
+    /// Returns the descriptor that signals room.
     pub(super) fn transmit_descriptor(&self) -> BorrowedFd<'_> {
-        self.peer.as_ref().map_or_else(|| self.meeting.nobody(), AsFd::as_fd)
+        self.peer.as_ref().map_or_else(|| self.acceptor.nobody(), AsFd::as_fd)
     }
 
-    /// Time of the next attempt to meet the other program.
+    /// Returns the time of the next attempt to connect to the peer.
     pub(super) fn deadline(&self) -> Option<u64> {
-        self.meeting.deadline().filter(|_| self.peer.is_none())
+        self.acceptor.deadline().filter(|_| self.peer.is_none())
     }
 
-    /// Whether the other program is there, now or already.
-    fn try_to_meet(&mut self, now_ns: u64) -> bool {
-        let met = self.meet(now_ns);
-        let is_own_failure = met.as_ref().is_err_and(is_own_failure);
+    /// Returns whether the peer is connected, since now or before.
+    fn try_to_connect(&mut self, now_ns: u64) -> bool {
+        let connected = self.connect(now_ns);
+        let is_own_failure = connected.as_ref().is_err_and(is_own_failure);
         self.stats.count(UnixEvent::SetUpFailed, is_own_failure.into());
-        met.is_ok()
+        connected.is_ok()
     }
 
-    fn meet(&mut self, now_ns: u64) -> io::Result<()> {
-        let peer = self.meeting.meet(now_ns)?;
+    fn connect(&mut self, now_ns: u64) -> io::Result<()> {
+        let peer = self.acceptor.connect(now_ns)?;
         peer.set_buffer_bytes(SOCKET_BYTES)?;
         self.peer = Some(peer);
         self.stats.count(UnixEvent::PeerMet, 1);
@@ -146,7 +146,7 @@ impl StreamEnd {
         *sent = 0;
     }
 
-    /// Writes frames of a stream, as many bytes as there is room for. Without a peer they are gone.
+    /// Writes as many bytes of a stream's frames as there is room for. Without a peer they are dropped.
     fn write(&mut self, parts: &[IoSlice<'_>], frames: usize) -> io::Result<usize> {
         if !self.flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -163,7 +163,7 @@ impl StreamEnd {
         Ok(parts.iter().map(|part| part.len()).sum())
     }
 
-    /// Keeps what of a frame's parts was not written.
+    /// Queues the bytes of a frame's parts that were not written.
     fn keep(&mut self, parts: &[IoSlice<'_>], written: usize) {
         self.unsent.clear();
         self.sent = 0;
@@ -230,11 +230,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        live::{LiveStats, outgoing::Outgoing},
+        live::{LiveStats, tx_offload::TxOffload},
         port::Transmitted,
     };
 
-    /// An end whose socket holds a few kilobytes, and the other program.
+    /// Returns an endpoint whose socket holds a few kilobytes, and its peer.
     fn ends(folder: &tempfile::TempDir) -> (StreamEnd, UnixStream) {
         let options = UnixOptions::new(folder.path().join("s"));
         let mut end = StreamEnd::open(&options, 2000).unwrap();
@@ -245,8 +245,8 @@ mod tests {
         (end, other)
     }
 
-    fn outgoing() -> Outgoing {
-        Outgoing::new(LinkType::Ethernet, Ports::ASSIGNED, None, Features::SCATTER_GATHER)
+    fn tx_offload() -> TxOffload {
+        TxOffload::new(LinkType::Ethernet, Ports::ASSIGNED, None, Features::SCATTER_GATHER)
     }
 
     fn frame(number: usize) -> Vec<u8> {
@@ -258,7 +258,7 @@ mod tests {
     fn frames_that_are_written_in_parts_arrive_whole_and_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let (mut end, mut other) = ends(&folder);
-        let mut outgoing = outgoing();
+        let mut tx_offload = tx_offload();
         let (mut read, mut sent, mut in_part) = (Vec::new(), Vec::new(), 0);
         let mut take = |read: &mut Vec<u8>, most: usize| {
             let mut piece = vec![0; most];
@@ -271,25 +271,26 @@ mod tests {
             sent.extend(prefix(frame.len()).unwrap());
             sent.extend_from_slice(&frame);
             if number % 50 < 25 {
-                outgoing.enqueue(&[&frame], &Meta::default());
+                tx_offload.enqueue(&[&frame], &Meta::default());
                 continue;
             }
             let (first, rest) = frame.split_at(frame.len() / 3);
             let meta = Meta::default();
-            while outgoing.transmit(&[first, rest], &meta, &mut end).unwrap() == Transmitted::NoRoom
+            while tx_offload.transmit(&[first, rest], &meta, &mut end).unwrap()
+                == Transmitted::NoRoom
             {
                 in_part += usize::from(end.sent < end.unsent.len());
                 take(&mut read, 1 + number * 13 % 5000);
             }
         }
-        while outgoing.flush(&mut end).unwrap() == Transmitted::NoRoom || !end.flush().unwrap() {
+        while tx_offload.flush(&mut end).unwrap() == Transmitted::NoRoom || !end.flush().unwrap() {
             take(&mut read, 4000);
         }
         while take(&mut read, 4000) > 0 {}
         assert!(in_part > 100, "{in_part}");
         assert!(read == sent, "{} of {} bytes", read.len(), sent.len());
         assert_eq!(
-            (outgoing.stats, end.stats.events(UnixEvent::TransmitNoPeer)),
+            (tx_offload.stats, end.stats.events(UnixEvent::TransmitNoPeer)),
             (LiveStats::default(), 0)
         );
     }
@@ -298,12 +299,12 @@ mod tests {
     fn a_frame_that_was_taken_in_part_is_counted_when_the_other_program_goes() {
         let folder = tempfile::tempdir().unwrap();
         let (mut end, other) = ends(&folder);
-        let mut outgoing = outgoing();
+        let mut tx_offload = tx_offload();
         let long = frame(3);
-        let sent = outgoing.transmit(&[&long], &Meta::default(), &mut end).unwrap();
+        let sent = tx_offload.transmit(&[&long], &Meta::default(), &mut end).unwrap();
         assert_eq!((sent, end.flush().unwrap()), (Transmitted::Taken, false));
         drop(other);
-        assert!(end.flush().unwrap(), "nobody is waited for");
+        assert!(end.flush().unwrap(), "the flush does not wait for a peer that is gone");
         let counted = [UnixEvent::TransmitUnfinished, UnixEvent::PeerGone];
         assert_eq!(counted.map(|event| end.stats.events(event)), [1, 1]);
     }

@@ -1,14 +1,14 @@
-//! The pair of rings that a frame goes to: all frames of a flow have one, so that none overtakes another.
+//! Choice of the queue pair for a frame: all frames of a flow use one pair, so that they are not reordered.
 
 use std::io::IoSlice;
 
 use grosso::{Meta, steering::Steering};
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
-/// Flows of frames, told by their headers.
+/// Flows of frames, determined by their headers.
 ///
-/// Nothing is remembered of them. The hash that a device reports may be another one for each direction and each kind of
-/// packet, and is not asked for.
+/// No state is kept per flow. The hash that a device reports may differ between directions and types of packets, so it
+/// is not requested.
 #[derive(Debug)]
 pub(super) struct Flows {
     ports: Ports,
@@ -16,7 +16,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Flows where tunnels have these UDP ports.
+    /// Creates the selection of flows for tunnels on these UDP ports.
     pub(super) fn new(ports: Ports) -> Self {
         Self { ports, stack: Stack::new(0) }
     }
@@ -43,5 +43,5 @@ impl Flows {
     }
 }
 
-/// Bytes of a frame in which its headers are, those inside a tunnel too.
+/// Number of bytes of a frame that contain its headers, including those inside a tunnel.
 const HEADERS_BYTES: usize = 256;

@@ -1,8 +1,8 @@
 //! The network device of a virtual machine as a port, or the driver of one: a back end of vhost-user, or a front end.
 
-mod end;
+mod device;
 mod flows;
-mod side;
+mod role;
 mod stats;
 
 use std::{io, os::fd::BorrowedFd, path::PathBuf};
@@ -16,13 +16,13 @@ pub use grosso_vhost::ring::Side as VhostSide;
 use grosso_vhost::{features as bits, ring::ChainFault};
 use grosso_wire::{LinkType, Ports, virtio::Form};
 
-use self::end::MachineEnd;
+use self::device::VhostDevice;
 pub use self::stats::{VhostEvent, VhostStats};
 use super::{
     broken,
     incoming::Incoming,
-    outgoing::Outgoing,
     stats::{LiveEvent, LiveStats},
+    tx_offload::TxOffload,
     unix::{FRAME_BYTES_MAX, MODE, PACKETS_MAX, UnixRole, packets_of},
 };
 use crate::{
@@ -74,15 +74,15 @@ impl VhostOptions {
 #[derive(Debug)]
 pub struct VhostPort {
     name: String,
-    end: MachineEnd,
+    vhost: VhostDevice,
     side: VhostSide,
-    /// Features of frames of the port at most, and until others are agreed on.
+    /// Maximum features of the port's frames, which apply until others are negotiated.
     possible: Features,
     device: Device,
     incoming: Incoming,
     buffers: Buffers,
-    outgoing: Outgoing,
-    /// Calls since the messages were looked at last.
+    tx_offload: TxOffload,
+    /// Calls since the last check for messages.
     calls: u32,
     chosen: Option<u64>,
 }
@@ -96,18 +96,18 @@ impl VhostPort {
     pub fn open(options: &VhostOptions) -> io::Result<Self> {
         let wanted = (options.features | Features::SCATTER_GATHER).active();
         let offered = offered_bits(wanted, options.side);
-        let end = MachineEnd::open(options, offered)?;
+        let vhost = VhostDevice::open(options, offered)?;
         let (link, form) = (LinkType::Ethernet, Some(Form::Buffers));
         let features = device_features(offered, options.side) & wanted;
         Ok(Self {
             name: format!("vhost-user:{}", options.path.display()),
-            end,
+            vhost,
             side: options.side,
             possible: features,
             device: Device::new(features),
             incoming: Incoming::new(link, options.ports, form),
             buffers: Buffers::new(Form::Buffers.len() + FRAME_BYTES_MAX),
-            outgoing: Outgoing::new(link, options.ports, form, features),
+            tx_offload: TxOffload::new(link, options.ports, form, features),
             calls: 0,
             chosen: None,
         })
@@ -122,22 +122,22 @@ impl VhostPort {
     /// Returns the counters of frames.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
-        &self.outgoing.stats
+        &self.tx_offload.stats
     }
 
     /// Returns the counters of the device.
     #[must_use]
     pub fn machine_stats(&self) -> &VhostStats {
-        &self.end.stats
+        &self.vhost.stats
     }
 
-    /// Hears messages, and takes over what they have changed. Returns whether there were some.
+    /// Handles messages, and applies their changes. Returns whether there were any.
     fn serve(&mut self) -> bool {
         self.calls = 0;
-        if !self.end.serve() {
+        if !self.vhost.serve() {
             return false;
         }
-        let chosen = self.end.chosen();
+        let chosen = self.vhost.chosen();
         if chosen == core::mem::replace(&mut self.chosen, chosen) {
             return true;
         }
@@ -146,8 +146,8 @@ impl VhostPort {
             Some(bits) => (form_of(bits), device_features(bits, self.side) & self.possible),
         };
         self.incoming.form = Some(form);
-        self.end.header_bytes = form.len();
-        self.outgoing.renew(Some(form), features);
+        self.vhost.header_bytes = form.len();
+        self.tx_offload.renew(Some(form), features);
         true
     }
 
@@ -158,7 +158,7 @@ impl VhostPort {
                 meta,
             }),
             Err(error) => {
-                self.outgoing.stats.refuse(error);
+                self.tx_offload.stats.refuse(error);
                 self.buffers.put_back(bytes);
                 None
             }
@@ -173,7 +173,7 @@ impl Port for VhostPort {
 
     fn device(&self) -> Device {
         let mut device = self.device;
-        device.features = self.outgoing.features();
+        device.features = self.tx_offload.features();
         device
     }
 
@@ -183,7 +183,7 @@ impl Port for VhostPort {
         max: usize,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
-        self.end.now_ns = now_ns;
+        self.vhost.now_ns = now_ns;
         self.calls += 1;
         if self.calls >= CALLS_MAX {
             let _ = self.serve();
@@ -191,12 +191,12 @@ impl Port for VhostPort {
         let (mut received, mut packets) = (0, 0);
         while received < max && packets < PACKETS_MAX {
             let mut bytes = self.buffers.take();
-            let len = match self.end.receive(&mut bytes) {
+            let len = match self.vhost.receive(&mut bytes) {
                 Ok(Some(len)) => Some(len),
                 Err(fault) => {
                     received += 1;
                     let is_long = fault == ChainFault::TooLong;
-                    self.outgoing.stats.count(LiveEvent::ReceiveTruncated, is_long.into());
+                    self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, is_long.into());
                     None
                 }
                 Ok(None) => {
@@ -215,8 +215,8 @@ impl Port for VhostPort {
             }
         }
         if received > 0 {
-            self.end.received();
-        } else if self.end.rests() {
+            self.vhost.received();
+        } else if self.vhost.rests() {
             let _ = self.serve();
         }
         Ok(received)
@@ -227,32 +227,33 @@ impl Port for VhostPort {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        let Self { outgoing, end, .. } = self;
-        let mut sent = outgoing.transmit(slices, meta, end);
-        let features = outgoing.features();
-        // Whoever gave no room may have gone, or come anew, and takes less now than the frame was made for.
+        let Self { tx_offload, vhost, .. } = self;
+        let mut sent = tx_offload.transmit(slices, meta, vhost);
+        let features = tx_offload.features();
+        // A peer without room may have disconnected or reconnected, and may now accept fewer features than the frame
+        // uses.
         let is_sent_again = matches!(sent, Ok(Transmitted::NoRoom))
             && self.serve()
-            && self.outgoing.features().contains(features);
+            && self.tx_offload.features().contains(features);
         if is_sent_again {
-            sent = self.outgoing.transmit(slices, meta, &mut self.end);
+            sent = self.tx_offload.transmit(slices, meta, &mut self.vhost);
         }
         sent.map_err(|error| broken(&self.name, "send", error))
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let Self { outgoing, end, .. } = self;
-        let mut sent = outgoing.flush(end);
-        end.flush();
+        let Self { tx_offload, vhost, .. } = self;
+        let mut sent = tx_offload.flush(vhost);
+        vhost.flush();
         if matches!(sent, Ok(Transmitted::NoRoom)) && self.serve() {
-            sent = self.outgoing.flush(&mut self.end);
-            self.end.flush();
+            sent = self.tx_offload.flush(&mut self.vhost);
+            self.vhost.flush();
         }
         sent.map_err(|error| broken(&self.name, "send", error))
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.end.deadline().into_iter().chain(self.end.looks_again().then_some(0)).min()
+        self.vhost.deadline().into_iter().chain(self.vhost.looks_again().then_some(0)).min()
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
@@ -263,7 +264,7 @@ impl Port for VhostPort {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.end.descriptor())
+        Some(self.vhost.descriptor())
     }
 
     fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -271,11 +272,11 @@ impl Port for VhostPort {
     }
 
     fn frames_kick(&self) -> Option<BorrowedFd<'_>> {
-        self.end.frames_bell()
+        self.vhost.frames_notification()
     }
 
     fn room_kick(&self) -> Option<BorrowedFd<'_>> {
-        self.end.room_bell()
+        self.vhost.room_notification()
     }
 }
 
@@ -284,7 +285,7 @@ fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
 
-/// Features of the port and of virtio, in both directions: to and from the guest.
+/// Features of the port, and the virtio feature bits for both directions: to and from the guest.
 const WORDS: [(Features, u64, u64); 4] = [
     (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
     (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),
@@ -292,7 +293,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// The bits that a guest is offered for these features, or a device is asked for.
+/// Returns the bits that a guest is offered for these features, or that are requested from a device.
 fn offered_bits(features: Features, side: VhostSide) -> u64 {
     let mut offered = match side {
         VhostSide::Device => bits::OF_RINGS | bits::OF_MOVES,
@@ -308,7 +309,7 @@ fn offered_bits(features: Features, side: VhostSide) -> u64 {
     offered
 }
 
-/// Features of frames that the port of this side may send, where these are agreed on.
+/// Returns the features of frames that the port may send with these negotiated features.
 fn device_features(chosen: u64, side: VhostSide) -> Features {
     let mut features = Features::SCATTER_GATHER | Features::GSO_ROBUST;
     let of_side = |to_guest, from_guest| match side {
@@ -330,5 +331,5 @@ fn device_features(chosen: u64, side: VhostSide) -> Features {
     features.active()
 }
 
-/// Calls with frames after which messages are looked at too.
+/// Number of calls with frames after which messages are checked too.
 const CALLS_MAX: u32 = 64;

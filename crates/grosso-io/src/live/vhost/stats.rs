@@ -1,4 +1,4 @@
-//! Counters of a port that shares memory with another program, beside those of every live port.
+//! Counters of a port that shares memory with another program, in addition to those of every live port.
 
 use grosso::reasons;
 use grosso_vhost::ring::ChainFault;
@@ -9,46 +9,46 @@ reasons! {
     /// Event at a vhost-user port.
     VhostEvent {
         /// The peer connected, or was connected to.
-        PeerMet = "peer-met",
+        PeerMet = "peer_met",
         /// The peer disconnected or disappeared.
-        PeerGone = "peer-gone",
+        PeerGone = "peer_gone",
         /// The peer violated the protocol, corrupted a ring or removed memory, and was disconnected.
-        PeerCutOff = "peer-cut-off",
+        PeerCutOff = "peer_cut_off",
         /// A frame was dropped because no peer was connected, or its rings were not started.
-        TransmitNoPeer = "tx-no-peer",
+        TransmitNoPeer = "tx_no_peer",
         /// A ring entry or a descriptor named an invalid descriptor, or one that the device did not own; its frame was
         /// lost.
-        RingIndex = "ring-index",
+        RingIndex = "ring_index",
         /// A descriptor chain was too long or endless; its frame was lost.
-        RingEndless = "ring-endless",
+        RingEndless = "ring_endless",
         /// A descriptor pointed outside the guest's memory; its frame was lost.
-        RingOutside = "ring-outside",
+        RingOutside = "ring_outside",
         /// A readable descriptor was in a ring of writable buffers, or the reverse; its frame was lost.
-        RingDirection = "ring-direction",
+        RingDirection = "ring_direction",
         /// An indirect descriptor table had a wrong length or position; its frame was lost.
-        RingTable = "ring-table",
+        RingTable = "ring_table",
         /// A ring claimed more entries than it has, and is ignored until it restarts.
-        RingOverrun = "ring-overrun",
+        RingOverrun = "ring_overrun",
         /// A chain had 2^32 bytes or more, or a frame was longer than its buffer; its frame was lost.
-        RingLength = "ring-length",
+        RingLength = "ring_length",
         /// A frame found only invalid entries, or a driver that kept adding and removing entries, and exceeded the work
         /// limit per frame; the frame was lost.
-        RingUnsteady = "ring-unsteady",
+        RingUnsteady = "ring_unsteady",
         /// A ring had too few buffers for the waiting frame for one second; the frame was lost.
-        RingShort = "ring-short",
+        RingShort = "ring_short",
         /// A memory table or a dirty log was rejected: too many regions, more bytes than may be mapped per guest, a
         /// region outside its file, a log shorter than the memory, or a file that is not in memory.
-        MemoryRefused = "memory-refused",
+        MemoryRefused = "memory_refused",
         /// A memory table was rejected because it exceeds the port's `memory=` limit.
-        MemoryOverLimit = "memory-over-limit",
+        MemoryOverLimit = "memory_over_limit",
         /// The system ran out of descriptors or memory while connecting to the peer. The peer waits or was
         /// disconnected, and the connection is retried.
-        SetUpFailed = "setup-failed",
+        SetUpFailed = "setup_failed",
     }
 }
 
 impl VhostEvent {
-    /// Whether frames are lost by the event.
+    /// Returns whether the event means lost frames.
     const fn is_loss(self) -> bool {
         !matches!(
             self,
@@ -60,7 +60,7 @@ impl VhostEvent {
         )
     }
 
-    /// The event of a defect; `None` if it is one of a frame.
+    /// Returns the event for a ring fault; `None` if the fault concerns only a frame.
     pub(super) const fn of(fault: ChainFault) -> Option<Self> {
         Some(match fault {
             ChainFault::Index => Self::RingIndex,

@@ -3,17 +3,17 @@ use std::net::UdpSocket;
 
 use super::*;
 use crate::calls::observe;
-use crate::fault::Fault;
+use crate::errno::ErrorClass;
 use crate::wait::{Interest, wait_for};
 
-/// The loopback addresses of both families.
+/// Loopback addresses of both families.
 const LOOPBACK: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
 fn builder(address: &str) -> DatagramSocketBuilder {
     DatagramSocketBuilder::new(Protocol::Udp, address.parse().unwrap())
 }
 
-/// Everything that waits, message by message.
+/// Returns everything that is waiting, message by message.
 fn receive(socket: &mut DatagramSocket) -> Vec<(ReceivedMessage, Vec<u8>)> {
     wait_for(&[(socket.as_fd(), Interest::READ)], Some(Duration::from_secs(6))).unwrap();
     let (mut first, mut second) = (vec![0; 20_000], vec![0; 20_000]);
@@ -77,7 +77,7 @@ fn an_observer_sees_each_call_of_its_own_thread() {
     }));
     assert_eq!(near.send_batch(&[datagram, datagram]).unwrap(), 2);
     assert_eq!(receive(&mut far).len(), 2);
-    assert_eq!(CALLS.get(), 3, "it was sent, waited for and received");
+    assert_eq!(CALLS.get(), 3, "one call each to send, wait and receive");
     let elsewhere = std::thread::spawn(|| {
         builder(LOOPBACK[0])
             .open()
@@ -133,18 +133,18 @@ fn what_does_not_fit_the_path_is_refused_unless_fragments_are_allowed() {
         hop_limit: 64,
         segment_bytes: Some(1200),
     };
-    // More than 128 segments are too many for any kernel.
+    // No kernel accepts more than 128 segments.
     assert_eq!(
-        Fault::of(
+        ErrorClass::of(
             &near.send_batch(&[Datagram { segment_bytes: Some(400), ..datagram }]).unwrap_err()
         ),
-        Fault::Malformed
+        ErrorClass::Malformed
     );
     assert_eq!(near.send_batch(&[datagram]).unwrap(), 1);
     let longer = vec![7; 65_508];
     let parts = [IoSlice::new(&longer)];
     datagram = Datagram { parts: &parts, segment_bytes: None, ..datagram };
-    assert_eq!(Fault::of(&near.send_batch(&[datagram]).unwrap_err()), Fault::TooLong);
+    assert_eq!(ErrorClass::of(&near.send_batch(&[datagram]).unwrap_err()), ErrorClass::TooLong);
 }
 
 #[test]

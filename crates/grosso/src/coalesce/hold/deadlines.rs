@@ -110,7 +110,7 @@ mod tests {
     use super::{Deadlines, TrainId};
     use crate::coalesce::by_id::Id;
 
-    /// Against a map that is searched in full.
+    /// Compares the heap with a map that is searched in full.
     #[test]
     fn the_earliest_is_always_first() {
         let mut deadlines = Deadlines::default();

@@ -109,7 +109,7 @@ impl Pace {
             None => hold_ns_max,
         };
         let fill_ns = match self.gap {
-            // A gap more, because a burst does not begin with a poll.
+            // One gap is added, because a burst does not begin together with a poll.
             Some(gap) if self.bytes > 0 => {
                 (SUPERFRAME_BYTES.saturating_mul(gap) / self.bytes).saturating_add(gap / WEIGHT)
             }
@@ -128,7 +128,7 @@ impl Pace {
         }
         let in_flight = self.round.before / u64::from(payload_len.max(1));
         let share = (in_flight / ACKNOWLEDGMENTS_MIN).min(SEGMENTS_MAX.into()) as u16;
-        // In slow start there will be more in flight when this train is acknowledged, and each acknowledgment counts.
+        // In slow start more data is in flight when this train is acknowledged, and each acknowledgment counts.
         let share = if self.round.is_growing { share / 2 } else { share };
         share.max(SEGMENTS_MIN)
     }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_next_packet_is_due_after_a_gap() {
-        assert_eq!(steady(1, 1000).next_ns(), None, "one packet says nothing of the next");
+        assert_eq!(steady(1, 1000).next_ns(), None, "one packet does not predict the next");
         assert_eq!(steady(2, 1000).next_ns(), Some(1000 + 1000));
         assert_eq!(steady(100, 1200).next_ns(), Some(99 * 1200 + 1200));
     }
@@ -246,8 +246,16 @@ mod tests {
         assert_eq!(steady(1000, 12_000).hold_ns(&COMMON), HOLD_NS_MAX);
         assert_eq!(steady(1000, 12).hold_ns(&COMMON), HOLD_NS_MIN);
         let short = Common { hold_ns_max: 500, ..COMMON };
-        assert_eq!(steady(1000, 12).hold_ns(&short), 500, "the configured most wins");
-        assert_eq!(steady(1, 0).hold_ns(&COMMON), HOLD_NS_MAX, "unknown: as on a LAN");
+        assert_eq!(
+            steady(1000, 12).hold_ns(&short),
+            500,
+            "the configured maximum takes precedence"
+        );
+        assert_eq!(
+            steady(1, 0).hold_ns(&COMMON),
+            HOLD_NS_MAX,
+            "an unknown pace counts as that of a LAN"
+        );
     }
 
     #[test]
@@ -270,11 +278,11 @@ mod tests {
         assert_eq!(pace.round_trip_ns, Some(200));
     }
 
-    /// Returns a flow with this many packets in each of these rounds of 10 ms.
+    /// Returns a flow with these numbers of packets in consecutive rounds of 10 ms.
     fn rounds(packets: &[u64]) -> Pace {
         let mut pace = Pace::starting(0);
         pace.learn_round_trip(10_000_000);
-        // The last packet begins the round behind the last.
+        // The last packet begins the round after the last one.
         for (round, &count) in (0..).zip(packets.iter().chain(&[1])) {
             (0..count).for_each(|i| pace.arrive(round * 10_000_000 + i, PAYLOAD, &COMMON));
         }
@@ -287,10 +295,10 @@ mod tests {
         assert_eq!(cap(&[160, 160, 160]), 10);
         assert_eq!(cap(&[860, 860, 860]), SEGMENTS_MAX, "1 Gb/s and 10 ms");
         assert_eq!(cap(&[10, 10]), SEGMENTS_MIN);
-        // Every round has twice as many: slow start.
+        // Each round has twice as many packets as the one before: slow start.
         assert_eq!(cap(&[80, 160, 320]), 320 / 16 / 2);
         assert_eq!(cap(&[80, 160, 320, 320]), 320 / 16);
-        assert_eq!(cap(&[320, 479]), 479 / 16, "not yet half as much again");
+        assert_eq!(cap(&[320, 479]), 479 / 16, "less than one and a half times the previous round");
         assert_eq!(cap(&[320, 480]), 480 / 16 / 2);
     }
 
@@ -299,12 +307,16 @@ mod tests {
         let common = Common { round_trip_ns: Some(160_000), ..COMMON };
         let mut pace = steady(1000, 12_000);
         assert!(pace.is_blind(&COMMON) && !pace.is_blind(&common));
-        assert!(!steady(1, 0).is_blind(&COMMON), "one packet is no burst");
+        assert!(!steady(1, 0).is_blind(&COMMON), "one packet is not a burst");
         assert_eq!(pace.segments_max(PAYLOAD as u16, &common), SEGMENTS_MAX);
         assert_eq!(pace.hold_ns(&common), 10_000);
-        // Longer than was said: what is measured counts.
+        // The measured time is longer than the configured one and takes precedence.
         pace.learn_round_trip(10_000_000);
-        assert_eq!(pace.segments_max(PAYLOAD as u16, &common), 83 / 16, "83 packets a millisecond");
+        assert_eq!(
+            pace.segments_max(PAYLOAD as u16, &common),
+            83 / 16,
+            "83 packets per round trip"
+        );
         assert_eq!(pace.hold_ns(&common), HOLD_NS_MAX);
         assert!(!pace.is_blind(&COMMON));
     }

@@ -130,8 +130,8 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Returns the time that this end's packet under observation waited for the answer that the other end says, if it
-    /// is one.
+    /// Returns the time that the observed packet of this endpoint waited for its answer, if `said` of the other
+    /// endpoint contains the answer.
     fn answer(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
@@ -165,8 +165,8 @@ impl End {
             return None;
         };
         let told = said.acknowledgment.filter(|_| !said.is_reset)?;
-        // Who answered a SYN with its own may send data at once (RFC 7413 section 3): only a later acknowledgment says
-        // that the other end went on.
+        // An endpoint that answered a SYN with its own SYN may send data at once (RFC 7413 section 3). Only a later
+        // acknowledgment shows that the other endpoint has responded.
         if acknowledgment.is_some_and(|before| told.wrapping_sub(before) as i32 <= 0) {
             return None;
         }
@@ -174,8 +174,8 @@ impl End {
         Some(now_ns.saturating_sub(since_ns))
     }
 
-    /// Starts to observe what this endpoint sends, unless it was sent before: a retransmission may be answered for
-    /// the first time that it was sent (Karn's rule, RFC 6298 section 3).
+    /// Starts to observe a sent packet unless it is a retransmission, whose answer may belong to the first transmission
+    /// (Karn's rule, RFC 6298 section 3).
     fn say(&mut self, said: &Said, now_ns: u64) {
         let observe = |told: Option<u32>, latest: &mut Option<u32>, waiting: &mut Option<_>| {
             let Some(told) = told else { return };
@@ -202,9 +202,9 @@ mod tests {
 
     use super::RoundTrips;
 
-    /// Ten microseconds, in which the near end answers.
+    /// Response time of the near endpoint in nanoseconds.
     const NEAR_NS: u64 = 10_000;
-    /// A millisecond, in which the far end does.
+    /// Response time of the far endpoint in nanoseconds.
     const FAR_NS: u64 = 1_000_000;
 
     fn tcp(is_far: bool, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
@@ -226,11 +226,15 @@ mod tests {
         let request = tcp(false, 100, |t| t.sequence(1000).ack(1));
         assert_eq!(observe(&mut seen, &request, 0), None);
         let early = tcp(true, 0, |t| t.sequence(1).ack(1099));
-        assert_eq!(observe(&mut seen, &early, 5), None, "not all of it");
+        assert_eq!(observe(&mut seen, &early, 5), None, "only part of the request is acknowledged");
         let answer = tcp(true, 500, |t| t.sequence(1).ack(1100));
         assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
-        assert_eq!(observe(&mut seen, &answer, 2 * FAR_NS), None, "it answers nothing any more");
-        // And the other way: both ends together are a round trip.
+        assert_eq!(
+            observe(&mut seen, &answer, 2 * FAR_NS),
+            None,
+            "the request was already answered"
+        );
+        // The other direction: the response times of both endpoints together are one round trip.
         let back = tcp(false, 0, |t| t.sequence(1100).ack(501));
         assert_eq!(observe(&mut seen, &back, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }
@@ -241,13 +245,17 @@ mod tests {
         let near = |value, echo| tcp(false, 0, move |t| t.ack(1).timestamps(value, echo));
         let far = |value, echo| tcp(true, 0, move |t| t.ack(1).timestamps(value, echo));
         assert_eq!(observe(&mut seen, &near(100, 7), 0), None);
-        // The clock of the near end stands still for some packets: the first of them counts.
+        // The timestamp clock of the near endpoint does not advance for several packets; the first of them counts.
         assert_eq!(observe(&mut seen, &near(100, 7), FAR_NS / 2), None);
-        assert_eq!(observe(&mut seen, &far(8, 99), FAR_NS / 2), None, "an older echo");
+        assert_eq!(
+            observe(&mut seen, &far(8, 99), FAR_NS / 2),
+            None,
+            "the packet echoes an older timestamp"
+        );
         assert_eq!(observe(&mut seen, &far(8, 100), FAR_NS), Some(FAR_NS));
         assert_eq!(observe(&mut seen, &near(100, 7), FAR_NS + 1), None, "said before");
         assert_eq!(observe(&mut seen, &far(8, 100), FAR_NS + 2), None);
-        // The least counts.
+        // The minimum counts.
         assert_eq!(observe(&mut seen, &near(101, 7), 2 * FAR_NS), None);
         assert_eq!(observe(&mut seen, &far(8, 101), 4 * FAR_NS), Some(FAR_NS));
     }
@@ -267,16 +275,16 @@ mod tests {
         let mut seen = RoundTrips::new(1);
         let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
         assert_eq!(observe(&mut seen, &syn, 0), None);
-        // Again, because the first was lost or the answer is slow: nobody knows which of them is answered.
+        // A second SYN, because the first was lost or the answer is slow: it is unknown which of them is answered.
         assert_eq!(observe(&mut seen, &syn, FAR_NS), None);
         let reset = tcp(false, 0, |t| t.sequence(100).ack(1).rst());
         assert_eq!(observe(&mut seen, &reset, FAR_NS + 1), None);
         let acknowledgment = tcp(false, 0, |t| t.sequence(100).ack(1));
         assert_eq!(observe(&mut seen, &acknowledgment, 3 * FAR_NS), Some(3 * FAR_NS));
-        // What comes late of the opening opens nothing.
+        // A late packet of the handshake starts no measurement.
         assert_eq!(observe(&mut seen, &syn, 4 * FAR_NS), None);
         assert_eq!(observe(&mut seen, &acknowledgment, 4 * FAR_NS + 1), None);
-        // The same ports for the next connection.
+        // The next connection uses the same ports.
         let again = tcp(false, 0, |t| t.sequence(5000).no_ack().syn());
         assert_eq!(observe(&mut seen, &again, 5 * FAR_NS), None);
         let acknowledgment = tcp(false, 0, |t| t.sequence(5001).ack(7));
@@ -289,7 +297,11 @@ mod tests {
         let syn = tcp(true, 0, |t| t.sequence(99).ack(1000).syn());
         assert_eq!(observe(&mut seen, &syn, 0), None);
         let early = tcp(true, 100, |t| t.sequence(100).ack(1000));
-        assert_eq!(observe(&mut seen, &early, NEAR_NS), None, "data of a fast open");
+        assert_eq!(
+            observe(&mut seen, &early, NEAR_NS),
+            None,
+            "TCP Fast Open data is not an answer"
+        );
         let answer = tcp(true, 100, |t| t.sequence(200).ack(1500));
         assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
         assert_eq!(observe(&mut seen, &answer, FAR_NS + 1), None);
@@ -304,7 +316,7 @@ mod tests {
         assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
         let third = tcp(false, 0, |t| t.sequence(100).ack(1));
         assert_eq!(observe(&mut seen, &third, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
-        // The next connection between these ends opens slowly.
+        // The next connection between these endpoints opens slowly.
         let syn = tcp(false, 0, |t| t.sequence(5099).no_ack().syn());
         assert_eq!(observe(&mut seen, &syn, 10 * FAR_NS), None);
         let answer = tcp(true, 0, |t| t.sequence(9000).ack(5100).syn());

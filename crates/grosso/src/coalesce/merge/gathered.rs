@@ -93,7 +93,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return sink.deliver_vector(vector);
         }
         for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
-            // As many fit into the filter as into the records.
+            // The filter has room for as many acknowledgments as the records.
             let _ = acknowledgments.filter.push(part.bytes().get(transport..).unwrap_or_default());
         }
         let mut next = Some(train.first);
@@ -116,8 +116,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Checks whether a pure acknowledgment may wait with those of this train, or another packet with a train of them.
-    /// `known` are the packet's headers, `own` the train's.
+    /// Checks whether a packet may join this train of pure acknowledgments, or a pure acknowledgment this train.
+    /// `known` contains the packet's headers, `own` those of the train.
     pub(super) fn gathers(
         &self,
         arrival: &Arrival<B>,
@@ -128,7 +128,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
         let is_full =
             usize::from(self.packets) >= RECORDS_MAX || self.packets >= known.bounds.packets_max;
-        // Options may differ, and what is in front of TCP may not: one place says where it is.
+        // The options may differ, but not the headers in front of TCP, because one set of headers locates TCP in all
+        // packets.
         let stacks_agree = known.shape.transport == own.shape.transport
             && known.shape.covers.len() == own.shape.covers.len();
         let are_empty = self.is_empty() && candidate.payload_len == 0;

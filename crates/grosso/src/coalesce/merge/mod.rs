@@ -163,7 +163,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Does the same for a packet of another flow than the packet before it.
+    /// Works like [`Self::might_be_of`], for a packet of another flow than the packet before it.
     #[inline(never)]
     fn sight(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
         let Some(known) = self.shapes.find(packet) else {
@@ -176,17 +176,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Some(Whose::Flow(flow))
     }
 
-    /// Does the same for any packet, without the cache.
+    /// Works like [`Self::might_be_of`], for any packet and without the cache.
     #[inline(never)]
     pub(super) fn must_not_overtake(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         self.dissected_might_be_of(packet, meta)
     }
 
-    /// Does the same for the packet that was just dissected.
+    /// Works like [`Self::might_be_of`], for the packet that was just dissected.
     pub(super) fn dissected_might_be_of(&self, packet: &[u8], meta: &Meta) -> Option<Whose> {
         if meta.cuts_around(&self.stack) {
-            // The datagrams of one superframe may be of any flows inside.
+            // The datagrams of one superframe may belong to any inner flows.
             return Some(Whose::All);
         }
         let keys = Keys::of(self.stack.layers(), packet);
@@ -314,7 +314,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return Err(Unknown::Passes(Pass::HeaderTooLong));
         }
         if let Some(place) = self.shapes.search(packet) {
-            debug_assert!(self.shapes[place].is_of(stack, packet), "structure tells headers");
+            debug_assert!(
+                self.shapes[place].is_of(stack, packet),
+                "the structure determines the headers"
+            );
             return Ok(place);
         }
         if self.shapes.is_full() {

@@ -184,7 +184,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         match examine::<P>(incoming.bytes(), headers, incoming.meta) {
             Ok(candidate) => {
                 let reason = ends_alone::<P>(headers, &candidate);
-                debug_assert!(reason.is_some(), "its flags end every train");
+                debug_assert!(reason.is_some(), "the packet's flags end every train");
                 let meta = verified(&headers.shape, candidate.partial, *incoming.meta);
                 let reason = reason.unwrap_or(Pass::TcpPush);
                 if meta.gso.is_none() {
@@ -271,7 +271,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         meta: &Meta,
     ) -> Sought {
         let Some(next) = self.predictions.get(id) else { return Sought::Guessed(Guess::NONE) };
-        // That of the burst which goes on was asked before.
+        // The prediction of the current burst was already checked.
         if id != self.predictions.latest() && next.is_next(packet, meta, &self.shapes) {
             return Sought::Next(id);
         }
@@ -333,7 +333,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Locates a packet by the train of a guessed flow with whose headers its own agree.
+    /// Locates a packet by the train of a guessed flow, if its headers agree with those of the train.
     #[inline(always)]
     fn locate_by_train(
         &self,
@@ -344,7 +344,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let Found::Slot(slot) = found else { return None };
         let train = self.trains.train(slot)?;
         let known = &self.shapes[train.known];
-        // One without payload seldom agrees with data.
+        // A packet without payload seldom agrees with data packets.
         let agrees = packet.len() > known.shape.header_len
             && known.equality.agrees(train.first.buffer.as_ref(), packet)
             && lengths_agree(packet, &known.shape, meta);
@@ -641,7 +641,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             Found::Slot(slot) => (Some(slot), Close::NoMerge),
         };
         let train = oldest.and_then(|slot| Some((slot, self.trains.held(slot)?.place)));
-        debug_assert!(train.is_some(), "a full bucket has trains");
+        debug_assert!(train.is_some(), "a full bucket contains trains");
         let (slot, place) = train.unwrap_or_default();
         self.close(slot, reason, sink);
         Some(place)
@@ -729,7 +729,7 @@ fn ends_alone<P: Policy>(known: &Known, candidate: &Candidate) -> Option<Pass> {
     match ending(candidate.flags, rules) {
         Some(Close::Finish) => Some(Pass::TcpFinish),
         Some(_) => Some(Pass::TcpPush),
-        // A window update folds into data, and starts nothing.
+        // A window update merges into data, and starts no train.
         None if rules.acknowledgments == Acknowledgments::WindowUpdates
             && candidate.payload_len == 0 =>
         {
@@ -748,7 +748,7 @@ fn leaves_alone(
     refused: Refused,
 ) -> bool {
     let is_duplicate = refusal == NoMerge::TcpAcknowledgmentAlone && candidate.payload_len == 0;
-    // Who flushes at a limit starts anew with the next packet (rule L15).
+    // An implementation that flushes at a limit starts a new train with the next packet (rule L15).
     let is_limit = matches!(refusal, NoMerge::SizeLimit | NoMerge::SegmentLimit);
     !is_gathered && (is_duplicate || refused == Refused::Leaves && !is_limit)
 }

@@ -29,7 +29,6 @@ impl<B: AsRef<[u8]>> Merger<B> {
         train.prediction = self.predictions.go_on(slot, train, known);
     }
 
-    /// Returns the flow of a prediction.
     #[inline(always)]
     pub(in crate::coalesce) fn flow_predicted(&self, id: PredictionId) -> FlowHash {
         self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)
@@ -44,7 +43,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         now_ns: u64,
     ) -> Predicted<'a> {
         let next = self.predictions.get(id);
-        debug_assert!(next.is_some_and(|next| next.room > 0), "it comes next in a train");
+        debug_assert!(next.is_some_and(|next| next.room > 0), "the packet continues a train");
         let (len, payload_len) = next.map_or((0, 0), |next| (next.len, next.payload_len()));
         let flow = next.map_or(FlowHash::NONE, |next| next.flow);
         Predicted {
@@ -116,7 +115,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         next.step(payload_len);
         if P::IS_WATCHED && next.is_watched {
             if next.is_summed {
-                // It says what the one before it said.
+                // The packet repeats the acknowledgment of the packet before it.
                 self.acknowledgments.repeat(slot, meta, now_ns);
             }
             let packets = train.packets;
@@ -168,7 +167,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 self.hold_behind::<Profiled>(arrival, sink)
             }
             Err(reason) => {
-                debug_assert!(false, "what was predicted is in a train: {reason}");
+                debug_assert!(false, "a predicted packet is mergeable: {reason}");
                 self.pass(frame, reason, sink)
             }
         }

@@ -254,7 +254,7 @@ impl Profile {
         profile
     }
 
-    /// Rules common to all lossy profiles.
+    /// Returns the rules common to all lossy profiles.
     fn lossy(name: &'static str) -> Self {
         let mut profile = Self::linux();
         profile.name = Cow::Borrowed(name);

@@ -205,7 +205,7 @@ impl Rules {
             sizes,
             push,
             acknowledgments,
-            // What is left out of trains changes no packet, and neither does what is dropped.
+            // Packets that are excluded from trains or dropped do not change other packets.
             fixed_identification: _,
             options: _,
             flags_alone: _,

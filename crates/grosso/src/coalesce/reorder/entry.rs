@@ -24,7 +24,6 @@ pub(super) enum Phase {
 /// A tracked flow.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The hash of the flow.
     pub(super) flow: FlowHash,
     /// Position in the flow table.
     pub(super) place: Place,
@@ -248,7 +247,7 @@ impl Entry {
         self.late += 1;
         if since(self.resume, self.lost) > 0 && since(span.end(), self.lost) > 0 {
             let took_ns = span.now_ns.saturating_sub(self.missing_since_ns);
-            // What takes longer was retransmitted.
+            // Packets that took longer were retransmitted.
             if took_ns <= reorder.hole_ns() {
                 self.learn_time(took_ns);
             }
@@ -271,7 +270,7 @@ impl Entry {
             return Standing::Late;
         }
         let last = self.runs.last().map_or(0, |run| self.ahead(run.end));
-        // Of numbers half the circle apart nobody knows which is ahead.
+        // The order of sequence numbers that are half the number space apart is undefined.
         let is_wide = end.max(last) - start.min(0) > i64::from(i32::MAX);
         if is_wide || !is_build && start < 0 {
             return Standing::Overlaps;
@@ -311,7 +310,7 @@ impl Entry {
         match (self.runs.is_empty(), self.phase) {
             (false, Phase::Build) => Phase::Build,
             (false, _) => Phase::Active,
-            // Who never sends what was given up shall not be spared for ever.
+            // A sender that never retransmits what was given up must not stay in this phase forever.
             (true, _) if is_missing && is_recent => Phase::Recovery,
             (true, _) => Phase::Idle,
         }
@@ -320,7 +319,7 @@ impl Entry {
     /// Returns when and why queued packets leave if nothing else happens; trains are held for `hold_ns`.
     pub(super) fn due(&self, reorder: &Reorder, hold_ns: u64) -> Option<(u64, Release)> {
         let first = self.runs.first()?;
-        // What leaves from here may still be held in a train.
+        // A packet that leaves this queue may still be held in a train.
         let most_ns = self.hole_ns_max(reorder).saturating_mul(2).saturating_sub(hold_ns);
         if self.phase == Phase::Build {
             let is_pushed = self.runs.len() == 1 && first.is_pushed;

@@ -94,7 +94,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let mut at = self.first();
         while let Some(entry) = at {
             at = self.behind(entry);
-            // What is ahead of a hole leaves first, and what is behind it at once if nothing waits for holes.
+            // Packets ahead of a hole leave first; packets behind it leave at once if the profile does not wait for
+            // holes.
             while let Some(why) = self.due(entry) {
                 self.flush_entry(entry, why, next);
             }
@@ -128,7 +129,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         match standing {
             None => self.remember(arrival, &span, next),
             Some((entry, Standing::Next)) => {
-                // Nothing left since its train was looked up.
+                // No packet has left since its train was looked up.
                 let (merger, sink) = next.trains();
                 let &Located { found, agrees, .. } = located;
                 let verdict = merger.admit::<Profiled>(found, arrival, agrees, sink);
@@ -195,7 +196,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         let flags = arrival.candidate.flags;
         let flow = arrival.flow;
         let entry = self.visit(flow).and_then(|entry| self.entry(entry));
-        // What the flow goes on with may end its train before the rest leaves.
+        // The packet that continues the flow may end its train before the rest leaves.
         if span.len > 0 && entry.is_some_and(|entry| entry.standing(span) == Standing::Next) {
             let verdict = admit(arrival, next);
             self.flush_before(flow, flags, next);
@@ -233,10 +234,10 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.hand_on(why, next);
         let closes = match why {
             Release::HoleTime | Release::TotalTime => Close::HoldTime,
-            // It was held as long as a train may be.
+            // The packets were held as long as a train may be.
             Release::Begun if self.level() == Level::Holes => Close::HoldTime,
             Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => Close::ReorderFull,
-            // Many flows in few places do not end each other's trains.
+            // An eviction ends no train: otherwise many flows in a small table would end each other's trains.
             Release::Evicted => return,
             Release::Begun | Release::Filled | Release::PollEnd => return,
             Release::Barrier | Release::Overlap | Release::Finish => return,

@@ -55,7 +55,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             flow_runs: reorder.flow_runs.clamp(1, RUNS_MAX),
             ..reorder
         };
-        // Twice as many places as flows, so that few buckets are ever full.
+        // The table has twice as many ways as flows, so that few buckets are ever full.
         let shape = TableShape { buckets: reorder.flows.div_ceil(4), choice: BucketChoice::Seeded };
         Self {
             hold_ns: limits.hold_ns,
@@ -195,7 +195,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Queues a packet in the gap before run `index`.
     pub(super) fn wait(&mut self, entry: u32, arrival: Arrival<B>, span: &Span, index: usize) {
         let bytes = self.memory(&arrival);
-        // By its turn another flow may be in the place of its prediction.
+        // By the time that the packet leaves, another flow may use the slot of its prediction.
         let arrival = Arrival { resembles: false, ..arrival };
         let packet = self.waiting.insert(Waiting { arrival, next: NONE });
         let Some(known) = self.entries.get_mut(entry) else { return };

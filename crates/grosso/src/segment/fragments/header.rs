@@ -1,4 +1,5 @@
-//! The headers that every fragment repeats, up to the IP header and what must stand in front of a fragment header.
+//! The headers that every fragment repeats: everything up to the IP header, and the extension headers before the
+//! fragment header.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_fragment, pppoe};
@@ -10,19 +11,19 @@ use crate::{
     template::HEADER_BYTES_MAX,
 };
 
-/// The headers, with a fragment header behind them in IPv6.
+/// The repeated headers, followed by a fragment header in IPv6.
 #[derive(Clone, Debug)]
 pub(super) struct FragmentHeader {
     bytes: [u8; HEADER_BYTES_MAX],
     len: usize,
     ip: Layer,
-    /// Start of a PPPoE header in front of it, which has a length of its own (rule G5a).
+    /// Start of a PPPoE header before the IP header, which has its own length (rule G5a).
     pppoe: Option<usize>,
     /// Start of the packet's data, in bytes from the start of the frame.
     pub(super) data_start: usize,
     /// Offset of the data in the whole datagram: greater than 0 if the packet is itself a later fragment.
     offset: usize,
-    /// More fragments follow the packet, which is itself a fragment.
+    /// Whether more fragments follow the packet, which is itself a fragment.
     more: bool,
 }
 
@@ -37,7 +38,7 @@ impl FragmentHeader {
         let ip = layers.find(|layer| layer.kind.is_ip());
         let is_cut = stack.stop == Stop::Truncated;
         let ip = ip.ok_or(if is_cut { NoFragments::HeadersSplit } else { NoFragments::NotIp })?;
-        // All headers of an IPv6 packet must be seen: its first fragment has to have them (RFC 7112).
+        // All headers of an IPv6 packet must be present, because its first fragment must contain them (RFC 7112).
         if ip.kind == Kind::Ipv6 && is_cut {
             return Err(NoFragments::HeadersSplit);
         }
@@ -78,12 +79,12 @@ impl FragmentHeader {
         self.len
     }
 
-    /// Bytes from the IP header on, which count against an MTU.
+    /// Returns the length in bytes from the IP header on, which counts towards the MTU.
     pub(super) fn ip_header_len(&self) -> usize {
         self.len - usize::from(self.ip.offset)
     }
 
-    /// Bytes of the packet by its IP header, from that header on.
+    /// Returns the length of the packet in bytes according to its IP header, from that header on.
     pub(super) fn whole_len(&self) -> usize {
         let start = usize::from(self.ip.offset);
         match self.ip.kind {
@@ -95,7 +96,8 @@ impl FragmentHeader {
         }
     }
 
-    /// Bytes of the packet's data, if all that its header announces lie in a frame of `frame_len` bytes.
+    /// Returns the length of the packet's data in bytes, if a frame of `frame_len` bytes contains everything that the
+    /// IP header announces.
     pub(super) fn data_len(&self, frame_len: usize) -> Result<usize, NoFragments> {
         let start = usize::from(self.ip.offset);
         let says_nothing = match self.ip.kind {
@@ -106,7 +108,7 @@ impl FragmentHeader {
             return Err(NoFragments::TooLong);
         }
         let end = start + self.whole_len();
-        // What a PPPoE header does not count is padding, and nobody's data.
+        // Bytes that a PPPoE header does not count are padding.
         let frame_end = self.pppoe.map_or(frame_len, |start| frame_len.min(self.pppoe_end(start)));
         let data_len = end.checked_sub(self.data_start).filter(|_| end <= frame_end);
         let data_len = data_len.ok_or(NoFragments::BytesMissing)?;
@@ -116,14 +118,14 @@ impl FragmentHeader {
         if is_too_long { Err(NoFragments::TooLong) } else { Ok(data_len) }
     }
 
-    /// End of the packet by the PPPoE header that starts here.
+    /// Returns the end of the packet according to the PPPoE header that starts at `start`.
     fn pppoe_end(&self, start: usize) -> usize {
         let counted = u16_at(&self.bytes, start + pppoe::field::LENGTH.start);
         start + pppoe::field::PROTOCOL.start + usize::from(counted)
     }
 
-    /// Size that a fragment may always have, although no fragment of the packet was that large: every IPv6 link carries
-    /// it (rule S62).
+    /// Returns the fragment size that is always allowed, even if no original fragment was that large: every IPv6 link
+    /// carries it (rule S62).
     pub(super) fn largest_min(&self) -> u16 {
         if self.ip.kind == Kind::Ipv4 { 0 } else { ipv6::MTU_MIN }
     }
@@ -134,7 +136,7 @@ impl FragmentHeader {
         self.ip.kind == Kind::Ipv4 && u16_at(&self.bytes, at) & ipv4::DONT_FRAGMENT != 0
     }
 
-    /// Returns whether a router would accept the packet: its header checksum is right. Zero is accepted too, because a
+    /// Returns whether a router would accept the packet: its header checksum is valid. Zero is accepted too, because a
     /// driver leaves the checksum to its device.
     pub(super) fn is_intact(&self) -> bool {
         let header = self.bytes.get(usize::from(self.ip.offset)..self.ip.end()).unwrap_or_default();
@@ -142,10 +144,10 @@ impl FragmentHeader {
         self.ip.kind != Kind::Ipv4 || Sum::of(header).is_valid() || is_left()
     }
 
-    /// Least bytes of data in the first fragment. For IPv4 this is one unit (rule S60), or TCP up to its flags, without
-    /// which receivers discard the fragment (RFC 1858, RFC 3128). For IPv6 it is all headers up to and including the
-    /// transport header (RFC 7112 section 5). `data` are those of the packet, as far as they are in one piece; `None`
-    /// if no first fragment would have all headers.
+    /// Returns the minimum length of the data in the first fragment. For IPv4 this is one unit (rule S60), or TCP up to
+    /// its flags, without which receivers discard the fragment (RFC 1858, RFC 3128). For IPv6 it is all headers up to
+    /// and including the transport header (RFC 7112 section 5). `data` is the contiguous start of the packet's data.
+    /// Returns `None` if no first fragment would contain all headers.
     pub(super) fn first_len_min(
         &self,
         stack: &Stack,
@@ -159,7 +161,7 @@ impl FragmentHeader {
         }
         let next_header = self.bytes[self.len - ipv6_fragment::HEADER_LEN];
         let chain = match first_len_min(next_header, data.get(..data_len).unwrap_or(data)) {
-            // What lies in further slices is no header that is known.
+            // Bytes in further slices are not a known header.
             None if data.len() < data_len => 0,
             chain => chain?,
         };
@@ -172,7 +174,7 @@ impl FragmentHeader {
     }
 
     /// Writes the headers of the fragment with `len` bytes of data, `before` bytes after the start of the packet's
-    /// data; `more` says that others follow.
+    /// data; `more` tells whether other fragments follow.
     pub(super) fn write(&mut self, out: &mut [u8], before: usize, len: usize, more: bool) {
         out.copy_from_slice(&self.bytes[..self.len]);
         let more = more || self.more;
@@ -184,7 +186,7 @@ impl FragmentHeader {
         match self.ip.kind {
             Kind::Ipv4 => {
                 self.write_v4(out, offset, len, more);
-                // A later fragment of somebody else's has the options that it should have.
+                // A later fragment made by another host already has the right options.
                 if self.offset == 0 {
                     self.blank_options();
                 }
@@ -198,7 +200,7 @@ impl FragmentHeader {
         let total_len = usize::from(self.ip.len) + len;
         put_u16(out, start + ipv4::field::TOTAL_LENGTH.start, total_len as u16);
         let at = start + ipv4::field::FRAGMENT.start;
-        // DF and the reserved bit are kept, which Linux loses (rule S31).
+        // DF and the reserved bit are kept; Linux loses them (rule S31).
         let kept = u16_at(out, at) & (ipv4::RESERVED | ipv4::DONT_FRAGMENT);
         let more = if more { ipv4::MORE_FRAGMENTS } else { 0 };
         put_u16(out, at, kept | more | (offset / 8));
@@ -217,7 +219,7 @@ impl FragmentHeader {
         put_u16(out, at, offset | more);
     }
 
-    /// A fragment header after the unfragmentable part (RFC 8200 section 4.5).
+    /// Appends a fragment header after the unfragmentable part (RFC 8200 section 4.5).
     fn append_fragment_header(&mut self, next_header_at: usize, identification: u32) {
         let next_header = core::mem::replace(&mut self.bytes[next_header_at], FRAGMENT_PROTOCOL);
         let at = self.len;
@@ -256,7 +258,7 @@ struct Unfragmentable {
     next_header: usize,
 }
 
-/// Returns the part of an IPv6 packet that routers on the way read: up to the last routing header, else the hop-by-hop
+/// Returns the part of an IPv6 packet that routers read: up to the last routing header, or else up to the hop-by-hop
 /// options (RFC 8200 section 4.5).
 fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragmentable, NoFragments> {
     let fixed = usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start;
@@ -278,7 +280,7 @@ fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragment
     Ok(part)
 }
 
-/// Bytes in which offsets count (RFC 791 section 3.1).
+/// Unit of fragment offsets in bytes (RFC 791 section 3.1).
 const UNIT: usize = 8;
 /// Values of the next-header field (RFC 8200 section 4).
 const HOP_BY_HOP: u8 = 0;
@@ -287,5 +289,5 @@ const FRAGMENT_PROTOCOL: u8 = 44;
 /// IPv4 options (RFC 791 section 3.1).
 const OPTION_END: u8 = 0;
 const OPTION_NOTHING: u8 = 1;
-/// The bit of an option's kind that asks for a copy in every fragment.
+/// Bit of an option's kind that requests a copy in every fragment.
 const OPTION_COPIED: u8 = 0x80;

@@ -98,7 +98,7 @@ impl<'a> Fragments<'a> {
         }
         let header = FragmentHeader::new(head, &stack, identification)
             .map_err(|_| NoSegments::HeaderTooLong)?;
-        // Offsets count in units of 8 bytes, so what does not fill one stays for the next fragment (rule S32).
+        // Offsets count in units of 8 bytes, so a remainder goes into the next fragment (rule S32).
         let unit = usize::from(size.get()) & !7;
         if unit == 0 {
             return Err(NoSegments::Fragments);
@@ -154,7 +154,7 @@ impl<'a> Fragments<'a> {
             return Err(NoFragments::Whole);
         }
         if header.forbids_fragments() && !options.ignore_dont_fragment {
-            // What came in fragments may leave in fragments, if those fit (rule S61).
+            // A packet that arrived in fragments may leave in fragments if those fit (rule S61).
             let may_again = came.is_some_and(|came| came.largest.get() <= options.mtu);
             if !may_again {
                 return Err(NoFragments::DontFragment { mtu: options.mtu });
@@ -210,7 +210,7 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// Bytes that replace others in the data.
+/// Bytes that replace other bytes in the data.
 #[derive(Clone, Copy, Debug, Default)]
 struct Patch {
     /// Position, in bytes from the start of the data.
@@ -239,8 +239,8 @@ impl Patch {
         Self { at: 0, bytes, len: 4 }
     }
 
-    /// Returns the completed form of a partial checksum, which `start` and `offset` locate (rule C3). The data of the
-    /// frame are `data_len` bytes from `data_start` on.
+    /// Returns the completed form of the partial checksum at `start` and `offset` (rule C3). The data of the frame are
+    /// `data_len` bytes from `data_start` on.
     fn of_partial(
         mut frame: Payload<'_>,
         (start, offset): (u16, u16),
@@ -257,8 +257,8 @@ impl Patch {
         Ok(Self { at: field - data_start, bytes: [checksum[0], checksum[1], 0, 0], len: 2 })
     }
 
-    /// Writes the part of the patch that lies in a fragment: its data are `data`, `before` bytes after the start of all
-    /// data.
+    /// Writes the part of the patch that lies in a fragment with these `data`, which start `before` bytes after the
+    /// start of all data.
     fn apply(&self, before: usize, data: &mut [u8]) {
         for (at, byte) in (self.at..).zip(&self.bytes[..self.len]) {
             if let Some(place) = at.checked_sub(before).and_then(|at| data.get_mut(at)) {

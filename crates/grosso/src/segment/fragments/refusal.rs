@@ -40,17 +40,17 @@ impl NoFragments {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Whole => "it fits the MTU",
-            Self::DontFragment { .. } => "it is longer than the MTU and forbids fragments",
-            Self::MtuTooSmall => "the MTU leaves no room for data behind its headers",
+            Self::DontFragment { .. } => "it exceeds the MTU and forbids fragmentation",
+            Self::MtuTooSmall => "the MTU leaves no room for data after its headers",
             Self::NotIp => "it has no IP header",
-            Self::AlreadyFragment => "it is an IPv6 fragment already",
-            Self::Superframe => "it is a superframe, whose packets are cut first",
-            Self::HeadersSplit => "its headers are not in one piece",
-            Self::HeaderTooLong => "its headers are longer than any that are cut",
-            Self::BytesMissing => "bytes are missing that its header speaks of",
-            Self::TooLong => "it is longer than an IP datagram can be",
+            Self::AlreadyFragment => "it is already an IPv6 fragment",
+            Self::Superframe => "it is a superframe and must be segmented first",
+            Self::HeadersSplit => "its headers are not contiguous",
+            Self::HeaderTooLong => "its headers are longer than supported",
+            Self::BytesMissing => "it is shorter than its header declares",
+            Self::TooLong => "it exceeds the maximum length of an IP datagram",
             Self::Ipv4Checksum => "its IPv4 header checksum is wrong",
-            Self::ChecksumOutside => "its partial checksum lies outside its data",
+            Self::ChecksumOutside => "its partial checksum is outside its data",
         }
     }
 }

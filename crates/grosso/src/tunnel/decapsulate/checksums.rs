@@ -16,9 +16,9 @@ use crate::{
 pub(super) struct Verified {
     /// Whether there is any checksum.
     pub(super) is_protected: bool,
-    /// Whether there is a UDP header without one.
+    /// Whether there is a UDP header without a checksum.
     pub(super) lacks_udp_checksum: bool,
-    /// State of the inner checksums. The position of a partial one is that in the frame.
+    /// State of the inner checksums. The position of a partial checksum is relative to the frame.
     pub(super) inside: Checksum,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn verify(
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        // The first of them is the hidden one.
+        // If the outermost checksum is hidden, the first verified level is that one.
         Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;
@@ -104,7 +104,7 @@ fn verify_ipv4(frame: &[u8], ip: &Layer) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the checksums of a tunnel that are present, outermost first, each with the refusal if it is wrong.
+/// Returns the checksums of a tunnel that are present, outermost first, each with the refusal for a wrong value.
 fn covers(
     frame: &[u8],
     outer: &OuterHeaders,
@@ -121,7 +121,7 @@ fn covers(
     };
     if let Some(udp) = outer.udp.as_ref().filter(|_| !is_hidden) {
         let covering = cover(udp, udp::field::CHECKSUM.start, ipv4::PROTOCOL_UDP);
-        // A pseudo-header sum of zero is one too.
+        // A pseudo-header sum of zero also counts as partial.
         let is_partial = matches!(state, Checksum::Partial { start, .. } if *start == udp.offset);
         if is_partial || u16_at(frame, usize::from(covering.at)) != 0 {
             covers.push((covering, Refusal::UdpChecksum));

@@ -24,12 +24,12 @@ pub(super) struct OuterHeaders {
     pub(super) links: usize,
     /// Index of the first header inside the tunnel.
     pub(super) inner: usize,
-    /// End of the tunnel's payload by the headers around it, in bytes from the start of the frame.
+    /// End of the tunnel's payload according to the headers around it, in bytes from the start of the frame.
     pub(super) end: usize,
     pub(super) udp: Option<Layer>,
     pub(super) gre: Option<Layer>,
     pub(super) remote_checksum: Option<RemoteChecksum>,
-    /// Whether a tunnel header has bits that are reserved.
+    /// Whether a tunnel header has reserved bits set.
     has_reserved: bool,
 }
 
@@ -56,7 +56,7 @@ impl OuterHeaders {
             Self { tunnel, ip, links, inner, end: 0, udp, gre, remote_checksum, has_reserved };
         let inner = layers.get(outer.inner).ok_or_else(|| walk.refusal_inside())?;
         outer.end = outer.end(frame, is_superframe)?;
-        // A transport header directly in GUE or FOU is no packet of its own: no link layer could carry it.
+        // A transport header directly in GUE or FOU is not a packet: no link layer could carry it.
         let is_on_links = !inner.kind.spec().announced.ethertypes.is_empty();
         if inner.kind != Kind::Ethernet && !is_on_links {
             return Err(Refusal::Protocol);
@@ -67,7 +67,7 @@ impl OuterHeaders {
         Ok(outer)
     }
 
-    /// Returns the tunnel's path: its ends and its identifier.
+    /// Returns the tunnel's path: the addresses of its endpoints and its identifier.
     pub(super) fn path(&self, frame: &[u8], stack: &Stack) -> Path {
         let start = usize::from(self.ip.offset);
         let address = |v4: Range<usize>, v6: Range<usize>| {
@@ -86,7 +86,7 @@ impl OuterHeaders {
         }
     }
 
-    /// Returns the other contents of its header.
+    /// Returns the other contents of the tunnel header.
     pub(super) fn details(&self, frame: &[u8], stack: &Stack) -> Details {
         let headers = stack.layers().get(self.links..self.inner).unwrap_or_default();
         let vxlan = headers.iter().find(|layer| layer.kind == Kind::Vxlan);
@@ -112,8 +112,8 @@ impl OuterHeaders {
         }
     }
 
-    /// End of the payload: IP and UDP have to agree with each other and with the frame. Bytes after the payload are
-    /// padding.
+    /// Returns the end of the payload: IP and UDP lengths must agree with each other and with the frame. Bytes after
+    /// the payload are padding.
     fn end(&self, frame: &[u8], is_superframe: bool) -> Result<usize, Refusal> {
         let end = declared_end(frame, &self.ip, is_superframe)?.unwrap_or(frame.len());
         if end > frame.len() {
@@ -129,7 +129,7 @@ impl OuterHeaders {
     }
 }
 
-/// Identifier in a tunnel header.
+/// Returns the identifier in a tunnel header.
 fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
     if layer.kind.class() != Class::Tunnel {
         return None;
@@ -138,7 +138,7 @@ fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
     layer.kind.spec().identifier(header).map(|(_, number)| number)
 }
 
-/// End of an IP packet by its own length; `None` for a superframe without a length.
+/// Returns the end of an IP packet according to its length field; `None` for a superframe without a length.
 pub(super) fn declared_end(
     frame: &[u8],
     ip: &Layer,
@@ -187,7 +187,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a tunnel header in UDP, or finds that the datagram is no tunnel's.
+    /// Steps over a tunnel header in UDP, or finds that the datagram belongs to no tunnel.
     fn udp(&mut self, ip: &Layer, udp: &Layer) -> Result<Found, Refusal> {
         let ports = &self.rules.ports;
         let port = u16_at(self.frame, usize::from(udp.offset) + udp::field::DESTINATION_PORT.start);
@@ -215,8 +215,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a header that a receiver removes, if it may; a header that stays with the packet is the first inside
-    /// the tunnel.
+    /// Steps over a header that a receiver removes, if the receiver accepts it. A header that stays with the packet is
+    /// the first inside the tunnel.
     fn receive(&mut self, layer: &Layer) -> Result<(), Refusal> {
         let Some(receive) = layer.kind.spec().receive else { return Ok(()) };
         let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();
@@ -248,7 +248,7 @@ impl Walk<'_> {
             return Ok((tunnel, None));
         }
         self.receive(&layer)?;
-        // A tunnel header that GRE announces, and that no link layer carries.
+        // GRE announces a tunnel header that no link layer carries.
         let Some(inside) = self.layer().filter(|inside| inside.kind.spec().receive.is_some())
         else {
             return Ok((tunnel, Some(layer)));
@@ -261,7 +261,7 @@ impl Walk<'_> {
         self.stack.layers().get(self.next).copied()
     }
 
-    /// Reason why nothing follows an IP header and its extension headers.
+    /// Returns the reason why nothing follows an IP header and its extension headers.
     fn refusal_behind_ip(&self) -> Refusal {
         let before = self.next.checked_sub(1).and_then(|last| self.stack.layers().get(last));
         let protocol = before.map_or(0, |layer| {
@@ -287,7 +287,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reason why nothing follows a UDP header: most ports are no tunnel's, and the port of ESP also carries IKE.
+    /// Returns the reason why nothing follows a UDP header: most ports belong to no tunnel, and the port of ESP also
+    /// carries IKE.
     fn refusal_behind_udp(&self, port: u16, ports: &Ports) -> Refusal {
         if ports.on(port).is_some() && self.stack.stop != Stop::Payload {
             self.refusal_inside()
@@ -296,7 +297,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reason why nothing follows a tunnel header.
+    /// Returns the reason why nothing follows a tunnel header.
     fn refusal_inside(&self) -> Refusal {
         match self.stack.stop {
             Stop::Truncated => Refusal::Truncated,
@@ -308,7 +309,7 @@ impl Walk<'_> {
     }
 }
 
-/// Class and type of the first option that an end of the tunnel must understand.
+/// Returns class and type of the first option that a tunnel endpoint must understand.
 fn critical_option(frame: &[u8], headers: &[Layer]) -> Option<(u16, u8)> {
     let layer = headers.iter().find(|layer| layer.kind == Kind::Geneve)?;
     let header = frame.get(usize::from(layer.offset)..layer.end())?;
@@ -320,5 +321,5 @@ fn geneve_options(header: &[u8]) -> geneve::GeneveOptions<'_> {
     geneve::GeneveOptions::new(header.get(geneve::HEADER_LEN..).unwrap_or_default())
 }
 
-/// A group policy that forbids learning.
+/// Flags of a group policy that forbids learning.
 const DONT_LEARN: u32 = vxlan::FLAG_POLICY | vxlan::FLAG_POLICY_DONT_LEARN;

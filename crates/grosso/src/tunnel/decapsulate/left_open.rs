@@ -1,4 +1,4 @@
-//! Checksums inside a tunnel that the sender left to a device which no wire has.
+//! Checksums inside a tunnel that the sender left to a device, although no device completed them.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Layer};
@@ -9,9 +9,9 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// Returns the partial checksum of an inner packet whose field holds the sum of the pseudo-header alone, and not by
-/// chance; the packet ends at `end`. A virtual wire between two hosts on one machine carries such packets, and what
-/// comes out of a socket does not say so.
+/// Returns the partial checksum of an inner packet that ends at `end` and whose checksum field holds only the
+/// pseudo-header sum, and not by chance. A virtual link between two hosts on one machine carries such packets, and a
+/// socket does not report that the checksum is partial.
 pub(super) fn left_open(frame: &[u8], inside: &[Layer], end: usize) -> Option<Checksum> {
     let (transport, before) = inside.split_last()?;
     let ip = before.iter().rfind(|layer| layer.kind.is_ip())?;

@@ -189,7 +189,7 @@ pub struct Details {
     /// Whether the inner checksum was left for a device and is therefore partial
     /// ([`DecapsulationRules::completes_left_open`]).
     pub left_open: bool,
-    /// Whether its header has reserved bits set.
+    /// Whether the tunnel header has reserved bits set.
     pub reserved_bits: bool,
 }
 
@@ -201,7 +201,7 @@ struct Front {
     named: Option<(Layer, u16)>,
     /// A PPPoE header, which contains the length of the packet.
     pppoe: Option<Layer>,
-    /// Growth of the packet over the one that was in front of it, in bytes; never positive.
+    /// Growth of the packet compared with the one that was there before, in bytes; never positive.
     grown: isize,
 }
 
@@ -245,7 +245,7 @@ impl Decapsulation {
             Presented::Alone => Front::NONE,
         };
         if !(front.len <= packet.start && packet.start <= packet.end && packet.end <= frame.len()) {
-            // The stack is that of another frame.
+            // The stack belongs to another frame.
             return Err(Refusal::Malformed);
         }
         let start = inside.first().map_or(outer.end, |layer| usize::from(layer.offset));
@@ -302,7 +302,7 @@ impl Decapsulation {
         if let Some(remote) = self.completed
             && let Some(packet) = frame.get_mut(..self.end)
         {
-            // The plan has seen that both places fit in the packet, and 16 bits hold them.
+            // The plan has checked that both positions lie in the packet, so they fit into 16 bits.
             let offset = (remote.at - remote.start) as u16;
             let _ = checksum::complete(packet, remote.start as u16, offset);
         }
@@ -358,7 +358,7 @@ impl Decapsulation {
         self.meta.checksum = Checksum::Complete { sum: sum.fold() };
     }
 
-    /// Finds a checksum that was left to a device, if nothing is known of the inner ones.
+    /// Finds a checksum that was left to a device, if the state of the inner checksums is unknown.
     fn find_left_open(&mut self, frame: &[u8], inside: &[Layer]) {
         let is_unknown = matches!(self.meta.checksum, Checksum::None | Checksum::Complete { .. });
         if is_unknown && let Some(partial) = left_open(frame, inside, self.end) {
@@ -367,7 +367,7 @@ impl Decapsulation {
         }
     }
 
-    /// Applies remote checksum offload, once the checksum around the packet is known to be right.
+    /// Applies remote checksum offload, once the checksum around the packet is known to be valid.
     fn resolve(
         &mut self,
         remote: RemoteChecksum,
@@ -401,7 +401,7 @@ impl Decapsulation {
         Ok(())
     }
 
-    /// Counts the position of a partial checksum from the future start of the packet.
+    /// Makes the position of a partial checksum relative to the future start of the packet.
     fn shift_partial(&mut self) -> Result<(), Refusal> {
         if let Checksum::Partial { start, .. } = &mut self.meta.checksum {
             if usize::from(*start) < self.start {
@@ -417,7 +417,7 @@ impl Decapsulation {
 fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     let last = stack.last().map(|layer| layer.kind);
     let is_transport = stack.stop == Stop::Payload && matches!(last, Some(Kind::Tcp | Kind::Udp));
-    // B29: tunnel datagrams that were joined as datagrams have lengths of their own inside.
+    // B29: merged datagrams of a tunnel have different inner lengths.
     let is_whole = matches!(stack.extent, Extent::Exact | Extent::Jumbo);
     if !is_transport || !is_whole || matches!(gso.size, GsoSize::Fragments(_)) {
         return Err(Refusal::Superframe);
@@ -446,13 +446,13 @@ impl InnerPacket {
         let first = inside.first().ok_or(Refusal::Protocol)?;
         let is_tag = |layer: &&Layer| matches!(layer.kind, Kind::Ethernet | Kind::Vlan);
         let network = inside.iter().find(|layer| !is_tag(layer)).filter(|layer| is_ip(layer));
-        // MPLS, and a tunnel header that a link layer can carry.
+        // MPLS, or a tunnel header that a link layer can carry.
         let is_label = |layer: &Layer| {
             let spec = layer.kind.spec();
             let is_on_links = !spec.announced.ethertypes.is_empty();
             layer.kind == Kind::Mpls || spec.class == Class::Tunnel && is_on_links
         };
-        // Without a link header to name it, only IP can be recognized.
+        // Without a link header that names the payload, only IP can be recognised.
         let has_names = !matches!(link, LinkType::Raw | LinkType::Null);
         let shown = if has_names {
             first
@@ -500,7 +500,7 @@ impl InnerPacket {
         let mut links = stack.layers().get(..outer.links).unwrap_or_default();
         let is_frame = |layer: &Layer| layer.kind == Kind::Ethernet;
         if stack.layers().get(outer.inner).is_some_and(is_frame) {
-            // The tags of the frame around it are not those of the frame inside.
+            // The VLAN tags of the outer frame do not apply to the inner frame.
             links = links.get(..1).unwrap_or_default();
         }
         let Some(last) = links.last() else { return Ok(nothing) };
@@ -511,7 +511,7 @@ impl InnerPacket {
         if link == LinkType::Null && !is_same || last.kind == Kind::Mpls && !is_ip_type(ethertype) {
             return Err(Refusal::LinkFamily);
         }
-        // The label at the bottom of an MPLS stack names nothing: the packet's first bits tell its version.
+        // The bottom label of an MPLS stack names nothing: the packet's first bits determine its version.
         let named = named.filter(|_| last.kind != Kind::Mpls);
         if named.is_some_and(|(layer, name)| !link::can_name(layer.kind, name)) {
             return Err(Refusal::LinkFamily);
@@ -523,13 +523,14 @@ impl InnerPacket {
     }
 }
 
-/// Congestion that the packet at the IP header `ip` inherits, if the traffic class of the outer header is `class`.
+/// Returns the congestion that the packet at the IP header `ip` inherits if the traffic class of the outer header is
+/// `class`.
 fn congestion(frame: &[u8], ip: &Layer, class: u8) -> Result<Congestion, Refusal> {
     let inner = traffic_class(at(frame, ip.offset.into()), ip.kind);
     Congestion::leaving(inner, class).map_err(|Untold| Refusal::CongestionUntold)
 }
 
-/// Bytes of the outermost IP packet.
+/// Returns the length of the outermost IP packet in bytes.
 fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     let start = usize::from(outer.ip.offset);
     match declared_end(frame, &outer.ip, true) {
@@ -538,7 +539,7 @@ fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     }
 }
 
-/// Returns a length in place of an EtherType means that LLC follows, for which Linux has this number.
+/// Returns the EtherType for a field. A length in its place means that LLC follows, for which Linux has its own number.
 fn ethertype_of(field: u16) -> u16 {
     if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
 }
@@ -562,7 +563,7 @@ fn at(frame: &[u8], start: usize) -> &[u8] {
     frame.get(start..).unwrap_or_default()
 }
 
-/// Smaller numbers are lengths (IEEE 802.3 section 3.2.6).
+/// Lower values are lengths (IEEE 802.3 section 3.2.6).
 const ETHERTYPE_MIN: u16 = 0x0600;
-/// `ETH_P_802_2` of Linux: a cooked capture's number for LLC.
+/// `ETH_P_802_2` in Linux: the number for LLC in a cooked capture.
 const ETHERTYPE_LLC: u16 = 0x0004;

@@ -9,7 +9,7 @@ reasons! {
     /// Reason why a packet was not decapsulated. The frame is unchanged.
     Refusal {
         /// The packet is in no tunnel.
-        NoTunnel = "no-tunnel",
+        NoTunnel = "no_tunnel",
         /// The packet is an IP fragment, possibly of a tunnel packet: it must be reassembled first.
         Fragment = "fragment",
         /// The packet is ESP, or ESP in UDP, and needs keys.
@@ -19,62 +19,62 @@ reasons! {
         /// An outer header is malformed or contradicts the header before it.
         Malformed = "malformed",
         /// The packet has more outer headers than the limit allows (rule G7).
-        TooDeep = "too-deep",
+        TooDeep = "too_deep",
         /// The frame is shorter than its IP length.
         Short = "short",
         /// The IP length is zero, and the frame is not a superframe.
-        LengthZero = "length-zero",
+        LengthZero = "length_zero",
         /// The inner packet is longer than the outer length allows.
-        InnerLength = "inner-length",
+        InnerLength = "inner_length",
         /// The tunnel carries something other than Ethernet, IP or MPLS (rules W10, W21, W52).
         Protocol = "protocol",
         /// The outer IPv4 header checksum is wrong.
-        Ipv4Checksum = "ip-checksum",
+        Ipv4Checksum = "ip_checksum",
         /// The outer UDP checksum is wrong.
-        UdpChecksum = "udp-checksum",
+        UdpChecksum = "udp_checksum",
         /// The GRE checksum is wrong (rule W51).
-        GreChecksum = "gre-checksum",
+        GreChecksum = "gre_checksum",
         /// UDP over IPv6 without a checksum, which is not accepted here (RFC 6936, rule W32, P46).
-        UdpChecksumNone = "udp-checksum-none",
+        UdpChecksumNone = "udp_checksum_none",
         /// The GRE header has another version, routing, or a reserved bit that must be zero (RFC 2784 section 2.3, rule
         /// W50).
-        GreFlags = "gre-flags",
+        GreFlags = "gre_flags",
         /// The VXLAN header has no valid network identifier, or unknown flags (rule W30).
-        VxlanFlags = "vxlan-flags",
+        VxlanFlags = "vxlan_flags",
         /// The VXLAN-GPE packet is an OAM packet or has another version (rule W31).
-        VxlanGpeFlags = "vxlan-gpe-flags",
+        VxlanGpeFlags = "vxlan_gpe_flags",
         /// The Geneve options do not fill the option length exactly (RFC 8926 section 3.5).
-        GeneveOptions = "geneve-options",
+        GeneveOptions = "geneve_options",
         /// The packet has an unknown critical Geneve option (RFC 8926 section 3.4, rule W41).
-        GeneveCritical = "geneve-critical",
+        GeneveCritical = "geneve_critical",
         /// The packet is a control message of Geneve or GUE and carries no packet to forward (RFC 8926 section 3.4,
         /// rule W21).
         Control = "control",
         /// The GUE header has unknown flags that change its layout (rule W21).
-        GueFlags = "gue-flags",
+        GueFlags = "gue_flags",
         /// Remote checksum offload, which is not accepted here (rule C56).
-        RemoteChecksumOff = "remote-checksum-off",
+        RemoteChecksumOff = "remote_checksum_off",
         /// Remote checksum offload without an outer checksum: nothing protects the packet (rules C52, C54, B52).
-        RemoteChecksumUnprotected = "remote-checksum-unprotected",
+        RemoteChecksumUnprotected = "remote_checksum_unprotected",
         /// Remote checksum offload with an offset outside the packet, an odd offset, or an offset of another checksum
         /// than the partial one (rule C55, P40, P41).
-        RemoteChecksumPlace = "remote-checksum-place",
+        RemoteChecksumPlace = "remote_checksum_place",
         /// The partial checksum is neither in a header of the tunnel nor in the packet (rule C3).
-        ChecksumOutside = "checksum-outside",
+        ChecksumOutside = "checksum_outside",
         /// The packets of the superframe do not belong to one inner connection, so the superframe must be segmented
         /// first (B29).
         Superframe = "superframe",
         /// The link layer of the frame cannot express the type of the inner packet.
-        LinkFamily = "link-family",
+        LinkFamily = "link_family",
         /// The outer packet is marked CE, but the inner transport does not support ECN (RFC 6040 section 4.2, rule W2).
-        CongestionUntold = "congestion-untold",
+        CongestionUntold = "congestion_untold",
     }
 }
 
 impl core::error::Error for Refusal {}
 
 impl Refusal {
-    /// The public name of a refused header of this kind.
+    /// Returns the public name for a refused header of this kind.
     pub(super) const fn of(kind: Kind, refused: Refused) -> Self {
         match (kind, refused) {
             (_, Refused::Control) => Self::Control,

@@ -14,12 +14,12 @@ use crate::{
 
 /// A checksum of the tunnel.
 struct Cover {
-    /// Start of its header in the headers that were written.
+    /// Start of the header that has the checksum, in the written headers.
     start: usize,
     /// Position of the checksum field.
     at: usize,
     pseudo: Sum,
-    /// A result of zero would mean that there is no checksum.
+    /// Whether a result of zero would mean that there is no checksum.
     is_udp: bool,
 }
 
@@ -35,14 +35,14 @@ pub(super) fn seal(
     let covers = covers(written, header, ends, inside);
     let moved = moved(meta, covers.is_empty(), header.len(), inside);
     if meta.gso.is_some() {
-        // Each packet gets its own (rules C40, T11).
+        // Each packet gets its own checksum (rules C40, T11).
         for cover in &covers {
             put_u16(header, cover.at, cover.pseudo.fold());
         }
         return moved;
     }
-    // With remote checksum offload the inner checksum is sent as its pseudo-header sum, which is summed with the
-    // payload.
+    // With remote checksum offload the inner checksum field is sent as its pseudo-header sum, which is then part of the
+    // summed bytes.
     let completed = if written.is_remote { None } else { completed(inside, head, meta) };
     let (mut state, mut behind) = (moved, completed);
     let mut from = header.len();
@@ -77,12 +77,12 @@ fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     Some(Sum::of(before).append(before.len(), Sum::from_word(!pseudo)))
 }
 
-/// Returns the state of the inner checksums, seen from outside the tunnel.
+/// Returns the state of the inner checksums, relative to the encapsulated frame.
 fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Checksum {
     match meta.checksum {
         Checksum::Partial { start, offset } => {
             let start = usize::from(start) - inside.start + header_len;
-            // A frame whose headers reach so far is refused before.
+            // A frame whose headers reach that far was refused before.
             Checksum::Partial { start: start as u16, offset }
         }
         unnecessary @ Checksum::Unnecessary { .. } if is_bare => unnecessary,
@@ -90,7 +90,7 @@ fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Chec
     }
 }
 
-/// Returns the checksums that the tunnel is to have, innermost first.
+/// Returns the checksums that the tunnel requires, innermost first.
 fn covers(
     written: &Written,
     header: &[u8],

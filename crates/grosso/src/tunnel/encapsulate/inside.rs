@@ -11,16 +11,16 @@ use crate::{
     tunnel::outer::Inner,
 };
 
-/// The packet inside.
+/// The inner packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
-    /// Start of the part of the frame that stays, in bytes from its start.
+    /// Start of the part of the frame that stays, in bytes from the start of the frame.
     pub(super) start: usize,
-    /// End of that part. Bytes after the end are padding.
+    /// End of that part in bytes from the start of the frame. Bytes after the end are padding.
     pub(super) end: usize,
-    /// Ethernet, IPv4 or IPv6.
+    /// Kind of the packet: Ethernet, IPv4 or IPv6.
     pub(super) kind: Kind,
-    /// The tag that is written between the addresses of an Ethernet frame and the rest.
+    /// VLAN tag to write between the addresses of an Ethernet frame and the rest.
     pub(super) tag: Option<VlanTag>,
     /// First IP header, at the start or after VLAN tags.
     pub(super) network: Option<Inner>,
@@ -33,7 +33,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// Finds the packet in the frame that `slices` make together, whose headers are in the first.
+    /// Finds the packet in the frame that `slices` form together; the first slice contains its headers.
     pub(super) fn find(
         slices: &[&[u8]],
         stack: &Stack,
@@ -78,12 +78,12 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Bytes of the frame that the tunnel carries after the header.
+    /// Returns the number of bytes of the frame that the tunnel carries after the header.
     pub(super) const fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Bytes at the end of the header that replace the frame's first ones.
+    /// Returns the number of bytes at the end of the header that replace the first bytes of the frame.
     pub(super) const fn tagged_len(&self) -> usize {
         if self.tag.is_some() { ADDRESSES_LEN + vlan::HEADER_LEN } else { 0 }
     }
@@ -96,7 +96,7 @@ impl Inside {
             return Err(Refusal::Truncated);
         }
         self.tag = meta.vlan;
-        // The addresses are written again in front of the tag.
+        // The addresses are written again before the tag.
         self.start = if self.tag.is_some() { ADDRESSES_LEN } else { 0 };
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Inside {
         }
         self.start = usize::from(ip.offset);
         self.kind = ip.kind;
-        // The lengths of a superframe may be anything (rules S5, G50): its bytes count.
+        // The lengths of a superframe may have any value (rules S5, G50), so the number of bytes counts.
         if meta.gso.is_none() {
             let end = declared_end(head, ip).ok_or(Refusal::LengthZero)?;
             if end > self.end {
@@ -131,8 +131,8 @@ impl Inside {
         Ok(())
     }
 
-    /// Checks that a partial checksum lies behind the first IP header, which ends at `first_end`: inside that header,
-    /// its completion would change the packet's identity.
+    /// Checks that a partial checksum lies after the first IP header, which ends at `first_end`: completing a checksum
+    /// inside that header would change the packet's identity.
     fn check_partial(
         &self,
         head: &[u8],
@@ -141,11 +141,11 @@ impl Inside {
         offset: u16,
     ) -> Result<(), Refusal> {
         let at = usize::from(start) + usize::from(offset);
-        // With a tag the addresses are no longer part of the frame.
+        // With a tag, the addresses are no longer part of the frame.
         let least = first_end.unwrap_or(self.start).max(self.start);
         let is_inside = usize::from(start) >= least && at + 2 <= self.end.min(head.len());
-        // A sum over 16-bit words stays in one of them only at an even offset. Without that, the bytes behind a
-        // completed checksum would sum to anything (rule C40).
+        // At an even offset, a checksum is one of the 16-bit words of the sum. Otherwise the bytes after a completed
+        // checksum could sum to any value (rule C40).
         let is_word = offset.is_multiple_of(2);
         if is_inside && is_word { Ok(()) } else { Err(Refusal::ChecksumOutside) }
     }
@@ -198,5 +198,5 @@ fn is_ip(layer: &Layer) -> bool {
     layer.kind.is_ip()
 }
 
-/// Bytes of the two addresses of Ethernet.
+/// Length of the two Ethernet addresses in bytes.
 pub(super) const ADDRESSES_LEN: usize = 12;

@@ -63,7 +63,7 @@ pub struct Encapsulator {
     sequence: u32,
     /// The identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,
-    /// Length of the packets that the path carries in one piece.
+    /// Longest packets that the path carries unfragmented.
     mtu: TunnelMtu,
     stats: EncapsulateStats,
 }
@@ -99,7 +99,7 @@ impl Encapsulator {
             stack: Stack::new(0),
             header: Vec::with_capacity(HEADER_BYTES_MAX),
             sequence: 0,
-            // Any start will do as long as others cannot predict it.
+            // Any start value is suitable if others cannot predict it.
             identification: (seed >> 48) as u16,
             mtu: TunnelMtu::UNLIMITED,
             stats: EncapsulateStats::default(),
@@ -155,7 +155,7 @@ impl Encapsulator {
         &self.endpoint
     }
 
-    /// Writes the header of a frame, and counts it.
+    /// Writes the header of a frame and counts the frame.
     fn wrap(
         &mut self,
         slices: &[&[u8]],

@@ -6,11 +6,11 @@ reasons! {
     /// Reason why a packet was not encapsulated.
     Refusal {
         /// The tunnel carries Ethernet, and the frame is not Ethernet.
-        NotEthernet = "not-ethernet",
+        NotEthernet = "not_ethernet",
         /// The tunnel carries IP, and the frame is not IP, has another IP version, or has a PPPoE or MPLS header.
-        NotIp = "not-ip",
+        NotIp = "not_ip",
         /// The tunnel carries IP, and the frame has a VLAN tag that would be lost.
-        VlanTag = "vlan-tag",
+        VlanTag = "vlan_tag",
         /// The frame ends inside its headers.
         Truncated = "truncated",
         /// A header is malformed.
@@ -18,19 +18,19 @@ reasons! {
         /// The frame is shorter than its IP length.
         Short = "short",
         /// The IP length is zero, and the frame is not a superframe.
-        LengthZero = "length-zero",
+        LengthZero = "length_zero",
         /// The superframe stands for IP fragments and must be fragmented first.
         Superframe = "superframe",
         /// The tunnel numbers its packets, so the superframe must be segmented first (rule S43).
-        SuperframeNumbered = "superframe-numbered",
+        SuperframeNumbered = "superframe_numbered",
         /// The packet would exceed the length fields of the outer headers (rule T13, B1).
-        TooLong = "too-long",
+        TooLong = "too_long",
         /// The partial checksum lies outside the packet or in its headers, or at an odd offset (rule C3).
-        ChecksumOutside = "checksum-outside",
+        ChecksumOutside = "checksum_outside",
         /// The packet's tunnel encapsulation limit is reached (RFC 2473 section 4.1.1).
-        EncapsulationLimit = "encapsulation-limit",
+        EncapsulationLimit = "encapsulation_limit",
         /// The packet has the maximum number of IP headers that segmentation supports (rule S4, B10).
-        TooDeep = "too-deep",
+        TooDeep = "too_deep",
     }
 }
 

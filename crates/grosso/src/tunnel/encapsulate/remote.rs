@@ -15,8 +15,8 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Returns the checksum of a packet whose checksum is partial (rule C52), if no other lies around it: that one
-    /// would have to be right both before and after this one is completed.
+    /// Returns the checksum of a packet whose checksum is partial (rule C52), unless another checksum covers it: that
+    /// one would have to be valid both before and after this one is completed.
     pub(super) fn of(inside: &Inside, head: &[u8], stack: &Stack, meta: &Meta) -> Option<Self> {
         let Checksum::Partial { start, offset } = meta.checksum else { return None };
         let (last, around) = stack.layers().split_last()?;
@@ -26,7 +26,7 @@ impl Remote {
             let own = layer.kind.spec().checksum(header);
             own.is_some() || remote_checksum(layer, head).is_some()
         });
-        // The receiver counts from the start of the packet, with the tag that is written into it.
+        // The receiver counts from the start of the packet, including the tag that is inserted into it.
         let start = usize::from(start) - inside.start + inside.tagged_len();
         let is_even = start.is_multiple_of(2) && offset.is_multiple_of(2);
         let start = u16::try_from(start).ok()?;

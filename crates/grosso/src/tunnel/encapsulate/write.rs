@@ -22,9 +22,9 @@ use crate::{
 /// Header fields that depend on more than the endpoint and the inner packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
-    /// The hash of the packet's flow.
+    /// Hash of the packet's flow.
     pub(super) flow: u64,
-    /// Whether routers may not fragment the packet.
+    /// Whether routers must not fragment the packet.
     pub(super) is_atomic: bool,
     pub(super) identification: u16,
     pub(super) sequence: u32,
@@ -33,11 +33,11 @@ pub(super) struct Numbers {
 /// Positions of the headers that need a checksum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
-    /// Start of the UDP header, if it is to have one.
+    /// Start of the UDP header, if the header needs a checksum.
     pub(super) udp: Option<usize>,
-    /// Start of the GRE header, if it is to have one.
+    /// Start of the GRE header, if the header needs a checksum.
     pub(super) gre: Option<usize>,
-    /// The receiver completes the inner checksum.
+    /// Whether the receiver completes the inner checksum.
     pub(super) is_remote: bool,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn write(
 
     let payload_len = header.len() - ends.header_len() + inside.len();
     let fits = ends.counted_len() + payload_len <= LENGTH_MAX;
-    // IP alone can leave the length of a superframe open (rules G50, G63, T13).
+    // Only an IP header may omit the length of a superframe (rules G50, G63, T13).
     let is_open = inside.is_superframe && matches!(endpoint.carrier, Carrier::Ip);
     if !fits && !is_open {
         return Err(Refusal::TooLong);
@@ -111,7 +111,7 @@ pub(super) fn write(
     Ok(written)
 }
 
-/// Fields of the outermost header (rules W1, W3).
+/// Returns the fields of the outermost header (rules W1, W3).
 fn fields(
     endpoint: &Endpoint,
     inside: &Inside,
@@ -141,7 +141,7 @@ fn fields(
     }
 }
 
-/// Returns whether routers may not fragment the packet, as the endpoint says (rule W3).
+/// Returns whether routers must not fragment the packet, according to the endpoint's configuration (rule W3).
 pub(super) fn dont_fragment(endpoint: &Endpoint, inside: &Inside) -> bool {
     match endpoint.dont_fragment {
         DontFragment::Unset | DontFragment::Ignored => false,
@@ -175,7 +175,7 @@ fn write_limit(
     Ok(ipv6::NEXT_DESTINATION_OPTIONS)
 }
 
-/// Writes GUE by rules W20, W23, C51. Returns whether the receiver completes a checksum.
+/// Writes GUE by rules W20, W23 and C51. Returns whether the receiver completes a checksum.
 fn write_gue(
     endpoint: &Endpoint,
     protocol: u8,
@@ -183,7 +183,7 @@ fn write_gue(
     header: &mut Vec<u8>,
 ) -> bool {
     let gre_len = match &endpoint.header {
-        // The checksum of GRE would have to be right before and after the completion.
+        // The GRE checksum would have to be valid both before and after the completion.
         Header::Gre { checksum: true, .. } => None,
         Header::Gre { key, sequence, .. } => {
             let optional = [key.is_some(), *sequence];
@@ -226,7 +226,7 @@ fn write_gre(
     header.extend(words.iter().flatten().flat_map(|word| word.to_be_bytes()));
 }
 
-/// Writes VXLAN by rules W30, W31, C50. Returns whether the receiver completes a checksum.
+/// Writes VXLAN by rules W30, W31 and C50. Returns whether the receiver completes a checksum.
 fn write_vxlan(
     identifier: u32,
     policy: Option<u16>,
@@ -247,7 +247,7 @@ fn write_vxlan(
     }
     let remote =
         remote.map(|Remote { start, offset }| vxlan::VxlanRemoteChecksum { start, offset });
-    // An offload that the header cannot express is not used (rule C52).
+    // Remote checksum offload is not used if the header cannot express it (rule C52).
     let is_remote = remote.is_some() && vxlan.set_remote_checksum(remote).is_ok();
     header.extend_from_slice(vxlan.as_bytes());
     is_remote
@@ -264,7 +264,7 @@ fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec
     header.extend_from_slice(options);
 }
 
-/// Returns the source port of the packets of a flow: the hash, spread over the range (rule W3).
+/// Returns the source port of a flow's packets: the hash, scaled to the port range (rule W3).
 fn source_port(endpoint: &Endpoint, flow: u64) -> u16 {
     let Some(udp) = endpoint.udp() else { return 0 };
     let (first, last) = (*udp.source.start(), *udp.source.end());

@@ -243,7 +243,7 @@ impl NoAssociation {
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::ReservedSpi => "the SPI is below 256, and those are reserved",
+            Self::ReservedSpi => "the SPI is below 256, which is the reserved range",
             Self::KeyLength => "key and salt have neither 20 nor 36 bytes together",
             Self::Algorithm => "the algorithm is not rfc4106(gcm(aes))",
             Self::IcvBits => "the ICV has neither 64, 96 nor 128 bits",

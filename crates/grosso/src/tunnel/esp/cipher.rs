@@ -19,11 +19,10 @@ use super::association::{IcvLength, KeyMaterial, NoAssociation, SALT_BYTES};
 
 /// Authenticated encryption of one packet.
 pub(super) trait Cipher: fmt::Debug + Send + Sync {
-    /// Encrypts `text` and writes the ICV; `false` when either has not a length for that.
+    /// Encrypts `text` and writes the ICV; returns `false` if either length is invalid.
     fn seal(&self, nonce: &Nonce, associated: &[u8], text: &mut [u8], icv: &mut [u8]) -> bool;
 
-    /// Verifies the ICV, and decrypts `text` if it is right; `false`, and nothing is written, if it
-    /// is not.
+    /// Verifies the ICV and decrypts `text` if it is valid; otherwise returns `false` and writes nothing.
     fn open(&self, nonce: &Nonce, associated: &[u8], text: &mut [u8], icv: &[u8]) -> bool;
 }
 
@@ -55,7 +54,7 @@ where
     }
 }
 
-/// Returns the cipher of a key; what it keeps is overwritten when it is dropped.
+/// Returns the cipher for a key. Its state is overwritten when it is dropped.
 pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher>, NoAssociation> {
     match key.key().len() {
         16 => with_key::<Aes128>(key, icv),
@@ -63,7 +62,7 @@ pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher
     }
 }
 
-/// Returns the position and length in memory of what a cipher keeps of its key.
+/// Returns address and length of the key state in memory.
 pub(super) fn position(cipher: &dyn Cipher) -> (*const u8, usize) {
     (ptr::from_ref(cipher).cast(), size_of_val(cipher))
 }
@@ -114,7 +113,7 @@ mod tests {
         }
     }
 
-    /// The long ICV, and its beginning, which the shorter ones are (RFC 4106 section 6).
+    /// Checks that the shorter ICVs are the first bytes of the longest one (RFC 4106 section 6).
     #[test]
     fn shorter_icvs_are_the_beginning_of_the_longest() {
         let key = KeyMaterial::aes_gcm(&[3; 36]).unwrap();

@@ -247,7 +247,7 @@ impl EspHeaders {
         Ok(join(frame, self.split.at, text))
     }
 
-    /// Moves the link layer to the front of the packet that was in a tunnel. Bytes behind the packet are padding that
+    /// Moves the link layer to the front of the packet that was in a tunnel. Bytes after the packet are padding that
     /// hides its length (RFC 4303 section 2.7).
     fn unpack(
         &self,

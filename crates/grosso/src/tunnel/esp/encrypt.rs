@@ -172,7 +172,7 @@ impl Encryptor {
         &self.stats
     }
 
-    /// Bytes in front of the encrypted text that the plaintext frame does not have.
+    /// Returns the number of bytes in front of the encrypted text that the plaintext frame does not have.
     const fn headroom(&self) -> usize {
         let outer = match &self.mode {
             EspMode::Transport => 0,
@@ -181,7 +181,7 @@ impl Encryptor {
         outer + self.udp_len() + ESP_BYTES
     }
 
-    /// Maximum number of bytes after the encrypted text.
+    /// Returns the maximum number of bytes after the encrypted text.
     const fn trailer_max(&self) -> usize {
         PADDING_MAX + TRAILER_BYTES + self.icv_bytes
     }
@@ -190,8 +190,8 @@ impl Encryptor {
         if self.udp_ports.is_some() { udp::HEADER_LEN } else { 0 }
     }
 
-    /// Encrypts the frame that lies behind the headroom of `out`: the headers that stay readable are moved to the
-    /// front, the text stays in place.
+    /// Encrypts the frame that follows the headroom of `out`: moves the headers that stay readable to the front, and
+    /// leaves the text in place.
     fn seal(
         &mut self,
         frame_len: usize,
@@ -228,7 +228,8 @@ impl Encryptor {
         }
         complete(&mut out[headroom..headroom + network.end], split.at, meta)?;
 
-        // Below, only a link layer can cause a refusal: one that is too small, or that has no number for the family.
+        // From here on, only a link layer can cause a refusal: it is too small, or has no number for the address
+        // family.
         let prefix_len = payload_at - around.map_or(0, |(outer, _)| outer.header_len());
         out.copy_within(headroom..headroom + prefix_len, 0);
         let link_layer = &mut out[..network.start];
@@ -254,7 +255,7 @@ impl Encryptor {
         let associated = Associated::new(self.spi, sequence, self.extended);
         let icv = &mut icv[..self.icv_bytes];
         let nonce = nonce(&self.salt, &head[esp_at + esp::HEADER_LEN..]);
-        // From here on the number counts as used, even after an error.
+        // From here on, the number counts as used, even after an error.
         self.last_sequence = sequence;
         if !self.cipher.seal(&nonce, associated.as_bytes(), text, icv) {
             return Err(Refusal::TooLong);
@@ -266,7 +267,7 @@ impl Encryptor {
         Ok(Encrypted { len, sequence, meta })
     }
 
-    /// Start of the text, and in tunnel mode the header around it.
+    /// Returns the start of the text, and in tunnel mode the header around it.
     fn divide(
         &self,
         network: &Network,
@@ -289,7 +290,7 @@ impl Encryptor {
         }
     }
 
-    /// Value of the length field of the IP header.
+    /// Returns the value of the length field of the IP header.
     const fn ip_len(&self, network: &Network, split_at: usize, payload_len: usize) -> usize {
         match &self.mode {
             EspMode::Transport => {
@@ -396,8 +397,8 @@ pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     nonce
 }
 
-/// Completes a partial checksum inside the text, which starts at `text_at`: the receiver has no metadata that would say
-/// that it is partial.
+/// Completes a partial checksum inside the text, which starts at `text_at`: the receiver has no metadata that marks it
+/// as partial.
 fn complete(packet: &mut [u8], text_at: usize, meta: &Meta) -> Result<(), Refusal> {
     let Checksum::Partial { start, offset } = meta.checksum else { return Ok(()) };
     let inside = usize::from(start).checked_sub(text_at).and_then(|start| start.try_into().ok());
@@ -405,15 +406,15 @@ fn complete(packet: &mut [u8], text_at: usize, meta: &Meta) -> Result<(), Refusa
     checksum::complete(&mut packet[text_at..], start, offset).map_err(|_| Refusal::ChecksumOutside)
 }
 
-/// Padding 1, 2, 3, its length, and the next header (RFC 4303 sections 2.4 to 2.6).
+/// Writes the padding 1, 2, 3, its length, and the next header (RFC 4303 sections 2.4 to 2.6).
 fn write_trailer(out: &mut [u8], padding: usize, next_header: u8) {
     out[..PADDING_MAX.min(padding)].copy_from_slice(&PADDING[..padding]);
     out[padding] = padding as u8;
     out[padding + 1] = next_header;
 }
 
-/// Writes the UDP header. Over IPv4 there is no checksum (RFC 3948 section 2.1), over IPv6 there
-/// must be one (RFC 8200 section 8.1).
+/// Writes the UDP header. Over IPv4 it has no checksum (RFC 3948 section 2.1), over IPv6 it must have one (RFC 8200
+/// section 8.1).
 fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: UdpPorts) {
     let len = frame.len() - at;
     put_u16(frame, at, ports.source);

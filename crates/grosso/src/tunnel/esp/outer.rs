@@ -1,4 +1,4 @@
-//! The IP header around a tunnelled packet, and what it says to the packet in it.
+//! The IP header around a tunnelled packet, and the congestion that the inner packet inherits from it.
 
 use super::{association::Outer, place::Version, reason::Refusal};
 use crate::tunnel::{
@@ -7,7 +7,7 @@ use crate::tunnel::{
 };
 
 impl Outer {
-    /// Returns the version of IP around the packets.
+    /// Returns the IP version of the outer header.
     pub(super) const fn version(&self) -> Version {
         match self {
             Self::V4 { .. } => Version::V4,
@@ -15,7 +15,7 @@ impl Outer {
         }
     }
 
-    /// Bytes of the header.
+    /// Returns the length of the header in bytes.
     pub(super) const fn header_len(&self) -> usize {
         self.ends().header_len()
     }
@@ -23,9 +23,9 @@ impl Outer {
     /// Writes the header of a packet that carries `inner` in `payload_len` bytes (RFC 4301 section
     /// 5.1.2).
     ///
-    /// DSCP and ECN are those of the inner packet (RFC 6040 section 4.1), and so are the
-    /// don't-fragment bit and the flow label; where the inner packet has none, IPv6 inside forbids
-    /// fragments as its own routers do. The identification is the end of the sequence number.
+    /// DSCP, ECN, the DF bit and the flow label are those of the inner packet (RFC 6040 section 4.1 for the first two).
+    /// An inner IPv6 packet has no DF bit and sets the outer one, because IPv6 routers never fragment. The
+    /// identification is the low part of the sequence number.
     pub(super) fn emit(
         &self,
         header: &mut [u8],
@@ -58,8 +58,8 @@ impl Outer {
     }
 }
 
-/// Tells the packet that leaves a tunnel what congestion the tunnel met: `class` is the traffic
-/// class of the header that was around it.
+/// Applies the congestion that the tunnel met to the decapsulated packet: `class` is the traffic class of the outer
+/// header.
 pub(super) fn tell_congestion(
     packet: &mut [u8],
     version: Version,
@@ -72,10 +72,10 @@ pub(super) fn tell_congestion(
     Ok(())
 }
 
-/// DSCP and ECN of the header at the front of `packet`.
+/// Returns DSCP and ECN of the header at the front of `packet`.
 pub(super) fn traffic_class(packet: &[u8], version: Version) -> u8 {
     congestion::traffic_class(packet, version.kind())
 }
 
-/// Hop limit or TTL of the header around a packet (RFC 1700's default).
+/// Hop limit or TTL of the outer header (RFC 1700's default).
 const HOP_LIMIT: u8 = 64;

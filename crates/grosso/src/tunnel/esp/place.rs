@@ -46,10 +46,10 @@ pub(super) struct Split {
 /// Side that decides which extension headers stay in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Destination options behind a routing header are for the last destination only, and are encrypted; the others,
-    /// which the nodes on the way read, are not (RFC 4303 section 3.1.1).
+    /// Destination options after a routing header are for the last destination only and are encrypted; the other
+    /// extension headers, which nodes on the path read, are not (RFC 4303 section 3.1.1).
     Encrypting,
-    /// All that the peer left in front.
+    /// All extension headers that the peer left unencrypted.
     Decrypting,
 }
 
@@ -89,7 +89,7 @@ impl Network {
         Ok(Self { stack, index, start, end, version })
     }
 
-    /// Start of the payload.
+    /// Returns the start of the payload.
     ///
     /// # Errors
     /// Returns an error if the packet is a fragment, or its extension headers end too early.
@@ -124,7 +124,7 @@ impl Network {
                     if side == Side::Decrypting || !behind_routing => {}
                 _ => break,
             }
-            // The walk over the headers ended before it saw this one: it is cut, or one too many.
+            // The dissection ended before this header: the packet is truncated, or has one header too many.
             let Some(layer) = layers.next() else { return Err(Refusal::Malformed) };
             (next_header_at, at) = (usize::from(layer.offset), layer.end());
             if layer.kind == Kind::Ipv6Fragment {
@@ -180,8 +180,8 @@ impl Network {
         }
     }
 
-    /// Updates the link layer in front of the packet for this version and a length that grew by this many bytes, or
-    /// shrank. `prefix` is the frame up to the packet.
+    /// Updates the link layer before the packet for this version and for a length that changed by `grown` bytes.
+    /// `prefix` is the frame up to the packet.
     pub(super) fn adapt_link(
         &self,
         prefix: &mut [u8],

@@ -6,36 +6,36 @@ reasons! {
     /// Reason why a packet was not encrypted or not decrypted.
     Refusal {
         /// The frame carries no IP packet.
-        NotIp = "not-ip",
+        NotIp = "not_ip",
         /// A header is malformed.
         Malformed = "malformed",
         /// The frame ends inside its headers or is shorter than its IP length.
         Short = "short",
         /// The IP length is zero: the frame is a superframe and must be segmented first (rule S46).
-        LengthZero = "length-zero",
+        LengthZero = "length_zero",
         /// The packet is an IP fragment. Fragments are encrypted in tunnel mode only, and decrypted after reassembly
         /// only (RFC 4303 sections 3.1.1 and 3.4.1).
         Fragment = "fragment",
         /// The tunnel changes the IP version, and the link layer names the version in a field that cannot be rewritten.
-        LinkFamily = "link-family",
+        LinkFamily = "link_family",
         /// The buffer is too small for the encrypted packet.
-        BufferTooSmall = "buffer-too-small",
+        BufferTooSmall = "buffer_too_small",
 
         /// The frame is a superframe and must be segmented first (rule S46).
         Superframe = "superframe",
         /// The partial checksum lies outside the encrypted part (rule C3).
-        ChecksumOutside = "checksum-outside",
+        ChecksumOutside = "checksum_outside",
         /// The packet has no payload; encrypted, it would be taken for a dummy packet (RFC 4303 section 2.6).
         Nothing = "nothing",
         /// The encrypted packet would exceed the maximum length of an IP packet.
-        TooLong = "too-long",
+        TooLong = "too_long",
         /// The association's sequence numbers are used up: it needs new keys (RFC 4303 section 3.3.3).
-        SequenceExhausted = "sequence-exhausted",
+        SequenceExhausted = "sequence_exhausted",
 
         /// The packet carries no ESP, or ESP in UDP to another port than the association's.
-        NotEsp = "not-esp",
+        NotEsp = "not_esp",
         /// The packet carries an authentication header (RFC 4302), which is not supported.
-        AuthenticationHeader = "authentication-header",
+        AuthenticationHeader = "authentication_header",
         /// The packet is IKE on the UDP port of ESP (RFC 3948 section 2.2).
         Ike = "ike",
         /// The packet is a NAT keepalive (RFC 3948 section 2.3).
@@ -43,15 +43,15 @@ reasons! {
         /// The packet is ESP directly in IP, but the association uses UDP.
         Encapsulation = "encapsulation",
         /// The packet belongs to another association.
-        OtherSpi = "other-spi",
+        OtherSpi = "other_spi",
         /// The packet is too short for sequence number, initialization vector, trailer and ICV.
         Truncated = "truncated",
         /// The length of the encrypted part is not a multiple of four bytes (RFC 4303 section 2.4).
         Alignment = "alignment",
         /// The sequence number is zero, which is never sent (RFC 4303 section 3.3.3).
-        SequenceZero = "sequence-zero",
+        SequenceZero = "sequence_zero",
         /// The sequence number is to the left of the replay window.
-        TooOld = "too-old",
+        TooOld = "too_old",
         /// A packet with this sequence number was already accepted.
         Replayed = "replayed",
         /// The integrity check failed: the packet was modified, or the keys differ.
@@ -66,7 +66,7 @@ reasons! {
         /// length.
         Inner = "inner",
         /// The outer packet is marked CE, but the inner transport does not support ECN (RFC 6040 section 4.2).
-        CongestionUntold = "congestion-untold",
+        CongestionUntold = "congestion_untold",
         /// The packet has an address that the association does not cover (RFC 4301 sections 5.1 and 5.2).
         Selectors = "selectors",
     }
@@ -99,7 +99,7 @@ impl EspStats {
         self.refused[reason.index()]
     }
 
-    /// Counts a packet of `bytes` in the clear, or its refusal.
+    /// Counts a packet of `bytes` plaintext bytes, or its refusal.
     #[inline]
     pub(super) fn count<T>(
         &mut self,

@@ -15,7 +15,7 @@ pub(super) struct ReplayWindow {
     packets: u64,
     /// The highest accepted sequence number; 0 before the first.
     top: u64,
-    /// Bit `n` of the ring is that of every number that is `n` modulo its length.
+    /// The ring of bits: bit `n` belongs to every number that is `n` modulo the length of the ring.
     accepted: Box<[u64]>,
 }
 
@@ -29,7 +29,7 @@ impl ReplayWindow {
             top,
             accepted: vec![mark; words.next_power_of_two()].into_boxed_slice(),
         };
-        // Bits of the word of `top` to the right of it are those of numbers still to come.
+        // In the word of `top`, bits to its right belong to later numbers.
         let right_of_top = u64::MAX << (top % WORD_BITS as u64) << 1;
         *window.word(top) &= !right_of_top;
         window
@@ -52,7 +52,7 @@ impl ReplayWindow {
         *self.word(sequence) |= 1 << (sequence % WORD_BITS as u64);
     }
 
-    /// Returns the word of the ring that has the bit of a number.
+    /// Returns the word of the ring with the bit of a number.
     fn word(&mut self, sequence: u64) -> &mut u64 {
         let mask = self.accepted.len() - 1;
         &mut self.accepted[(sequence / WORD_BITS as u64) as usize & mask]
@@ -81,13 +81,13 @@ impl ReplayWindow {
         Ok(())
     }
 
-    /// Returns the whole of an extended sequence number whose low half was received: the one number with that half
-    /// among the 2^32 that start with the window (RFC 4303 appendix A2.1).
+    /// Returns the full value of an extended sequence number from its low half: the only number with that half among
+    /// the 2^32 numbers that start with the window (RFC 4303 appendix A2.1).
     #[inline]
     pub(super) fn extend(&self, low: u32) -> Result<u64, Refusal> {
         let edge = i128::from(self.top) - i128::from(self.packets) + 1;
         let ahead = low.wrapping_sub(edge as u32);
-        // There are no numbers before the first round of the low half, and none behind the last.
+        // There are no numbers before the first round of the low half, and none after the last.
         u64::try_from(edge + i128::from(ahead)).map_err(|_| Refusal::TooOld)
     }
 

@@ -18,7 +18,7 @@ impl Selectors {
     /// Selectors that match all packets.
     pub const ALL: Self = Self { sources: Vec::new(), destinations: Vec::new() };
 
-    /// Returns whether the IP packet that starts here has both addresses among them.
+    /// Returns whether both addresses of the IP packet that starts here match.
     #[inline]
     pub(super) fn carry(&self, packet: &[u8]) -> bool {
         if self.sources.is_empty() && self.destinations.is_empty() {
@@ -64,7 +64,7 @@ impl Prefix {
     }
 }
 
-/// Returns whether addresses are of one family and begin with the same bits.
+/// Returns whether two addresses belong to one family and start with the same bits.
 fn shares(own: &[u8], other: &[u8], bits: u32) -> bool {
     let (bytes, rest) = (bits as usize / 8, bits % 8);
     if own.len() != other.len() || own[..bytes] != other[..bytes] {

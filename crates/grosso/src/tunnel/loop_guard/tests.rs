@@ -31,7 +31,7 @@ fn udp(destination: u16) -> Udp {
     }
 }
 
-/// Every type of tunnel over this version of IP.
+/// Returns an endpoint for every type of tunnel over this IP version.
 fn endpoints(family: usize) -> Vec<Endpoint> {
     let gre = |ethernet| Header::Gre { key: None, checksum: false, sequence: false, ethernet };
     let vxlan = |generic_protocol| Header::Vxlan { identifier: 7, policy: None, generic_protocol };
@@ -60,7 +60,7 @@ fn endpoints(family: usize) -> Vec<Endpoint> {
     all
 }
 
-/// An outer packet of an endpoint, from its IP header on, around a datagram of IPv4 or IPv6.
+/// Returns an outer packet of an endpoint, from its IP header on, around an IPv4 or IPv6 datagram.
 fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
     let packet = match link {
@@ -74,7 +74,7 @@ fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     [put_in.header, &packet[put_in.replaced..]].concat()
 }
 
-/// The fragments of a packet, split after this number of payload bytes.
+/// Returns the two fragments of a packet, split after `cut` payload bytes.
 fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     assert!(cut.is_multiple_of(8));
     if packet[0] >> 4 == 4 {
@@ -101,7 +101,7 @@ fn fragments(packet: &[u8], identification: u32, cut: usize) -> [Vec<u8>; 2] {
     [fragment(1, &payload[..cut]), fragment(cut as u16, &payload[cut..])]
 }
 
-/// A packet in a frame with this number of VLAN tags.
+/// Returns a frame with `tags` VLAN tags that contains the packet.
 fn framed(packet: &[u8], tags: usize) -> Vec<u8> {
     let ethertype = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
     [&[2; 12][..], &[0x81, 0, 0, 5].repeat(tags), &ethertype, packet].concat()
@@ -122,7 +122,10 @@ fn outer_packets_of_every_type_are_recognised_whole_and_in_fragments() {
             assert!(guard.is_own(&outer(&to_third, is_ipv4), LinkType::Raw, 0), "{to_third:?}");
 
             let [first, later] = fragments(&packet, 0x1234, 800);
-            assert!(!guard.is_own(&later, LinkType::Raw, 0), "of a packet that was not seen");
+            assert!(
+                !guard.is_own(&later, LinkType::Raw, 0),
+                "the first fragment has not been seen yet"
+            );
             assert!(guard.is_own(&first, LinkType::Raw, 0), "{endpoint:?}");
             assert!(guard.is_own(&later, LinkType::Raw, FRAGMENT_AGE_NS), "{endpoint:?}");
             assert!(!guard.is_own(&later, LinkType::Raw, FRAGMENT_AGE_NS + 1), "too late");
@@ -143,7 +146,7 @@ fn packets_of_hosts_with_the_addresses_of_the_endpoints_are_not_own() {
                 (IpAddr::V6(local), IpAddr::V6(remote)) => {
                     Packet::new().ipv6(|ip| ip.source(local.octets()).destination(remote.octets()))
                 }
-                _ => unreachable!("both are of one family"),
+                _ => unreachable!("local and remote address have the same family"),
             };
             let inner = ip(LOCAL[family], REMOTE[family]);
             let stream = inner.clone().tcp(|tcp| tcp).payload_len(900).build();
@@ -155,7 +158,7 @@ fn packets_of_hosts_with_the_addresses_of_the_endpoints_are_not_own() {
                     assert!(!guard.is_own(&fragment, LinkType::Raw, 0), "{endpoint:?}");
                 }
             }
-            // The same protocol and port in the other direction, and between other hosts.
+            // The same protocol and port in the other direction, and between other hosts, are not recognised.
             for (local, remote) in [(REMOTE, LOCAL), (LOCAL, THIRD), (THIRD, REMOTE)] {
                 let mut other = endpoint.clone();
                 (other.local, other.remote) = (local[family], remote[family]);

@@ -9,16 +9,16 @@ use super::*;
 const BASE: usize = 1280;
 const TOP: usize = 1500;
 const SECOND: u64 = 1_000_000_000;
-/// Interval between looks.
+/// Interval between polls.
 const STEP_NS: u64 = SECOND / 10;
 
-/// A path, its prober, and what was sent over it.
+/// A path, its prober, and the packets sent over it.
 struct Path {
     prober: Prober,
     now_ns: u64,
-    /// The longest packet that arrives; `None` if the other end answers nothing.
+    /// The longest packet that arrives; `None` if the remote endpoint answers nothing.
     mtu: Option<usize>,
-    /// Round trip, in looks.
+    /// Round-trip time in polls.
     delay: u64,
     answers: Vec<(u64, u64)>,
     asked: Vec<(u64, usize)>,
@@ -52,11 +52,11 @@ impl Path {
     }
 }
 
-/// Seconds after which a search without a hint is over: each length is lost three times.
+/// Seconds until a search without a hint ends: each length is lost three times.
 const SEARCH_SECONDS: u64 = 20;
 
 proptest! {
-    /// RFC 8899 section 4.6.2: a message alone never lowers what packets may be, whatever it says and how often.
+    /// RFC 8899 section 4.6.2: messages alone never lower the packet length, whatever they claim and however often.
     #[test]
     fn an_answered_probe_refutes_any_message(said in prop::collection::vec(0usize..3000, 1..40), delay in 0u64..9) {
         let mut path = Path::new(Some(TOP), delay);
@@ -83,7 +83,7 @@ proptest! {
         prop_assert!((settled..=mtu).contains(&carries), "{carries} of {mtu}");
     }
 
-    /// RFC 8899 section 4.6.2: the length that a message names is the first that is probed, and is used if answered.
+    /// RFC 8899 section 4.6.2: the length that a message names is probed first, and used if the probe is answered.
     #[test]
     fn a_true_message_is_confirmed(mtu in BASE..TOP, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -97,7 +97,7 @@ proptest! {
         prop_assert!(matches!(path.prober.known(), Measured::Narrow(_)));
     }
 
-    /// A message about a path that is narrow lowers nothing that was found, and leads to what it names if that is more.
+    /// A message about a narrow path does not lower the measured length, but a longer length in it is probed.
     #[test]
     fn no_message_makes_a_narrow_path_narrower(mtu in BASE + 100..TOP, said in 0usize..3000, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -110,7 +110,7 @@ proptest! {
         }
     }
 
-    /// A narrow path that becomes narrower still is found, without a message and without traffic.
+    /// Checks that a narrow path that becomes narrower is detected, without a message and without traffic.
     #[test]
     fn a_narrow_path_that_becomes_narrower_is_found(mtu in BASE + 100..TOP, less in 1usize..100, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -121,7 +121,7 @@ proptest! {
         prop_assert!(settled <= mtu - less, "{settled} of {}", mtu - less);
     }
 
-    /// RFC 8899 section 5.1.1, `PMTU_RAISE_TIMER`: a path that is wide again is used again, without traffic.
+    /// RFC 8899 section 5.1.1, `PMTU_RAISE_TIMER`: a path that becomes wide again is used again, without traffic.
     #[test]
     fn a_path_that_is_wide_again_is_found(mtu in BASE..TOP, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -132,7 +132,7 @@ proptest! {
         prop_assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Whole, None));
     }
 
-    /// RFC 8899 section 4.3: silence proves nothing, because the other end need not answer.
+    /// RFC 8899 section 4.3: silence proves nothing, because the remote endpoint need not answer.
     #[test]
     fn silence_proves_nothing(said in prop::collection::vec(0usize..3000, 1..40)) {
         let mut path = Path::new(None, 0);
@@ -162,7 +162,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes in, what is known stays between the base and what leaves, and few packets are sent.
+    /// For any input, the known length stays between the base and the longest sent packet, and few packets are sent.
     #[test]
     fn nothing_makes_it_send_much(
         events in prop::collection::vec((0usize..3000, 0u64..300, prop::option::of(0usize..2000), 0u64..30), 1..200),
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// A path that a link of this host limits is no matter of probes, and one that changes is looked at anew.
+/// A path that is limited by a link of this host is not probed, and a changed limit starts a new search.
 #[test]
 fn what_leaves_decides() {
     let mut prober = Prober::new(BASE);
@@ -191,24 +191,28 @@ fn what_leaves_decides() {
     assert!(prober.poll(SECOND, BASE, true).is_none() && !prober.is_questioned());
     assert_eq!(prober.poll(SECOND, TOP, true), Some([(0, BASE), (1, TOP)]));
     prober.answered(SECOND, 7);
-    assert_eq!(prober.known(), Measured::Nothing, "the answer to what was not sent");
+    assert_eq!(
+        prober.known(),
+        Measured::Nothing,
+        "an answer to a probe that was not sent is ignored"
+    );
     prober.answered(SECOND, 1);
     assert_eq!(prober.known(), Measured::Whole);
     assert_eq!(prober.poll(9 * SECOND, 9000, true), Some([(2, BASE), (3, 9000)]));
     assert_eq!(prober.known(), Measured::Nothing);
 }
 
-/// A device that changes its MTU all the time is not probed each time.
+/// A device whose MTU changes all the time is not probed at each change.
 #[test]
 fn a_link_that_flips_costs_few_packets() {
     let mut prober = Prober::new(BASE);
     let looks = (0..1000u64)
         .map(|look| (SECOND + look * SECOND / 100, if look % 2 == 0 { TOP } else { 9000 }));
     let rounds = looks.filter(|(now_ns, top)| prober.poll(*now_ns, *top, true).is_some()).count();
-    assert_eq!(rounds, 10, "one a second");
+    assert_eq!(rounds, 10, "one search per second");
 }
 
-/// Another end that stops answering keeps its narrow path for ten minutes.
+/// A remote endpoint that stops answering keeps its narrow path for ten minutes.
 #[test]
 fn a_narrow_path_is_kept_for_a_while() {
     let mut path = Path::new(Some(1400), 1);
@@ -221,7 +225,7 @@ fn a_narrow_path_is_kept_for_a_while() {
     assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Nothing, None));
 }
 
-/// Packets that a path costs in an hour, by what it carries and whether long packets are sent.
+/// Prints the packets that a path costs in an hour, by its MTU and by whether long packets are sent.
 #[test]
 fn a_path_costs_few_packets() {
     for (mtu, sends_long, at_most) in [

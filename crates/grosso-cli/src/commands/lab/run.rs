@@ -1,0 +1,219 @@
+//! The common part of all experiments: the permission check, the run, the printed report and the page.
+
+use std::{
+    io,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use grosso_lab::{
+    experiment::{Experiment, Plan, Step},
+    netns::Device,
+    trial::TrialError,
+};
+use grosso_sys::{
+    path,
+    scheduling::allowed_processors,
+    userns::{self, Refusal},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    arguments::{LabDevice, LabPage},
+    error::{Exit, Failure},
+    form::ReportForm,
+    input::Session,
+    output::{OUTPUT_MODE, note_others},
+    progress::Progress,
+    report::{self, Place, Report, Tool},
+    style::Style,
+    units,
+};
+
+/// Runs an experiment, and prints its report. `name` is the end of the usual name of its page.
+pub(super) fn run_experiment<E: Experiment>(
+    experiment: io::Result<E>,
+    form: ReportForm,
+    (name, page): (&str, &LabPage),
+    session: &mut Session,
+) -> Result<Exit, Failure> {
+    let experiment = experiment.map_err(|error| failed(&error.into()))?;
+    let trials = experiment.trials();
+    let measured = experiment.plan().measured;
+    session.talk.remark(&format!(
+        "lab: {} of at most {measured:?}, each with its own start and end",
+        units::count(trials as u64, "trial")
+    ));
+    let started = Instant::now();
+    let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
+    let talk = &session.talk;
+    let ended = experiment.run(&session.interrupted, |step| match step {
+        Step::Trials(done) => progress.at(done as u64),
+        Step::Row(row) => progress.above(|| talk.remark(&format!("lab: {row}"))),
+    });
+    progress.finish();
+    let results = match ended {
+        Ok(results) => results,
+        Err(TrialError::Interrupted) => return Ok(Exit::Interrupted),
+        Err(error) => return Err(failed(&error)),
+    };
+    for remark in results.remarks() {
+        session.talk.note(remark);
+    }
+    for row in &results.failed {
+        session.talk.note(format!("lab: {row}"));
+    }
+    // The figures took minutes: they are printed even if their page cannot be written.
+    let written = write_page(name, page, |command| results.page(command), session);
+    let (html, unwritten) = match written {
+        Ok(html) => (html, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    let report = LabReport::new(form, results.table(), results).with_page(html);
+    let exit = report.print(started, session)?;
+    unwritten.map_or(Ok(exit), Err)
+}
+
+/// The plan of an experiment whose trials last that many nanoseconds.
+pub(super) fn plan<P>(
+    runs: u16,
+    time: u64,
+    wanted: LabDevice,
+    parameters: P,
+) -> Result<Plan<P>, Failure> {
+    let measured = Duration::from_nanos(time);
+    Ok(Plan { runs: runs.into(), measured, device: device(wanted)?, processors: None, parameters })
+}
+
+/// The CPUs that were chosen by a word, on all of which this process may run.
+pub(super) fn processors<const COUNT: usize>(
+    word: &str,
+    chosen: Option<[usize; COUNT]>,
+) -> Result<Option<[usize; COUNT]>, Failure> {
+    let failed = |error: io::Error| {
+        Failure::environment("environment.lab", format!("lab: cannot read its CPUs: {error}"))
+    };
+    let allowed = allowed_processors().map_err(failed)?;
+    let mut of_all = chosen.into_iter().flatten();
+    let Some(missing) = of_all.find(|one| !allowed.contains(one)) else { return Ok(chosen) };
+    // With its word before it, a number is not taken for a count.
+    let allowed: Vec<String> = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect();
+    let message = format!("lab: {word}: the lab cannot run on CPU {missing}");
+    let hint =
+        format!("the lab may run on {}; a CPU can be listed several times", allowed.join(", "));
+    Err(Failure::usage("usage.cpus", message).hint(hint))
+}
+
+/// Lets this process make networks of its own. It must have one thread: it may have to make itself a user namespace.
+pub(super) fn enter() -> Result<(), Failure> {
+    userns::enter().map_err(|refusal| refused(&refusal))
+}
+
+/// The device through which the data path hands packets to a host.
+pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
+    match wanted {
+        LabDevice::Auto => Ok(Device::probe()),
+        LabDevice::Veth => Ok(Device::Veth),
+        LabDevice::Tap => {
+            userns::tap().map_err(|refusal| refused(&refusal))?;
+            Ok(Device::Tap)
+        }
+    }
+}
+
+/// Writes the page. A failure to write it counts only if the user chose the place.
+fn write_page(
+    name: &str,
+    wanted: &LabPage,
+    page: impl FnOnce(&str) -> String,
+    session: &mut Session,
+) -> Result<Option<PathBuf>, Failure> {
+    if wanted.no_html {
+        return Ok(None);
+    }
+    let usual = || match name {
+        "" => PathBuf::from("grosso-lab.html"),
+        name => format!("grosso-lab-{name}.html").into(),
+    };
+    let path = wanted.html.clone().unwrap_or_else(usual);
+    note_others(&path, &mut session.talk);
+    match path::write(&path, page(&session.command_line).as_bytes(), OUTPUT_MODE) {
+        Ok(()) => Ok(Some(path)),
+        Err(error) if wanted.html.is_none() => {
+            session.talk.note(format!("page not written: {}: {error}", path.display()));
+            Ok(None)
+        }
+        Err(error) => {
+            let message = format!("lab: {}: {error}", path.display());
+            Err(Failure::environment("environment.write", message))
+        }
+    }
+}
+
+fn refused(refusal: &Refusal) -> Failure {
+    let code = match refusal {
+        Refusal::UserNamespaces(_) => "environment.user_namespaces",
+        Refusal::NoTun(_) | Refusal::TunClosed { .. } => "environment.tun",
+        _ => "environment.lab",
+    };
+    Failure::environment(code, format!("lab: {refusal}")).hint(refusal.remedy())
+}
+
+pub(super) fn failed(error: &TrialError) -> Failure {
+    Failure::environment("environment.lab", format!("lab: {error}"))
+}
+
+/// The results of an experiment.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct LabReport<R> {
+    schema: &'static str,
+    tool: Tool,
+    #[serde(flatten)]
+    results: R,
+    /// The same in a table for people.
+    #[serde(skip)]
+    table: String,
+    elapsed_s: f64,
+    /// The page, if one was written.
+    html: Option<PathBuf>,
+    warnings: Vec<String>,
+}
+
+impl<R: Serialize> LabReport<R> {
+    /// A report of these results, whose text is `table`.
+    pub(super) fn new(form: ReportForm, table: String, results: R) -> Self {
+        let (schema, tool) = (form.name, Tool::THIS);
+        Self { schema, tool, results, table, elapsed_s: 0.0, html: None, warnings: Vec::new() }
+    }
+
+    /// The same report, with the page that was written for it.
+    pub(super) fn with_page(self, html: Option<PathBuf>) -> Self {
+        Self { html, ..self }
+    }
+
+    /// Prints it, with the time since the experiment began.
+    pub(super) fn print(
+        mut self,
+        started: Instant,
+        session: &mut Session,
+    ) -> Result<Exit, Failure> {
+        self.elapsed_s = started.elapsed().as_secs_f64();
+        report::print(&mut self, &mut session.talk, Place::Standard)?;
+        Ok(Exit::Yes)
+    }
+}
+
+impl<R: Serialize> Report for LabReport<R> {
+    fn text(&self, _style: Style) -> String {
+        let mut text = self.table.clone();
+        if let Some(page) = &self.html {
+            text += &format!("Plots: {}\n", page.display());
+        }
+        text
+    }
+
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
+    }
+}

@@ -1,0 +1,158 @@
+//! Connects two programs at a Unix socket: accepts a peer, or connects to one that listens.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use grosso_sys::{
+    closer,
+    errno::ErrorClass,
+    unix_socket::{UnixAddress, UnixKind, UnixSocket},
+};
+
+use super::{TRY_AGAIN_NS, UnixRole};
+
+/// Source of the peer of a stream; there is one peer at a time.
+#[derive(Debug)]
+pub(in crate::live) struct Acceptor {
+    origin: Origin,
+    /// A socket that is never ready: stands for a peer that is not connected.
+    nobody: UnixSocket,
+    /// Whether the peer may pass descriptors.
+    passing: bool,
+    /// Time of the next connection attempt, if it must wait.
+    again_ns: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Origin {
+    /// The peer connects to this socket.
+    Listening(UnixSocket),
+    /// The peer listens at this address.
+    Connecting(UnixAddress),
+}
+
+impl Acceptor {
+    /// Opens the socket at which the peer is awaited; nothing is connected yet. Descriptors can be passed over it if
+    /// `passing`.
+    pub(in crate::live) fn open(
+        address: UnixAddress,
+        role: &UnixRole,
+        passing: bool,
+    ) -> io::Result<Self> {
+        let origin = match role {
+            UnixRole::Listen { mode } => {
+                Origin::Listening(stream(passing)?.placed_at(&address, *mode)?)
+            }
+            UnixRole::Connect { .. } => Origin::Connecting(address),
+        };
+        let again_ns = matches!(origin, Origin::Connecting(_)).then_some(0);
+        Ok(Self { origin, nobody: UnixSocket::new(UnixKind::Datagram)?, passing, again_ns })
+    }
+
+    /// Returns the peer's connection, if there is one and an attempt is due.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; errors from `accept(2)`, `socket(2)` and
+    /// `connect(2)`.
+    pub(in crate::live) fn connect(&mut self, now_ns: u64) -> io::Result<UnixSocket> {
+        if self.again_ns.is_some_and(|again_ns| now_ns < again_ns) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let again_ns = Some(now_ns.saturating_add(TRY_AGAIN_NS));
+        if self.passing && closer::is_full() {
+            // The next peer could pass more descriptors that have to be closed, and it is unknown when that ends.
+            self.again_ns = again_ns;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        match &self.origin {
+            Origin::Listening(listener) => {
+                let accepted = listener.accept();
+                // A peer that could not be accepted is still waiting, and the listener reports it again immediately.
+                let has_failed = accepted
+                    .as_ref()
+                    .is_err_and(|error| ErrorClass::of(error) != ErrorClass::Later);
+                self.again_ns = again_ns.filter(|_| has_failed);
+                accepted
+            }
+            Origin::Connecting(address) => {
+                self.again_ns = again_ns;
+                let socket = stream(self.passing)?;
+                socket.connect(address)?;
+                Ok(socket)
+            }
+        }
+    }
+
+    /// Returns the descriptor that signals a connecting peer, while one is accepted.
+    pub(in crate::live) fn descriptor(&self) -> BorrowedFd<'_> {
+        match (&self.origin, self.again_ns) {
+            (Origin::Listening(listener), None) => listener.as_fd(),
+            _ => self.nobody(),
+        }
+    }
+
+    /// Returns a descriptor that is never ready.
+    pub(in crate::live) fn nobody(&self) -> BorrowedFd<'_> {
+        self.nobody.as_fd()
+    }
+
+    /// Returns the time of the next attempt, if no descriptor signals it.
+    pub(in crate::live) fn deadline(&self) -> Option<u64> {
+        self.again_ns
+    }
+}
+
+/// Creates a stream socket without an address.
+fn stream(passing: bool) -> io::Result<UnixSocket> {
+    match passing {
+        true => UnixSocket::passing(UnixKind::Stream),
+        false => UnixSocket::new(UnixKind::Stream),
+    }
+}
+
+/// Returns whether the connection failed because this system has no descriptors or no memory left.
+pub(in crate::live) fn is_own_failure(error: &io::Error) -> bool {
+    ErrorClass::of(error) == ErrorClass::Exhausted
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::{fd::AsRawFd, unix::net::UnixStream};
+
+    use super::*;
+    use crate::live::unix::MODE;
+
+    fn listening(folder: &tempfile::TempDir) -> Acceptor {
+        let address = UnixAddress::new(&folder.path().join("s")).unwrap();
+        Acceptor::open(address, &UnixRole::Listen { mode: MODE }, false).unwrap()
+    }
+
+    #[test]
+    fn who_could_not_be_let_in_is_looked_for_later_and_wakes_nobody_until_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut acceptor = listening(&folder);
+        let listener = acceptor.descriptor().as_raw_fd();
+        assert_eq!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!((acceptor.descriptor().as_raw_fd(), acceptor.deadline()), (listener, None));
+        // A socket that does not listen fails, like one for which there is no descriptor.
+        let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
+        let hears = core::mem::replace(&mut acceptor.origin, deaf);
+        assert_ne!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let later = 7 + TRY_AGAIN_NS;
+        let asleep = |acceptor: &Acceptor| (acceptor.descriptor().as_raw_fd(), acceptor.deadline());
+        let nobody = acceptor.nobody.as_fd().as_raw_fd();
+        assert_eq!(asleep(&acceptor), (nobody, Some(later)));
+        acceptor.origin = hears;
+        let _waits = UnixStream::connect(folder.path().join("s")).unwrap();
+        assert_eq!(acceptor.connect(later - 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            asleep(&acceptor),
+            (nobody, Some(later)),
+            "the listener is not polled before that time"
+        );
+        acceptor.connect(later).unwrap();
+        assert_eq!(asleep(&acceptor), (listener, None), "the listener is polled again");
+    }
+}

@@ -1,0 +1,892 @@
+//! ESP, as a port.
+
+use core::fmt;
+use std::{
+    collections::VecDeque,
+    fs::File,
+    sync::{Arc, LazyLock},
+};
+
+use grosso::{
+    Frame, Meta,
+    checksum::{self, Checksum},
+    features::{Device, Features},
+    meta::GsoSize,
+    segment::{Outgoing, Segments},
+    tunnel::{
+        LoopGuard,
+        esp::{
+            Decryptor, Encryptor, EspStats, NoAssociation, Refusal, SecurityAssociation, Traffic,
+            classify,
+        },
+    },
+};
+use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
+
+use super::{
+    Numbers, SequenceRecorder, outbox::Outbox, own_packets::OwnPackets, recorder::RecordState,
+    sequence::RESERVED_AT_ONCE,
+};
+use crate::{
+    buffer::{PortBuffer, Spare},
+    delegate_port,
+    notice::Notice,
+    port::{Port, PortCounter, PortError, Transmitted},
+};
+
+/// Treatment of unencrypted frames, named as in `ip xfrm policy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Unencrypted frames are not received, and frames that cannot be encrypted are not sent.
+    #[default]
+    Required,
+    /// Unencrypted frames are received as well, and frames without an IP packet pass in both directions. An IP packet
+    /// that cannot be encrypted is still dropped.
+    Use,
+}
+
+/// Options of an ESP stage.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct EspOptions {
+    /// Association for transmitted packets.
+    pub outbound: SecurityAssociation,
+    /// Association for received packets.
+    pub inbound: SecurityAssociation,
+    /// Recorder of the sequence numbers. `None` starts with the first number, so use it only for keys that no other
+    /// stage has used or will use.
+    pub sequences: Option<SequenceRecorder>,
+    /// Treatment of unencrypted frames.
+    pub level: Level,
+    /// UDP ports that identify tunnels inside encrypted packets.
+    pub ports: Ports,
+    /// Random number, new after each start, that is combined with the sequence numbers into initialization vectors; see
+    /// [`Encryptor::new`].
+    pub vector_salt: u64,
+    /// Lock files that stay open as long as the keys are used.
+    pub claims: Vec<File>,
+    /// Notification of the first packet that was encrypted here and returns to be encrypted again.
+    pub loop_notice: Option<Notice>,
+    /// Callback when sequence numbers become scarce, and when none are left.
+    pub scarcity: Option<ScarcityNotice>,
+}
+
+/// State of an association's remaining sequence numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scarcity {
+    /// At least 90 % of the numbers are used.
+    Scarce,
+    /// All numbers are used: nothing more can be sent with these keys.
+    Exhausted,
+}
+
+/// Callback for scarce sequence numbers, called at most once per state. It must not block.
+#[derive(Clone)]
+pub struct ScarcityNotice(pub Arc<dyn Fn(Scarcity) + Send + Sync>);
+
+impl fmt::Debug for ScarcityNotice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ScarcityNotice")
+    }
+}
+
+impl EspOptions {
+    /// Creates options for associations with new keys that receive no unencrypted frames.
+    #[must_use]
+    pub const fn new(
+        outbound: SecurityAssociation,
+        inbound: SecurityAssociation,
+        vector_salt: u64,
+    ) -> Self {
+        Self {
+            outbound,
+            inbound,
+            sequences: None,
+            level: Level::Required,
+            ports: Ports::ASSIGNED,
+            vector_salt,
+            claims: Vec::new(),
+            scarcity: None,
+            loop_notice: None,
+        }
+    }
+}
+
+/// A port that encrypts transmitted packets and decrypts received ones.
+///
+/// ARP and IPv6 neighbour discovery pass unencrypted in both directions, because hosts could not be found without them;
+/// every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level and
+/// counted by reason.
+///
+/// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
+/// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
+/// reduce the hosts' MTU by that amount below that of the inner port, or insert a
+/// [`Fragmentation`](super::Fragmentation) stage. Received packets are copied once, because the buffers of a port are
+/// read-only. Fragments must be reassembled first.
+///
+/// In tunnel mode, packets that were encrypted here and return are dropped and counted, including fragments of them
+/// ([`LoopGuard`]).
+///
+/// An encrypted packet has used its sequence number. Packets for which the inner port has no room are therefore queued
+/// here, and no further frame is accepted until they are sent.
+#[derive(Debug)]
+pub struct EspStage<P: Port> {
+    port: P,
+    link: LinkType,
+    level: Level,
+    ports: Ports,
+    pair: Pair,
+    inbound_spi: u32,
+    inbound_port: Option<u16>,
+    outbox: Outbox,
+    spare: Spare,
+    /// Buffers to return to the port after its current call.
+    returned: Vec<PortBuffer>,
+    /// A frame copied into one slice, and an encrypted packet.
+    packet: Vec<u8>,
+    scratch: Vec<u8>,
+    stack: Stack,
+    /// Decrypted packets whose numbers are not recorded yet, in order of arrival.
+    held: VecDeque<(Frame<PortBuffer>, u64)>,
+    /// Total length of the held packets in bytes.
+    held_bytes: usize,
+    /// Time of the last packet, in nanoseconds.
+    received_ns: u64,
+    /// Time of the last call, in nanoseconds.
+    now_ns: u64,
+    /// Whether the port may have more frames, because it gave as many as requested.
+    more: bool,
+    /// Filter for the stage's own packets, in tunnel mode.
+    own: Option<OwnPackets>,
+    stats: EspStageStats,
+}
+
+/// Counters of an ESP stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EspStageStats {
+    /// Counters of encrypted packets.
+    pub encrypted: EspStats,
+    /// Counters of decrypted packets.
+    pub decrypted: EspStats,
+    /// Frames sent unencrypted.
+    pub sent_clear: u64,
+    /// Unencrypted frames received and accepted.
+    pub received_clear: u64,
+    /// Frames not sent because the sequence number file could not be written in time.
+    pub unreserved: u64,
+    /// Frames decrypted and dropped because the sequence number file could not be written in time.
+    pub in_unreserved: u64,
+    /// Frames not sent because they were already encrypted here, or are fragments of such frames.
+    pub looped: u64,
+    /// Frames not sent, by reason.
+    pub out_dropped: Drops,
+    /// Frames received and dropped, by reason.
+    pub in_dropped: Drops,
+}
+
+/// Number of frames dropped, by reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drops([u64; Refusal::COUNT]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self([0; Refusal::COUNT])
+    }
+}
+
+impl Drops {
+    /// Returns the number of frames dropped for this reason.
+    #[must_use]
+    pub const fn of(&self, reason: Refusal) -> u64 {
+        self.0[reason.index()]
+    }
+
+    /// Returns the number of frames dropped.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    fn count(&mut self, reason: Refusal) {
+        self.0[reason.index()] += 1;
+    }
+}
+
+impl EspStageStats {
+    /// Returns every counter with its description.
+    pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
+        let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
+        let events = [
+            (event("esp_out_packets", "A packet was encrypted."), self.encrypted.packets),
+            (event("esp_in_packets", "A packet was decrypted."), self.decrypted.packets),
+            (event("esp_out_clear", "A frame was sent in the clear."), self.sent_clear),
+            (event("esp_in_clear", "A frame in the clear was accepted."), self.received_clear),
+        ];
+        let unreserved = PortCounter {
+            name: "esp_out_unreserved",
+            is_loss: true,
+            sentence: "A packet was dropped because the sequence file could not be written in time.",
+        };
+        let in_unreserved = PortCounter {
+            name: "esp_in_unreserved",
+            is_loss: true,
+            sentence: "A received packet was dropped because the sequence file could not be written \
+                       in time.",
+        };
+        let looped = PortCounter {
+            name: "esp_out_loop",
+            is_loss: true,
+            sentence: "A packet was dropped because it was already encrypted here: its route \
+                       leads back here.",
+        };
+        let events = events.into_iter().chain([
+            (unreserved, self.unreserved),
+            (in_unreserved, self.in_unreserved),
+            (looped, self.looped),
+        ]);
+        let drops = [self.out_dropped, self.in_dropped];
+        let drops = DROPS.iter().zip(drops).flat_map(|(counters, drops)| {
+            counters.iter().map(move |(counter, reason)| (*counter, drops.of(*reason)))
+        });
+        events.chain(drops)
+    }
+}
+
+/// Counters of frames dropped when sending and when receiving, each with its reason.
+static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
+    let way = |prefix: &str, what: &str, happens: fn(Refusal) -> bool| {
+        let counter = |reason: Refusal| PortCounter {
+            name: format!("{prefix}_{}", reason.name()).leak(),
+            is_loss: true,
+            sentence: format!("{what}: {}", reason.sentence()).leak(),
+        };
+        let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
+        reasons.map(|reason| (counter(reason), reason)).collect()
+    };
+    // The list names reasons of both directions first, then those of packets to encrypt, then the others.
+    let out =
+        |reason: Refusal| reason <= Refusal::SequenceExhausted || reason == Refusal::Selectors;
+    [
+        way("esp_out", "Not encrypted and dropped", out),
+        way("esp_in", "Not decrypted and dropped", |reason| {
+            use Refusal::{BufferTooSmall, ChecksumOutside, Nothing, SequenceExhausted};
+            !matches!(reason, BufferTooSmall | ChecksumOutside | Nothing | SequenceExhausted)
+        }),
+    ]
+});
+
+impl<P: Port> EspStage<P> {
+    /// Wraps a port in the stage.
+    ///
+    /// # Errors
+    /// Returns the first contradiction found in an association.
+    pub fn new(port: P, options: EspOptions) -> Result<Self, NoAssociation> {
+        let inbound = &options.inbound;
+        let guard = LoopGuard::of_esp(&options.outbound);
+        let notice = options.loop_notice.clone();
+        Ok(Self {
+            link: port.link(),
+            port,
+            level: options.level,
+            ports: options.ports,
+            inbound_spi: inbound.spi,
+            inbound_port: inbound.udp_ports.map(|ports| ports.destination),
+            pair: Pair::new(options)?,
+            outbox: Outbox::default(),
+            spare: Spare::default(),
+            returned: Vec::new(),
+            packet: Vec::new(),
+            scratch: Vec::new(),
+            stack: Stack::new(0),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            received_ns: 0,
+            now_ns: 0,
+            more: false,
+            own: guard.map(|guard| OwnPackets::new(guard, notice)),
+            stats: EspStageStats::default(),
+        })
+    }
+
+    /// Returns the inner port.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.port
+    }
+
+    /// Returns the inner port, for requests that need `&mut`.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// Returns the inner port and drops all queued packets.
+    pub fn into_inner(self) -> P {
+        self.port
+    }
+
+    /// Returns the maximum overhead per packet in bytes.
+    #[must_use]
+    pub fn overhead_max(&self) -> usize {
+        self.pair.encryptor.overhead_max()
+    }
+
+    /// Returns addresses and lengths of the expanded keys in memory, for `mlock(2)`.
+    #[must_use]
+    pub fn secrets(&self) -> [(*const u8, usize); 2] {
+        [self.pair.encryptor.secret(), self.pair.decryptor.secret()]
+    }
+
+    /// Returns the counters so far.
+    #[must_use]
+    pub fn stats(&self) -> EspStageStats {
+        let (encrypted, decrypted) = (*self.pair.encryptor.stats(), *self.pair.decryptor.stats());
+        let looped = self.own.as_ref().map_or(0, |own| own.dropped);
+        EspStageStats { encrypted, decrypted, looped, ..self.stats }
+    }
+
+    /// Sends a frame unchanged, except that its checksum is completed, because the inner port may not do so.
+    fn send_clear(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let sent = match meta.checksum {
+            Checksum::Partial { start, offset } => {
+                let packet = gathered(&mut self.packet, slices);
+                // A checksum that cannot be completed stays unchanged, and the receiver finds it wrong.
+                let _ = checksum::complete(packet, start, offset);
+                let meta = Meta { checksum: Checksum::None, ..*meta };
+                self.port.transmit(&[packet], &meta)?
+            }
+            _ => self.port.transmit(slices, meta)?,
+        };
+        self.stats.sent_clear += u64::from(sent == Transmitted::Taken);
+        Ok(sent)
+    }
+
+    fn encrypt(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
+        let Self { pair, link, packet, scratch, outbox, port, stats, .. } = self;
+        if !pair.reserve(1) {
+            stats.unreserved += 1;
+            return Ok(());
+        }
+        let frame = match slices {
+            [frame] => frame,
+            _ => &*gathered(packet, slices),
+        };
+        let room = frame.len() + pair.encryptor.overhead_max();
+        if scratch.len() < room {
+            scratch.resize(room, 0);
+        }
+        match pair.encryptor.encrypt(frame, meta, *link, scratch) {
+            Ok(done) => {
+                outbox.send(scratch.get(..done.len).unwrap_or_default(), &done.meta, port)?
+            }
+            Err(reason) => {
+                stats.out_dropped.count(reason);
+                if reason == Refusal::SequenceExhausted {
+                    pair.look_for_scarcity();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encrypt_superframe(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
+        let complete = Outgoing::COMPLETE;
+        let Ok(segments) = Segments::new(slices, meta, self.link, &self.ports, complete) else {
+            self.stats.out_dropped.count(Refusal::Superframe);
+            return Ok(());
+        };
+        let Self { pair, link, scratch, outbox, port, stats, .. } = self;
+        if !pair.reserve(segments.remaining()) {
+            stats.unreserved += 1;
+            return Ok(());
+        }
+        let mut packets = match pair.encryptor.encrypt_segments(segments, *link) {
+            Ok(packets) => packets,
+            Err(reason) => {
+                stats.out_dropped.count(reason);
+                return Ok(());
+            }
+        };
+        let room = packets.packet_len_max();
+        if scratch.len() < room {
+            scratch.resize(room, 0);
+        }
+        loop {
+            match packets.write_next(scratch) {
+                Ok(Some(done)) => {
+                    let packet = scratch.get(..done.len).unwrap_or_default();
+                    outbox.send(packet, &done.meta, port)?;
+                }
+                Ok(None) => return Ok(()),
+                Err(reason) => {
+                    stats.out_dropped.count(reason);
+                    // A buffer that is too small for one packet is too small for the rest.
+                    if reason == Refusal::BufferTooSmall {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<P: Port> Port for EspStage<P> {
+    delegate_port!(port: is_finished);
+
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    #[cfg(unix)]
+    fn transmit_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.transmit_descriptor()
+    }
+
+    #[cfg(unix)]
+    fn room_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.port.room_kick()
+    }
+
+    fn link(&self) -> LinkType {
+        self.link
+    }
+
+    /// Returns all superframes and partial checksums, whatever the inner port accepts: no device can process encrypted
+    /// packets.
+    fn device(&self) -> Device {
+        Device::new(Features::ALL.without(Features::GSO_PARTIAL))
+    }
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<PortBuffer>),
+    ) -> Result<usize, PortError> {
+        self.now_ns = now_ns;
+        self.take_recorded();
+        let mut given = self.release(max, each);
+        if given == max {
+            self.more = true;
+            return Ok(given);
+        }
+        let max = max - given;
+        let Self { port, link, level, pair, spare, returned, stack, stats, .. } = self;
+        let (held, held_bytes) = (&mut self.held, &mut self.held_bytes);
+        let (spi, udp_port) = (self.inbound_spi, self.inbound_port);
+        let mut opened_now = 0;
+        let result = port.receive(now_ns, max, &mut |frame| {
+            let Frame { buffer, meta } = frame;
+            let bytes = buffer.as_ref();
+            let is_ours = match classify(bytes, *link, udp_port) {
+                Ok(Traffic::Esp { spi: found, .. }) if found == spi => Ok(()),
+                Ok(Traffic::Esp { .. }) => Err(Refusal::OtherSpi),
+                Ok(Traffic::Ike) => Err(Refusal::Ike),
+                Ok(Traffic::Keepalive) => Err(Refusal::Keepalive),
+                Err(reason) => Err(reason),
+            };
+            let opened = match is_ours {
+                Ok(()) if meta.gso.is_some() => Err(Refusal::Superframe),
+                Ok(()) => open(bytes, &meta, *link, &mut pair.decryptor, spare),
+                Err(reason) => {
+                    let is_taken = *level == Level::Use && reason != Refusal::Keepalive;
+                    if is_taken || is_found_in_the_clear(bytes, *link, stack) {
+                        stats.received_clear += 1;
+                        given += 1;
+                        return each(Frame { buffer, meta });
+                    }
+                    Err(reason)
+                }
+            };
+            match opened {
+                Ok((frame, sequence)) => {
+                    opened_now += 1;
+                    if held.is_empty() && pair.admits(sequence) {
+                        given += 1;
+                        each(frame);
+                    } else if held.len() < HELD_MAX && *held_bytes < HELD_BYTES_MAX {
+                        *held_bytes += frame.buffer.as_ref().len();
+                        held.push_back((frame, sequence));
+                    } else {
+                        stats.in_unreserved += 1;
+                        let _ = spare.give(frame.buffer);
+                    }
+                }
+                Err(reason) => stats.in_dropped.count(reason),
+            }
+            returned.push(buffer);
+        });
+        returned.drain(..).for_each(|buffer| port.recycle(buffer));
+        self.more = result? == max;
+        if opened_now > 0 {
+            self.received_ns = now_ns;
+        }
+        if !self.held.is_empty() || opened_now > 0 {
+            let recording = self.pair.record_received(opened_now, self.held.len());
+            self.drop_unrecorded(recording);
+            given += self.release(max, each);
+        } else if self.settles_at().is_some_and(|at_ns| now_ns >= at_ns) {
+            self.pair.settle();
+        }
+        Ok(given)
+    }
+
+    fn recycle(&mut self, buffer: PortBuffer) {
+        if let Some(buffer) = self.spare.give(buffer) {
+            self.port.recycle(buffer);
+        }
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        if self.outbox.drain(&mut self.port)? == Transmitted::NoRoom {
+            return Ok(Transmitted::NoRoom);
+        }
+        let (link, now_ns) = (self.link, self.now_ns);
+        if self.own.as_mut().is_some_and(|own| own.drops(slices, link, now_ns)) {
+            return Ok(Transmitted::Taken);
+        }
+        let head = slices.first().copied().unwrap_or_default();
+        match meta.gso.map(|gso| gso.size) {
+            None if self.goes_in_the_clear(head) => return self.send_clear(slices, meta),
+            None => self.encrypt(slices, meta)?,
+            Some(GsoSize::Fragments(_)) => self.encrypt(slices, &Meta { gso: None, ..*meta })?,
+            Some(_) => self.encrypt_superframe(slices, meta)?,
+        }
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.outbox.flush(&mut self.port)
+    }
+
+    /// Returns 0 (immediately) while the port may have more frames, because its descriptor may not become readable
+    /// again for them.
+    fn deadline(&self) -> Option<u64> {
+        if self.more {
+            return Some(0);
+        }
+        let waits = !self.held.is_empty() && !self.hears_recorder();
+        let recorded = waits.then(|| self.now_ns.saturating_add(RECORDED_AGAIN_NS));
+        self.port.deadline().into_iter().chain(recorded).chain(self.settles_at()).min()
+    }
+
+    /// Returns the inner port's descriptor, or else a descriptor that becomes readable when the numbers of received
+    /// packets are recorded.
+    #[cfg(unix)]
+    fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        let recorded =
+            || self.pair.recorder.as_ref().filter(|_| self.hears_recorder())?.descriptor();
+        self.port.frames_kick().or_else(recorded)
+    }
+
+    /// Returns the path MTU of the inner port minus the maximum overhead, whatever the packet's padding.
+    fn path_mtu(&self) -> Option<usize> {
+        self.port.path_mtu()?.checked_sub(self.overhead_max())
+    }
+
+    fn path_hint(&self) -> Option<usize> {
+        self.port.path_hint()?.checked_sub(self.overhead_max())
+    }
+
+    fn path_proven(&self) -> Option<usize> {
+        self.port.path_proven()?.checked_sub(self.overhead_max())
+    }
+
+    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
+        self.port.counters(each);
+        self.stats().counters().for_each(|(counter, value)| each(counter, value));
+    }
+}
+
+impl<P: Port> EspStage<P> {
+    /// Handles the answer about recorded numbers, if it has arrived.
+    fn take_recorded(&mut self) {
+        let Some(recorder) = self.pair.recorder.as_mut().filter(|it| it.is_waiting()) else {
+            return;
+        };
+        let recording = recorder.poll();
+        self.drop_unrecorded(recording);
+    }
+
+    /// Drops the packets whose numbers could not be recorded.
+    fn drop_unrecorded(&mut self, recording: RecordState) {
+        if recording == RecordState::Failed {
+            self.stats.in_unreserved += self.held.len() as u64;
+            self.held_bytes = 0;
+            for (frame, _) in self.held.drain(..) {
+                let _ = self.spare.give(frame.buffer);
+            }
+        }
+    }
+
+    /// Delivers held packets whose numbers are recorded by now, and returns their number.
+    fn release(&mut self, max: usize, each: &mut dyn FnMut(Frame<PortBuffer>)) -> usize {
+        let mut count = 0;
+        while count < max
+            && let Some((frame, sequence)) = self.held.pop_front()
+        {
+            if !self.pair.admits(sequence) {
+                self.held.push_front((frame, sequence));
+                return count;
+            }
+            count += 1;
+            self.held_bytes -= frame.buffer.as_ref().len();
+            each(frame);
+        }
+        self.more |= !self.held.is_empty();
+        count
+    }
+
+    /// Returns the time at which numbers recorded ahead are reduced to the received ones, because no further packet
+    /// arrived.
+    fn settles_at(&self) -> Option<u64> {
+        let is_ahead = self.held.is_empty() && self.pair.is_ahead();
+        is_ahead.then(|| self.received_ns.saturating_add(SETTLE_NS))
+    }
+
+    /// Returns whether the answer of the recorder wakes the thread through a descriptor.
+    #[cfg(unix)]
+    fn hears_recorder(&self) -> bool {
+        !self.held.is_empty() && self.port.frames_kick().is_none()
+    }
+
+    #[cfg(not(unix))]
+    fn hears_recorder(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a frame is sent unencrypted.
+    fn goes_in_the_clear(&mut self, head: &[u8]) -> bool {
+        is_found_in_the_clear(head, self.link, &mut self.stack)
+            || self.level == Level::Use && !has_ip(&self.stack)
+    }
+}
+
+/// The associations of both directions, and the recorder of their sequence numbers.
+#[derive(Debug)]
+struct Pair {
+    encryptor: Encryptor,
+    decryptor: Decryptor,
+    recorder: Option<SequenceRecorder>,
+    /// Whether the receiver has a replay window.
+    has_window: bool,
+    /// Packets that arrived since the file recorded exactly the received numbers.
+    unsettled: u64,
+    /// Maximum number of packets that arrived during one request to the recorder.
+    came_meanwhile: u64,
+    scarcity: Option<ScarcityNotice>,
+    /// The state that was reported.
+    reported: Option<Scarcity>,
+    _claims: Vec<File>,
+}
+
+impl Pair {
+    fn new(options: EspOptions) -> Result<Self, NoAssociation> {
+        let EspOptions { outbound, inbound, sequences, vector_salt, claims, scarcity, .. } =
+            options;
+        let Numbers { sent, received } =
+            sequences.as_ref().map(SequenceRecorder::unused).unwrap_or_default();
+        let mut pair = Self {
+            encryptor: Encryptor::resume(outbound, vector_salt, sent)?,
+            has_window: inbound.replay_window_packets != 0,
+            decryptor: Decryptor::resume(inbound, received)?,
+            recorder: sequences,
+            unsettled: 0,
+            came_meanwhile: 0,
+            scarcity,
+            reported: None,
+            _claims: claims,
+        };
+        pair.look_for_scarcity();
+        Ok(pair)
+    }
+
+    /// Reports that sequence numbers to send are scarce or used up, once.
+    #[cold]
+    fn look_for_scarcity(&mut self) {
+        let left = self.encryptor.sequences_left();
+        let all = self.encryptor.last_sequence().saturating_add(left);
+        let state = match left {
+            0 => Scarcity::Exhausted,
+            left if left <= all / 10 => Scarcity::Scarce,
+            _ => return,
+        };
+        if self.reported != Some(state) {
+            self.reported = Some(state);
+            if let Some(ScarcityNotice(notice)) = &self.scarcity {
+                notice(state);
+            }
+        }
+    }
+
+    /// Returns whether a genuine packet may be delivered: once the file records its number as received, so that it is
+    /// not accepted again after a crash.
+    #[inline]
+    fn admits(&self, sequence: u64) -> bool {
+        let Some(recorder) = self.recorder.as_ref().filter(|_| self.has_window) else {
+            return true;
+        };
+        sequence <= recorder.recorded().received
+    }
+
+    /// Requests that the numbers of received packets are recorded. If that takes time, further numbers are recorded
+    /// ahead, so that a steady stream does not wait: a multiple of the packets that arrive in that time, or as many as
+    /// have arrived so far, up to the usual number. After a crash the numbers recorded ahead are rejected, so for a
+    /// quiet peer, which would have to retransmit, they are few.
+    fn record_received(&mut self, came: usize, held: usize) -> RecordState {
+        self.unsettled += came as u64;
+        let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
+            return RecordState::Idle;
+        };
+        if recorder.is_waiting() {
+            self.came_meanwhile = self.came_meanwhile.max(held as u64).min(AHEAD_MAX);
+            return RecordState::Waiting;
+        }
+        let last = self.decryptor.last_sequence();
+        let Numbers { sent, received } = recorder.recorded();
+        let usual = self.unsettled.min(AHEAD_USUAL);
+        let ahead = if recorder.is_apart() { usual.max(16 * self.came_meanwhile) } else { 0 };
+        if last.saturating_add(ahead / 2) <= received {
+            return RecordState::Idle;
+        }
+        let received = last.saturating_add(ahead);
+        recorder.ask(Numbers { sent, received })
+    }
+
+    /// Returns whether more numbers are recorded as received than have arrived, and this can be corrected now.
+    fn is_ahead(&self) -> bool {
+        let recorder = self.recorder.as_ref().filter(|_| self.has_window);
+        recorder.is_some_and(|recorder| {
+            !recorder.is_waiting() && self.decryptor.last_sequence() < recorder.recorded().received
+        })
+    }
+
+    /// Records exactly the received numbers, because no further packet arrived: after a crash a quiet peer must not
+    /// lose packets whose numbers were only reserved.
+    fn settle(&mut self) {
+        (self.unsettled, self.came_meanwhile) = (0, 0);
+        let received = self.decryptor.last_sequence();
+        if let Some(recorder) = &mut self.recorder {
+            let sent = recorder.recorded().sent;
+            // If this fails, the file records more numbers as received than have arrived.
+            let _ = recorder.ask(Numbers { sent, received });
+        }
+    }
+
+    /// Returns whether `packets` sequence numbers may be used, which requires that the file records them as used.
+    fn reserve(&mut self, packets: u32) -> bool {
+        let Some(recorder) = &mut self.recorder else { return true };
+        let last = self.encryptor.last_sequence().saturating_add(packets.into());
+        let left = recorder.recorded().sent.checked_sub(last);
+        // If another thread writes the file, numbers are requested before they are needed.
+        let enough = if recorder.is_apart() { RESERVED_AT_ONCE / 2 } else { 0 };
+        if left.is_some_and(|left| left >= enough) {
+            return true;
+        }
+        if recorder.is_waiting() {
+            let _ = recorder.poll();
+        }
+        let is_new = !recorder.is_waiting();
+        if !recorder.is_waiting() {
+            let sent = last.saturating_add(RESERVED_AT_ONCE);
+            let received = recorder.recorded().received;
+            let _ = recorder.ask(Numbers { sent, received });
+        }
+        let is_recorded = last <= recorder.recorded().sent;
+        if is_new {
+            self.look_for_scarcity();
+        }
+        is_recorded
+    }
+}
+
+/// Records the exact numbers, which frees reserved numbers that were not used.
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let numbers = Numbers {
+            sent: self.encryptor.last_sequence(),
+            received: self.decryptor.last_sequence(),
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.finish(numbers);
+        }
+    }
+}
+
+/// Maximum number of decrypted packets that wait until their numbers are recorded; more are dropped. The next constant
+/// limits their bytes.
+const HELD_MAX: usize = 1024;
+const HELD_BYTES_MAX: usize = 4 << 20;
+/// Numbers recorded as received ahead of their packets, if few packets arrive during a request.
+const AHEAD_USUAL: u64 = 64;
+/// Maximum number of packets that are assumed to arrive during a request: 16 times this number is recorded ahead.
+const AHEAD_MAX: u64 = HELD_MAX as u64;
+/// Time without a packet after which numbers recorded ahead are reduced, in nanoseconds.
+const SETTLE_NS: u64 = 10_000_000;
+/// Interval in nanoseconds between checks for an answer of the recorder that no descriptor signals.
+const RECORDED_AGAIN_NS: u64 = 1_000_000;
+
+/// Decrypts a packet in a buffer of the stage, and also returns its sequence number.
+fn open(
+    bytes: &[u8],
+    meta: &Meta,
+    link: LinkType,
+    decryptor: &mut Decryptor,
+    spare: &mut Spare,
+) -> Result<(Frame<PortBuffer>, u64), Refusal> {
+    let mut copy = spare.take();
+    copy.extend_from_slice(bytes);
+    match decryptor.decrypt(&mut copy, link) {
+        Ok(opened) => {
+            // The device computed the hash of the outer packet, and the fragments were those of the outer packet.
+            let meta = Meta { checksum: opened.checksum, hash: None, fragmented: None, ..*meta };
+            let buffer = PortBuffer::made(copy, opened.frame);
+            Ok((Frame { buffer, meta }, opened.sequence))
+        }
+        Err(reason) => {
+            spare.put_back(copy);
+            Err(reason)
+        }
+    }
+}
+
+/// Returns whether a frame is ARP or IPv6 neighbour discovery, which find hosts on a link: without them no packet could
+/// be sent, and IPsec has no association for them.
+fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> bool {
+    dissect_into(frame, link, &Ports::NONE, stack);
+    let word = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
+    match stack.layers() {
+        [.., ip, icmp] if ip.kind == Kind::Ipv6 && icmp.kind == Kind::Icmp => {
+            let is_outermost = stack.layers().iter().filter(|layer| is_ip(layer.kind)).count() == 1;
+            let message = frame.get(usize::from(icmp.offset)).copied().unwrap_or_default();
+            let hops = usize::from(ip.offset) + ipv6::field::HOP_LIMIT.start;
+            // Only a neighbour can send such a packet (RFC 4861 section 6.1).
+            is_outermost && NEIGHBOUR_DISCOVERY.contains(&message) && frame.get(hops) == Some(&255)
+        }
+        [.., last] if matches!(last.kind, Kind::Ethernet | Kind::Vlan | Kind::Sll) => {
+            word(last.end() - 2) == Some(ETHERTYPE_ARP)
+        }
+        _ => false,
+    }
+}
+
+fn has_ip(stack: &Stack) -> bool {
+    stack.layers().iter().any(|layer| is_ip(layer.kind))
+}
+
+fn is_ip(kind: Kind) -> bool {
+    kind.is_ip()
+}
+
+/// Copies a frame into one slice.
+fn gathered<'a>(packet: &'a mut Vec<u8>, slices: &[&[u8]]) -> &'a mut [u8] {
+    packet.clear();
+    slices.iter().for_each(|slice| packet.extend_from_slice(slice));
+    packet
+}
+
+/// EtherType of ARP (RFC 826).
+const ETHERTYPE_ARP: u16 = 0x0806;
+/// ICMPv6 types from router solicitation to redirect (RFC 4861 section 4).
+const NEIGHBOUR_DISCOVERY: core::ops::RangeInclusive<u8> = 133..=137;

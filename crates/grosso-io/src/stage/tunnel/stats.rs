@@ -1,0 +1,229 @@
+//! Counters of a tunnel.
+
+use std::sync::LazyLock;
+
+use grosso::tunnel::{
+    NotAdmitted,
+    decapsulate::{self, DecapsulateStats},
+    encapsulate::{self, EncapsulateStats},
+};
+
+use crate::port::PortCounter;
+
+/// Counters of a tunnel's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TunnelStageStats {
+    /// Encapsulated frames and packets, and refusals by reason.
+    pub put_in: EncapsulateStats,
+    /// Decapsulated packets, and refusals by reason.
+    pub taken_out: DecapsulateStats,
+    /// Packets of another tunnel, by reason.
+    pub foreign: [u64; NotAdmitted::COUNT],
+    /// Packets with the tunnel device's own Ethernet address as source (rule W30).
+    pub own_address: u64,
+    /// Superframes segmented before encapsulation, because outer headers cannot describe their packets.
+    pub cut_before: u64,
+    /// Superframes segmented before decapsulation, because they contain several of the tunnel's datagrams.
+    pub cut_inbound: u64,
+    /// Packets too long for the tunnel whose sender got an ICMP error.
+    pub told: u64,
+    /// Packets too long for the tunnel whose sender got no ICMP error.
+    pub untold: u64,
+    /// Outer packets of the tunnel itself, and fragments of them, that returned to be encapsulated.
+    pub looped: u64,
+    /// Frames sent to all remote endpoints of a tunnel with several.
+    pub flooded: u64,
+    /// Packets whose source was not learned because the table was full.
+    pub unlearned: u64,
+    /// Packets whose source is not a unicast Ethernet address, in a tunnel that learns addresses.
+    pub no_device: u64,
+    /// Packets whose source is configured to be behind another endpoint.
+    pub moved: u64,
+    /// Packets whose checksum no device had completed; it was completed here.
+    pub left_open: u64,
+    /// TCP superframes whose segmentation was left for a device that does not exist; they are segmented to the tunnel's
+    /// MTU.
+    pub left_whole: u64,
+}
+
+impl Default for TunnelStageStats {
+    fn default() -> Self {
+        Self {
+            put_in: EncapsulateStats::default(),
+            taken_out: DecapsulateStats::default(),
+            foreign: [0; NotAdmitted::COUNT],
+            own_address: 0,
+            cut_before: 0,
+            cut_inbound: 0,
+            told: 0,
+            untold: 0,
+            looped: 0,
+            flooded: 0,
+            unlearned: 0,
+            no_device: 0,
+            moved: 0,
+            left_open: 0,
+            left_whole: 0,
+        }
+    }
+}
+
+impl TunnelStageStats {
+    /// Returns the number of packets of another tunnel, for this reason.
+    #[must_use]
+    pub const fn foreign(&self, reason: NotAdmitted) -> u64 {
+        self.foreign[reason.index()]
+    }
+
+    /// Returns every counter with its description.
+    pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
+        let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
+        let loss = |name, sentence| PortCounter { name, is_loss: true, sentence };
+        let Self { put_in, taken_out, foreign, .. } = *self;
+        let events = [
+            (event("tunnel_out_frames", "A frame was encapsulated."), put_in.frames),
+            (event("tunnel_out_packets", "A packet was encapsulated."), put_in.packets),
+            (
+                event(
+                    "tunnel_out_remote_checksums",
+                    "A checksum was left for the peer to complete.",
+                ),
+                put_in.remote_checksums,
+            ),
+            (
+                event(
+                    "tunnel_out_cut_before",
+                    "A superframe was split before it was encapsulated.",
+                ),
+                self.cut_before,
+            ),
+            (
+                loss(
+                    "tunnel_out_too_big",
+                    "Dropped: longer than the tunnel's MTU; reported by ICMP.",
+                ),
+                self.told,
+            ),
+            (
+                loss(
+                    "tunnel_out_too_big_untold",
+                    "Dropped: longer than the tunnel's MTU; not reported.",
+                ),
+                self.untold,
+            ),
+            (
+                loss(
+                    "tunnel_out_loop",
+                    "Dropped: a packet of the tunnel itself; the route to the peer leads into \
+                     the tunnel.",
+                ),
+                self.looped,
+            ),
+            (
+                event("tunnel_out_flooded", "A frame was sent to every peer of the tunnel."),
+                self.flooded,
+            ),
+            (
+                event("tunnel_in_unlearned", "A source was not learned: the table is full."),
+                self.unlearned,
+            ),
+            (
+                loss("tunnel_in_no_device", "Dropped: its source is not a unicast address."),
+                self.no_device,
+            ),
+            (
+                loss("tunnel_in_moved", "Dropped: its source is configured at another peer."),
+                self.moved,
+            ),
+            (event("tunnel_in_packets", "A packet was decapsulated."), taken_out.packets),
+            (
+                event(
+                    "tunnel_in_cut_before",
+                    "A superframe of the tunnel's datagrams was split before it was decapsulated \
+                     (B29).",
+                ),
+                self.cut_inbound,
+            ),
+            (
+                event(
+                    "tunnel_in_left_open",
+                    "An inner checksum that no device had computed was completed; on the sender, \
+                     ethtool -K DEV tx off makes it compute checksums.",
+                ),
+                self.left_open,
+            ),
+            (
+                event(
+                    "tunnel_in_left_whole",
+                    "An inner TCP superframe that no device had split is split to the tunnel's \
+                     MTU; on the sender, ethtool -K DEV tx off makes it split superframes.",
+                ),
+                self.left_whole,
+            ),
+            (
+                loss("tunnel_in_own_address", "Dropped: it has the tunnel device's own address."),
+                self.own_address,
+            ),
+        ];
+        let DropCounters { put_in: out, taken_out: refused, foreign: others } = &*DROPS;
+        let out = out.iter().map(move |(counter, why)| (*counter, put_in.refused(*why)));
+        let refused = refused.iter().map(move |(counter, why)| (*counter, taken_out.refused(*why)));
+        let others = others.iter().map(move |(counter, why)| (*counter, foreign[why.index()]));
+        events.into_iter().chain(out).chain(refused).chain(others)
+    }
+}
+
+/// Adds the counters of the encapsulator of one remote endpoint.
+pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
+    total.frames += more.frames;
+    total.packets += more.packets;
+    total.bytes += more.bytes;
+    total.superframes += more.superframes;
+    total.remote_checksums += more.remote_checksums;
+    for (total, more) in total.refused.iter_mut().zip(more.refused) {
+        *total += more;
+    }
+}
+
+/// Counters of dropped packets, each with its reason.
+struct DropCounters {
+    put_in: Vec<(PortCounter, encapsulate::Refusal)>,
+    taken_out: Vec<(PortCounter, decapsulate::Refusal)>,
+    foreign: Vec<(PortCounter, NotAdmitted)>,
+}
+
+static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
+    let counter = |way: &str, what: &str, name: &str, sentence: &str| PortCounter {
+        name: format!("tunnel_{way}_{name}").leak(),
+        is_loss: true,
+        sentence: format!("{what}: {sentence}").leak(),
+    };
+    let put_in = encapsulate::Refusal::ALL.iter().map(|why| {
+        (counter("out", "Not encapsulated and dropped", why.name(), why.sentence()), *why)
+    });
+    let taken_out = decapsulate::Refusal::ALL.iter().map(|why| {
+        (counter("in", "Not decapsulated and dropped", why.name(), why.sentence()), *why)
+    });
+    let foreign = NotAdmitted::ALL.iter().map(|why| {
+        (counter("in", "Not for this tunnel and dropped", why.name(), why.sentence()), *why)
+    });
+    DropCounters {
+        put_in: put_in.collect(),
+        taken_out: taken_out.collect(),
+        foreign: foreign.collect(),
+    }
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_a_name_of_its_own() {
+        let names: Vec<_> =
+            TunnelStageStats::default().counters().map(|(counter, _)| counter.name).collect();
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Figures of the experiment, as the JSON has them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{CustomRun, CustomSetting};
+use crate::{
+    experiment::Series,
+    statistics::{Spread, ratio},
+};
+
+/// Figures of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct CustomFindings {
+    /// One for each setting, in the order of the file.
+    pub rows: Vec<CustomRow>,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct CustomRow {
+    /// The name of the setting.
+    pub setting: String,
+    /// Gigabits a second that arrived.
+    pub gbps: Spread,
+    /// The ratio of its median to that of the first setting.
+    pub share_of_first: Option<f64>,
+    /// Seconds of all processors for each gigabyte; of runs in which something arrived.
+    pub cpu_s_per_gb: Spread,
+    /// Segments sent again, a second.
+    pub retransmits_a_second: Spread,
+    /// Packets too long to be forwarded, a second.
+    pub too_long_a_second: Spread,
+    /// Packets in each frame that the path with the longest trains handed on.
+    pub segments_per_train: Spread,
+    /// The measurements.
+    pub runs: Vec<CustomRun>,
+}
+
+impl CustomFindings {
+    pub(super) fn new(series: Vec<Series<CustomSetting, CustomRun>>) -> Self {
+        let mut rows: Vec<CustomRow> = series.into_iter().map(CustomRow::new).collect();
+        let first = rows.first().map_or(f64::NAN, |row| row.gbps.median);
+        for row in &mut rows {
+            row.share_of_first = ratio(row.gbps.median, first);
+        }
+        Self { rows }
+    }
+
+    /// A note for each setting and path whose ports lost frames.
+    pub(super) fn losses(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for CustomRow { setting, runs, .. } in &self.rows {
+            let mut lost = BTreeMap::<_, u64>::new();
+            for frames in runs.iter().flat_map(|run| &run.paths) {
+                for (counter, count) in &frames.lost {
+                    *lost.entry((&frames.path, counter)).or_default() += count;
+                }
+            }
+            let note = |((path, counter), count)| {
+                format!("{setting}: path {path} lost {count} frames: {counter}")
+            };
+            notes.extend(lost.into_iter().map(note));
+        }
+        notes
+    }
+
+    /// The row of a setting.
+    #[must_use]
+    pub fn row(&self, setting: &str) -> Option<&CustomRow> {
+        self.rows.iter().find(|row| row.setting == setting)
+    }
+}
+
+impl CustomRow {
+    fn new(Series { setting, runs, .. }: Series<CustomSetting, CustomRun>) -> Self {
+        let over = |value: &dyn Fn(&CustomRun) -> f64| Spread::of(runs.iter().map(value));
+        Self {
+            setting: setting.name,
+            gbps: over(&CustomRun::gbps),
+            share_of_first: None,
+            cpu_s_per_gb: over(&CustomRun::cpu_s_per_gb),
+            retransmits_a_second: over(&|run| run.retransmits as f64 / run.seconds),
+            too_long_a_second: over(&|run| run.too_long as f64 / run.seconds),
+            segments_per_train: over(&CustomRun::segments),
+            runs,
+        }
+    }
+}

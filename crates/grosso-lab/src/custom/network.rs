@@ -1,0 +1,521 @@
+//! Hosts with names, the wires between them, and the namespaces of data paths.
+
+use std::{io, net::IpAddr, os::fd::AsFd};
+
+use grosso_sys::{
+    ethtool::set_feature,
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+    path::kernel,
+};
+use grosso_wire::{ipv4, ipv6};
+
+use crate::netns::{engine_network, segment_in_the_kernel, set_up_host};
+
+/// A host and its devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomHost {
+    /// The name.
+    pub name: String,
+    /// Whether it forwards packets of others.
+    pub forwards: bool,
+    /// The devices: ends of wires, and TAP and TUN devices of data paths.
+    pub devices: Vec<HostDevice>,
+    /// The routers for all other networks, at most one of each version of IP.
+    pub gateways: Vec<IpAddr>,
+}
+
+/// A device of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostDevice {
+    /// The name, which no other device of the network has.
+    pub name: String,
+    /// The addresses, with the bits of their prefixes.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// A wire between two devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomWire {
+    /// The names of the devices.
+    pub ends: [String; 2],
+    /// The MTU of both, in bytes from the IP header on.
+    pub mtu: u16,
+    /// Whether superframes and partial checksums cross it, as between two virtual machines of one host. Otherwise
+    /// packets of the MTU with complete checksums do, as on a cable.
+    pub offloads: bool,
+}
+
+/// The part of a data path that decides where it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathPlace {
+    /// The devices that it opens where it runs.
+    pub opens: Vec<String>,
+    /// The devices that it makes, and that belong to hosts.
+    pub makes: Vec<String>,
+    /// The address from which its tunnel sends.
+    pub address: Option<IpAddr>,
+}
+
+/// A network to measure in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomNetwork {
+    /// The hosts.
+    pub hosts: Vec<CustomHost>,
+    /// The wires.
+    pub wires: Vec<CustomWire>,
+    /// The data paths.
+    pub paths: Vec<PathPlace>,
+}
+
+/// A reason why a network cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Contradiction {
+    /// The name or address that it is about.
+    pub about: String,
+    /// The reason, in words.
+    pub what: String,
+}
+
+/// A place in which devices are: the host with this index, or the data path, if that is on no host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spot {
+    Host(usize),
+    Path(usize),
+}
+
+impl CustomNetwork {
+    /// Checks that every device is in one place, and that the paths find theirs.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        let wrong =
+            |about: &String, what: String| Err(Contradiction { about: about.clone(), what });
+        let is_name = |name: &String| match InterfaceName::new(name) {
+            Err(error) => wrong(name, error.to_string()),
+            Ok(_) => Ok(()),
+        };
+        let hosts: Vec<&String> = self.hosts.iter().map(|host| &host.name).collect();
+        if let Some(name) = twice(&hosts) {
+            return wrong(name, format!("there are two hosts \"{name}\""));
+        }
+        let devices =
+            || self.hosts.iter().flat_map(|host| &host.devices).map(|device| &device.name);
+        let ends: Vec<&String> = self.wires.iter().flat_map(|wire| &wire.ends).collect();
+        let made: Vec<&String> = self.paths.iter().flat_map(|path| &path.makes).collect();
+        for name in devices() {
+            is_name(name)?;
+            if ![&ends, &made].iter().any(|names| names.contains(&name)) {
+                return wrong(name, format!("{name} is no end of a wire, and no path makes it"));
+            }
+        }
+        for (what, names) in [
+            ("two hosts have", devices().collect()),
+            ("more than one wire ends at", ends.clone()),
+            (
+                "a path makes what is the end of a wire:",
+                ends.iter().chain(&made).copied().collect(),
+            ),
+        ] {
+            if let Some(name) = twice(&names) {
+                return wrong(name, format!("{what} {name}"));
+            }
+        }
+        for name in ends {
+            is_name(name)?;
+            if self.spot(name).is_none() {
+                return wrong(name, format!("no host has {name}, and no path opens it"));
+            }
+        }
+        for name in made {
+            if self.host_with(name).is_none() {
+                return wrong(name, format!("no host has {name}, which a path makes"));
+            }
+        }
+        for host in &self.hosts {
+            let addresses = host.devices.iter().flat_map(|device| &device.addresses);
+            let addresses: Vec<String> = addresses.map(|(own, _)| own.to_string()).collect();
+            if let Some(address) = twice(&addresses.iter().collect::<Vec<_>>()) {
+                return wrong(address, format!("{} has {address} twice", host.name));
+            }
+        }
+        for wire in &self.wires {
+            self.check_mtu(wire)?;
+        }
+        (0..self.paths.len()).try_for_each(|path| self.place(path).map(drop))
+    }
+
+    /// Checks that a wire carries the smallest packets of the addresses at its ends.
+    fn check_mtu(&self, wire: &CustomWire) -> Result<(), Contradiction> {
+        let CustomWire { ends: [end, other], mtu, .. } = wire;
+        let devices = self.hosts.iter().flat_map(|host| &host.devices);
+        let at_end = devices.filter(|device| wire.ends.contains(&device.name));
+        let mut addresses = at_end.flat_map(|device| &device.addresses);
+        let (least, of) = match addresses.any(|(address, _)| address.is_ipv6()) {
+            true => (ipv6::MTU_MIN, "IPv6"),
+            false => (ipv4::MTU_MIN, "IPv4"),
+        };
+        if *mtu >= least {
+            return Ok(());
+        }
+        let what = format!("mtu {mtu} between {end} and {other}: {of} wants {least} at least");
+        Err(Contradiction { about: end.clone(), what })
+    }
+
+    /// The host that has a device.
+    fn host_with(&self, device: &str) -> Option<usize> {
+        let has = |host: &CustomHost| host.devices.iter().any(|own| own.name == device);
+        self.hosts.iter().position(has)
+    }
+
+    /// The place of a wire's end.
+    fn spot(&self, end: &str) -> Option<Spot> {
+        let path = || self.paths.iter().position(|path| path.opens.iter().any(|name| name == end));
+        self.host_with(end).map(Spot::Host).or_else(|| path().map(Spot::Path))
+    }
+
+    /// The place of a path: the host with the devices that it opens or with its tunnel's address; a place of its own if
+    /// they are no host's.
+    fn place(&self, path: usize) -> Result<Spot, Contradiction> {
+        let wrong = |about: &str, what| Err(Contradiction { about: about.into(), what });
+        let PathPlace { opens, address, .. } = &self.paths[path];
+        let mut spots = Vec::new();
+        for name in opens {
+            if !self.wires.iter().any(|wire| wire.ends.contains(name)) {
+                return wrong(name, format!("{name} is no end of a wire"));
+            }
+            spots.push((name.clone(), self.host_with(name).map_or(Spot::Path(path), Spot::Host)));
+        }
+        if let Some(address) = address {
+            let has = |host: &CustomHost| {
+                host.devices
+                    .iter()
+                    .flat_map(|device| &device.addresses)
+                    .any(|(own, _)| own == address)
+            };
+            let about = address.to_string();
+            let Some(host) = self.hosts.iter().position(has) else {
+                return wrong(&about, format!("no host has {about}, from which a tunnel sends"));
+            };
+            spots.push((about, Spot::Host(host)));
+        }
+        match &spots[..] {
+            [(one, spot), (other, another)] if spot != another => {
+                wrong(one, format!("{one} and {other} are not in the same place"))
+            }
+            [(_, spot), ..] => Ok(*spot),
+            [] => Ok(Spot::Path(path)),
+        }
+    }
+
+    /// Makes the hosts and the wires. The devices of the paths are not there yet: see [`LaidNetwork::connect`].
+    ///
+    /// # Errors
+    /// Those of the kernel; `EPERM` without the privileges of [`grosso_sys::userns::enter`].
+    pub fn lay(&self) -> io::Result<LaidNetwork> {
+        let invalid = |wrong: Contradiction| io::Error::new(io::ErrorKind::InvalidInput, wrong);
+        self.check().map_err(invalid)?;
+        let hosts: Vec<_> = self.hosts.iter().map(open_host).collect::<io::Result<_>>()?;
+        let paths: Vec<_> =
+            self.paths.iter().map(|_| engine_network()).collect::<io::Result<_>>()?;
+        let places = (0..self.paths.len()).map(|path| self.place(path));
+        let places = places.collect::<Result<_, _>>().map_err(invalid)?;
+        let laid = LaidNetwork { spec: self.clone(), hosts, paths, places };
+        for wire in &self.wires {
+            laid.lay_wire(wire)?;
+        }
+        // A tunnel looks for its address when it is opened.
+        laid.give_addresses(false)?;
+        Ok(laid)
+    }
+}
+
+/// A network that has been made. Its namespaces end with it, unless a path or a socket keeps one.
+#[derive(Debug)]
+pub struct LaidNetwork {
+    spec: CustomNetwork,
+    hosts: Vec<NetworkNamespace>,
+    paths: Vec<NetworkNamespace>,
+    places: Vec<Spot>,
+}
+
+impl LaidNetwork {
+    /// The namespace in which a path opens its devices.
+    #[must_use]
+    pub fn of_path(&self, path: usize) -> &NetworkNamespace {
+        self.network(self.places[path])
+    }
+
+    /// The namespace of a host.
+    #[must_use]
+    pub fn of_host(&self, host: usize) -> &NetworkNamespace {
+        &self.hosts[host]
+    }
+
+    /// The namespaces of all hosts.
+    #[must_use]
+    pub fn hosts(&self) -> &[NetworkNamespace] {
+        &self.hosts
+    }
+
+    /// Hands the devices that the paths made to their hosts, gives these devices their addresses, and the hosts their
+    /// routes.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn connect(&self) -> io::Result<()> {
+        for (path, place) in self.spec.paths.iter().enumerate() {
+            for name in &place.makes {
+                let Some(host) = self.spec.host_with(name) else { continue };
+                if self.places[path] != Spot::Host(host) {
+                    let to = LinkChange::new().namespace(self.hosts[host].as_fd());
+                    self.of_path(path).run(|| {
+                        let netlink = Netlink::new()?;
+                        let link = netlink.link(&InterfaceName::new(name)?)?;
+                        netlink.change_link(link.index, to)
+                    })??;
+                }
+            }
+        }
+        self.give_addresses(true)?;
+        for (host, network) in self.spec.hosts.iter().zip(&self.hosts) {
+            network.run(|| host.add_routes())??;
+        }
+        Ok(())
+    }
+
+    /// Gives the devices of hosts their addresses: those that paths make, or the others.
+    fn give_addresses(&self, made: bool) -> io::Result<()> {
+        let makes = |name: &String| self.spec.paths.iter().any(|path| path.makes.contains(name));
+        for (host, network) in self.spec.hosts.iter().zip(&self.hosts) {
+            let mut devices = host.devices.iter().filter(|device| makes(&device.name) == made);
+            network.run(|| devices.try_for_each(HostDevice::set_up))??;
+        }
+        Ok(())
+    }
+
+    fn network(&self, spot: Spot) -> &NetworkNamespace {
+        match spot {
+            Spot::Host(host) => &self.hosts[host],
+            Spot::Path(path) => &self.paths[path],
+        }
+    }
+
+    fn lay_wire(&self, wire: &CustomWire) -> io::Result<()> {
+        let place = |end: &String| {
+            let spot = self.spec.spot(end).ok_or(io::ErrorKind::NotFound)?;
+            // A path that opens the end of a wire may be on a host, because of its other end.
+            Ok::<_, io::Error>(self.network(match spot {
+                Spot::Path(path) => self.places[path],
+                host @ Spot::Host(_) => host,
+            }))
+        };
+        let [near, far] = &wire.ends;
+        let (here, there) = (place(near)?, place(far)?);
+        let mtu = wire.mtu.into();
+        here.run(|| {
+            let far_end = LinkChange::new().namespace(there.as_fd()).mtu(mtu);
+            let ends = [InterfaceName::new(near)?, InterfaceName::new(far)?];
+            Netlink::new()?.add_veth((&ends[0], LinkChange::new().mtu(mtu)), (&ends[1], far_end))
+        })??;
+        for (network, end) in [(here, near), (there, far)] {
+            network.run(|| {
+                let (control, name) = (Control::new()?, InterfaceName::new(end)?);
+                if !wire.offloads {
+                    segment_in_the_kernel(end)?;
+                    set_feature(&control, &name, "tx-checksum-ip-generic", false)?;
+                }
+                control.set_up(&name, true)
+            })??;
+        }
+        Ok(())
+    }
+}
+
+impl HostDevice {
+    /// Gives the device, which is in the calling thread's namespace, its addresses.
+    fn set_up(&self) -> io::Result<()> {
+        let (netlink, control) = (Netlink::new()?, Control::new()?);
+        let name = InterfaceName::new(&self.name)?;
+        if self.addresses.iter().any(|(address, _)| address.is_ipv6()) {
+            let settings =
+                [("accept_dad", "0"), ("router_solicitations", "0"), ("disable_ipv6", "0")];
+            for (setting, value) in settings {
+                kernel::write(format!("/proc/sys/net/ipv6/conf/{}/{setting}", self.name), value)?;
+            }
+        }
+        control.set_up(&name, true)?;
+        let index = control.index(&name)?;
+        let mut addresses = self.addresses.iter();
+        addresses.try_for_each(|(address, bits)| netlink.add_address(index, *address, *bits))
+    }
+}
+
+impl CustomHost {
+    /// Gives the host, which is the calling thread's namespace, its routes.
+    fn add_routes(&self) -> io::Result<()> {
+        let (netlink, control) = (Netlink::new()?, Control::new()?);
+        for gateway in &self.gateways {
+            let reaches = |device: &&HostDevice| {
+                device.addresses.iter().any(|own| is_in_prefix(*own, *gateway))
+            };
+            let device = self.devices.iter().find(reaches).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, format!(
+                    "host {}: via {gateway}: no device of it has an address in one network with that",
+                    self.name
+                ))
+            })?;
+            let index = control.index(&InterfaceName::new(&device.name)?)?;
+            let all: IpAddr = match gateway {
+                IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+            };
+            netlink.add_route(index, (all, 0), Some(*gateway))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an address is in the network of a device's.
+fn is_in_prefix((own, bits): (IpAddr, u8), address: IpAddr) -> bool {
+    let number = |address| match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
+        IpAddr::V6(address) => u128::from(address),
+    };
+    let rest = 128_u32.saturating_sub(bits.into());
+    let network = |address| number(address).checked_shr(rest).unwrap_or(0);
+    own.is_ipv4() == address.is_ipv4() && network(own) == network(address)
+}
+
+/// A name that is in a list more than once.
+fn twice<'a>(names: &[&'a String]) -> Option<&'a String> {
+    let is_again = |(i, name): &(usize, &&String)| names[..*i].contains(name);
+    names.iter().enumerate().find(is_again).map(|(_, name)| *name)
+}
+
+fn open_host(host: &CustomHost) -> io::Result<NetworkNamespace> {
+    let network = engine_network()?;
+    network.run(|| {
+        set_up_host(TCP_BUFFER_BYTES)?;
+        if host.forwards {
+            for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                match kernel::write(format!("/proc/sys/net/{switch}"), "1") {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    })??;
+    Ok(network)
+}
+
+/// Greatest size of a TCP socket's buffer in bytes: less than 1000 packets, the length of a wire's backlog.
+const TCP_BUFFER_BYTES: usize = 640 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, devices: &[(&str, &str)]) -> CustomHost {
+        let devices = devices.iter().map(|(name, address)| HostDevice {
+            name: (*name).into(),
+            addresses: vec![(address.parse().unwrap(), 24)],
+        });
+        CustomHost {
+            name: name.into(),
+            forwards: false,
+            devices: devices.collect(),
+            gateways: vec![],
+        }
+    }
+
+    fn wire(one: &str, other: &str) -> CustomWire {
+        CustomWire { ends: [one.into(), other.into()], mtu: 1500, offloads: false }
+    }
+
+    fn network() -> CustomNetwork {
+        let nic = PathPlace { opens: vec!["e0".into()], makes: vec!["b0".into()], address: None };
+        CustomNetwork {
+            hosts: vec![host("a", &[("a0", "10.1.0.1")]), host("b", &[("b0", "10.1.0.2")])],
+            wires: vec![wire("a0", "e0")],
+            paths: vec![nic],
+        }
+    }
+
+    #[test]
+    fn a_path_is_where_what_it_opens_is() {
+        let network = network();
+        assert_eq!(network.check(), Ok(()));
+        assert_eq!(network.place(0), Ok(Spot::Path(0)), "e0 is no host's");
+        let mut tunnel = network.clone();
+        tunnel.hosts.push(host("c", &[("c0", "10.2.0.1")]));
+        tunnel.wires.push(wire("c0", "e1"));
+        tunnel.paths.push(PathPlace {
+            opens: vec!["e1".into()],
+            makes: Vec::new(),
+            address: Some("10.1.0.1".parse().unwrap()),
+        });
+        let wrong = tunnel.check().unwrap_err();
+        assert_eq!(wrong.to_string(), "e1 and 10.1.0.1 are not in the same place");
+        tunnel.paths[1].opens.clear();
+        assert_eq!(tunnel.place(1), Ok(Spot::Host(0)));
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let refused = |change: &dyn Fn(&mut CustomNetwork)| {
+            let mut network = network();
+            change(&mut network);
+            network.check().unwrap_err().to_string()
+        };
+        let said = [
+            refused(&|network| network.hosts[1].name = "a".into()),
+            refused(&|network| network.hosts[1].devices[0].name = "a0".into()),
+            refused(&|network| network.wires.push(wire("a0", "e0"))),
+            refused(&|network| network.paths[0].opens.clear()),
+            refused(&|network| network.paths[0].makes.push("b1".into())),
+            refused(&|network| network.paths[0].opens.push("x0".into())),
+            refused(&|network| network.paths[0].address = Some("10.9.0.1".parse().unwrap())),
+            refused(&|network| network.wires.clear()),
+            refused(&|network| network.hosts[0].devices[0].addresses.extend_from_within(..)),
+            refused(&|network| network.wires[0].mtu = 67),
+            refused(&|network| {
+                network.wires[0].mtu = 1279;
+                network.hosts[0].devices[0].addresses.push(("fd00::1".parse().unwrap(), 64));
+            }),
+        ];
+        assert_eq!(
+            said,
+            [
+                "there are two hosts \"a\"",
+                "two hosts have a0",
+                "more than one wire ends at a0",
+                "no host has e0, and no path opens it",
+                "no host has b1, which a path makes",
+                "x0 is no end of a wire",
+                "no host has 10.9.0.1, from which a tunnel sends",
+                "a0 is no end of a wire, and no path makes it",
+                "a has 10.1.0.1 twice",
+                "mtu 67 between a0 and e0: IPv4 wants 68 at least",
+                "mtu 1279 between a0 and e0: IPv6 wants 1280 at least",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_router_is_behind_the_device_whose_network_it_is_in() {
+        let own = |text: &str, bits| (text.parse().unwrap(), bits);
+        let is_in = |own, address: &str| is_in_prefix(own, address.parse().unwrap());
+        assert!(is_in(own("10.1.0.1", 24), "10.1.0.254"));
+        assert!(!is_in(own("10.1.0.1", 24), "10.1.1.1"));
+        assert!(
+            is_in(own("fd93::1", 64), "fd93::2") && !is_in(own("fd93::1", 64), "fd93:0:0:1::2")
+        );
+        assert!(!is_in(own("0.0.0.0", 0), "::1"), "another version of IP");
+        assert!(is_in(own("10.1.0.1", 0), "192.0.2.1"), "a prefix of no bits holds all");
+    }
+}

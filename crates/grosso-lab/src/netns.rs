@@ -1,0 +1,710 @@
+//! The hosts and the wire between them.
+
+use core::fmt;
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsFd,
+    time::Duration,
+};
+
+use grosso::features::Features;
+use grosso_io::live::{LivePort, PacketOptions, PacketPort, TapOptions, TapPort};
+use grosso_sys::{
+    ethtool::set_feature,
+    interface::{Control, InterfaceName, write_attribute},
+    namespace::{NetworkNamespace, show_network_in_sysfs},
+    netlink::{LinkChange, Netlink},
+    packet::RingLayout,
+    path::kernel,
+    scheduling::{kernel_threads, pin},
+    stream::{set_pacing_max, set_receive_low_water},
+    tun::Layer,
+};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
+use rustix::process::Pid;
+
+use crate::cpu_time::TcpCounters;
+
+mod underlay;
+
+pub use underlay::{Inside, underlay_addresses};
+pub(crate) use underlay::{lay_underlay, vxlan_ends};
+
+/// MTUs of the two hosts, in bytes from the IP header on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+pub struct Mtu {
+    /// The MTU of the sender, and of the wire.
+    pub sender: u16,
+    /// The MTU of the receiver.
+    pub receiver: u16,
+}
+
+/// The version of IP between the hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// IPv4.
+    #[default]
+    V4,
+    /// IPv6, beside IPv4.
+    V6,
+}
+
+/// Configuration of the hosts and of the wire between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The MTUs of the hosts.
+    pub mtu: Mtu,
+    /// The version of IP between the hosts.
+    pub family: Family,
+    /// Greatest size of a TCP socket's buffer in bytes. All connections together should have less than 1000 packets in
+    /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped, and the
+    /// sender is not told).
+    pub tcp_buffer_bytes: usize,
+    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet of them.
+    pub under_way_bytes: usize,
+    /// Size of each receive buffer of the data path in bytes, a power of two; if this is too small for a packet, the
+    /// least size that is not.
+    pub buffer_bytes: usize,
+    /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise they have
+    /// partial ones, which need no verification, as behind a NIC that verified them.
+    pub full_checksums: bool,
+    /// Whether the sender's TCP is kept from mistaking a pause of the data path's thread, caused by other threads on
+    /// the processor, for a lost packet: without tail loss probes, and with a longer timeout if the kernel allows it to
+    /// be set (6.11 and later).
+    pub patient: bool,
+    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once. 0
+    /// to read whatever there is, and to acknowledge that.
+    pub read_bytes_min: u16,
+    /// Bits a second that each stream of the sender offers at most, evenly spread; `None` for as many as it can.
+    pub offered_bits: Option<u64>,
+    /// Whether TCP's segments have timestamps.
+    pub timestamps: bool,
+    /// Whether the device of a sender whose NIC is a data path has generic segmentation (`ethtool -K gso`).
+    pub generic_segmentation: bool,
+}
+
+impl Default for Layout {
+    /// A layout for one stream of packets of 1500 bytes over IPv4.
+    fn default() -> Self {
+        Self {
+            mtu: Mtu { sender: 1500, receiver: 1500 },
+            family: Family::V4,
+            tcp_buffer_bytes: TCP_BUFFER_BYTES,
+            under_way_bytes: TCP_BUFFER_BYTES,
+            buffer_bytes: 0,
+            full_checksums: false,
+            patient: true,
+            read_bytes_min: 0,
+            offered_bits: None,
+            timestamps: true,
+            generic_segmentation: true,
+        }
+    }
+}
+
+impl Layout {
+    /// The same for that many streams, which share the bytes in flight of one.
+    #[must_use]
+    pub fn streams(self, count: usize) -> Self {
+        let each = (TCP_BUFFER_BYTES / count.max(1)).max(STREAM_BYTES_MIN);
+        Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
+    }
+
+    /// Bytes of a receive buffer that has room for a packet of the wire.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
+        RingLayout::fitting(needed.max(self.buffer_bytes), 1).slot_bytes
+    }
+}
+
+/// Two hosts, each in a network namespace of its own.
+#[derive(Debug)]
+pub struct Hosts {
+    sender: NetworkNamespace,
+    receiver: NetworkNamespace,
+    family: Family,
+    /// See [`Layout::read_bytes_min`].
+    read_bytes_min: u16,
+    /// See [`Layout::offered_bits`].
+    offered_bits: Option<u64>,
+    /// The namespaces of a wire between two data paths: neither path must lose the wire when the other ends.
+    between: Vec<NetworkNamespace>,
+    /// The kernel thread that takes the receiver's packets from its device, if it has one of its own.
+    poller: Option<Pid>,
+}
+
+/// Device through which the data path exchanges packets with a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Device {
+    /// A TAP device, such as the NIC of a virtual machine. Needs `/dev/net/tun`.
+    Tap,
+    /// A second veth pair with a packet socket on its far end, through which superframes cross in one piece. Needs
+    /// nothing, and costs one more copy.
+    Veth,
+}
+
+impl Device {
+    /// The device that may be used here: a TAP if one can be made. Call this after [`grosso_sys::userns::enter`].
+    #[must_use]
+    pub fn probe() -> Self {
+        if grosso_sys::userns::tap().is_ok() { Self::Tap } else { Self::Veth }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Tap => "TAP",
+            Self::Veth => "veth and packet socket",
+        })
+    }
+}
+
+/// The ports of the data path between the hosts.
+#[derive(Debug)]
+pub struct Ends {
+    /// The end of the wire between them.
+    pub wire: LivePort,
+    /// The device of the host whose NIC Grosso is: the file of a TAP or a TUN, or the packet socket at the far end of a
+    /// veth pair.
+    pub device: LivePort,
+}
+
+impl Hosts {
+    /// Two hosts with a data path between them in place of the receiver's NIC, and the ports for it. The receiver's
+    /// kernel hands out superframes if `superframes` is set.
+    ///
+    /// # Errors
+    /// `EPERM` without the privileges of [`grosso_sys::userns::enter`]; when the kernel has no veth, TUN
+    /// or packet sockets.
+    pub fn receiving(
+        layout: &Layout,
+        device: Device,
+        superframes: bool,
+    ) -> io::Result<(Self, Ends)> {
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        let options = packet_options(layout);
+        let wire = open_wire(|| add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender)), &options)?;
+        let device = open_device(
+            &hosts.receiver,
+            (RECEIVER, mtu.receiver),
+            (device, Layer::Ethernet),
+            superframes,
+        )?;
+        hosts.set_up_receiver(mtu)?;
+        hosts.set_up_sender(layout)?;
+        Ok((hosts, Ends { wire, device }))
+    }
+
+    /// Two hosts with a data path between them in place of the sender's NIC, and the ports for it. The sender's kernel
+    /// hands out superframes if `superframes` is set; the wire takes none.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn sending(layout: &Layout, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        let options = packet_options(layout);
+        let add = || {
+            add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender))?;
+            // A veth coalesces the packets it gets only if the sending end does no segmentation itself.
+            segment_in_the_kernel(ENGINE)
+        };
+        let wire = open_wire(add, &options)?;
+        hosts.set_up_receiver(mtu)?;
+        let device = open_device(
+            &hosts.sender,
+            (SENDER, mtu.sender),
+            (device, Layer::Ethernet),
+            superframes,
+        )?;
+        hosts.sender.run(|| {
+            if !layout.generic_segmentation {
+                set_feature(&Control::new()?, &name(SENDER)?, "tx-generic-segmentation", false)?;
+            }
+            set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender)
+        })??;
+        Ok((hosts, Ends { wire, device }))
+    }
+
+    /// Two hosts, each with a data path of its own in place of its NIC, and the ports of both, the sender's first.
+    /// Between the two paths is a wire with an MTU of its own. The hosts know each other's Ethernet address, so that
+    /// the wire carries nothing but the traffic.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
+        Self::apart_by(layout, (device, false), wire_mtu, open_packet)
+    }
+
+    /// The same with ports of any kind at the ends of the wire, and with superframes from the hosts if `superframes` is
+    /// set. `open` gets the name of an end, and the options with which a packet socket would be opened.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`]; those of `open`.
+    pub fn apart_by(
+        layout: &Layout,
+        (device, superframes): (Device, bool),
+        wire_mtu: u16,
+        open: impl Fn(&str, &PacketOptions) -> io::Result<LivePort> + Sync,
+    ) -> io::Result<(Self, [Ends; 2])> {
+        let (mut hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        let wire = Layout { mtu: Mtu { sender: wire_mtu, receiver: wire_mtu }, ..*layout };
+        let options = packet_options(&wire);
+        let [one, other] = [engine_network()?, engine_network()?];
+        one.run(|| add_wire(&other, ENGINE, (ENGINE, wire_mtu)))??;
+        other.run(|| Control::new()?.set_mtu(&name(ENGINE)?, wire_mtu))??;
+        for network in [&one, &other] {
+            network.run(|| Control::new()?.set_up(&name(ENGINE)?, true))??;
+        }
+        let [near, far] = [&one, &other].map(|network| network.run(|| open(ENGINE, &options)));
+        hosts.between = vec![one, other];
+        let open = |host, end| open_device(host, end, (device, Layer::Ethernet), superframes);
+        let ends = [
+            Ends { wire: near??, device: open(&hosts.sender, (SENDER, mtu.sender))? },
+            Ends { wire: far??, device: open(&hosts.receiver, (RECEIVER, mtu.receiver))? },
+        ];
+        hosts.set_up_receiver(mtu)?;
+        hosts.sender.run(|| set_up(SENDER, SENDER_ADDRESSES, hosts.family, mtu.sender))??;
+        hosts.introduce()?;
+        Ok((hosts, ends))
+    }
+
+    /// A receiver with a data path in place of its NIC, the port for it, and the Ethernet address of its device. It
+    /// takes whoever has the sender's address for a station at [`STATION`], and its kernel hands out no superframes.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn alone(layout: &Layout, device: Device) -> io::Result<(Self, LivePort, [u8; 6])> {
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        let ethernet = (device, Layer::Ethernet);
+        let port = open_device(&hosts.receiver, (RECEIVER, mtu.receiver), ethernet, false)?;
+        hosts.set_up_receiver(mtu)?;
+        let address = hosts.receiver.run(|| {
+            let netlink = Netlink::new()?;
+            let link = netlink.link(&name(RECEIVER)?)?;
+            netlink.set_neighbour(link.index, hosts.sender_address(), STATION)?;
+            link.hardware_address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        })??;
+        Ok((hosts, port, address))
+    }
+
+    /// Two hosts with nothing but a wire between them; the receiver's kernel coalesces if `gro` is set.
+    ///
+    /// # Errors
+    /// As [`Hosts::receiving`].
+    pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
+        // No thread between the hosts can cause pauses, and packets do get lost here.
+        let layout = &Layout { patient: false, ..*layout };
+        let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
+        hosts.receiver.run(|| {
+            add_wire(&hosts.sender, SENDER, (RECEIVER, mtu.receiver))?;
+            set_feature(&Control::new()?, &name(RECEIVER)?, "rx-gro", gro)
+        })??;
+        hosts.set_up_receiver(mtu)?;
+        hosts.set_up_sender(layout)?;
+        Ok(hosts)
+    }
+
+    fn new(layout: &Layout) -> io::Result<Self> {
+        let (sender, receiver) = (NetworkNamespace::new()?, NetworkNamespace::new()?);
+        let (family, between) = (layout.family, Vec::new());
+        let (read_bytes_min, offered_bits) = (layout.read_bytes_min, layout.offered_bits);
+        let poller = None;
+        let hosts =
+            Self { sender, receiver, family, read_bytes_min, offered_bits, between, poller };
+        for host in [&hosts.sender, &hosts.receiver] {
+            host.run(|| {
+                silence_ipv6("all")?;
+                silence_ipv6("default")?;
+                set_up_host(layout.tcp_buffer_bytes)?;
+                if !layout.timestamps {
+                    kernel::write("/proc/sys/net/ipv4/tcp_timestamps", "0")?;
+                }
+                Ok::<_, io::Error>(())
+            })??;
+        }
+        if layout.patient {
+            hosts.be_patient()?;
+        }
+        Ok(hosts)
+    }
+
+    /// Pins the work of the sender's end of the wire to one processor, so that its TCP's handling of an acknowledgement
+    /// is not done, and accounted, on the processor that sent the acknowledgement. Needs root; returns whether it
+    /// succeeded.
+    ///
+    /// # Errors
+    /// Fails if no thread can be started.
+    pub fn steer_acknowledgements(&self, processor: usize) -> io::Result<bool> {
+        let Some(mask) = 1_u32.checked_shl(processor as u32) else { return Ok(false) };
+        self.sender.run(|| {
+            let steer = || {
+                show_network_in_sysfs()?;
+                write_attribute(&name(SENDER)?, "queues/rx-0/rps_cpus", &format!("{mask:x}"))
+            };
+            steer().is_ok()
+        })
+    }
+
+    /// Lets the receiver's kernel coalesce packets from the wire, as a NIC's driver would: a batch at a time, by a
+    /// thread of its own on one processor. Needs root; returns whether it succeeded. If not, the receiver gets each
+    /// packet by itself.
+    ///
+    /// # Errors
+    /// Fails if no thread can be started.
+    pub fn receive_in_batches(&mut self, processor: usize) -> io::Result<bool> {
+        self.poller = self.receiver.run(|| {
+            let start = || {
+                let (control, receiver) = (Control::new()?, name(RECEIVER)?);
+                set_feature(&control, &receiver, "rx-gro", true)?;
+                show_network_in_sysfs()?;
+                write_attribute(&receiver, "threaded", "1")?;
+                let poller = youngest(kernel_threads(&format!("napi/{RECEIVER}-"))?);
+                pin(Some(poller.ok_or(io::ErrorKind::NotFound)?), processor)?;
+                Ok::<_, io::Error>(poller)
+            };
+            start().or_else(|_| {
+                let (control, receiver) = (Control::new()?, name(RECEIVER)?);
+                set_feature(&control, &receiver, "rx-gro", false).map(|()| None)
+            })
+        })??;
+        Ok(self.poller.is_some())
+    }
+
+    /// The kernel thread that [`Hosts::receive_in_batches`] started.
+    #[must_use]
+    pub fn poller(&self) -> Option<Pid> {
+        self.poller
+    }
+
+    /// Connections from the sender to the receiver, both of whose ends use this congestion control; the sender's ends
+    /// first.
+    ///
+    /// # Errors
+    /// Fails if the kernel lacks the congestion control, or if nothing carries the packets.
+    pub fn connect(&self, count: usize, congestion: &str) -> io::Result<[Vec<TcpStream>; 2]> {
+        let listener = self.listen()?;
+        let target = listener.local_addr()?;
+        let mut sides = [Vec::new(), Vec::new()];
+        for _ in 0..count {
+            let near = self.sender.run(|| TcpStream::connect_timeout(&target, STALLED))??;
+            let (far, _) = listener.accept()?;
+            for (side, kept) in [near, far].into_iter().zip(&mut sides) {
+                set_tcp_congestion(&side, congestion).map_err(|error| {
+                    let text = format!("no congestion control {congestion}: {error}");
+                    io::Error::new(error.kind(), text)
+                })?;
+                side.set_nodelay(true)?;
+                if let Some(bits) = self.offered_bits {
+                    set_pacing_max(&side, bits / 8)?;
+                }
+                self.set_up_stream(&side)?;
+                kept.push(side);
+            }
+        }
+        Ok(sides)
+    }
+
+    /// Sets how a stream is read, and for how long it may stall.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) fn set_up_stream(&self, stream: &TcpStream) -> io::Result<()> {
+        if self.read_bytes_min > 0 {
+            set_receive_low_water(stream, self.read_bytes_min)?;
+        }
+        stream.set_read_timeout(Some(STALLED))?;
+        stream.set_write_timeout(Some(STALLED))
+    }
+
+    /// A socket of the receiver that listens for connections.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) fn listen(&self) -> io::Result<TcpListener> {
+        self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))?
+    }
+
+    /// A socket of the sender and one of the receiver, connected to each other; the sender's first.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
+        let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
+        let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
+        // Twice the default, which is the most that an unprivileged process may ask for; the kernel doubles it.
+        set_socket_recv_buffer_size(&far, DATAGRAM_BUFFER_BYTES)?;
+        near.connect(far.local_addr()?)?;
+        far.connect(near.local_addr()?)?;
+        Ok([near, far])
+    }
+
+    /// The network namespaces of the sender and the receiver, to run commands in.
+    #[must_use]
+    pub fn networks(&self) -> [&NetworkNamespace; 2] {
+        [&self.sender, &self.receiver]
+    }
+
+    /// The source address of the sender's connections.
+    #[must_use]
+    pub fn sender_address(&self) -> IpAddr {
+        SENDER_ADDRESSES[usize::from(self.family == Family::V6)]
+    }
+
+    /// The destination address of the sender's connections.
+    #[must_use]
+    pub fn receiver_address(&self) -> IpAddr {
+        RECEIVER_ADDRESSES[usize::from(self.family == Family::V6)]
+    }
+
+    /// TCP's counters on both hosts, the sender's first.
+    ///
+    /// # Errors
+    /// Fails if `/proc` is not there.
+    pub fn tcp_counters(&self) -> io::Result<[TcpCounters; 2]> {
+        Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
+    }
+
+    /// Makes the sender's TCP patient: see [`Layout::patient`].
+    fn be_patient(&self) -> io::Result<()> {
+        self.sender.run(|| {
+            kernel::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
+            match kernel::write("/proc/sys/net/ipv4/tcp_rto_min_us", TIMEOUT_US) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        })?
+    }
+
+    /// Tells each host the other's Ethernet address.
+    fn introduce(&self) -> io::Result<()> {
+        let sides = [(&self.sender, SENDER), (&self.receiver, RECEIVER)];
+        let known = sides.map(|(host, device)| {
+            host.run(|| {
+                let link = Netlink::new()?.link(&name(device)?)?;
+                let address = link.hardware_address.ok_or(io::ErrorKind::NotFound)?;
+                Ok::<_, io::Error>((link.index, address))
+            })
+        });
+        let [near, far] = known;
+        let (near, far) = (near??, far??);
+        let tell = |host: &NetworkNamespace, index, other, hardware_address| {
+            host.run(|| Netlink::new()?.set_neighbour(index, other, hardware_address))?
+        };
+        tell(&self.sender, near.0, self.receiver_address(), far.1)?;
+        tell(&self.receiver, far.0, self.sender_address(), near.1)
+    }
+
+    /// Configures the sender with its segmentation off: packets of the MTU cross the wire, as behind a NIC without
+    /// segmentation offload.
+    fn set_up_sender(&self, layout: &Layout) -> io::Result<()> {
+        self.sender.run(|| {
+            segment_in_the_kernel(SENDER)?;
+            if layout.full_checksums {
+                set_feature(&Control::new()?, &name(SENDER)?, "tx-checksum-ip-generic", false)?;
+            }
+            set_up(SENDER, SENDER_ADDRESSES, self.family, layout.mtu.sender)
+        })?
+    }
+
+    fn set_up_receiver(&self, mtu: Mtu) -> io::Result<()> {
+        self.receiver.run(|| set_up(RECEIVER, RECEIVER_ADDRESSES, self.family, mtu.receiver))?
+    }
+}
+
+/// Sets up the calling thread's namespace as that of a host whose TCP sockets have buffers of that size.
+///
+/// They have all of it from the start: what a kernel learns of its reader, or does not while the reader waits for the
+/// processor, would be in the figures.
+///
+/// Connections begin with Reno, which every kernel has: one that begins with a congestion control that paces, as BBR
+/// where that is the system's default, goes on pacing when it is given another, and spreads what a window allows at
+/// once over its round trip.
+pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
+    let sizes = format!("{} {tcp_buffer_bytes} {tcp_buffer_bytes}", tcp_buffer_bytes.min(4 << 10));
+    for (setting, value) in
+        [("tcp_rmem", &*sizes), ("tcp_wmem", &sizes), ("tcp_congestion_control", "reno")]
+    {
+        kernel::write(format!("/proc/sys/net/ipv4/{setting}"), value)?;
+    }
+    // Packets from a host to itself use its loopback device.
+    Control::new()?.set_up(&name("lo")?, true)
+}
+
+/// The thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those of a
+/// namespace that is gone may live on for a while.
+fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
+    let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
+    threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
+}
+
+/// Opens the engine's end of a wire, in a namespace of its own, which lives as long as the port.
+fn open_wire(
+    add: impl FnOnce() -> io::Result<()> + Send,
+    options: &PacketOptions,
+) -> io::Result<LivePort> {
+    engine_network()?.run(|| {
+        add()?;
+        open_engine(options)
+    })?
+}
+
+/// A network namespace, as for the engine's end of a wire, in which the kernel sends no packets of IPv6's own accord.
+pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
+    let network = NetworkNamespace::new()?;
+    network.run(|| {
+        silence_ipv6("all")?;
+        silence_ipv6("default")
+    })??;
+    Ok(network)
+}
+
+/// Opens the engine's end of a wire in the calling thread's namespace.
+fn open_engine(options: &PacketOptions) -> io::Result<LivePort> {
+    Control::new()?.set_up(&name(ENGINE)?, true)?;
+    open_packet(ENGINE, options)
+}
+
+/// Opens an interface through packet sockets.
+pub(crate) fn open_packet(interface: &str, options: &PacketOptions) -> io::Result<LivePort> {
+    PacketPort::open(interface, options).map(LivePort::Packet)
+}
+
+/// Gives a host its device, which hands out superframes if `superframes` is set, and opens the data path's side of it.
+fn open_device(
+    host: &NetworkNamespace,
+    (device, mtu): (&str, u16),
+    (kind, layer): (Device, Layer),
+    superframes: bool,
+) -> io::Result<LivePort> {
+    match kind {
+        Device::Tap => host.run(|| {
+            let mut options = TapOptions::default();
+            options.receive = if superframes { Features::ALL } else { CHECKSUMS };
+            TapPort::open(device, layer, &options).map(LivePort::Tun)
+        })?,
+        Device::Veth => {
+            let add = || {
+                add_wire(host, device, (ENGINE, mtu))?;
+                if superframes {
+                    return Ok(());
+                }
+                host.run(|| segment_in_the_kernel(device))?
+            };
+            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed
+            // to hold it: bypassing it saves its locks.
+            let mut options = PacketOptions::default();
+            options.qdisc_bypass = true;
+            open_wire(add, &options)
+        }
+    }
+}
+
+/// Lets the kernel cut superframes before a device sees them.
+pub(crate) fn segment_in_the_kernel(device: &str) -> io::Result<()> {
+    let (control, device) = (Control::new()?, name(device)?);
+    SEGMENTATION.iter().try_for_each(|feature| set_feature(&control, &device, feature, false))
+}
+
+/// Lays a wire from a host to the calling thread's namespace.
+fn add_wire(host: &NetworkNamespace, near: &str, far: (&str, u16)) -> io::Result<()> {
+    let near_end = LinkChange::new().namespace(host.as_fd());
+    let far_end = LinkChange::new().mtu(far.1.into());
+    Netlink::new()?.add_veth((&name(far.0)?, far_end), (&name(near)?, near_end))
+}
+
+/// Gives a device of the calling thread's namespace its MTU and addresses, IPv4 first, and turns it on.
+pub(crate) fn set_up(
+    interface: &str,
+    addresses: [IpAddr; 2],
+    family: Family,
+    mtu: u16,
+) -> io::Result<()> {
+    let (netlink, control, device) = (Netlink::new()?, Control::new()?, name(interface)?);
+    control.set_mtu(&device, mtu)?;
+    if family == Family::V6 {
+        // The lab assigns the addresses, and there are no routers to solicit.
+        let settings = [("accept_dad", "0"), ("router_solicitations", "0"), ("disable_ipv6", "0")];
+        for (setting, value) in settings {
+            kernel::write(format!("/proc/sys/net/ipv6/conf/{interface}/{setting}"), value)?;
+        }
+    }
+    control.set_up(&device, true)?;
+    let index = control.index(&device)?;
+    netlink.add_address(index, addresses[0], 24)?;
+    if family == Family::V6 { netlink.add_address(index, addresses[1], 64) } else { Ok(()) }
+}
+
+/// Keeps a namespace from sending packets of IPv6's own accord, if the kernel has IPv6.
+pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
+    let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
+    match kernel::write(path, "1") {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Options of a wire that takes no superframes, with a ring whose slots hold one packet each. There is a slot for every
+/// packet that may be in flight, so that a data path that sleeps loses nothing, and no more than that, since the ring
+/// should stay in the processor's cache.
+fn packet_options(layout: &Layout) -> PacketOptions {
+    let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
+    let slots = layout.under_way_bytes / payload + RING_SPARE;
+    let mut options = PacketOptions::default();
+    options.slot_bytes = Some(layout.slot_bytes());
+    options.slots = Some(slots.next_power_of_two());
+    options.fair = false;
+    options.transmit = if layout.full_checksums { Features::NONE } else { CHECKSUMS };
+    options
+}
+
+fn name(name: &str) -> io::Result<InterfaceName> {
+    InterfaceName::new(name)
+}
+
+/// Features of a NIC without segmentation offload.
+const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
+/// Time without a byte after which none is expected.
+pub const STALLED: Duration = Duration::from_secs(10);
+/// The devices of the hosts, and the engine's end of a wire.
+const SENDER: &str = "s0";
+const ENGINE: &str = "e0";
+const RECEIVER: &str = "r0";
+/// The addresses of the sender, IPv4 first.
+pub const SENDER_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 93, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 1)),
+];
+/// The addresses of the receiver, IPv4 first.
+pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2)),
+    IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2)),
+];
+/// The Ethernet address of a sender that is no host.
+pub const STATION: [u8; 6] = [0x02, 0, 0, 0x93, 0, 1];
+/// Features with which a sending host makes superframes.
+const SEGMENTATION: [&str; 4] = [
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-udp-segmentation",
+];
+/// The usual limit of receive buffers (`net.core.rmem_max`).
+const DATAGRAM_BUFFER_BYTES: usize = 212_992;
+/// Default of [`Layout::tcp_buffer_bytes`] for one stream.
+const TCP_BUFFER_BYTES: usize = 640 << 10;
+/// Least buffer for each of many streams: some packets in each direction, so that not every one waits for its answer.
+const STREAM_BYTES_MIN: usize = 32 << 10;
+/// Twice the usual minimum timeout of TCP, in microseconds.
+const TIMEOUT_US: &str = "400000";
+/// Slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were acknowledged
+/// while their train is still held.
+const RING_SPARE: usize = 64;
+/// Bytes before the IP header of a packet, and the kernel's own part of a slot.
+const SLOT_OVERHEAD_BYTES: usize = 160;
+/// Bytes of the IP and TCP headers in a packet of a stream, with timestamps.
+const TCP_HEADERS_BYTES: usize = 52;

@@ -1,0 +1,291 @@
+//! Figures of the experiment, as the JSON, the table and the page have them.
+
+use core::fmt::Write;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Direction, NicOffloadParameters, NicOffloadRun, NicOffloadSetting};
+use crate::{
+    experiment::Series,
+    page::{Bar, Chart, Column},
+    report::{Environment, Findings, Knob},
+    statistics::{Spread, digits},
+    verdict::{Bound, Evidence, Verdict},
+};
+
+/// Figures of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct NicOffloadFindings {
+    /// One for each feature and state.
+    pub rows: Vec<NicOffloadRow>,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct NicOffloadRow {
+    /// The feature.
+    pub feature: String,
+    /// Direction of the stream.
+    pub direction: Direction,
+    /// Whether the feature was on in this measurement.
+    pub on: bool,
+    /// Whether this is the state in which it was found.
+    pub as_found: bool,
+    /// Gigabits a second.
+    pub gigabits_a_second: Spread,
+    /// Gigabits for each second of all processors.
+    pub gigabits_a_cpu_second: Spread,
+    /// Bytes that were compared one by one before.
+    pub verified_bytes: Option<u64>,
+    /// The measurements.
+    pub runs: Vec<NicOffloadRun>,
+}
+
+impl NicOffloadRow {
+    pub(super) fn new(series: Series<NicOffloadSetting, NicOffloadRun>) -> Self {
+        let Series { setting, verified_bytes, runs, .. } = series;
+        Self {
+            direction: setting.direction,
+            on: setting.on,
+            as_found: setting.on == setting.was_on,
+            feature: setting.feature,
+            gigabits_a_second: Spread::of(runs.iter().map(NicOffloadRun::gigabits_a_second)),
+            gigabits_a_cpu_second: Spread::of(
+                runs.iter().map(NicOffloadRun::gigabits_a_cpu_second),
+            ),
+            verified_bytes,
+            runs,
+        }
+    }
+
+    fn state(&self) -> String {
+        let found = if self.as_found { "*" } else { "" };
+        format!("{}{found}", if self.on { "on" } else { "off" })
+    }
+}
+
+impl NicOffloadFindings {
+    /// The rows of each feature that was measured off and on.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = [&NicOffloadRow; 2]> {
+        self.rows.windows(2).filter_map(|rows| match rows {
+            [off, on] if off.feature == on.feature => Some([off, on]),
+            _ => None,
+        })
+    }
+}
+
+/// Whether a feature that is on carries more for each second of the processors.
+pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
+    let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
+    let measured = format!("{} Gb a CPU second on, {} off", digits(on.median), digits(off.median));
+    let cause = "one TCP connection does not need it here, or it costs what it saves";
+    Evidence::ratio(&on, &off, Bound::AtLeast(1.0)).verdict(
+        format!("{feature} saves processor time"),
+        measured,
+        cause,
+    )
+}
+
+/// The feature and the state in which it would be better than as it was found, if noise does not say so.
+pub(super) fn advice<'a>(
+    off: &'a NicOffloadRow,
+    on: &NicOffloadRow,
+) -> Option<(&'a str, &'static str)> {
+    let verdict = judge(off, on);
+    let is_better_on = verdict.holds();
+    let is_worth_it = !verdict.within_noise && on.as_found != is_better_on;
+    is_worth_it.then_some((&off.feature, if is_better_on { "on" } else { "off" }))
+}
+
+impl Findings for NicOffloadFindings {
+    type Parameters = NicOffloadParameters;
+
+    const KNOBS: &'static [Knob] = &[];
+    const LEGEND: &'static str = "\
+One TCP connection between this device and a sink at the other end, each feature of the device on and off. \
+Bars are medians, dots the single runs.";
+
+    fn heading(&self, environment: &Environment<NicOffloadParameters>) -> String {
+        let NicOffloadParameters { nic, peer, .. } = &environment.parameters;
+        format!(
+            "the worth of each feature of {nic}, one TCP connection\n\
+             with the sink at {peer}; CPUs: {}\n{}",
+            environment.processors,
+            environment.spread_lines()
+        )
+    }
+
+    fn write(&self, text: &mut String) {
+        let _ = writeln!(text, "\n{:<35}{:<5}{:<19}Gb/CPU-s", "feature", "", "Gb/s");
+        for row in &self.rows {
+            let _ = writeln!(
+                text,
+                "{:<35}{:<5}{:<19}{}",
+                row.feature,
+                row.state(),
+                spread(row.gigabits_a_second),
+                spread(row.gigabits_a_cpu_second),
+            );
+        }
+    }
+
+    fn headline(&self) -> String {
+        let told = self.pairs().filter(|[off, on]| !judge(off, on).within_noise);
+        let saving = told.filter(|[off, on]| judge(off, on).holds()).map(|[_, on]| &*on.feature);
+        let saving: Vec<&str> = saving.collect();
+        match saving.is_empty() {
+            true => "No feature saves processor time, as far as can be told from noise".into(),
+            false => format!("Processor time is saved by {}", saving.join(", ")),
+        }
+    }
+
+    fn charts(&self) -> String {
+        let column = |heading, value: fn(&NicOffloadRow) -> Spread| {
+            Column::new(heading, self.rows.iter().map(|row| value(row).max))
+        };
+        let rows = self.rows.iter().map(|row| {
+            let bars = [
+                bar(row, row.gigabits_a_second, NicOffloadRun::gigabits_a_second),
+                bar(row, row.gigabits_a_cpu_second, NicOffloadRun::gigabits_a_cpu_second),
+            ];
+            (format!("{} {}", row.feature, row.state()), bars)
+        });
+        let chart = Chart {
+            title: "Each feature off and on".into(),
+            names: 260,
+            columns: [
+                column("Gb/s", |row| row.gigabits_a_second),
+                column("Gb for a CPU second", |row| row.gigabits_a_cpu_second),
+            ],
+            rows: rows.collect(),
+        };
+        chart.draw()
+    }
+}
+
+fn bar(row: &NicOffloadRow, spread: Spread, value: fn(&NicOffloadRun) -> f64) -> Bar {
+    let class = if row.on { "speed" } else { "sender" };
+    // A run without a tick of a processor has no figure.
+    let dots = row.runs.iter().map(value).filter(|value| value.is_finite());
+    Bar::middle(class, spread, dots, digits(spread.median))
+}
+
+fn spread(spread: Spread) -> String {
+    let [median, min, max] = [spread.median, spread.min, spread.max].map(digits);
+    format!("{median} ({min}-{max})")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use grosso_sys::interface::InterfaceName;
+
+    use super::*;
+    use crate::{
+        experiment::{Experiment, Plan, RunsOf, assert_failures_are_rows},
+        nic_offloads::NicOffloads,
+        page::assert_shown,
+        report::Report,
+    };
+
+    /// A report of runs that were never made: a feature that was found off saves two thirds, one that was found on
+    /// nothing that noise would not, and a third cannot be turned off.
+    fn report() -> Report<NicOffloadFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (NicOffloads, Vec<Vec<RunsOf<NicOffloads>>>) {
+        let parameters = NicOffloadParameters {
+            nic: InterfaceName::new("lo").unwrap(),
+            peer: "192.0.2.1:5297".parse().unwrap(),
+            features: Vec::new(),
+        };
+        let plan = Plan {
+            runs: 3,
+            measured: Duration::from_secs(1),
+            device: crate::netns::Device::Veth,
+            processors: None,
+            parameters,
+        };
+        let row = |feature: &str, on, was_on, cpu: [f64; 3]| {
+            let setting = NicOffloadSetting {
+                device: plan.parameters.nic,
+                peer: plan.parameters.peer,
+                feature: feature.into(),
+                was_on,
+                on,
+                direction: Direction::Receive,
+                measured: plan.measured,
+            };
+            let run = |cpu_seconds| NicOffloadRun {
+                seconds: 1.0,
+                bytes: 1 << 30,
+                cpu_seconds,
+                repeated: 0,
+            };
+            Series::new(setting, cpu.map(run).to_vec())
+        };
+        let groups = vec![
+            vec![
+                row("rx-gro", false, false, [0.9, 0.91, 0.92]),
+                row("rx-gro", true, false, [0.3, 0.31, 0.32]),
+            ],
+            vec![
+                row("tx-udp_tnl-csum-segmentation", false, true, [0.9, 0.93, 0.96]),
+                row("tx-udp_tnl-csum-segmentation", true, true, [0.91, 0.92, 0.97]),
+            ],
+            vec![row("tx-scatter-gather", true, true, [0.0; 3])],
+        ];
+        let settings = groups.iter().map(|group| {
+            let one = &group[0].setting;
+            [
+                NicOffloadSetting { on: false, ..one.clone() },
+                NicOffloadSetting { on: true, ..one.clone() },
+            ]
+        });
+        (NicOffloads { settings: settings.collect(), plan: plan.clone() }, groups)
+    }
+
+    #[test]
+    fn table_fits_a_terminal_and_names_the_knob_to_turn() {
+        let report = report();
+        let table = report.table();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        assert!(table.contains("rx-gro                             off*"), "{table}");
+        assert!(
+            table.contains("Better the other way round:\n  ethtool -K lo rx-gro on\n"),
+            "{table}"
+        );
+        assert!(table.contains("tx-scatter-gather cannot be turned off as things are."), "{table}");
+        assert!(!table.contains("NaN") && !table.contains("inf"), "{table}");
+        assert_eq!(report.verdicts.len(), 2);
+        assert!(report.verdicts[0].holds() && !report.verdicts[0].within_noise, "{table}");
+        assert!(report.verdicts[1].within_noise, "{table}");
+    }
+
+    #[test]
+    fn json_names_the_device_once_and_no_other() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["environment"]["nic"], "lo");
+        assert_eq!(json["environment"].get("device"), None);
+        assert_eq!(json["rows"][1]["as_found"], false);
+    }
+
+    #[test]
+    fn page_is_self_contained_and_shown() {
+        let page = report().page("grosso lab nic lo --peer 192.0.2.1");
+        assert!(page.contains("<h1>Processor time is saved by rx-gro</h1>"), "{page}");
+        assert_shown(&page);
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
+    }
+}

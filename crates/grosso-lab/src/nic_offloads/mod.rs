@@ -1,0 +1,249 @@
+//! The worth of a device's own offloads: each of its features on and off, while TCP runs between it and a sink.
+//!
+//! ```text
+//!  this machine                                      the other end
+//!  lab - the device, its features on and off - wire - sink (`grosso lab sink`)
+//!   |
+//!  watchdog: puts the features back, whatever becomes of the lab
+//! ```
+//!
+//! A feature that receives is measured by a stream from the sink, one that sends by a stream to it. Everything else of
+//! the device stays as its owner has it.
+
+use core::fmt;
+use std::{io, net::SocketAddr, sync::atomic::AtomicBool};
+
+use grosso_sys::{
+    ethtool::{self, Feature, set_features},
+    interface::{Control, InterfaceName},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    experiment::{Bench, Experiment, Plan, RunsOf, brief},
+    netns::Device,
+    report::FailedRow,
+    trial::TrialError,
+    verdict::Verdict,
+};
+
+mod call;
+mod findings;
+mod sink;
+mod trial;
+mod watch;
+
+pub use self::{
+    call::{Call, Called, Direction},
+    findings::{NicOffloadFindings, NicOffloadRow},
+    sink::serve,
+    trial::{NicOffloadRun, NicOffloadSetting, measure},
+    watch::{Keeper, watch},
+};
+
+/// Parameters of the experiment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NicOffloadParameters {
+    /// The device.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub nic: InterfaceName,
+    /// The address of the sink.
+    pub peer: SocketAddr,
+    /// Features to measure; all that can be changed if there is none.
+    pub features: Vec<String>,
+}
+
+/// The settings of the experiment.
+#[derive(Clone, Debug)]
+pub struct NicOffloads {
+    plan: Plan<NicOffloadParameters>,
+    /// One for each feature, off and on.
+    settings: Vec<[NicOffloadSetting; 2]>,
+}
+
+impl NicOffloads {
+    /// An experiment with every feature of the device that can be changed, or those that were named.
+    ///
+    /// # Errors
+    /// Fails if there is no such device, if a named feature is not among them, and if the device may not be changed.
+    pub fn new(plan: Plan<NicOffloadParameters>) -> io::Result<Self> {
+        let NicOffloadParameters { nic, peer, features: named } = &plan.parameters;
+        let control = Control::new()?;
+        let mut found = ethtool::features(&control, nic)?;
+        found.retain(is_tried);
+        if let Some(one) = named.iter().find(|name| found.iter().all(|one| one.name != **name)) {
+            let names: Vec<&str> = found.iter().map(|feature| feature.name.as_str()).collect();
+            let what = format!("{nic}: no feature {one} that can be measured; there are: ");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what + &names.join(", ")));
+        }
+        if let Some(first) = found.first() {
+            // A request that changes nothing is refused as any other to who may not change the device.
+            set_features(&control, nic, &[(&first.name, first.requested)])?;
+        }
+        found.retain(|feature| named.is_empty() || named.contains(&feature.name));
+        let settings = found.into_iter().map(|Feature { name, requested, .. }| {
+            [false, true].map(|on| NicOffloadSetting {
+                device: *nic,
+                peer: *peer,
+                direction: direction(&name),
+                feature: name.clone(),
+                was_on: requested,
+                on,
+                measured: plan.measured,
+            })
+        });
+        Ok(Self { settings: settings.collect(), plan })
+    }
+}
+
+impl Experiment for NicOffloads {
+    type Parameters = NicOffloadParameters;
+    type Setting = NicOffloadSetting;
+    type Run = NicOffloadRun;
+    type Findings = NicOffloadFindings;
+
+    fn name(&self) -> &'static str {
+        "nic"
+    }
+
+    fn plan(&self) -> &Plan<NicOffloadParameters> {
+        &self.plan
+    }
+
+    fn device(&self) -> Option<Device> {
+        None
+    }
+
+    fn settings(&self) -> Vec<&[NicOffloadSetting]> {
+        self.settings.iter().map(<[_; 2]>::as_slice).collect()
+    }
+
+    fn verify(
+        &self,
+        setting: &NicOffloadSetting,
+        interrupted: &AtomicBool,
+    ) -> Result<Option<u64>, TrialError> {
+        trial::verify(setting, interrupted).map(Some)
+    }
+
+    /// A state is left out if the device does not take it: another feature that this one needs is off.
+    fn is_optional(&self, _setting: &NicOffloadSetting, error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::Unsupported
+    }
+
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
+        bench.each(measure, group)
+    }
+
+    fn label(&self, setting: &NicOffloadSetting) -> String {
+        format!("{} {}", setting.feature, if setting.on { "on" } else { "off" })
+    }
+
+    fn brief(&self, runs: &[NicOffloadRun]) -> String {
+        brief(runs, NicOffloadRun::gigabits_a_second, "Gb/s")
+    }
+
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> NicOffloadFindings {
+        NicOffloadFindings { rows: groups.into_iter().flatten().map(NicOffloadRow::new).collect() }
+    }
+
+    fn judge(&self, findings: &NicOffloadFindings) -> Vec<Verdict> {
+        findings.pairs().map(|[off, on]| findings::judge(off, on)).collect()
+    }
+
+    fn notes(&self, findings: &NicOffloadFindings, failed: &[FailedRow]) -> Vec<String> {
+        let mut notes = vec![NOTE.to_owned()];
+        for [setting, _] in &self.settings {
+            let rows = || findings.rows.iter().filter(|row| row.feature == setting.feature);
+            let name = format!("{} ", setting.feature);
+            let failed = failed.iter().any(|row| row.setting.starts_with(&name));
+            if !failed && rows().count() == 1 {
+                let missing = if rows().any(|row| row.on) { "off" } else { "on" };
+                notes
+                    .push(format!("{} cannot be turned {missing} as things are.", setting.feature));
+            }
+        }
+        let repeated: u64 =
+            findings.rows.iter().flat_map(|row| &row.runs).map(|run| run.repeated).sum();
+        if repeated > 0 {
+            notes.push(format!("Repeated: {repeated} trials in which nothing arrived."));
+        }
+        let nic = &self.plan.parameters.nic;
+        let knobs: Vec<String> = findings
+            .pairs()
+            .filter_map(|[off, on]| findings::advice(off, on))
+            .map(|(feature, state)| format!("  ethtool -K {nic} {feature} {state}"))
+            .collect();
+        notes.push(match knobs.is_empty() {
+            true => {
+                "Nothing is better the other way round, as far as can be told from noise.".into()
+            }
+            false => format!("Better the other way round:\n{}", knobs.join("\n")),
+        });
+        notes
+    }
+}
+
+/// Whether a feature is measured: one that can be changed, works on the packets of a stream, and loses nothing that
+/// somebody else set up when it is turned off.
+fn is_tried(feature: &Feature) -> bool {
+    let is_of_packets = feature.name.starts_with("rx-") || feature.name.starts_with("tx-");
+    !feature.fixed && is_of_packets && !LEFT_ALONE.contains(&feature.name.as_str())
+}
+
+fn direction(feature: &str) -> Direction {
+    if feature.starts_with("rx-") { Direction::Receive } else { Direction::Transmit }
+}
+
+fn as_text<S: serde::Serializer>(
+    shown: &impl fmt::Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(shown)
+}
+
+/// Features that are left alone: filters and keys of others leave the device with them, or other frames arrive.
+const LEFT_ALONE: [&str; 6] = [
+    "rx-all",
+    "rx-fcs",
+    "rx-ntuple-filter",
+    "rx-vlan-filter",
+    "rx-vlan-stag-filter",
+    "rx-udp_tunnel-port-offload",
+];
+
+const NOTE: &str = "\
+*: as it was found, and is again. CPU: all processors of this machine that were
+not idle, whoever used them; keep it quiet. A feature is off together with what
+needs it. One TCP connection: it says nothing of UDP, tunnels or forwarding.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feature(name: &str, fixed: bool) -> Feature {
+        Feature { name: name.into(), active: true, requested: true, fixed }
+    }
+
+    #[test]
+    fn what_others_set_up_is_left_alone() {
+        assert!(is_tried(&feature("rx-gro", false)));
+        assert!(is_tried(&feature("tx-tcp-segmentation", false)));
+        assert!(!is_tried(&feature("rx-gro", true)), "fixed");
+        for name in ["loopback", "hw-tc-offload", "l2-fwd-offload", "rx-ntuple-filter", "rx-all"] {
+            assert!(!is_tried(&feature(name, false)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_feature_is_measured_in_its_direction() {
+        assert_eq!(direction("rx-gro-list"), Direction::Receive);
+        assert_eq!(direction("tx-checksum-ip-generic"), Direction::Transmit);
+    }
+}

@@ -1,0 +1,105 @@
+//! The other end of the measured traffic: a listener that takes streams, or gives them.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+};
+
+use crate::{netns::STALLED, traffic::Content};
+
+/// Request of a caller, the first byte of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Request {
+    /// Take a stream to its end, and answer with the number of its bytes.
+    Take = b'T',
+    /// The same, up to the first byte that differs from the expected one.
+    Compare = b'C',
+    /// Give a stream until the connection ends.
+    Give = b'G',
+}
+
+impl Request {
+    fn of(byte: u8) -> Option<Self> {
+        [Self::Take, Self::Compare, Self::Give].into_iter().find(|one| *one as u8 == byte)
+    }
+}
+
+/// Serves connections one after the other, for as long as the listener works. `served` gets the bytes of each, or why
+/// it failed.
+///
+/// # Errors
+/// Those of the listener.
+pub fn serve(listener: &TcpListener, mut served: impl FnMut(io::Result<u64>)) -> io::Result<()> {
+    let content = content()?;
+    loop {
+        let (connection, _) = listener.accept()?;
+        served(serve_one(connection, &content));
+    }
+}
+
+fn serve_one(mut connection: TcpStream, content: &Content) -> io::Result<u64> {
+    connection.set_read_timeout(Some(STALLED))?;
+    connection.set_write_timeout(Some(STALLED))?;
+    let mut first = [0];
+    connection.read_exact(&mut first)?;
+    let expected = match Request::of(first[0]) {
+        Some(Request::Give) => return Ok(give(&connection, content, || true).0),
+        Some(Request::Compare) => Some(content),
+        Some(Request::Take) => None,
+        None => return Err(io::Error::new(io::ErrorKind::InvalidData, "no request of a lab")),
+    };
+    let (taken, ended) = take(&connection, expected, |_| true);
+    connection.write_all(&taken.to_be_bytes())?;
+    ended.map(|()| taken)
+}
+
+/// Gives a stream for as long as `goes_on` says, or until an error. Returns the number of bytes.
+pub(super) fn give(
+    mut connection: &TcpStream,
+    content: &Content,
+    mut goes_on: impl FnMut() -> bool,
+) -> (u64, io::Result<()>) {
+    let mut given = 0;
+    while goes_on() {
+        match connection.write(content.from(given)) {
+            Ok(len) => given += len as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (given, Err(error)),
+        }
+    }
+    (given, connection.shutdown(Shutdown::Write))
+}
+
+/// Takes a stream to its end, or for as long as `goes_on` says of the bytes so far. Returns the number of bytes before
+/// the end or the first error, and as such counts a byte that differs from the expected one.
+pub(super) fn take(
+    mut connection: &TcpStream,
+    expected: Option<&Content>,
+    mut goes_on: impl FnMut(u64) -> bool,
+) -> (u64, io::Result<()>) {
+    let (mut buffer, mut taken) = (vec![0; TAKEN_BYTES], 0);
+    while goes_on(taken) {
+        match connection.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(len) if expected.is_some_and(|content| !content.is_at(taken, &buffer[..len])) => {
+                let what = format!("bytes differ behind byte {taken}");
+                return (taken, Err(io::Error::new(io::ErrorKind::InvalidData, what)));
+            }
+            Ok(len) => taken += len as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (taken, Err(error)),
+        }
+    }
+    (taken, Ok(()))
+}
+
+/// The content of every stream between a lab and a sink.
+pub(super) fn content() -> io::Result<Content> {
+    Content::new(SEED)
+}
+
+/// Bytes of one call that takes.
+const TAKEN_BYTES: usize = 256 << 10;
+/// The seed of the content, the same at both ends.
+const SEED: u64 = 0x7369_6e6b;

@@ -1,0 +1,604 @@
+//! The experiments: their settings, and the comparisons between them.
+
+use std::{io, time::Duration};
+
+use grosso::Profile;
+use grosso_sys::scheduling::allowed_processors;
+
+use super::{
+    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, Published,
+    ReaderKind, Row, RowGroup, findings::distinct,
+};
+use crate::{
+    experiment::Plan,
+    netns::{Family, Layout, Mtu},
+    statistics::{Spread, ratio},
+    traffic::Traffic,
+    trial::{Carrier, Extent, Measured, Setting},
+    verdict::{Bound, Evidence, Verdict},
+};
+
+impl Offload {
+    /// The gain from coalescing at an MTU of 1500: on one processor, then on two if there are two.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn headline(plan: Plan<OffloadParameters>) -> io::Result<Self> {
+        let groups = plan.layouts()?.into_iter().map(|processors| {
+            let setting = plan.setting(plan.stream(), processors);
+            let published = (distinct(processors) == 1).then_some(nic(SHORT.pages[0]));
+            let compared = Comparison { published, ..ON_OFF.clone() };
+            let rows = coalescing(&plan, &setting).to_vec();
+            RowGroup { title: title(&setting), rows, comparisons: vec![compared] }
+        });
+        let groups = groups.collect();
+        Ok(Self { name: "", plan, groups, judge: judge_headline, ..Self::receiving() })
+    }
+
+    /// Table R1: three pairs of MTUs, with packets joined in place or copied first, in buffers of several sizes, and
+    /// the kernel's own GRO on the same wire.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn lro(plan: Plan<OffloadParameters>) -> io::Result<Self> {
+        let mut groups = Vec::new();
+        for processors in plan.layouts()? {
+            for (mtu, published) in MTU_PAIRS {
+                let mut setting = plan.setting(plan.stream(), processors);
+                setting.layout.mtu = mtu;
+                groups.push(lro_group(&plan, &setting, published));
+            }
+        }
+        let notes = LRO_NOTES;
+        let (judge, consumer) = (judge_lro as super::Judge, Some(1448));
+        Ok(Self { name: "lro", plan, groups, notes, judge, consumer, ..Self::receiving() })
+    }
+
+    /// Table R5: the gain if the sender's kernel hands out superframes, which Grosso cuts, for TCP and UDP over IPv4
+    /// and IPv6.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn gso(plan: Plan<OffloadParameters>) -> io::Result<Self> {
+        let mut groups = Vec::new();
+        for processors in plan.layouts()?.into_iter().take(1) {
+            for traffic in [plan.stream(), Traffic::UdpSegments] {
+                for (family, (bytes, published)) in
+                    [Family::V4, Family::V6].into_iter().flat_map(|f| SENDER_MTUS.map(|m| (f, m)))
+                {
+                    let mut setting = plan.setting(traffic, processors);
+                    setting.layout.mtu = Mtu { sender: bytes, receiver: bytes };
+                    setting.layout.family = family;
+                    let rows = SUPERFRAMES.map(|(name, carrier)| Row::new(name, &setting, carrier));
+                    let mut rows = rows.to_vec();
+                    if traffic.is_tcp() && family == Family::V4 && bytes == SENDER_MTUS[0].0 {
+                        let mut setting = setting.clone();
+                        setting.layout.generic_segmentation = false;
+                        let carrier = SUPERFRAMES[0].1.clone();
+                        rows.push(Row::new(GSO_ALONE_OFF, &setting, carrier));
+                    }
+                    let published = Some(published).filter(|_| traffic.is_tcp());
+                    let comparison = Comparison {
+                        published,
+                        ..Comparison::new("on / off", SUPERFRAMES[0].0, SUPERFRAMES[1].0)
+                    };
+                    let comparisons = vec![comparison];
+                    groups.push(RowGroup { title: title(&setting), rows, comparisons });
+                }
+            }
+        }
+        let (notes, judge) = (GSO_NOTES, judge_gso as super::Judge);
+        Ok(Self { name: "gso", plan, groups, nic_of: "sender", notes, judge, ..Self::receiving() })
+    }
+
+    /// One kind of traffic, with coalescing and without, beside the kernel's own wire: on one processor, and streams
+    /// also on two. With two processors, the wake-ups of a virtual machine would dominate the time of a request.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn traffic(
+        name: &'static str,
+        traffic: Traffic,
+        plan: Plan<OffloadParameters>,
+    ) -> io::Result<Self> {
+        let layouts = plan.layouts()?.into_iter();
+        let layouts = layouts.take(if traffic.is_requests() { 1 } else { 2 });
+        let groups = layouts.map(|processors| {
+            let setting = plan.setting(traffic, processors);
+            let rows = coalescing(&plan, &setting).into_iter();
+            let kernel = KERNEL.map(|(name, carrier)| Row::new(name, &setting, carrier));
+            let comparisons = vec![ON_OFF, KERNEL_ON_OFF];
+            RowGroup { title: title(&setting), rows: rows.chain(kernel).collect(), comparisons }
+        });
+        let groups = groups.collect();
+        let notes = if traffic == Traffic::TcpMaerts { MAERTS_NOTES } else { &[] };
+        Ok(Self { name, plan, groups, notes, ..Self::receiving() })
+    }
+
+    /// Train lengths by the number of connections and by the time for which trains are held.
+    ///
+    /// # Errors
+    /// Those of `sched_getaffinity(2)`.
+    pub fn flows(plan: Plan<OffloadParameters>) -> io::Result<Self> {
+        let mut groups = Vec::new();
+        for processors in plan.layouts()?.into_iter().take(1) {
+            for hold_us in HOLDS_US {
+                let rows = CONNECTIONS.map(|connections| {
+                    let mut setting = plan.setting(Traffic::TcpStream, processors);
+                    setting.connections = connections;
+                    setting.layout = setting.layout.streams(connections);
+                    let name = if connections == 1 { "flow" } else { "flows" };
+                    let coalesce = Some(Duration::from_micros(hold_us));
+                    let carrier = Carrier::grosso(coalesce, false);
+                    Row::new(&format!("{connections} {name}"), &setting, carrier)
+                });
+                let title =
+                    format!("Trains held at most {hold_us} us, {}", layout_words(processors));
+                groups.push(RowGroup { title, rows: rows.to_vec(), comparisons: Vec::new() });
+            }
+        }
+        Ok(Self { name: "flows", plan, groups, notes: FLOWS_NOTES, ..Self::receiving() })
+    }
+
+    /// Settings that most experiments share: Grosso is the receiver's NIC, and nothing is judged.
+    pub(super) fn receiving() -> Self {
+        Self {
+            name: "",
+            nic_of: "receiver",
+            plan: Plan::default(),
+            groups: Vec::new(),
+            consumer: None,
+            judge: |_, _| Vec::new(),
+            notes: &[],
+        }
+    }
+}
+
+impl Plan<OffloadParameters> {
+    /// The chosen processors of sender, data path and receiver. By default one for everything; then, if there are two,
+    /// one for the sender and one for the rest. The last processors are used, since the first often handles the
+    /// interrupts.
+    pub(super) fn layouts(&self) -> io::Result<Vec<[usize; 3]>> {
+        Ok(match (self.processors, &allowed_processors()?[..]) {
+            (Some(chosen), _) => vec![chosen],
+            (None, &[.., one, other]) => vec![[other; 3], [one, other, other]],
+            (None, &[one]) => vec![[one; 3]],
+            (None, []) => Vec::new(),
+        })
+    }
+
+    pub(super) fn stream(&self) -> Traffic {
+        if self.parameters.sendfile { Traffic::TcpSendfile } else { Traffic::TcpStream }
+    }
+
+    pub(super) fn setting(&self, traffic: Traffic, processors: [usize; 3]) -> Setting {
+        Setting {
+            traffic,
+            connections: 1,
+            tool: self.parameters.tool,
+            layout: self.layout(),
+            carrier: Carrier::Kernel { gro: false },
+            impairment: None,
+            back: None,
+            device: self.device,
+            processors,
+            congestion: self.parameters.congestion.clone(),
+            extent: Extent::Time { warm_up: WARM_UP, measured: self.measured },
+            compare: false,
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        let OffloadParameters { full_checksums, timestamps, buffer_bytes, .. } = self.parameters;
+        let layout = Layout { full_checksums, timestamps, ..Layout::default() };
+        match buffer_bytes {
+            Some(bytes) => {
+                let under_way_bytes = bytes.min(UNDER_WAY_BYTES_MAX);
+                Layout { tcp_buffer_bytes: bytes, under_way_bytes, ..layout }
+            }
+            None => layout,
+        }
+    }
+}
+
+fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -> RowGroup {
+    let is_one = distinct(setting.processors) == 1;
+    let needed = setting.layout.slot_bytes();
+    let sizes =
+        PAGES.iter().filter(|(bytes, ..)| *bytes >= needed).take(if is_one { 4 } else { 1 });
+    let row = |name: &str, buffer_bytes, coalesce, copy| {
+        let mut setting = setting.clone();
+        setting.layout.buffer_bytes = buffer_bytes;
+        Row::new(name, &setting, Carrier::grosso(coalesce, copy))
+    };
+    let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
+    let (least, first) = sizes.clone().next().map_or((needed, NONE), |page| (page.0, page.1));
+    for (i, (bytes, parts, over_none)) in PAGES.iter().enumerate() {
+        if sizes.clone().any(|(size, ..)| size == bytes) {
+            rows.push(row(parts, *bytes, Some(plan.parameters.hold), false));
+            let published = Some(nic(published.pages[i])).filter(|_| is_one);
+            comparisons.push(Comparison { published, ..Comparison::new(over_none, parts, NONE) });
+        }
+    }
+    if is_one {
+        rows.extend(of_the_source(plan, setting, least));
+        comparisons.extend(SOURCE_OVER_NONE.map(|(over, name)| {
+            let published = match over {
+                OWN => Some(nic(published.pages[0])),
+                POSTED => Some(nic(published.posted)),
+                _ => None,
+            };
+            Comparison { published, ..Comparison::new(name, over, NONE) }
+        }));
+    }
+    rows.push(row(COPIED, least, Some(plan.parameters.hold), true));
+    rows.push(row(NONE, least, None, false));
+    if is_one {
+        rows.push(row(NONE_COPIED, least, None, true));
+        let published = Some(nic(published.copied));
+        let copied = Comparison::new("copied / none", COPIED, NONE_COPIED);
+        comparisons.push(Comparison { published, ..copied });
+    }
+    rows.extend(KERNEL.map(|(name, carrier)| Row::new(name, setting, carrier)));
+    comparisons.push(KERNEL_ON_OFF);
+    comparisons.push(Comparison::new("parts / copied", first, COPIED));
+    comparisons.push(Comparison::new("Grosso / kernel", first, KERNEL[0].0));
+    RowGroup { title: title(setting), rows, comparisons }
+}
+
+/// The columns of the source: the driver's own LRO, the generic one, and that as it was posted, whose trains are
+/// bounded by the receiver's MTU.
+fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, buffer: usize) -> Vec<Row> {
+    let mtu = setting.layout.mtu;
+    let profiles = [Profile::myri10ge(), Profile::inet_lro(), Profile::inet_lro_2007(mtu.receiver)];
+    let names = SOURCE_OVER_NONE.map(|(name, _)| name);
+    let rows = names.into_iter().zip(profiles).map(|(name, mut profile)| {
+        profile.limits.hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
+        let mut setting = setting.clone();
+        setting.layout.buffer_bytes = buffer;
+        // Room for superframes whose metadata does not say how to cut them.
+        setting.layout.mtu.receiver = DEVICE_MTU;
+        let profile = Some(Box::new(profile));
+        Row::new(name, &setting, Carrier::Grosso { profile, copy: false, expand: false })
+    });
+    rows.collect()
+}
+
+fn judge_headline(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
+    let verdict = |group: &OffloadGroup| {
+        let [on, off] = group.pair(ON, OFF)?.map(|row| row.gigabits_a_cpu_second);
+        let word = Evidence::ratio(&on, &off, Bound::AtLeast(WORTH_LEAST));
+        Some(word.verdict(WORTH, times(group.ratio), DEARER_OR_SHARED))
+    };
+    groups.first().and_then(verdict).into_iter().collect()
+}
+
+fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdict> {
+    let group = |processors, mtu| {
+        groups.iter().find(|group| group.processors == processors && group.mtu == mtu)
+    };
+    let speed = |group: &OffloadGroup| Some(group.first_row()?.gigabits_a_cpu_second);
+    let over_none = |group: &OffloadGroup, bound| {
+        let none = group.row(NONE)?.gigabits_a_cpu_second;
+        Some((Evidence::ratio(&speed(group)?, &none, bound), times(group.ratio)))
+    };
+    let [same, mixed, long] = MTU_PAIRS.map(|(mtu, _)| group(1, mtu));
+    let mut verdicts = Vec::new();
+    if let Some((word, text)) = same.and_then(|same| over_none(same, Bound::AtLeast(WORTH_LEAST))) {
+        verdicts.push(word.verdict(WORTH, text, DEARER_OR_SHARED));
+    }
+    if let Some((same, mixed)) = same.and_then(speed).zip(mixed.and_then(speed)) {
+        let change = mixed.median / same.median - 1.0;
+        let word = Evidence::all([
+            Evidence::ratio(&mixed, &same, Bound::AtLeast(0.97)),
+            Evidence::ratio(&same, &mixed, Bound::AtLeast(0.97)),
+        ]);
+        let (claim, text) =
+            ("1500 to 9000 is within 3 % of 1500 to 1500", format!("{:+.1} %", change * 100.0));
+        verdicts.push(word.verdict(claim, text, "other work on the machine"));
+    }
+    if let Some((word, text)) = long.and_then(|long| over_none(long, Bound::AtLeast(1.0))) {
+        let claim = "coalescing is ahead at MTU 9000 too";
+        verdicts.push(word.verdict(claim, text, DEARER));
+    }
+    verdicts.extend(same.and_then(|same| {
+        Some(beside(same, GENERIC, Bound::AtLeast(0.95))?.verdict(
+            "inet_lro is on a par with the driver's own",
+            times(beside_ratio(same, GENERIC)),
+            DEARER,
+        ))
+    }));
+    verdicts.extend(mixed.and_then(|mixed| {
+        Some(beside(mixed, POSTED, Bound::Under(0.9))?.verdict(
+            "1500 to 9000: inet_lro as posted is 10 % behind it",
+            times(beside_ratio(mixed, POSTED)),
+            "seven packets a superframe leave most of the gain where packets are dear",
+        ))
+    }));
+    verdicts.extend(same.and_then(larger_pages));
+    let shared = group(2, MTU_PAIRS[0].0).filter(|group| group.cpus.is_none());
+    verdicts.extend(shared.and_then(behind_the_wire));
+    verdicts.extend(consumer.into_iter().flat_map(|consumer| consumer.readings().map(pages)));
+    verdicts
+}
+
+/// The claim of the source that packet buffers, into which every byte is copied, carry less than pages. To who reads
+/// headers alone, parts save more than they did there.
+fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
+    let (claim, bound, cause) = match reader {
+        ReaderKind::Headers => {
+            ("parts are not behind copies, to a consumer in memory", 1.0, DEARER)
+        }
+        ReaderKind::EveryByte => (
+            "parts carry 1.62 times what copies do, every byte read",
+            PAGES_OVER_BUFFERS,
+            READ_ANYWAY,
+        ),
+        ReaderKind::VhostUser => {
+            ("the same with every byte read over vhost-user", PAGES_OVER_BUFFERS, COPIED_ANYWAY)
+        }
+    };
+    let word = Evidence::ratio(parts, copied, Bound::AtLeast(bound));
+    word.verdict(claim, times(ratio(parts.median, copied.median)), cause)
+}
+
+/// A column of the source beside the driver's own LRO.
+fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
+    let [one, own] = group.pair(name, OWN)?.map(|row| row.gigabits_a_cpu_second);
+    Some(Evidence::ratio(&one, &own, bound))
+}
+
+fn beside_ratio(group: &OffloadGroup, name: &str) -> Option<f64> {
+    let [one, own] = group.pair(name, OWN)?.map(|row| row.gigabits_a_cpu_second.median);
+    ratio(one, own)
+}
+
+/// The cost of a gigabyte behind the wire, where data path and receiver share a CPU.
+fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
+    let cost = |row: &OffloadRow| {
+        let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;
+        Spread::of(row.runs.iter().map(|run| both(run) / (run.bytes as f64 * 1e-9)))
+    };
+    let (coalesced, none) = (cost(group.first_row()?), cost(group.row(NONE)?));
+    Some(Evidence::ratio(&coalesced, &none, Bound::Under(0.5)).verdict(
+        "path and receiver on one CPU: a gigabyte costs half of none's",
+        times(ratio(coalesced.median, none.median)),
+        DEARER,
+    ))
+}
+
+/// The claim of the source that larger receive pages carry more.
+fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
+    let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
+    let (small, large) = (speed(0)?, speed(3)?);
+    Some(Evidence::ratio(&large, &small, Bound::AtLeast(LARGER_PAGES)).verdict(
+        "larger pages carry more: 32 KiB 5 % over 4 KiB",
+        times(ratio(large.median, small.median)),
+        "a slot of a packet socket's ring holds one packet whatever its size, where the NIC of 2007 \
+         put several into a page and allocated fewer",
+    ))
+}
+
+fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
+    let group = |bytes| {
+        groups.iter().find(move |group| {
+            group.mtu.sender == bytes && group.family == Family::V4 && group.traffic.is_tcp()
+        })
+    };
+    let streams = |bytes| group(bytes)?.pair(SUPERFRAMES[0].0, SUPERFRAMES[1].0);
+    let [Some(short), Some(long)] = SENDER_MTUS.map(|(bytes, _)| streams(bytes)) else {
+        return Vec::new();
+    };
+    let word = |[on, off]: [&OffloadRow; 2], bound| {
+        Evidence::ratio(&on.gigabits_a_cpu_second, &off.gigabits_a_cpu_second, bound)
+    };
+    let gain = |[on, off]: [&OffloadRow; 2]| on.gain_over(off);
+    let (gains, published) = ([gain(short), gain(long)], SENDER_MTUS[0].1.ratio);
+    let less = Evidence::all([
+        word(long, Bound::AtLeast(1.0)),
+        Evidence::ratio(&gains[1], &gains[0], Bound::Under(1.0)),
+    ]);
+    let mut verdicts = vec![
+        word(short, Bound::AtLeast(published)).verdict(
+            "superframes are worth 1.44 times at MTU 1500",
+            times(Some(gains[0].median)),
+            "the wire of the lab costs both rows what a loopback device does not",
+        ),
+        less.verdict(
+            "the longest MTU leaves a gain, and a lesser one",
+            times(Some(gains[1].median)),
+            "at that MTU a superframe is one packet, and its way through the data path is all that differs",
+        ),
+    ];
+    verdicts.extend(group(SENDER_MTUS[0].0).and_then(gso_alone_off));
+    verdicts
+}
+
+/// The claim of the source that a device with TSO and without GSO is a little slower than with both.
+fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
+    let [alone, both] = group.pair(GSO_ALONE_OFF, SUPERFRAMES[0].0)?;
+    let [speed, with_both] = [alone, both].map(|row| row.gigabits_a_cpu_second);
+    Some(Evidence::ratio(&speed, &with_both, Bound::Under(SLOWER)).verdict(
+        "GSO alone off: unsteady, a little slower",
+        times(ratio(speed.median, with_both.median)),
+        "since Linux 4.17 TCP builds superframes whatever the device says of GSO, and a device \
+         that has TSO gets them whole",
+    ))
+}
+
+/// A gain in times; a dash for none.
+pub(super) fn times(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2} times"))
+}
+
+/// Title of a group: the properties that its settings share.
+fn title(setting: &Setting) -> String {
+    let Mtu { sender, receiver } = setting.layout.mtu;
+    let mtu = match sender == receiver {
+        true => format!("MTU {sender}"),
+        false => format!("MTU {sender} to {receiver}"),
+    };
+    let family = match setting.layout.family {
+        Family::V4 => "",
+        Family::V6 => " over IPv6",
+    };
+    let processors = layout_words(setting.processors);
+    format!("{} at {mtu}{family}, {processors}", setting.traffic)
+}
+
+/// The processors of sender, data path and receiver in words.
+pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
+    match (sender == path, path == receiver) {
+        (true, true) => "one CPU for everything".into(),
+        (false, true) => "two CPUs: one sends, one has path and receiver".into(),
+        _ => format!("sender on CPU {sender}, path on {path}, receiver on {receiver}"),
+    }
+}
+
+fn coalescing(plan: &Plan<OffloadParameters>, setting: &Setting) -> [Row; 2] {
+    let row = |name, coalesce| Row::new(name, setting, Carrier::grosso(coalesce, false));
+    [row(ON, Some(plan.parameters.hold)), row(OFF, None)]
+}
+
+const fn nic(ratio: f64) -> Published {
+    Published { ratio, source: "R1, in 2007 on a 10 Gb/s NIC" }
+}
+
+/// Causes of a gain below the one published.
+const DEARER: &str = "\
+receiving a packet costs more than in the source, because it is copied into a device in userspace";
+/// The claim of the source that coalescing packets of 1500 bytes is worth 2.74 times, with room for another machine.
+const WORTH: &str = "coalescing is worth two thirds of 2.74 times, or more";
+const WORTH_LEAST: f64 = 2.74 / 1.5;
+const DEARER_OR_SHARED: &str = "\
+a copy into a device in userspace costs more than the receive path of the source, or other work on the same CPU \
+delays single packets until they arrive in batches too";
+/// Gigabits a second into pages and into packet buffers, in the source: 8.9 and 5.5.
+const PAGES_OVER_BUFFERS: f64 = 8.9 / 5.5;
+/// Causes of a lesser gain of parts over copies to consumers that read every byte.
+const READ_ANYWAY: &str = "\
+a reader of the copy finds it in the cache, where the writer left it, so a byte that is read anyway is fetched \
+once, copied or not";
+const COPIED_ANYWAY: &str = "\
+every byte is copied into the shared memory and out of it, in both rows";
+/// Least ratio of what the largest pages carry to what the smallest do: 9.4 to 8.9 Gb/s in the source.
+const LARGER_PAGES: f64 = 1.05;
+const ON: &str = "coalescing on";
+const OFF: &str = "coalescing off";
+const ON_OFF: Comparison = Comparison::new("on / off", ON, OFF);
+
+/// The kernel's own wire, without a data path between the hosts.
+const KERNEL: [(&str, Carrier); 2] = [
+    ("kernel GRO on", Carrier::Kernel { gro: true }),
+    ("kernel GRO off", Carrier::Kernel { gro: false }),
+];
+const KERNEL_ON_OFF: Comparison = Comparison::new("kernel on / off", KERNEL[0].0, KERNEL[1].0);
+
+/// Rows with superframes from the sender's kernel and without.
+const SUPERFRAMES: [(&str, Carrier); 2] = [
+    ("superframes on", Carrier::GrossoSends { superframes: true }),
+    ("superframes off", Carrier::GrossoSends { superframes: false }),
+];
+
+/// The row whose device has TSO without generic segmentation, and the greatest share of the speed with both that is a
+/// little slower.
+const GSO_ALONE_OFF: &str = "GSO alone off";
+const SLOWER: f64 = 0.97;
+
+/// The columns of table R1, and their ratios to no coalescing.
+const OWN: &str = "own (myri10ge)";
+const GENERIC: &str = "inet_lro";
+const POSTED: &str = "as posted 2007";
+const SOURCE_OVER_NONE: [(&str, &str); 3] =
+    [(OWN, "own / none"), (GENERIC, "inet_lro / none"), (POSTED, "posted / none")];
+/// The greatest MTU of a TAP, in bytes.
+const DEVICE_MTU: u16 = 65521;
+const COPIED: &str = "copied first";
+const NONE: &str = "none";
+const NONE_COPIED: &str = "none, copied";
+
+/// Table R1's receive pages, as sizes of the buffer that holds a packet: the slots of a packet socket's ring. Each
+/// comes with the row's name and that of its ratio to no coalescing.
+const PAGES: [(usize, &str, &str); 4] = [
+    (4 << 10, "parts of 4 KiB", "4 KiB / none"),
+    (8 << 10, "parts of 8 KiB", "8 KiB / none"),
+    (16 << 10, "parts of 16 KiB", "16 KiB / none"),
+    (32 << 10, "parts of 32 KiB", "32 KiB / none"),
+];
+
+/// Published ratios of table R1 for a pair of MTUs, in gigabits a second and percent of a processor: the driver's own
+/// coalescing to none, by the size of pages; and generic coalescing to none, with packets received straight into the
+/// stack's buffers.
+#[derive(Clone, Copy)]
+struct R1 {
+    pages: [f64; 4],
+    copied: f64,
+    /// The generic one as posted, with pages of 4 KiB.
+    posted: f64,
+}
+
+const SHORT: R1 = R1 {
+    pages: [
+        (8.9 / 78.0) / (3.7 / 89.0),
+        (9.2 / 77.0) / (3.7 / 89.0),
+        (9.4 / 73.0) / (3.8 / 89.0),
+        (9.4 / 72.0) / (3.9 / 89.0),
+    ],
+    copied: (5.5 / 90.0) / (4.1 / 92.0),
+    posted: (8.8 / 77.0) / (3.7 / 89.0),
+};
+const MIXED: R1 =
+    R1 { copied: (4.9 / 92.0) / (4.1 / 92.0), posted: (7.3 / 79.0) / (3.7 / 89.0), ..SHORT };
+const LONG: R1 = R1 {
+    pages: [
+        (9.9 / 63.0) / (8.3 / 71.0),
+        (9.9 / 60.0) / (8.4 / 72.0),
+        (9.9 / 55.0) / (8.7 / 70.0),
+        (9.9 / 53.0) / (8.9 / 67.0),
+    ],
+    copied: (9.9 / 68.0) / (8.7 / 72.0),
+    posted: (9.6 / 66.0) / (8.3 / 71.0),
+};
+
+/// The pairs of table R1.
+const MTU_PAIRS: [(Mtu, R1); 3] = [
+    (Mtu { sender: 1500, receiver: 1500 }, SHORT),
+    (Mtu { sender: 1500, receiver: 9000 }, MIXED),
+    (Mtu { sender: 9000, receiver: 9000 }, LONG),
+];
+
+/// The MTUs of table R5. A TAP does not have the longest: 65535 less an Ethernet header.
+const SENDER_MTUS: [(u16, Published); 2] = [
+    (1500, Published { ratio: 26864.51 / 18626.44, source: "R5, in 2014 on loopback" }),
+    (65521, Published { ratio: 1.1, source: "R5, in 2014 on loopback" }),
+];
+
+/// Numbers of connections, and the times for which their trains are held, in microseconds.
+const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
+const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
+
+const LRO_NOTES: &[&str] = &[
+    "Parts: packets stay in their receive buffers, each of the size named; a packet\n\
+     of 9000 bytes has no room in less than 16 KiB. Copied first: out of the buffer\n\
+     and into memory of its own.",
+    "Grosso / kernel: the kernel joins packets where they lie. Through the data path\n\
+     every byte is copied into the ring and out of it, and a thread is woken. With\n\
+     GRO on, the kernel's wire holds 256 packets and loses more: no gain of Grosso's.",
+];
+const GSO_NOTES: &[&str] =
+    &["Off: the kernel cuts superframes just before the device, so that what differs\n\
+     is who cuts and how often the device is asked. At the longest MTU a datagram is\n\
+     a packet: there is nothing to cut. Where root lets it the receiver's kernel\n\
+     coalesces what arrives, as in 2014."];
+const MAERTS_NOTES: &[&str] =
+    &["The receiver sends, through Grosso as its NIC, which cuts its superframes:\n\
+     coalescing concerns the acknowledgements that come back, and joins none."];
+const FLOWS_NOTES: &[&str] =
+    &["The connections share what one alone may have under way, so that many have few\n\
+     packets each. Held 0 us, trains end with a poll of fewer than 64 packets."];
+
+/// Most bytes for whose packets the data path's ring has slots: those of the longest queue of a wire.
+const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
+
+/// Time before the measurement, in which TCP finds its speed.
+const WARM_UP: Duration = Duration::from_millis(300);

@@ -1,0 +1,468 @@
+//! Wall-clock profile of a data path's thread, by part of its work.
+//!
+//! The thread is always in exactly one [`Part`] of its work, so that the parts add up to everything it does. It reads a
+//! clock where one part ends and another begins: a fast one, which also runs while the thread is off the processor.
+//! Once a turn of the data path it reads the thread's own clock, which stops meanwhile. The excess of the parts over
+//! that clock is subtracted where the thread may have been off the processor: from its waiting first, then from its
+//! longest pieces of work. The time that reading the clocks takes is left out.
+
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use grosso::{Frame, Meta};
+use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::Transmitted};
+use grosso_sys::{calls, scheduling::own_cpu_time};
+
+/// Parts of a data path thread's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Part {
+    /// The loop around everything else.
+    Loop,
+    /// Waiting for frames.
+    Wait,
+    /// The engine with frames from the wire: verification and coalescing.
+    FromWire,
+    /// The engine with frames from the host: segmentation.
+    FromHost,
+    /// Checksums of blocks of more than 64 bytes, wherever they are computed.
+    Checksums,
+    /// The port of the wire while it receives, without its system calls.
+    WireReceive,
+    /// The port of the wire while it sends, without its system calls.
+    WireSend,
+    /// The port of the host while it receives, without its system calls.
+    HostReceive,
+    /// The port of the host while it sends, without its system calls.
+    HostSend,
+    /// System calls of the wire's port that receive.
+    WireReceiveCall,
+    /// System calls of the wire's port that send.
+    WireSendCall,
+    /// System calls of the host's port that receive.
+    HostReceiveCall,
+    /// System calls of the host's port that send.
+    HostSendCall,
+}
+
+/// Number of parts.
+const PARTS: usize = Part::HostSendCall as usize + 1;
+
+impl Part {
+    /// The part to which a system call made in this one belongs.
+    const fn call(self) -> Self {
+        match self {
+            Self::Loop => Self::Wait,
+            Self::WireReceive => Self::WireReceiveCall,
+            Self::WireSend => Self::WireSendCall,
+            Self::HostReceive => Self::HostReceiveCall,
+            Self::HostSend => Self::HostSendCall,
+            other => other,
+        }
+    }
+}
+
+/// Sides of the data path that a port can be on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The wire, or its replacement. A turn of the path begins with the request for its frames.
+    Wire,
+    /// The host.
+    Host,
+}
+
+impl Side {
+    const fn receive(self) -> Part {
+        if matches!(self, Self::Wire) { Part::WireReceive } else { Part::HostReceive }
+    }
+
+    const fn send(self) -> Part {
+        if matches!(self, Self::Wire) { Part::WireSend } else { Part::HostSend }
+    }
+
+    /// Engine part that handles frames received from this direction.
+    const fn engine(self) -> Part {
+        if matches!(self, Self::Wire) { Part::FromWire } else { Part::FromHost }
+    }
+}
+
+/// A thread's clocks, readable by other threads. Only the thread itself adds to them.
+#[derive(Debug, Default)]
+pub(crate) struct Profiler {
+    parts_ns: [AtomicU64; PARTS],
+    begun: [AtomicU64; PARTS],
+    total_ns: AtomicU64,
+}
+
+/// Time that a thread spent, and the number of times each part began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Spent {
+    parts_ns: [u64; PARTS],
+    begun: [u64; PARTS],
+    total_ns: u64,
+}
+
+impl Profiler {
+    /// Installs these clocks for the calling thread, until the thread ends.
+    pub(crate) fn enter(self: Arc<Self>) {
+        let watch = Watch::new(self);
+        OWN.with_borrow_mut(|own| *own = Some(watch));
+        calls::observe(Some(|call| within(Part::call, call)));
+    }
+
+    /// Time spent up to the end of the previous turn.
+    pub(crate) fn spent(&self) -> Spent {
+        let read = |clocks: &[AtomicU64; PARTS]| {
+            core::array::from_fn(|part| clocks[part].load(Ordering::Relaxed))
+        };
+        Spent {
+            parts_ns: read(&self.parts_ns),
+            begun: read(&self.begun),
+            total_ns: self.total_ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Spent {
+    /// Time added since an earlier reading.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let added = |new: &[u64; PARTS], old: &[u64; PARTS]| {
+            core::array::from_fn(|part| new[part].saturating_sub(old[part]))
+        };
+        Self {
+            parts_ns: added(&self.parts_ns, &earlier.parts_ns),
+            begun: added(&self.begun, &earlier.begun),
+            total_ns: self.total_ns.saturating_sub(earlier.total_ns),
+        }
+    }
+
+    /// Nanoseconds of a part.
+    pub(crate) fn part_ns(&self, part: Part) -> u64 {
+        self.parts_ns[part as usize]
+    }
+
+    /// Seconds of several parts.
+    pub(crate) fn seconds(&self, parts: &[Part]) -> f64 {
+        parts.iter().map(|part| self.part_ns(*part)).sum::<u64>() as f64 * 1e-9
+    }
+
+    /// Number of times a part began; for system calls, their number.
+    pub(crate) fn begun(&self, part: Part) -> u64 {
+        self.begun[part as usize]
+    }
+
+    /// Nanoseconds of the thread on a processor, without reading clocks. At least the sum of all parts.
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.total_ns
+    }
+
+    /// Nanoseconds on a processor that no part accounts for.
+    pub(crate) fn unexplained_ns(&self) -> u64 {
+        self.total_ns.saturating_sub(self.parts_ns.iter().sum())
+    }
+}
+
+/// The state with which a thread keeps its clocks.
+#[derive(Debug)]
+struct Watch {
+    profiler: Arc<Profiler>,
+    /// Overhead of reading the fast clock, in nanoseconds, which counts towards the piece of work before it.
+    look_ns: u64,
+    /// Overhead of reading the thread's own clock, in nanoseconds.
+    own_look_ns: u64,
+    part: Part,
+    since: Instant,
+    turn: Turn,
+    /// Value of the thread's own clock when the turn began; `None` before the first turn.
+    own_ns: Option<u64>,
+}
+
+/// Work since the turn began.
+#[derive(Debug, Default)]
+struct Turn {
+    parts_ns: [u64; PARTS],
+    begun: [u64; PARTS],
+    looks: u64,
+}
+
+impl Watch {
+    fn new(profiler: Arc<Profiler>) -> Self {
+        let mut watch = Self {
+            profiler,
+            look_ns: 0,
+            own_look_ns: 0,
+            part: Part::Loop,
+            since: Instant::now(),
+            turn: Turn::default(),
+            own_ns: None,
+        };
+        watch.look_ns = middle(|| {
+            let before = watch.turn.parts_ns[Part::Wait as usize];
+            watch.switch(Part::Wait);
+            watch.switch(Part::Loop);
+            watch.turn.parts_ns[Part::Wait as usize] - before
+        });
+        let mut before_ns = own_ns();
+        watch.own_look_ns = middle(|| {
+            let now_ns = own_ns();
+            now_ns - core::mem::replace(&mut before_ns, now_ns)
+        });
+        watch.turn = Turn::default();
+        watch
+    }
+
+    /// Switches to another part and returns the one that ends.
+    fn switch(&mut self, to: Part) -> Part {
+        let now = Instant::now();
+        let took_ns = u64::try_from((now - self.since).as_nanos()).unwrap_or(u64::MAX);
+        let from = core::mem::replace(&mut self.part, to);
+        self.turn.parts_ns[from as usize] += took_ns.saturating_sub(self.look_ns);
+        self.turn.begun[to as usize] += 1;
+        self.turn.looks += 1;
+        self.since = now;
+        from
+    }
+
+    /// Ends a turn of the path and begins the next.
+    fn turn(&mut self) {
+        self.switch(Part::Loop);
+        let now_ns = own_ns();
+        let turn = core::mem::take(&mut self.turn);
+        if let Some(before_ns) = self.own_ns.replace(now_ns) {
+            let looking_ns = self.own_look_ns + turn.looks * self.look_ns;
+            turn.publish(&self.profiler, (now_ns - before_ns).saturating_sub(looking_ns));
+        }
+        self.since = Instant::now();
+    }
+}
+
+impl Turn {
+    /// Adds the turn to the clocks. The thread was on a processor for `total_ns` in it.
+    fn publish(mut self, profiler: &Profiler, total_ns: u64) {
+        self.give_up_beyond(total_ns);
+        let each = profiler.parts_ns.iter().zip(self.parts_ns);
+        each.chain(profiler.begun.iter().zip(self.begun)).for_each(|(clock, new)| add(clock, new));
+        add(&profiler.total_ns, total_ns);
+    }
+
+    /// Subtracts the excess of the parts over `total_ns`: the thread was off the processor for that long.
+    fn give_up_beyond(&mut self, total_ns: u64) {
+        let mut beyond_ns = self.parts_ns.iter().sum::<u64>().saturating_sub(total_ns);
+        let wait = &mut self.parts_ns[Part::Wait as usize];
+        let given_up_ns = beyond_ns.min(*wait);
+        *wait -= given_up_ns;
+        beyond_ns -= given_up_ns;
+        while beyond_ns > 0
+            && let Some(longest) = self.parts_ns.iter_mut().max()
+            && *longest > 0
+        {
+            let given_up_ns = beyond_ns.min(*longest);
+            *longest -= given_up_ns;
+            beyond_ns -= given_up_ns;
+        }
+    }
+}
+
+/// Adds without a lock: only the thread itself writes.
+fn add(clock: &AtomicU64, new: u64) {
+    clock.store(clock.load(Ordering::Relaxed) + new, Ordering::Relaxed);
+}
+
+fn own_ns() -> u64 {
+    u64::try_from(own_cpu_time().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The median of many readings.
+fn middle(look: impl FnMut() -> u64) -> u64 {
+    let mut looks: Vec<u64> = core::iter::repeat_with(look).take(LOOKS).collect();
+    looks.sort_unstable();
+    looks[LOOKS / 2]
+}
+
+thread_local! {
+    static OWN: RefCell<Option<Watch>> = const { RefCell::new(None) };
+}
+
+/// Calls `change` with the calling thread's clocks, if it has any.
+fn with_own<T>(change: impl FnOnce(&mut Watch) -> T) -> Option<T> {
+    OWN.with_borrow_mut(|own| own.as_mut().map(change))
+}
+
+/// Does some work as another part, then returns to the part before.
+fn within(part: impl FnOnce(Part) -> Part, work: &mut dyn FnMut()) {
+    let before = with_own(|watch| watch.switch(part(watch.part)));
+    work();
+    before.map(|before| with_own(|watch| watch.switch(before)));
+}
+
+/// Lets the threads' clocks observe checksums, as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Observing;
+
+impl Observing {
+    pub(crate) fn start() -> Self {
+        grosso_checksum::observe(Some(|_, work| within(|_| Part::Checksums, work)));
+        Self
+    }
+}
+
+impl Drop for Observing {
+    fn drop(&mut self) {
+        grosso_checksum::observe(None);
+    }
+}
+
+/// A port wrapper that reads the clocks of the path thread when the port starts and finishes its work.
+#[derive(Debug)]
+pub(crate) struct Timed<P: Port> {
+    port: P,
+    side: Side,
+    /// Frames received for the engine, until it is called with them.
+    received: Vec<Frame<PortBuffer>>,
+}
+
+impl<P: Port> Timed<P> {
+    pub(crate) fn new(port: P, side: Side) -> Self {
+        Self { port, side, received: Vec::new() }
+    }
+}
+
+impl<P: Port> Port for Timed<P> {
+    delegate_port!(port: link, device, recycle, deadline, descriptors, path_mtu, counters);
+    delegate_port!(port: is_finished);
+
+    fn receive(
+        &mut self,
+        now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<PortBuffer>),
+    ) -> Result<usize, PortError> {
+        let Self { port, side, received } = self;
+        let is_watched = with_own(|watch| {
+            if *side == Side::Wire {
+                watch.turn();
+            }
+            watch.switch(side.receive());
+        });
+        if is_watched.is_none() {
+            return port.receive(now_ns, max, each);
+        }
+        let result = port.receive(now_ns, max, &mut |frame| received.push(frame));
+        with_own(|watch| watch.switch(side.engine()));
+        received.drain(..).for_each(each);
+        result
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let before = with_own(|watch| watch.switch(self.side.send()));
+        let transmitted = self.port.transmit(slices, meta);
+        before.map(|before| with_own(|watch| watch.switch(before)));
+        transmitted
+    }
+
+    /// Also ends the turn of this direction: flushing is the last thing that it does.
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        with_own(|watch| watch.switch(self.side.send()));
+        let flushed = self.port.flush();
+        with_own(|watch| watch.switch(Part::Loop));
+        flushed
+    }
+}
+
+/// Readings whose median is taken as the overhead of one.
+const LOOKS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use core::hint::black_box;
+    use std::time::Duration;
+
+    use grosso::features::{Device, Features};
+    use grosso_io::memory::wire;
+    use grosso_sys::wait::{Event, Interest, wait_for};
+    use grosso_wire::LinkType;
+
+    use super::*;
+
+    fn turn(parts: &[(Part, u64)]) -> Turn {
+        let mut turn = Turn::default();
+        parts.iter().for_each(|(part, ns)| turn.parts_ns[*part as usize] += ns);
+        turn
+    }
+
+    #[test]
+    fn parts_never_exceed_the_total_and_waiting_gives_up_first() {
+        let profiler = Profiler::default();
+        let long = [(Part::Wait, 500), (Part::HostSendCall, 900), (Part::Loop, 50)];
+        turn(&long).publish(&profiler, 1000);
+        let spent = profiler.spent();
+        assert_eq!([spent.part_ns(Part::Wait), spent.part_ns(Part::HostSendCall)], [50, 900]);
+        assert_eq!((spent.total_ns(), spent.unexplained_ns()), (1000, 0));
+        // The thread was off the processor for longer than it waited: the longest piece of work gives up the rest.
+        turn(&long).publish(&profiler, 500);
+        let more = profiler.spent().since(&spent);
+        assert_eq!([more.part_ns(Part::Wait), more.part_ns(Part::HostSendCall)], [0, 450]);
+        assert_eq!((more.total_ns(), more.unexplained_ns()), (500, 0));
+        // Time that nothing accounts for is reported and belongs to no part.
+        let before = profiler.spent();
+        turn(&[(Part::Loop, 10)]).publish(&profiler, 100);
+        assert_eq!(profiler.spent().since(&before).unexplained_ns(), 90);
+        turn(&long).publish(&profiler, 0);
+        assert_eq!(profiler.spent().unexplained_ns(), 90);
+    }
+
+    /// Sums a block, which takes some microseconds.
+    fn sum(block: &[u8]) {
+        black_box(grosso_checksum::Sum::of(black_box(block)));
+    }
+
+    #[test]
+    fn each_part_has_what_was_done_in_it_and_all_together_what_the_thread_did() {
+        let block = vec![0x5a; 8 << 20];
+        let (near, mut far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 1000);
+        let (mut port, profiler) = (Timed::new(near, Side::Wire), Arc::new(Profiler::default()));
+        let event = Event::new().unwrap();
+        let mut turns = |port: &mut Timed<_>| {
+            for _ in 0..20 {
+                let _ = far.transmit(&[&[1; 60]], &Meta::default()).unwrap();
+                let received = port.receive(0, 64, &mut |_| sum(&block)).unwrap();
+                assert_eq!(received, 1);
+                let _ = port.transmit(&[&[2; 60]], &Meta::default()).unwrap();
+                let _ = port.flush().unwrap();
+                let sources = [(std::os::fd::AsFd::as_fd(&event), Interest::READ)];
+                let at_most = Some(Duration::from_millis(1));
+                assert_eq!(wait_for(&sources, at_most).unwrap(), None);
+            }
+        };
+        turns(&mut port);
+        assert_eq!(profiler.spent(), Spent::default(), "the thread has no clocks");
+        Arc::clone(&profiler).enter();
+        turns(&mut port);
+        let spent = profiler.spent();
+        let engine_ns = spent.part_ns(Part::FromWire);
+        assert!(engine_ns * 2 > spent.total_ns(), "{spent:?}");
+        assert_eq!(spent.part_ns(Part::Checksums), 0, "nobody observes them");
+        assert_eq!(spent.begun(Part::Wait), 19, "the last turn is not over");
+        assert!(spent.part_ns(Part::Wait) < 19_000_000, "asleep is not at work: {spent:?}");
+        assert_eq!([spent.begun(Part::WireSendCall), spent.begun(Part::HostSend)], [0, 0]);
+        let parts: u64 = spent.parts_ns.iter().sum();
+        assert_eq!(parts + spent.unexplained_ns(), spent.total_ns());
+
+        let observing = Observing::start();
+        turns(&mut port);
+        drop(observing);
+        let more = profiler.spent().since(&spent);
+        assert!(more.part_ns(Part::Checksums) * 2 > more.total_ns(), "{more:?}");
+        assert!(more.part_ns(Part::FromWire) * 4 < more.total_ns(), "{more:?}");
+        let before = profiler.spent();
+        turns(&mut port);
+        let late = profiler.spent().since(&before).begun(Part::Checksums);
+        assert_eq!(late, 1, "that of the turn before: nobody observes any more");
+    }
+}

@@ -1,0 +1,151 @@
+//! Figures of the experiment, as the JSON has them, and verdicts on them.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{VmCarrier, VmPlace, VmRun, VmSetting, VmStream};
+use crate::{
+    experiment::Series,
+    statistics::{Spread, ratio},
+    verdict::{Bound, Evidence, Verdict},
+};
+
+/// Figures of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VmFindings {
+    /// The results, by what the guest exchanges streams with. Empty where no machine can boot.
+    pub groups: Vec<VmGroup>,
+}
+
+/// Results to compare with each other.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VmGroup {
+    /// The other end of the guest's streams.
+    pub place: VmPlace,
+    /// One for each carrier.
+    pub rows: Vec<VmRow>,
+}
+
+/// The result of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VmRow {
+    /// The carrier of the guest's frames.
+    pub carrier: VmCarrier,
+    /// Streams to the guest; of two guests, to the second.
+    pub to_guest: VmFigures,
+    /// Streams from it.
+    pub from_guest: VmFigures,
+    /// Bytes that were compared one by one with those sent, in all runs.
+    pub verified_bytes: u64,
+    /// The measurements.
+    pub runs: Vec<VmRun>,
+}
+
+/// Figures of the streams of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VmFigures {
+    /// Megabits a second.
+    pub megabits_a_second: Spread,
+    /// Processor seconds a gigabyte of the program between the ends: Grosso or passt.
+    pub path_s_per_gb: Spread,
+    /// Processor seconds a gigabyte of the emulated machines.
+    pub machine_s_per_gb: Spread,
+}
+
+impl VmFindings {
+    pub(super) fn new(groups: Vec<Vec<Series<VmSetting, VmRun>>>) -> Self {
+        let group = |series: Vec<Series<VmSetting, VmRun>>| {
+            let place = series.first()?.setting.place;
+            Some(VmGroup { place, rows: series.into_iter().map(VmRow::new).collect() })
+        };
+        Self { groups: groups.into_iter().filter_map(group).collect() }
+    }
+
+    /// The row of a carrier in a place.
+    pub(super) fn row(&self, place: VmPlace, carrier: VmCarrier) -> Option<&VmRow> {
+        let group = self.groups.iter().find(|group| group.place == place)?;
+        group.rows.iter().find(|row| row.carrier == carrier)
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &VmRow> {
+        self.groups.iter().flat_map(|group| &group.rows)
+    }
+
+    /// Verdicts on the figures; without machines, the means that would show the claims.
+    pub(super) fn judge(&self) -> Vec<Verdict> {
+        if self.groups.is_empty() {
+            return CLAIMS.map(|(_, claim, _)| Verdict::not_here(claim, NEEDED)).into();
+        }
+        CLAIMS.iter().filter_map(|claim| self.judge_place(*claim)).collect()
+    }
+
+    /// Whether Grosso carries a guest's streams as fast as QEMU and the kernel do, in both directions.
+    fn judge_place(&self, (place, claim, cause): Claim) -> Option<Verdict> {
+        let ours = self.row(place, VmCarrier::VhostUser)?;
+        let others = self.row(place, VmCarrier::Qemu)?;
+        let pairs = [(ours.to_guest, others.to_guest), (ours.from_guest, others.from_guest)];
+        let pairs = pairs.map(|(one, other)| (one.megabits_a_second, other.megabits_a_second));
+        let words = pairs.map(|(one, other)| Evidence::ratio(&one, &other, Bound::AtLeast(EQUAL)));
+        let [to, from] = pairs.map(|(one, other)| ratio(one.median, other.median));
+        let measured = format!("{:.2} times to the guest, {:.2} from it", to?, from?);
+        Some(Evidence::all(words).verdict(claim, measured, cause))
+    }
+}
+
+impl VmRow {
+    fn new(Series { setting, runs, .. }: Series<VmSetting, VmRun>) -> Self {
+        Self {
+            carrier: setting.carrier,
+            to_guest: VmFigures::of(runs.iter().map(|run| run.to_guest)),
+            from_guest: VmFigures::of(runs.iter().map(|run| run.from_guest)),
+            verified_bytes: runs.iter().map(|run| run.verified_bytes).sum(),
+            runs,
+        }
+    }
+}
+
+impl VmFigures {
+    fn of(streams: impl Iterator<Item = VmStream> + Clone) -> Self {
+        let over =
+            |value: fn(&VmStream) -> f64| Spread::of(streams.clone().map(|stream| value(&stream)));
+        Self {
+            megabits_a_second: over(VmStream::megabits_a_second),
+            path_s_per_gb: over(|stream| stream.path_cpu_seconds / stream.gigabytes()),
+            machine_s_per_gb: over(|stream| stream.machine_cpu_seconds / stream.gigabytes()),
+        }
+    }
+}
+
+impl VmStream {
+    /// Megabits a second.
+    #[must_use]
+    pub fn megabits_a_second(&self) -> f64 {
+        self.called.bytes as f64 * 8e-6 / self.called.seconds
+    }
+
+    fn gigabytes(&self) -> f64 {
+        self.called.bytes as f64 * 1e-9
+    }
+}
+
+/// A claim about the streams of a place, and the cause where it does not hold.
+type Claim = (VmPlace, &'static str, &'static str);
+
+const CLAIMS: [Claim; 3] = [
+    (VmPlace::Host, "vhost-user: as fast as QEMU's TAP", CAUSE),
+    (VmPlace::Guests, "two guests: as fast as two TAPs and a bridge", OF_GUESTS),
+    (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
+];
+/// Ratio of throughputs from which two count as equal.
+const EQUAL: f64 = 0.95;
+/// Measured on busy processors: streams of 300 ms between the same two guests differ 14 times over vhost-user, and 17
+/// times over TAPs.
+const OF_GUESTS: &str =
+    "two emulated machines take turns, and a short stream shows only whose turn it was (--time 3s)";
+const CAUSE: &str = "an emulated machine is slower than any carrier, and shares its processors";
+const NEEDED: &str =
+    "QEMU, and a kernel with modules for the guest; the notes name what is missing";

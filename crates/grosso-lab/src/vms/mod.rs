@@ -1,0 +1,381 @@
+//! Virtual machines, by what carries their frames: Grosso over shared memory or a socket, QEMU's own TAP, or passt.
+//!
+//! ```text
+//!  host                                                      guest
+//!  t0 (TAP) ------------- data path --- vhost-user --------- eth0
+//!  t0 (TAP) - data path - VXLAN - data path - vhost-user --- eth0
+//!  guest - eth0 - vhost-user - data path - vhost-user ------ eth0
+//! ```
+//!
+//! Machines are emulated (TCG), so that they boot where there is no `/dev/kvm`, and slow. In the guest this program
+//! serves streams as `grosso lab sink` does; they are called from the host or from another guest.
+
+mod findings;
+mod table;
+mod trial;
+
+use core::fmt;
+use std::{
+    io,
+    path::Path,
+    process::{Command, Stdio},
+    sync::atomic::AtomicBool,
+    time::Duration,
+};
+
+use grosso_sys::{
+    interface::InterfaceName,
+    netlink::{LinkChange, Netlink},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use self::trial::{Boot, PASST, PROGRAMS};
+pub use self::{
+    findings::{VmFigures, VmFindings, VmGroup, VmRow},
+    trial::{VmRun, VmStream},
+};
+use crate::{
+    experiment::{Bench, Experiment, Plan, RunsOf, brief},
+    guest::{Kernel, missing},
+    netns::{Device, engine_network, vxlan_ends},
+    report::FailedRow,
+    trial::TrialError,
+    verdict::Verdict,
+};
+
+/// Parameters of the experiment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VmParameters {
+    /// The guest's kernel; or the reason why no machine can boot.
+    pub guest: String,
+}
+
+/// The other end of a guest's streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VmPlace {
+    /// The host.
+    Host,
+    /// Another guest.
+    Guests,
+    /// A host at the other end of a VXLAN tunnel.
+    Tunnel,
+}
+
+impl fmt::Display for VmPlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Host => "A guest and its host",
+            Self::Guests => "Two guests: to the second, and from it",
+            Self::Tunnel => "A guest and a host behind a tunnel (VXLAN)",
+        })
+    }
+}
+
+/// Carriers of a guest's frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VmCarrier {
+    /// Grosso, which shares the guest's memory.
+    VhostUser,
+    /// Grosso at a Unix socket, which carries single packets.
+    Stream,
+    /// QEMU's own TAP, and devices of the kernel behind it.
+    Qemu,
+    /// passt, which ends the guest's connections and has sockets of its own.
+    Passt,
+}
+
+impl fmt::Display for VmCarrier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::VhostUser => "vhost-user",
+            Self::Stream => "unix stream",
+            Self::Qemu => "QEMU's TAP",
+            Self::Passt => "passt",
+        })
+    }
+}
+
+/// One setting to measure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VmSetting {
+    /// The other end of the streams.
+    pub place: VmPlace,
+    /// The carrier of the guest's frames.
+    pub carrier: VmCarrier,
+    /// Duration of each stream.
+    pub measured: Duration,
+}
+
+/// The settings of the experiment.
+#[derive(Debug)]
+pub struct Vms {
+    plan: Plan<VmParameters>,
+    /// `None` where no machine can boot.
+    boot: Option<Boot>,
+    groups: Vec<Vec<VmSetting>>,
+    notes: Vec<String>,
+}
+
+impl Vms {
+    /// An experiment with each carrier that is there. The guest boots the kernel that is installed in a folder such as
+    /// `/`, from an image that is made in another one, with this program in it. Where that is not possible, the
+    /// experiment has no settings, and says why.
+    ///
+    /// # Errors
+    /// Fails if the image cannot be made.
+    pub fn new(
+        mut plan: Plan<VmParameters>,
+        folder: &Path,
+        (kernel, program): (&Path, &Path),
+    ) -> io::Result<Self> {
+        if let Some(why) = missing(kernel, PROGRAMS) {
+            let note = format!("No machine can boot here: {why}.");
+            plan.parameters.guest = why;
+            return Ok(Self { plan, boot: None, groups: Vec::new(), notes: vec![note] });
+        }
+        plan.parameters.guest = format!("Linux {}", Kernel::find(kernel)?.release());
+        let mut notes = vec![NOTE.to_owned()];
+        let mut groups = Vec::new();
+        for (place, carriers) in SETTINGS {
+            let there = carriers.iter().filter(|carrier| match why_not(place, **carrier) {
+                Some(why) => {
+                    notes.push(why.into());
+                    false
+                }
+                None => true,
+            });
+            let setting = |&carrier| VmSetting { place, carrier, measured: plan.measured };
+            groups.push(there.map(setting).collect());
+        }
+        let boot = Some(Boot::new(folder, kernel, program)?);
+        Ok(Self { plan, boot, groups, notes })
+    }
+}
+
+impl Experiment for Vms {
+    type Parameters = VmParameters;
+    type Setting = VmSetting;
+    type Run = VmRun;
+    type Findings = VmFindings;
+
+    fn name(&self) -> &'static str {
+        "vm"
+    }
+
+    fn plan(&self) -> &Plan<VmParameters> {
+        &self.plan
+    }
+
+    fn device(&self) -> Option<Device> {
+        None
+    }
+
+    fn settings(&self) -> Vec<&[VmSetting]> {
+        self.groups.iter().map(Vec::as_slice).collect()
+    }
+
+    fn measure(
+        &self,
+        group: &mut [RunsOf<Self>],
+        bench: &mut Bench<'_, Self>,
+    ) -> Result<(), TrialError> {
+        let measure = |setting: &VmSetting, interrupted: &AtomicBool| {
+            let boot = self.boot.as_ref().ok_or(io::ErrorKind::NotFound);
+            boot.map_err(io::Error::from)?.measure(setting, interrupted)
+        };
+        bench.each(measure, group)
+    }
+
+    fn label(&self, setting: &VmSetting) -> String {
+        format!("{}, {}", setting.place, setting.carrier)
+    }
+
+    fn brief(&self, runs: &[VmRun]) -> String {
+        brief(runs, |run| run.to_guest.megabits_a_second(), "Mb/s to the guest")
+    }
+
+    fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> VmFindings {
+        VmFindings::new(groups)
+    }
+
+    fn judge(&self, findings: &VmFindings) -> Vec<Verdict> {
+        findings.judge()
+    }
+
+    fn notes(&self, findings: &VmFindings, _failed: &[FailedRow]) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        if self.boot.is_some() {
+            let bytes: u64 = findings.rows().map(|row| row.verified_bytes).sum();
+            notes.push(format!("Before that, {bytes} bytes were compared with those sent."));
+        }
+        let runs = findings.rows().flat_map(|row| &row.runs);
+        let resets = runs.filter(|run| run.is_reset).count();
+        if resets > 0 {
+            notes
+                .push(format!("passt reset a connection in {resets} runs, which have no figures."));
+        }
+        notes
+    }
+}
+
+/// The reason why a carrier is not measured here.
+fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
+    match (place, carrier) {
+        (_, VmCarrier::Passt) => {
+            let mut passt = Command::new(PASST);
+            let found = passt.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+            found.is_err().then_some("passt is not installed, and left out.")
+        }
+        (VmPlace::Tunnel, VmCarrier::Qemu) => {
+            let add = || {
+                let name = InterfaceName::new("x0")?;
+                Netlink::new()?.add_vxlan_between((&name, LinkChange::new()), &vxlan_ends(0))
+            };
+            let added = engine_network().and_then(|network| network.run(add)?);
+            added.is_err().then_some("The kernel has no VXLAN here, and is left out.")
+        }
+        _ => None,
+    }
+}
+
+/// Carriers in each place.
+const SETTINGS: [(VmPlace, &[VmCarrier]); 3] = {
+    use VmCarrier::{Passt, Qemu, Stream, VhostUser};
+    [
+        (VmPlace::Host, &[VhostUser, Stream, Qemu, Passt]),
+        (VmPlace::Guests, &[VhostUser, Qemu]),
+        (VmPlace::Tunnel, &[VhostUser, Qemu]),
+    ]
+};
+
+const NOTE: &str = "\
+One TCP stream each way, after the machine has booted anew for each run. Path:
+the threads of Grosso's data paths, or passt; QEMU: all threads of the emulated
+vms, which have a TAP's calls in them. An emulated processor is tens of
+times as slow as this one, and makes and takes every packet: where a carrier
+costs little beside it, all are as fast. TAPs of two guests are ports of a
+bridge of the kernel; a tunnel beside Grosso's is the kernel's VXLAN on one.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        experiment::{Series, assert_failures_are_rows},
+        page::assert_shown,
+        report::Report,
+    };
+
+    /// Results that were never measured: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
+    fn report() -> Report<VmFindings> {
+        let (experiment, groups) = measured();
+        experiment.report(groups).unwrap()
+    }
+
+    fn measured() -> (Vms, Vec<Vec<RunsOf<Vms>>>) {
+        let plan =
+            Plan { parameters: VmParameters { guest: "Linux 6.1".into() }, ..Plan::default() };
+        let stream = |megabits: f64, path_cpu_seconds| VmStream {
+            called: crate::nic_offloads::Called { bytes: (megabits * 125e3) as u64, seconds: 1.0 },
+            path_cpu_seconds,
+            machine_cpu_seconds: 1.5,
+        };
+        let series = |place, carrier: &VmCarrier| {
+            let (to, from, cpu) = match carrier {
+                VmCarrier::VhostUser => (800.0, 200.0, 0.1),
+                _ => (400.0, 400.0, 0.0),
+            };
+            let setting = VmSetting { place, carrier: *carrier, measured: plan.measured };
+            let run = |i: u32| VmRun {
+                verified_bytes: 1 << 20,
+                to_guest: stream(to + f64::from(i), cpu),
+                from_guest: stream(from + f64::from(i), cpu),
+                is_reset: false,
+            };
+            Series::new(setting, (0..3).map(run).collect())
+        };
+        let groups = SETTINGS.map(|(place, carriers)| {
+            carriers.iter().map(|carrier| series(place, carrier)).collect()
+        });
+        let vms = Vms { plan, boot: None, groups: Vec::new(), notes: vec![NOTE.into()] };
+        (vms, groups.into())
+    }
+
+    #[test]
+    fn table_fits_a_terminal_and_has_both_directions() {
+        let table = report().table();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let line = table.lines().find(|line| line.starts_with("vhost-user ")).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(
+            words,
+            ["vhost-user", "801", "(800-802)", "1.00", "15.0", "201", "(200-202)", "3.98", "59.7"],
+            "{table}"
+        );
+        let line = table.lines().find(|line| line.starts_with("QEMU's TAP ")).unwrap();
+        assert!(line.contains(" - "), "no path: {table}");
+    }
+
+    #[test]
+    fn a_direction_that_is_slower_contradicts_the_claim() {
+        let report = report();
+        assert_eq!(report.verdicts.len(), 3);
+        for verdict in &report.verdicts {
+            assert!(!verdict.holds() && !verdict.within_noise, "{verdict}");
+            assert_eq!(verdict.measured, "2.00 times to the guest, 0.50 from it");
+            assert!(verdict.claim.len() <= 52, "{verdict}");
+        }
+    }
+
+    /// passt does so when its guest is slow.
+    #[test]
+    fn a_run_with_a_connection_that_was_reset_is_said_and_changes_no_figure() {
+        let setting = VmSetting {
+            place: VmPlace::Host,
+            carrier: VmCarrier::Passt,
+            measured: Duration::from_secs(1),
+        };
+        let called = crate::nic_offloads::Called { bytes: 125_000_000, seconds: 1.0 };
+        let to_guest = VmStream { called, ..VmStream::default() };
+        let whole = VmRun { to_guest, from_guest: to_guest, ..VmRun::default() };
+        let reset = VmRun { is_reset: true, ..VmRun::default() };
+        let findings = VmFindings::new(vec![vec![Series::new(setting, vec![reset, whole])]]);
+        let rate = findings.groups[0].rows[0].to_guest.megabits_a_second;
+        assert_eq!((rate.min, rate.max), (1000.0, 1000.0));
+        let boot = None;
+        let plan = Plan::default();
+        let vms = Vms { plan, boot, groups: Vec::new(), notes: Vec::new() };
+        assert!(vms.notes(&findings, &[])[0].contains("reset a connection in 1 runs"));
+    }
+
+    #[test]
+    fn page_is_self_contained_and_shown() {
+        let page = report().page("grosso lab vm");
+        assert!(
+            page.contains("<h1>To a machine over vhost-user: 2.00 times QEMU's TAP</h1>"),
+            "{page}"
+        );
+        assert_shown(&page);
+    }
+
+    #[test]
+    fn without_a_kernel_nothing_can_be_shown_and_the_reason_is_said() {
+        let folder = Path::new("/nowhere");
+        let vms = Vms::new(Plan::default(), folder, (folder, folder)).unwrap();
+        assert_eq!(vms.trials(), 0);
+        let report = vms.report(Vec::new()).unwrap();
+        let table = report.table();
+        assert_eq!(table.matches("cannot be shown here").count(), 3, "{table}");
+        assert!(table.contains("No machine can boot here: "), "{table}");
+        assert!(table.contains(" is not installed") || table.contains("/nowhere/boot"), "{table}");
+    }
+
+    #[test]
+    fn a_failed_setting_is_a_row_without_figures() {
+        let (experiment, groups) = measured();
+        assert_failures_are_rows(&experiment, || groups.clone());
+    }
+}

@@ -1,0 +1,112 @@
+//! The results as a table and as charts.
+
+use core::fmt::Write;
+
+use super::{VmFigures, VmFindings, VmGroup, VmParameters, VmPlace, VmRow};
+use crate::{
+    page::{Bar, Chart, Column},
+    report::{Environment, Findings, Knob},
+    statistics::{Spread, digits, ratio},
+};
+
+impl Findings for VmFindings {
+    type Parameters = VmParameters;
+
+    const KNOBS: &'static [Knob] = KNOBS;
+    const LEGEND: &'static str = LEGEND;
+
+    fn heading(&self, environment: &Environment<VmParameters>) -> String {
+        format!(
+            "TCP of machines that QEMU emulates (TCG), one stream; CPUs: {}\nguest: {}\n{}",
+            environment.processors,
+            environment.parameters.guest,
+            environment.spread_lines()
+        )
+    }
+
+    fn write(&self, text: &mut String) {
+        for VmGroup { place, rows } in &self.groups {
+            // Writing to a string cannot fail, here and below.
+            let _ = writeln!(text, "\n{place}\n{}", HEADING.join("\n"));
+            rows.iter().for_each(|row| row.write(text));
+        }
+    }
+
+    fn headline(&self) -> String {
+        use super::VmCarrier::{Qemu, VhostUser};
+        let speed = |carrier| {
+            let row = self.row(VmPlace::Host, carrier)?;
+            Some(row.to_guest.megabits_a_second.median)
+        };
+        let compared = || ratio(speed(VhostUser)?, speed(Qemu)?);
+        compared().map_or_else(
+            || "No machine can boot here".into(),
+            |times| format!("To a machine over vhost-user: {times:.2} times QEMU's TAP"),
+        )
+    }
+
+    fn charts(&self) -> String {
+        let columns = [
+            Column::new(
+                "Mb/s to the guest",
+                self.rows().map(|row| row.to_guest.megabits_a_second.max),
+            ),
+            Column::new(
+                "Mb/s from the guest",
+                self.rows().map(|row| row.from_guest.megabits_a_second.max),
+            ),
+        ];
+        let chart = |VmGroup { place, rows }: &VmGroup| {
+            let rows = rows.iter().map(|row| (row.carrier.to_string(), row.bars())).collect();
+            Chart { title: place.to_string(), names: 150, columns, rows }.draw()
+        };
+        self.groups.iter().map(chart).collect()
+    }
+}
+
+impl VmRow {
+    fn bars(&self) -> [Bar; 2] {
+        let bar = |spread: Spread| {
+            let values = spread.values().to_vec();
+            Bar::middle("path", spread, values.into_iter(), format!("{:.0}", spread.median))
+        };
+        [bar(self.to_guest.megabits_a_second), bar(self.from_guest.megabits_a_second)]
+    }
+
+    fn write(&self, text: &mut String) {
+        let _ = write!(text, "{:<12}", self.carrier.to_string());
+        for VmFigures { megabits_a_second, path_s_per_gb, machine_s_per_gb } in
+            [self.to_guest, self.from_guest]
+        {
+            let Spread { median, min, max, .. } = megabits_a_second;
+            let rate = format!("{median:.0} ({min:.0}-{max:.0})");
+            let path = match path_s_per_gb.max {
+                0.0 => "-".to_owned(),
+                _ => digits(path_s_per_gb.median),
+            };
+            let _ = write!(text, "  {rate:<18}{path:>5} {:>6}", digits(machine_s_per_gb.median));
+        }
+        text.push('\n');
+    }
+}
+
+/// Heading of the columns of [`VmRow::write`].
+const HEADING: [&str; 2] = [
+    "              to the guest          CPU s/GB  from the guest        CPU s/GB",
+    "carrier       Mb/s               path   QEMU  Mb/s               path   QEMU",
+];
+
+const LEGEND: &str = "\
+TCP between virtual machines that QEMU emulates and a network namespace of this machine, or one another. \
+A bar is the median, a dot a run. An emulated processor is slow: what is compared are the carriers.";
+
+const KNOBS: &[Knob] = &[
+    Knob {
+        seen: "the machine's frames cross system calls",
+        turn: &["grosso bridge tap:vm0 vhost-user:/run/vm.sock"],
+    },
+    Knob {
+        seen: "two ends take different things",
+        turn: &["grosso bridge tap:vm0 unix:/run/vm.sock,vnet,offloads=csum+tso4"],
+    },
+];

@@ -1,0 +1,444 @@
+//! One measurement: machines boot, and streams run both ways.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread::{self, Scope},
+    time::{Duration, Instant},
+};
+
+use grosso_io::{
+    Port,
+    live::{TapOptions, TapPort, UnixOptions, UnixPort, VhostOptions, VhostPort},
+    runner::RunOptions,
+};
+use grosso_sys::{
+    interface::{Control, InterfaceName},
+    namespace::NetworkNamespace,
+    netlink::{LinkChange, Netlink},
+    path,
+    process::die_with_parent,
+    scheduling::cpu_time,
+    tun::Layer,
+};
+use rustix::process::Pid;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{VmCarrier, VmPlace, VmSetting};
+use crate::{
+    guest::{Contents, Guest, Image, Kernel},
+    netns::{
+        Family, RECEIVER_ADDRESSES, SENDER_ADDRESSES, STALLED, engine_network, lay_underlay,
+        set_up, vxlan_ends,
+    },
+    nic_offloads::{Call, Called, Direction},
+    running::Running,
+    trial::TrialError,
+    tunnels::{self, Tunnel, WIRE_MTU},
+};
+
+/// Results of one measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VmRun {
+    /// Bytes of both directions that were compared one by one with those sent, before the measurement.
+    pub verified_bytes: u64,
+    /// The stream to the guest; of two guests, to the second.
+    pub to_guest: VmStream,
+    /// The stream from it.
+    pub from_guest: VmStream,
+    /// Whether the carrier reset a connection, so that the run has no figures.
+    pub is_reset: bool,
+}
+
+/// A stream, and the processor time meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VmStream {
+    /// Its bytes and duration.
+    #[serde(flatten)]
+    pub called: Called,
+    /// Seconds of the program between the ends: the data paths of Grosso, or passt. Zero if there is none.
+    pub path_cpu_seconds: f64,
+    /// Seconds of the emulated machines.
+    pub machine_cpu_seconds: f64,
+}
+
+/// The means to boot machines: an image, and a folder for their sockets.
+#[derive(Debug)]
+pub(super) struct Boot {
+    image: Image,
+    folder: PathBuf,
+    program: String,
+}
+
+impl Boot {
+    /// Makes the image of a kernel and this program in the folder.
+    pub(super) fn new(folder: &Path, kernel: &Path, program: &Path) -> io::Result<Self> {
+        let path = program.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+        let programs: Vec<&str> = PROGRAMS.iter().copied().chain([path]).collect();
+        let contents = Contents { programs: &programs, modules: &[], files: &[] };
+        let image = Image::new(folder, Kernel::find(kernel)?, &contents)?;
+        let name = program.file_name().and_then(|name| name.to_str()).unwrap_or(path);
+        Ok(Self { image, folder: folder.into(), program: name.into() })
+    }
+
+    /// Measures once, with hosts and machines of its own, which are gone afterwards.
+    pub(super) fn measure(
+        &self,
+        setting: &VmSetting,
+        interrupted: &AtomicBool,
+    ) -> Result<VmRun, TrialError> {
+        let measured = thread::scope(|scope| {
+            let mut laid = self.lay(scope, setting)?;
+            let guests = self.boot(setting, &laid)?;
+            if setting.carrier == VmCarrier::Qemu {
+                laid.connect_devices(setting.place)?;
+            }
+            let run = self.exchange(setting, &laid, guests, interrupted);
+            laid.paths.drain(..).try_for_each(Running::end)?;
+            run
+        });
+        measured.or_else(|error| match error {
+            // What ends a guest, or takes its time, is the user's signal then.
+            _ if interrupted.load(Ordering::Relaxed) => Err(TrialError::Interrupted),
+            // passt ends connections of which its guest acknowledges nothing for seconds, as a slow one may.
+            TrialError::Io(error)
+                if setting.carrier == VmCarrier::Passt
+                    && error.kind() == io::ErrorKind::ConnectionReset =>
+            {
+                Ok(VmRun { is_reset: true, ..VmRun::default() })
+            }
+            other => Err(other),
+        })
+    }
+
+    /// Makes the hosts, and what carries frames between them and the machines.
+    fn lay<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        setting: &VmSetting,
+    ) -> Result<Laid<'scope>, TrialError> {
+        use {VmCarrier as By, VmPlace as At};
+        let networks = match setting.place {
+            At::Tunnel => lay_underlay(WIRE_MTU, Family::V4)?,
+            At::Host | At::Guests => vec![engine_network()?],
+        };
+        let mut laid = Laid { networks, paths: Vec::new(), passt: None, template: None };
+        match (setting.place, setting.carrier) {
+            (At::Host, By::VhostUser) => laid.start(scope, laid.tap()?, self.vhost(0)?)?,
+            (At::Host, By::Stream) => {
+                let port = UnixPort::open(&UnixOptions::new(self.socket(0)))?;
+                laid.start(scope, laid.tap()?, port)?;
+            }
+            (At::Guests, By::VhostUser) => laid.start(scope, self.vhost(0)?, self.vhost(1)?)?,
+            (At::Tunnel, By::VhostUser) => {
+                laid.start(scope, laid.tap()?, laid.tunnel_end(0)?)?;
+                laid.start(scope, self.vhost(0)?, laid.tunnel_end(1)?)?;
+            }
+            (At::Tunnel, By::Qemu) => laid.add_vxlan()?,
+            (_, By::Passt) => self.start_passt(&mut laid)?,
+            _ => {}
+        }
+        Ok(laid)
+    }
+
+    fn vhost(&self, number: usize) -> io::Result<VhostPort> {
+        VhostPort::open(&VhostOptions::new(self.socket(number)))
+    }
+
+    fn socket(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("vm{number}.sock"))
+    }
+
+    /// Starts passt on the host, which takes the addresses of its network for the guest's.
+    fn start_passt(&self, laid: &mut Laid<'_>) -> io::Result<()> {
+        let host = &laid.networks[0];
+        let template = host.run(|| {
+            let device = TapPort::open(DEVICE, Layer::Ethernet, &TapOptions::default())?;
+            Control::new()?.set_up(&InterfaceName::new("lo")?, true)?;
+            set_up(DEVICE, RECEIVER_ADDRESSES, Family::V4, WIRE_MTU)?;
+            let index = Control::new()?.index(&InterfaceName::new(DEVICE)?)?;
+            let everywhere = (Ipv4Addr::UNSPECIFIED.into(), 0);
+            Netlink::new()?.add_route(index, everywhere, Some(SENDER_ADDRESSES[0]))?;
+            io::Result::Ok(device)
+        })??;
+        laid.template = Some(template);
+        let socket = self.socket(0);
+        let mut command = Command::new(PASST);
+        // As root it would be nobody, who may make no socket here.
+        command.args(["-f", "-4", "-u", "none", "--runas", "0:0", "-t", &SINK_PORT.to_string()]);
+        command.arg("-s").arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
+        let passt = host.host(die_with_parent(&mut command))?.stderr(Stdio::null()).spawn()?;
+        laid.passt.insert(Passt(passt)).wait_for(&socket)
+    }
+
+    /// The machine of this number.
+    fn machine(&self, carrier: VmCarrier, number: usize) -> Command {
+        let socket = self.socket(number);
+        let socket = socket.display();
+        let device = format!("virtio-net-pci,netdev=n0,mac=52:54:00:93:00:0{number}");
+        match carrier {
+            VmCarrier::VhostUser => {
+                // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X beside vhost-user.
+                let device = format!("{device},vectors=0");
+                let mut machine = self.image.machine_at("vhost-user,id=n0,chardev=c0", &device);
+                machine.args(["-chardev", &format!("socket,id=c0,path={socket}")]);
+                machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
+                machine.args(["-numa", "node,memdev=m0"]);
+                machine
+            }
+            VmCarrier::Stream | VmCarrier::Passt => {
+                let netdev = format!("stream,id=n0,server=off,addr.type=unix,addr.path={socket}");
+                self.image.machine_at(&netdev, &device)
+            }
+            VmCarrier::Qemu => {
+                let tap = own_tap(number);
+                let netdev = format!("tap,id=n0,ifname={tap},script=no,downscript=no,vhost=off");
+                self.image.machine_at(&netdev, &device)
+            }
+        }
+    }
+
+    /// Boots the machines, whose last one serves streams.
+    fn boot(&self, setting: &VmSetting, laid: &Laid<'_>) -> io::Result<Vec<Guest>> {
+        let network = &laid.networks[laid.networks.len() - 1];
+        let addresses = match setting.place {
+            VmPlace::Guests => vec![SENDER_ADDRESSES[0], RECEIVER_ADDRESSES[0]],
+            VmPlace::Host | VmPlace::Tunnel => vec![RECEIVER_ADDRESSES[0]],
+        };
+        let mtu = setting.place.mtu();
+        let boot = |(number, address): (usize, &IpAddr)| {
+            let mut machine = self.machine(setting.carrier, number);
+            let mut guest = Guest::start(network.host(die_with_parent(&mut machine))?)?;
+            let set_up = format!(
+                "ip link set lo up; ip link set eth0 mtu {mtu} up; ip addr add {address}/24 dev eth0"
+            );
+            guest.run(&set_up)?;
+            Ok(guest)
+        };
+        let mut guests: Vec<Guest> =
+            addresses.iter().enumerate().map(boot).collect::<io::Result<_>>()?;
+        if let Some(last) = guests.last_mut() {
+            let gateway = SENDER_ADDRESSES[0];
+            let program = &self.program;
+            let serve = SERVE.replace("GATEWAY", &gateway.to_string()).replace("PROGRAM", program);
+            last.run(&serve)?;
+        }
+        Ok(guests)
+    }
+
+    /// Compares bytes both ways, and then measures streams.
+    fn exchange(
+        &self,
+        setting: &VmSetting,
+        laid: &Laid<'_>,
+        mut guests: Vec<Guest>,
+        interrupted: &AtomicBool,
+    ) -> Result<VmRun, TrialError> {
+        let address = match setting.carrier {
+            VmCarrier::Passt => Ipv4Addr::LOCALHOST.into(),
+            _ => RECEIVER_ADDRESSES[0],
+        };
+        let peer = SocketAddr::new(address, SINK_PORT);
+        let call = |guests: &mut [Guest], direction, measured| match guests {
+            [first, _] => self.call_from(first, Call { peer, direction, measured }),
+            _ => laid.networks[0].run(|| Call { peer, direction, measured }.run(interrupted))?,
+        };
+        let mut verified_bytes = 0;
+        for direction in [Direction::Transmit, Direction::Receive] {
+            verified_bytes += call(&mut guests, direction, None)?.bytes;
+        }
+        let mut stream = |direction| {
+            let before = laid.cpu_seconds(&guests)?;
+            let called = call(&mut guests, direction, Some(setting.measured))?;
+            let after = laid.cpu_seconds(&guests)?;
+            let [path_cpu_seconds, machine_cpu_seconds] = [0, 1].map(|i| after[i] - before[i]);
+            Ok::<_, TrialError>(VmStream { called, path_cpu_seconds, machine_cpu_seconds })
+        };
+        let to_guest = stream(Direction::Transmit)?;
+        let from_guest = stream(Direction::Receive)?;
+        Ok(VmRun { verified_bytes, to_guest, from_guest, is_reset: false })
+    }
+
+    /// Calls from a guest: this program does, and prints the figures.
+    fn call_from(&self, guest: &mut Guest, call: Call) -> Result<Called, TrialError> {
+        let direction = match call.direction {
+            Direction::Transmit => "transmit",
+            Direction::Receive => "receive",
+        };
+        let time = call.measured.map(|time| format!("--time {}us", time.as_micros()));
+        let (program, time) = (&self.program, time.unwrap_or_default());
+        let said =
+            guest.run(&format!("{program} lab sink {} --call {direction} {time}", call.peer))?;
+        serde_json::from_str(said.trim()).map_err(|error| io::Error::other(error).into())
+    }
+}
+
+/// Hosts, and what carries frames between them and the machines.
+struct Laid<'scope> {
+    /// The host, or the two ends of a tunnel: the host, and where the machine is.
+    networks: Vec<NetworkNamespace>,
+    paths: Vec<Running<'scope, ()>>,
+    passt: Option<Passt>,
+    /// The device whose addresses passt gives its guest.
+    template: Option<TapPort>,
+}
+
+impl<'scope> Laid<'scope> {
+    /// The host's device, with an address.
+    fn tap(&self) -> io::Result<TapPort> {
+        self.networks[0].run(|| {
+            let port = TapPort::open(DEVICE, Layer::Ethernet, &TapOptions::default())?;
+            set_up(DEVICE, SENDER_ADDRESSES, Family::V4, self.mtu())?;
+            Ok(port)
+        })?
+    }
+
+    /// One end of a tunnel of Grosso, the host's for 0.
+    fn tunnel_end(&self, side: usize) -> io::Result<impl Port + Send + use<'scope>> {
+        let tunnel = (Tunnel::Vxlan, Family::V4);
+        let end = (&self.networks[side], side);
+        tunnels::open_end(end, tunnel, (false, false), true, |socket| socket)
+    }
+
+    fn start(
+        &mut self,
+        scope: &'scope Scope<'scope, '_>,
+        left: impl Port + Send + 'scope,
+        right: impl Port + Send + 'scope,
+    ) -> Result<(), TrialError> {
+        let options = RunOptions::new(SEED);
+        let path = Running::start(scope, (left, right), options, || Ok(()), |_| Ok(()))?;
+        self.paths.push(path);
+        Ok(())
+    }
+
+    /// The kernel's own tunnel, whose far end is a port of a bridge.
+    fn add_vxlan(&self) -> io::Result<()> {
+        for (side, network) in self.networks.iter().enumerate() {
+            let add = || {
+                let name = InterfaceName::new(DEVICE)?;
+                Netlink::new()?.add_vxlan_between((&name, LinkChange::new()), &vxlan_ends(side))
+            };
+            network.run(add)??;
+        }
+        Ok(())
+    }
+
+    /// Sets up the devices that QEMU has made, and what they are connected with.
+    fn connect_devices(&self, place: VmPlace) -> io::Result<()> {
+        let set_up_host = |device: &str| {
+            self.networks[0].run(|| set_up(device, SENDER_ADDRESSES, Family::V4, self.mtu()))?
+        };
+        match place {
+            VmPlace::Host => set_up_host(&own_tap(0)),
+            VmPlace::Guests => {
+                self.networks[0].run(|| bridge(&[own_tap(0), own_tap(1)], WIRE_MTU))?
+            }
+            VmPlace::Tunnel => {
+                set_up_host(DEVICE)?;
+                self.networks[1].run(|| bridge(&[own_tap(0), DEVICE.into()], self.mtu()))?
+            }
+        }
+    }
+
+    /// The MTU of the guest's network.
+    fn mtu(&self) -> u16 {
+        let place = if self.networks.len() > 1 { VmPlace::Tunnel } else { VmPlace::Host };
+        place.mtu()
+    }
+
+    /// Seconds of the program between the ends, and of the machines.
+    fn cpu_seconds(&self, guests: &[Guest]) -> io::Result<[f64; 2]> {
+        let passt = self.passt.iter().map(|passt| Pid::from_child(&passt.0));
+        let threads = self.paths.iter().map(Running::thread).chain(passt);
+        let path =
+            threads.map(|thread| Ok(cpu_time(thread)?.running)).sum::<io::Result<Duration>>();
+        let machines = guests.iter().map(Guest::cpu_time).sum::<io::Result<Duration>>();
+        Ok([path?.as_secs_f64(), machines?.as_secs_f64()])
+    }
+}
+
+impl VmPlace {
+    /// The MTU of the guest's network, whose packets fit the wire after encapsulation.
+    fn mtu(self) -> u16 {
+        match self {
+            Self::Tunnel => tunnels::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
+            Self::Host | Self::Guests => WIRE_MTU,
+        }
+    }
+}
+
+/// A running passt. It ends with this value.
+struct Passt(Child);
+
+impl Passt {
+    /// Waits until its socket is there.
+    fn wait_for(&mut self, socket: &Path) -> io::Result<()> {
+        let started = Instant::now();
+        while !path::is_there(socket) {
+            if let Some(status) = self.0.try_wait()? {
+                return Err(io::Error::other(format!("{PASST}: {status}")));
+            }
+            if started.elapsed() > STALLED {
+                return Err(io::Error::other(format!("{PASST} makes no socket")));
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Passt {
+    fn drop(&mut self) {
+        // It ends by itself with its guest.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Makes a bridge of these devices in the calling thread's namespace.
+fn bridge(ports: &[String], mtu: u16) -> io::Result<()> {
+    let (control, bridge) = (Control::new()?, InterfaceName::new("b0")?);
+    control.add_bridge(&bridge)?;
+    for port in ports {
+        let port = InterfaceName::new(port)?;
+        control.set_mtu(&port, mtu)?;
+        control.add_bridge_port(&bridge, &port)?;
+        control.set_up(&port, true)?;
+    }
+    control.set_up(&bridge, true)
+}
+
+/// The name of the device that QEMU makes for the machine of this number.
+fn own_tap(number: usize) -> String {
+    format!("q{number}")
+}
+
+/// Programs in the guest beside the image's own and this one.
+pub(super) const PROGRAMS: &[&str] = &["ip"];
+/// The program that carries a guest's connections by sockets of its host.
+pub(super) const PASST: &str = "passt";
+/// The name of the host's device.
+const DEVICE: &str = "t0";
+/// The port at which a sink listens, and in the kernel's list.
+const SINK_PORT: u16 = 5297;
+/// The script of the guest that serves streams, and ends when somebody can connect.
+const SERVE: &str = "
+ip route add default via GATEWAY
+PROGRAM lab sink 0.0.0.0:5297 > /tmp/sink 2>&1 &
+tries=0
+until grep -q ':14B1 ' /proc/net/tcp; do
+    tries=$((tries + 1))
+    [ $tries -lt 300 ] || { cat /tmp/sink; exit 1; }
+    sleep 0.1
+done";
+/// Time between two looks for a socket.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The seed of flow tables: all trials use the same.
+const SEED: u64 = 0x6772_6f73_736f;

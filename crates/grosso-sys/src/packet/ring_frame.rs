@@ -1,0 +1,113 @@
+//! Memory of a receive ring, which may hold frames that outlive their ring.
+//!
+//! A frame marks its slot as taken, and clearing the mark is its last access to the slot. Frames therefore need no
+//! counter: if no slot is marked, there is no frame. Memory that still holds frames when its ring is dropped goes to a
+//! list, which is checked whenever a ring is opened or dropped. A counter would cost two atomic additions per frame,
+//! more than all other work on a frame.
+
+use core::ops::Deref;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::ring::{RingMemory, SlotPlace};
+use crate::abi;
+
+/// Status of a slot that this program has taken and not returned. The kernel treats every value but
+/// `TP_STATUS_KERNEL`, which is zero, as not its own.
+const TAKEN: u32 = 1 << 27;
+
+/// Memory of dropped rings that still held frames. The list is bounded by the number of such rings, plus those whose
+/// frames were dropped since a ring was last opened or dropped.
+static LEFT: Mutex<Vec<LeftMemory>> = Mutex::new(Vec::new());
+
+/// The memory of a ring, lent to the ring's frames.
+#[derive(Debug)]
+pub(super) struct FrameMemory(FrameSlot);
+
+/// A frame's reference to the memory of its ring.
+#[derive(Debug)]
+pub(super) struct FrameSlot(NonNull<RingMemory>);
+
+/// The memory of a dropped ring.
+#[derive(Debug)]
+struct LeftMemory(NonNull<RingMemory>);
+
+// SAFETY: the pointer stands for a shared reference, and its target may be shared by threads.
+unsafe impl Send for FrameSlot {}
+// SAFETY: as above.
+unsafe impl Sync for FrameSlot {}
+// SAFETY: as above; frames of any thread may be in the memory, and they access it through atomic words.
+unsafe impl Send for LeftMemory {}
+
+impl FrameMemory {
+    pub(super) fn new(memory: RingMemory) -> Self {
+        sweep(&mut left());
+        Self(FrameSlot(NonNull::from(Box::leak(Box::new(memory)))))
+    }
+
+    /// Takes a slot for a frame, which [returns it](FrameSlot::return_slot).
+    #[inline(always)]
+    pub(super) fn take_slot(&self, slot: SlotPlace) -> FrameSlot {
+        self.release(slot, TAKEN);
+        FrameSlot(self.0.0)
+    }
+}
+
+impl Deref for FrameMemory {
+    type Target = RingMemory;
+
+    #[inline(always)]
+    fn deref(&self) -> &RingMemory {
+        &self.0
+    }
+}
+
+impl Drop for FrameMemory {
+    fn drop(&mut self) {
+        let mut left = left();
+        left.push(LeftMemory(self.0.0));
+        sweep(&mut left);
+    }
+}
+
+impl Deref for FrameSlot {
+    type Target = RingMemory;
+
+    #[inline(always)]
+    fn deref(&self) -> &RingMemory {
+        // SAFETY: the memory is freed once its ring is gone and no slot is taken. Only the ring and its frames, each
+        // with a taken slot, have this reference.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl FrameSlot {
+    /// Returns a frame's slot to the kernel, which ends the loan.
+    #[inline(always)]
+    pub(super) fn return_slot(&mut self, slot: SlotPlace) {
+        self.release(slot, abi::TP_STATUS_KERNEL);
+    }
+}
+
+impl LeftMemory {
+    /// Returns whether the memory holds frames.
+    fn has_frames(&self) -> bool {
+        // SAFETY: only the list frees the memory, and it still contains it.
+        let memory = unsafe { self.0.as_ref() };
+        // Frames clear their marks with a release store, after all other accesses.
+        memory.slots().any(|slot| memory.status(slot).load(Ordering::Acquire) == TAKEN)
+    }
+}
+
+fn left() -> MutexGuard<'static, Vec<LeftMemory>> {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Frees memory that no longer holds frames.
+fn sweep(left: &mut Vec<LeftMemory>) {
+    for memory in left.extract_if(.., |memory| !memory.has_frames()) {
+        // SAFETY: the ring that created the memory from a box is gone, and so are all of its frames.
+        drop(unsafe { Box::from_raw(memory.0.as_ptr()) });
+    }
+}
