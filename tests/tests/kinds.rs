@@ -164,7 +164,7 @@ const APART: &[&str] = &[
     "grosso-wire/src/header/",
     "grosso-wire/src/registry.rs",
     "grosso-testkit/",
-    "grosso-cli/src/tunnel/",
+    "grosso-daemon/src/tunnel/",
 ];
 
 #[test]

@@ -46,7 +46,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-report", &["grosso-capture"]),
     (
         "grosso-analysis",
-        &["grosso", "grosso-capture", "grosso-checksum", "grosso-report", "grosso-wire"],
+        &[
+            "grosso",
+            "grosso-capture",
+            "grosso-checksum",
+            "grosso-report",
+            "grosso-sys",
+            "grosso-wire",
+        ],
     ),
     (
         "grosso-conform",
@@ -60,6 +67,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "grosso-daemon",
+        &["grosso", "grosso-analysis", "grosso-io", "grosso-report", "grosso-sys", "grosso-wire"],
+    ),
+    (
         "grosso-cli",
         &[
             "grosso",
@@ -67,6 +78,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "grosso-capture",
             "grosso-checksum",
             "grosso-conform",
+            "grosso-daemon",
             "grosso-io",
             "grosso-lab",
             "grosso-report",
@@ -193,7 +205,7 @@ fn is_test_source(path: &Path) -> bool {
 
 #[test]
 fn nobody_above_the_ports_compiles_the_merge_path() {
-    let above = ["grosso-analysis", "grosso-cli", "grosso-conform", "grosso-lab"]
+    let above = ["grosso-analysis", "grosso-cli", "grosso-conform", "grosso-daemon", "grosso-lab"]
         .map(|name| root().join("crates").join(name).join("src"));
     let lines = lines_where(|path, line| {
         let line = line.replace("PortCoalescer", "");

@@ -9,12 +9,14 @@
 //! | [`headers`] | offsets and fields of packets |
 //! | [`links`] | the link type by which the headers of a packet are found |
 //! | [`meta`] | translation of a capture's packet metadata to the engine's, and back |
+//! | [`profile`] | profiles as users write them: a name, or a file with the differences from a built-in one |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
-//! The crate reads no files, prints nothing and starts no threads: the caller passes the packets of a
-//! [`grosso_capture::CaptureReader`], which reads from any reader. The example in the README classifies a whole
-//! capture.
+//! The crate reads no files but those of profiles (Linux), prints nothing and starts no threads: the caller passes the
+//! packets of a [`grosso_capture::CaptureReader`], which reads from any reader. The example in the README classifies a
+//! whole capture.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 pub mod checksums;
 pub mod distribution;
@@ -22,6 +24,7 @@ pub mod evidence;
 pub mod headers;
 pub mod links;
 pub mod meta;
+pub mod profile;
 pub mod suspicion;
 
 /// Compiles and runs the example of `README.md` as a test.

@@ -150,3 +150,27 @@ Settings that the other program does not support are reported.
 Examples:
   sudo grosso tunnel export vx0 --as ip > vx0.sh
   sudo grosso tunnel export vx0 --as toml > vx0.toml && grosso config check vx0.toml";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use crate::{arguments::Arguments, tunnel::word_names};
+
+    #[test]
+    fn every_word_is_in_the_help_of_tunnel_add() {
+        let mut command = Arguments::command();
+        let tunnel = command.find_subcommand_mut("tunnel").unwrap();
+        let help = tunnel.find_subcommand_mut("add").unwrap().render_long_help().to_string();
+        let said = |name: &str| help.split(|c: char| " []\n:".contains(c)).any(|word| word == name);
+        for name in word_names() {
+            // A word of both directions has those of one in its brackets.
+            let of_both = |both: &str| help.contains(&format!("[[i|o]{both}"));
+            let of_one = name.strip_prefix(['i', 'o']).is_some_and(of_both);
+            assert!(
+                said(name) || said(&format!("no{name}")) || of_both(name) || of_one,
+                "{name} is not in {help}"
+            );
+        }
+    }
+}

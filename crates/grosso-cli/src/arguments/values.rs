@@ -10,7 +10,7 @@ use grosso::{
 use grosso_capture::TunnelPort;
 use grosso_wire::{CookieLen, LinkType, Pseudowire};
 
-use crate::{line::Spacing, units::exact_time};
+use crate::{line::Spacing, profile::AUTO_HOLD_NS, units::exact_time};
 
 /// The hold of trains across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +62,6 @@ pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
     };
     Ok(HoldTime { hold: Hold::Controlled, most_ns })
 }
-
-/// The longest hold of `auto`: twice the time in which a superframe arrives at 10 Gb/s.
-pub(crate) const AUTO_HOLD_NS: u64 = 100_000;
 
 /// The repair of reordered TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

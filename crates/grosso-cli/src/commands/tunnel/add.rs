@@ -125,7 +125,9 @@ fn refuse_same(description: &Description) -> Result<(), Failure> {
 /// Checks that this host has the address that packets are sent from.
 fn check_local(local: IpAddr) -> Result<(), Failure> {
     let bound = UdpSocket::bind((local, 0));
-    bound.map(|_| ()).map_err(|error| daemon::tunnel::no_socket(COMMAND, (local, 0).into(), &error))
+    bound
+        .map(|_| ())
+        .map_err(|error| daemon::tunnel_end::no_socket(COMMAND, (local, 0).into(), &error))
 }
 
 fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {

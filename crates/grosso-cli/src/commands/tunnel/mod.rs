@@ -14,7 +14,7 @@ use grosso_sys::{
 use self::process::Process;
 use crate::{
     arguments::{Tunnel, TunnelExport, TunnelName, TunnelStart, TunnelUp, Whose},
-    daemon::{definition, tunnel::unprobed},
+    daemon::{definition, tunnel_end::unprobed},
     device::refused,
     error::{Exit, Failure},
     input::Session,

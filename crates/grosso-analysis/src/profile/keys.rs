@@ -1,0 +1,184 @@
+//! Every key of a profile's file, once: its name, its permitted values, and the field that it sets.
+
+use grosso::{Profile, coalesce::Limits};
+use serde_json::Value;
+use toml::de::DeValue;
+
+use super::setting::{self, SettingValue};
+
+/// One key.
+pub struct ProfileKey {
+    /// The table that it is in; empty for keys before all tables.
+    pub table: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+    /// The permitted values, for people.
+    pub choices: fn() -> String,
+    /// The value in a profile.
+    pub show: fn(&Profile) -> Value,
+    /// Sets the value; `None` if it is not permitted.
+    pub(super) set: fn(&mut Profile, &DeValue<'_>) -> Option<()>,
+}
+
+impl ProfileKey {
+    /// Its name, preceded by that of its table.
+    pub fn full_name(&self) -> String {
+        if self.table.is_empty() {
+            self.name.into()
+        } else {
+            format!("{}.{}", self.table, self.name)
+        }
+    }
+
+    /// The key with this name in this table.
+    pub(super) fn find(table: &str, name: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.table == table && key.name == name)
+    }
+}
+
+/// The names of the tables, in their order.
+pub(super) const TABLES: [&str; 4] = ["rules", "reorder", "table", "limits"];
+
+/// A key whose field is a word of a list, or a number in a range.
+macro_rules! key {
+    ($table:literal, $name:literal, $($field:ident).+) => {
+        ProfileKey {
+            table: $table,
+            name: $name,
+            choices: || choices_of(|profile| &profile.$($field).+),
+            show: |profile| profile.$($field).+.show(),
+            set: |profile, value| {
+                profile.$($field).+ = SettingValue::read(value)?;
+                Some(())
+            },
+        }
+    };
+    ($table:literal, $name:literal, $($field:ident).+, $range:expr) => {
+        ProfileKey {
+            table: $table,
+            name: $name,
+            choices: || format!("{} to {}", $range.start(), $range.end()),
+            show: |profile| profile.$($field).+.into(),
+            set: |profile, value| {
+                profile.$($field).+ = setting::number(value, &$range)?;
+                Some(())
+            },
+        }
+    };
+}
+
+/// The permitted values of a field.
+fn choices_of<T: SettingValue>(_: fn(&Profile) -> &T) -> String {
+    T::choices()
+}
+
+/// All keys, those of one table together and in the order of `TABLES`.
+pub const KEYS: &[ProfileKey] = &[
+    key!("", "tcp", tcp),
+    key!("", "udp", udp),
+    key!("", "extension-headers", extension_headers),
+    key!("", "tunnels-max", tunnels_max, 0..=TUNNELS_MAX),
+    key!("", "batch", batch),
+    key!("", "hold", hold),
+    key!("", "bypass", bypass),
+    key!("rules", "differentiated-services", rules.differentiated_services),
+    key!("rules", "flow-label", rules.flow_label),
+    key!("rules", "time-to-live", rules.time_to_live),
+    key!("rules", "dont-fragment", rules.dont_fragment),
+    key!("rules", "identification", rules.identification),
+    key!("rules", "fixed-identification", rules.fixed_identification),
+    key!("rules", "acknowledgment", rules.acknowledgment),
+    key!("rules", "window", rules.window),
+    key!("rules", "timestamp-value", rules.timestamp_value),
+    key!("rules", "timestamp-echo", rules.timestamp_echo),
+    key!("rules", "options", rules.options),
+    key!("rules", "sizes", rules.sizes),
+    key!("rules", "push", rules.push),
+    ProfileKey {
+        table: "rules",
+        name: "flags-alone",
+        choices: setting::flag_choices,
+        show: |profile| setting::show_flags(profile.rules.flags_alone),
+        set: |profile, value| {
+            profile.rules.flags_alone = setting::flags(value)?;
+            Some(())
+        },
+    },
+    key!("rules", "congestion-alone", rules.congestion_alone),
+    key!("rules", "acknowledgments", rules.acknowledgments),
+    key!("rules", "refused", rules.refused),
+    key!("rules", "full", rules.full),
+    key!("reorder", "level", reorder.level),
+    key!("reorder", "hole-ns-max", reorder.hole_ns_max, 0..=HOLD_NS_MAX),
+    key!("reorder", "hole-ns-min", reorder.hole_ns_min, 0..=HOLD_NS_MAX),
+    key!("reorder", "round-trip-ns", reorder.round_trip_ns, 0..=ROUND_TRIP_NS_MAX),
+    key!("reorder", "flows", reorder.flows, 1..=REORDER_FLOWS_MAX),
+    key!("reorder", "flow-runs", reorder.flow_runs, 1..=RUNS_MAX),
+    key!("reorder", "flow-bytes", reorder.flow_bytes, 0..=REORDER_BYTES_MAX),
+    key!("reorder", "queue-bytes", reorder.queue_bytes, 0..=REORDER_BYTES_MAX),
+    key!("reorder", "buffer-bytes", reorder.buffer_bytes, 0..=REORDER_BYTES_MAX),
+    key!("reorder", "idle-ns", reorder.idle_ns, 0..=ROUND_TRIP_NS_MAX),
+    key!("table", "buckets", table.buckets, 1..=BUCKETS_MAX),
+    key!("table", "choice", table.choice),
+    key!("limits", "flows", limits.flows, 1..=FLOWS_MAX),
+    key!("limits", "parts", limits.parts, 1..=PARTS_MAX),
+    key!("limits", "size-bytes", limits.size_bytes, 1..=SIZE_BYTES_MAX),
+    key!("limits", "tcp-segments", limits.tcp_segments, 1..=SEGMENTS_MAX),
+    key!("limits", "udp-segments", limits.udp_segments, 1..=SEGMENTS_MAX),
+    key!("limits", "hold-ns", limits.hold_ns, 0..=HOLD_NS_MAX),
+    key!("limits", "full-poll-ns", limits.full_poll_ns, 0..=HOLD_NS_MAX),
+];
+
+/// Tunnels of a packet: the dissector enters no more headers (`grosso_wire::LAYERS_MAX`).
+const TUNNELS_MAX: i64 = 15;
+/// Buckets of a table: eight trains each, so a million trains at half its load.
+const BUCKETS_MAX: i64 = 1 << 18;
+/// Trains held at once: a million take several hundred megabytes.
+const FLOWS_MAX: i64 = 1 << 20;
+/// Buffers held at once: of 1500 bytes each, 1.5 GB.
+const PARTS_MAX: i64 = 1 << 20;
+/// Bytes of a superframe.
+const SIZE_BYTES_MAX: i64 = Limits::SIZE_BYTES_CEILING as i64;
+/// Packets of a train.
+const SEGMENTS_MAX: i64 = u16::MAX as i64;
+/// The time that a train may be held: longer than the retransmission timeout of any sender.
+const HOLD_NS_MAX: i64 = 1_000_000_000;
+/// A round trip, or a pause of a flow: a minute.
+const ROUND_TRIP_NS_MAX: i64 = 60_000_000_000;
+/// Flows remembered, each of some kilobytes when packets wait.
+const REORDER_FLOWS_MAX: i64 = 4096;
+/// Runs of one flow that wait.
+const RUNS_MAX: i64 = 256;
+/// Memory for packets that wait.
+const REORDER_BYTES_MAX: i64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_field_of_a_profile_has_a_key() {
+        let shown = format!("{:#?}", Profile::linux());
+        let fields: BTreeSet<&str> = shown
+            .lines()
+            .filter_map(|line| line.trim().strip_suffix(','))
+            .filter_map(|line| line.split_once(": ").map(|(field, _)| field))
+            .collect();
+        let keys: BTreeSet<_> = KEYS.iter().map(|key| key.name.replace('-', "_")).collect();
+        let missing: Vec<_> =
+            fields.into_iter().filter(|field| *field != "name" && !keys.contains(*field)).collect();
+        assert_eq!(missing, [""; 0], "{shown}");
+    }
+
+    #[test]
+    fn keys_of_a_table_are_together_and_none_is_there_twice() {
+        let mut tables: Vec<_> = KEYS.iter().map(|key| key.table).collect();
+        tables.dedup();
+        assert_eq!(tables[0], "");
+        assert_eq!(tables[1..], TABLES);
+        let names: BTreeSet<_> = KEYS.iter().map(ProfileKey::full_name).collect();
+        assert_eq!(names.len(), KEYS.len());
+    }
+}

@@ -1,0 +1,58 @@
+//! Accepting clients of listeners, with bounds that no client can move.
+
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use crate::talk::Talk;
+
+/// Accepts the waiting clients of listeners that do not block.
+#[derive(Debug, Default)]
+pub struct Acceptor {
+    /// The time until which no client is accepted, because there were no descriptors left.
+    closed_until: Option<Instant>,
+}
+
+impl Acceptor {
+    /// The time until which no client can be accepted; `None` if one can be now.
+    pub fn closed_until(&self, now: Instant) -> Option<Instant> {
+        self.closed_until.filter(|until| now < *until)
+    }
+
+    /// Accepts at most [`CLIENTS_MAX`] clients: the others wait for the next round.
+    pub fn accept<T>(&mut self, now: Instant, mut accept: impl FnMut() -> io::Result<T>) -> Vec<T> {
+        let mut accepted = Vec::new();
+        while accepted.len() < CLIENTS_MAX {
+            match accept() {
+                Ok(client) => accepted.push(client),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.closed_until = Some(now + CLOSED);
+                    break;
+                }
+            }
+        }
+        accepted
+    }
+}
+
+/// Whether to try again when the stream is ready.
+pub fn is_soon(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Notes that others than this host reach an address at which `what` is served. `option` sets the address.
+pub fn note_reach(talk: &mut Talk, what: &str, address: SocketAddr, option: &str) {
+    if !address.ip().is_loopback() {
+        talk.note(format!("{what} on {address} can be reached from other hosts"));
+        talk.hint(&format!("to serve this host only: {option} 127.0.0.1:PORT"));
+    }
+}
+
+/// Most clients that a listener serves at a time.
+pub const CLIENTS_MAX: usize = 32;
+/// The time for which no client is accepted when there are no descriptors left.
+const CLOSED: Duration = Duration::from_millis(100);

@@ -1,0 +1,499 @@
+//! Paths from a file: TOML, with the key names of `ip link` and `ethtool`. `docs/configuration.md` describes it.
+
+use core::{fmt, ops::Range};
+use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
+
+use grosso::{Profile, coalesce::Hold, tunnel::Header};
+use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
+use grosso_sys::path;
+use grosso_wire::virtio::Form;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use toml::Spanned;
+
+use super::{
+    feature,
+    path::{PathSpec, Polling},
+    port::{Device, PortSpec},
+    stages::{EspSpec, EspTable, FragmentsMode, FragmentsSpec},
+};
+use crate::{
+    error::Failure,
+    name::shown,
+    profile::{self, AUTO_HOLD_NS},
+    tunnel::Description,
+    wrong::Wrong,
+};
+
+/// The contents of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The address at which Prometheus is served.
+    pub metrics: Option<SocketAddr>,
+    /// The user that the process becomes before it opens devices.
+    pub user: Option<String>,
+    /// The paths, in the order of the file.
+    pub paths: Vec<PathSpec>,
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let name = shown(path);
+        let text = path::read_text(path, CONFIG_BYTES_MAX).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => Failure::input(
+                "input.config",
+                format!("{name}: cannot read the configuration: {error}"),
+            ),
+            _ => Failure::environment("environment.read", format!("{name}: {error}")),
+        })?;
+        let whole = std::path::absolute(path).map_err(|error| {
+            Failure::environment("environment.read", format!("{name}: {error}"))
+        })?;
+        let folder = whole.parent().unwrap_or(&whole);
+        let mut config = Self::parse(&text, folder).map_err(|wrong| {
+            let failure = Failure::input("input.config", format!("{name}:{wrong}"));
+            failure.at(wrong.place).hint(format!(
+                "docs/configuration.md describes the file; grosso config check {name} checks it \
+                 without running it"
+            ))
+        })?;
+        config.read_keys(folder)?;
+        Ok(config)
+    }
+
+    /// Reads the keys of all ports that have some. No two ports may send with the same key: a nonce would be used
+    /// twice.
+    pub fn read_keys(&mut self, folder: &Path) -> Result<(), Failure> {
+        let ports = self.paths.iter_mut().flat_map(|path| [&mut path.left, &mut path.right]);
+        let mut specs: Vec<&EspSpec> = Vec::new();
+        for esp in ports.filter_map(|port| port.esp.as_mut()) {
+            esp.read(folder)?;
+            if let Some(other) = specs.iter().find_map(|other| esp.shares_with(other)) {
+                return Err(Failure::input("input.config", format!("esp: {other}")));
+            }
+            specs.push(esp);
+        }
+        Ok(())
+    }
+
+    /// Parses a text. Relative paths of profiles are taken from `folder`.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
+        let file: FileTable =
+            toml::from_str(text).map_err(|error| Wrong::of_parser(text, &error))?;
+        let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));
+        if file.path.is_empty() {
+            return wrong(0..0, "no [[path]]: nothing to run");
+        }
+        if let Some(path) = file.path.get(PATHS_MAX) {
+            return wrong(path.span(), &format!("more than {PATHS_MAX} paths"));
+        }
+        let paths = paths(text, file.path, folder)?;
+        Ok(Self { metrics: file.metrics, user: file.user, paths })
+    }
+}
+
+/// The paths of tables of `text`. No two have a name or a device in common.
+pub fn paths(
+    text: &str,
+    tables: Vec<Spanned<PathTable>>,
+    folder: &Path,
+) -> Result<Vec<PathSpec>, Wrong> {
+    let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));
+    let mut paths: Vec<PathSpec> = Vec::new();
+    for table in tables {
+        let span = table.span();
+        let path = table.into_inner().spec(folder);
+        let path = path.map_err(|what| Wrong::at(text, span.clone(), &what))?;
+        for other in &paths {
+            if other.name == path.name {
+                return wrong(span, &format!("path \"{}\" already exists", path.name));
+            }
+            if let Some(what) = in_common(&path, other) {
+                return wrong(span, &format!("{what} path \"{}\"", other.name));
+            }
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Says why two paths cannot be: they have a device in common, or tunnels that would take each other's packets.
+fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
+    let taken = [&other.left.device, &other.right.device];
+    [&path.left.device, &path.right.device].into_iter().find_map(|device| match device {
+        Device::Tunnel(tunnel) => {
+            // A tunnel is never the left end.
+            let Device::Tunnel(taken) = &other.right.device else { return None };
+            let name = tunnel.name();
+            if tunnel.takes_same(taken) || tunnel.shares_port(taken) {
+                return Some(format!("packets for {name} also arrive at"));
+            }
+            let is_sent_from = tunnel.sends_from_port_of(taken);
+            is_sent_from.then(|| format!("the source port of {name} is also that of"))
+        }
+        _ => {
+            let is_same = |taken: &&Device| taken.name() == device.name();
+            taken.iter().any(is_same).then(|| format!("{} is also in", device.name()))
+        }
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTable {
+    metrics: Option<SocketAddr>,
+    user: Option<String>,
+    #[serde(default)]
+    path: Vec<Spanned<PathTable>>,
+}
+
+/// The table of a path, as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PathTable {
+    name: Option<PathName>,
+    left: PortSpec,
+    right: PortSpec,
+    #[serde(default = "yes")]
+    gro: bool,
+    rx_usecs: Option<u32>,
+    #[serde(default)]
+    adaptive_rx: bool,
+    profile: Option<String>,
+    #[serde(default)]
+    queues: Queues,
+    #[serde(default)]
+    cpus: Vec<usize>,
+    impair: Option<ImpairText>,
+    poll_budget: Option<u16>,
+    busy_poll: Option<u32>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl PathTable {
+    /// The path that it describes; files that it names are relative to `folder`.
+    pub fn spec(self, folder: &Path) -> Result<PathSpec, String> {
+        let mut profile = match &self.profile {
+            None => Profile::linux(),
+            Some(word) => profile::find(word, folder).map_err(|failure| failure.message)?,
+        };
+        if let Some(microseconds) = self.rx_usecs {
+            profile.limits.hold_ns = 1000 * u64::from(microseconds);
+        }
+        if self.adaptive_rx {
+            profile.hold = Hold::Controlled;
+            if self.rx_usecs.is_none() && profile.limits.hold_ns == 0 {
+                profile.limits.hold_ns = AUTO_HOLD_NS;
+            }
+        }
+        let (left, right) = (self.left, self.right);
+        let name = match self.name {
+            Some(PathName(name)) => name,
+            None => default_name(&left, &right),
+        };
+        let spec = PathSpec {
+            name,
+            left,
+            right,
+            coalesce: self.gro,
+            profile,
+            queues: self.queues.0,
+            processors: self.cpus,
+            impairment: self.impair.map(|ImpairText(impairment)| impairment),
+            polling: Polling {
+                budget_frames: self.poll_budget,
+                busy_ns: 1000 * u64::from(self.busy_poll.unwrap_or_default()),
+            },
+        };
+        check(&spec).map(|()| spec)
+    }
+}
+
+/// The name of a path without one of its own.
+pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let name = format!("{}-{}", left.device.name(), right.device.name());
+    name.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+}
+
+/// Checks that the parts of a path fit each other; the error says why not.
+pub fn check(spec: &PathSpec) -> Result<(), String> {
+    if spec.left.device.name() == spec.right.device.name() {
+        return Err(format!("{} is both endpoints of the path", spec.left.device.name()));
+    }
+    if spec.forwards_what_it_lost() {
+        return Err(format!(
+            "profile {}: {LOSSY}; to confirm, set terminates = true on a tap or tun port",
+            spec.profile.name
+        ));
+    }
+    check_polling(&spec.polling)?;
+    check_tunnels(spec)?;
+    check_fragments(&spec.left, &spec.right)?;
+    check_fragments(&spec.right, &spec.left)?;
+    for port in [&spec.left, &spec.right] {
+        port.check()?;
+        if port.esp.is_some() && spec.queues > 1 {
+            // All packets of an association share one sequence of numbers.
+            return Err(format!("{} has esp, which needs queues = 1", port.device));
+        }
+        match &port.device {
+            Device::Passed(_) | Device::Unix(_) | Device::Vhost(_) if spec.queues > 1 => {
+                return Err(format!("{} has only one queue; set queues = 1", port.device));
+            }
+            Device::Xdp { queue, .. }
+                if *queue as usize + spec.queues > grosso_sys::xdp::QUEUES_MAX as usize =>
+            {
+                return Err(format!("{} has fewer than {} queues left", port.device, spec.queues));
+            }
+            _ => {}
+        }
+    }
+    let is_ip = [&spec.left, &spec.right].map(|port| match &port.device {
+        Device::Tun(_) => true,
+        Device::Tunnel(tunnel) => !tunnel.endpoint.carries_ethernet(),
+        _ => false,
+    });
+    let is_known = [&spec.left, &spec.right].map(|port| !matches!(port.device, Device::Passed(_)));
+    if is_ip[0] != is_ip[1] && is_known == [true; 2] {
+        let [left, right] = [&spec.left.device, &spec.right.device];
+        return Err(format!(
+            "{left} and {right}: cannot connect a port of Ethernet frames to a \
+                            port of IP packets"
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that a poll takes a frame at least, and that no thread looks for one without an end.
+fn check_polling(polling: &Polling) -> Result<(), String> {
+    let (budgets, most_us) = (Polling::BUDGETS, Polling::BUSY_NS_MAX / 1000);
+    if let Some(budget) = polling.budget_frames.filter(|budget| !budgets.contains(budget)) {
+        let (least, most) = (budgets.start(), budgets.end());
+        return Err(format!("poll-budget: expected {least} to {most} frames, not {budget}"));
+    }
+    if polling.busy_ns > Polling::BUSY_NS_MAX {
+        return Err(format!("busy-poll: the maximum is {most_us} us"));
+    }
+    Ok(())
+}
+
+/// Checks that a tunnel is on the side where it may be, and supports the requested options.
+fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
+    if let Device::Tunnel(tunnel) = &spec.left.device {
+        return Err(format!(
+            "{} must be the right port: a tunnel cannot be the left one",
+            tunnel.name()
+        ));
+    }
+    let Device::Tunnel(tunnel) = &spec.right.device else { return Ok(()) };
+    let is_worked_on = spec.left.has_stages() || spec.right.has_stages();
+    if is_worked_on || spec.impairment.is_some() {
+        return Err("fragments, esp and impair do not apply to a path to a tunnel".to_owned());
+    }
+    let is_numbered = matches!(tunnel.endpoint.header, Header::Gre { sequence: true, .. });
+    if is_numbered && spec.queues > 1 {
+        // All packets of a direction share one sequence of numbers.
+        return Err(format!(
+            "{} has seq, but the path has {} queues: the peer drops late packets, so use queues \
+             = 1",
+            tunnel.name(),
+            spec.queues
+        ));
+    }
+    if tunnel.senders(spec.queues) == Some(0) {
+        return Err(format!(
+            "{} has too few source ports for {} queues, each of which needs its own: use fewer \
+             queues, or more ports with {}",
+            tunnel.name(),
+            spec.queues,
+            if tunnel.kind.has_port() { "srcport" } else { "encap-sport auto" }
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that what is joined from fragments of one port can leave by the other.
+fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
+    let Some(mode) = from.fragments_mode(to) else { return Ok(()) };
+    let (here, there) = (&from.device, &to.device);
+    let cut = format!("fragments = {{ mtu = 1500 }} at {there} fragments them");
+    if from.esp.is_some() {
+        return match mode {
+            FragmentsMode::Local if to.takes_any_length() => Ok(()),
+            FragmentsMode::Local => Err(format!(
+                "{here}: decrypted packets may be longer than the MTU of {there}; {cut}"
+            )),
+            _ => {
+                Err(format!("{here}: esp decrypts whole packets only: use fragments without mode"))
+            }
+        };
+    }
+    match (mode, &to.esp) {
+        (FragmentsMode::Local, _) if !to.takes_any_length() => Err(format!(
+            "{here}: fragments with mode = \"local\" forwards whole datagrams, which may be \
+             longer than the MTU of {there}: omit mode to send the original fragments, or {cut}"
+        )),
+        (FragmentsMode::Forward, Some(_)) if !to.takes_any_length() => Err(format!(
+            "{here}: fragments are joined, so packets of esp at {there} may be longer than its \
+             MTU; {cut}"
+        )),
+        (FragmentsMode::Virtual, Some(esp)) if !esp.takes_fragments() => Err(format!(
+            "{here}: fragments with mode = \"virtual\" stay fragments, but esp at {there} takes \
+             whole packets only: omit mode to join them"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A name that fits into a counter's label and a message.
+#[derive(Clone, Debug)]
+pub struct PathName(pub String);
+
+impl core::str::FromStr for PathName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(fits) {
+            return Err(format!(
+                "\"{text}\" is not a valid name: use 1 to {NAME_BYTES_MAX} letters, digits, and \
+                 _ . -"
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for PathName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+struct Queues(usize);
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl<'de> Deserialize<'de> for Queues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match i64::deserialize(deserializer)?.try_into() {
+            Ok(queues @ 1..=QUEUES_MAX) => Ok(Self(queues)),
+            _ => Err(serde::de::Error::custom(format!("queues must be 1 to {QUEUES_MAX}"))),
+        }
+    }
+}
+
+struct ImpairText(Impairment);
+
+impl<'de> Deserialize<'de> for ImpairText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A port is a word alone, or a table that contains the word.
+impl<'de> Deserialize<'de> for PortSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = PortSpec;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a port such as \"eth1\", or a table with a key port or tunnel")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<PortSpec, E> {
+                word.parse().map(PortSpec::new).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PortSpec, A::Error> {
+                let table = PortTable::deserialize(MapAccessDeserializer::new(map))?;
+                table.spec().map_err(serde::de::Error::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct PortTable {
+    port: Option<String>,
+    tunnel: Option<Description>,
+    mtu: Option<u16>,
+    up: Option<bool>,
+    promisc: Option<bool>,
+    persist: Option<bool>,
+    #[serde(rename = "vnet_hdr")]
+    vnet_hdr: Option<usize>,
+    rx: Option<usize>,
+    rx_buf_len: Option<usize>,
+    tx: Option<usize>,
+    partial_checksums: Option<bool>,
+    #[serde(default)]
+    terminates: bool,
+    #[serde(default)]
+    expand_acks: bool,
+    #[serde(default)]
+    features: BTreeMap<String, bool>,
+    fragments: Option<FragmentsSpec>,
+    esp: Option<EspTable>,
+}
+
+impl PortTable {
+    fn spec(self) -> Result<PortSpec, String> {
+        let mut spec = PortSpec::new(match (self.port, self.tunnel) {
+            (Some(word), None) => word.parse()?,
+            (None, Some(tunnel)) => Device::Tunnel(Box::new(tunnel)),
+            (Some(_), Some(_)) => return Err("port and tunnel exclude each other".to_owned()),
+            (None, None) => return Err("missing key \"port\" or \"tunnel\"".to_owned()),
+        });
+        for (name, on) in &self.features {
+            let feature = feature::named(name)?;
+            spec.features =
+                if *on { spec.features | feature } else { spec.features.without(feature) };
+        }
+        spec.header = self.vnet_hdr.map(form).transpose()?;
+        (spec.mtu, spec.up, spec.promiscuous) = (self.mtu, self.up, self.promisc);
+        (spec.persistent, spec.partial_checksums) = (self.persist, self.partial_checksums);
+        (spec.ring_slots, spec.slot_bytes) = (self.rx, self.rx_buf_len);
+        spec.transmit_slots = self.tx;
+        (spec.terminates, spec.expand_acks) = (self.terminates, self.expand_acks);
+        spec.fragments = self.fragments;
+        spec.esp = self.esp.map(EspTable::spec).transpose()?;
+        spec.check().map(|()| spec)
+    }
+}
+
+fn form(bytes: usize) -> Result<Form, String> {
+    let known = Form::ALL.into_iter().find(|form| form.len() == bytes);
+    known.ok_or_else(|| format!("a virtio header has 10, 12, 20 or 24 bytes, not {bytes}"))
+}
+
+/// The reason why a path that forwards cannot have a lossy profile.
+pub const LOSSY: &str = "later packets overwrite earlier ones, so the output differs from \
+                                the input: use it only where TCP ends";
+/// Most paths of a process.
+const PATHS_MAX: usize = 64;
+/// Bytes of the longest file; 64 paths with every key take a tenth of it.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of the longest name of a path.
+const NAME_BYTES_MAX: usize = 32;
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,116 @@
+//! Data paths as a service: paths from files, tunnels, confinement, counters and their control socket, and the events
+//! of a process while its paths run.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`config`] | paths from a file |
+//! | [`port`] | one end of a path: its name and its options |
+//! | [`definition`] | a tunnel with its device, from the file of its path |
+//! | `feature` | features by the names that users know |
+//! | [`stages`] | the stages of a port: fragments and ESP |
+//! | [`keys`] | keys of ESP, from a file or a descriptor |
+//! | `readers` | the users who can read or write a file of keys |
+//! | `claim` | a host's programs see that another one uses a key |
+//! | [`xfrm`] | security associations in the words of `ip xfrm state` |
+//! | [`tunnel`] | tunnels, described as for `ip link` |
+//! | [`tunnel_end`] | the end of a path that is a tunnel |
+//! | [`unix`] | the end of a path that is a Unix socket |
+//! | [`vhost`] | the end of a path that is the device of a virtual machine |
+//! | [`path`] | a path that runs |
+//! | [`paths`] | all paths of the process, and their counters |
+//! | `routes` | routes of tunnels that lead back into them |
+//! | [`device`] | interfaces that the user names, and the failures to open or change them |
+//! | [`refusal`] | the reason why a device cannot be opened, and the remedy |
+//! | [`recorder`] | the helper process that writes the files of sequence numbers |
+//! | [`notices`] | notices from the threads of a path |
+//! | [`events`] | the events of a process while its paths run |
+//! | [`restarts`] | paths that met a defect, and whether they are started again |
+//! | [`confinement`] | the privileges that each thread of running data paths gives up |
+//! | [`observe`] | the counters of running data paths, for people and for programs |
+//! | [`acceptor`] | accepting clients of listeners, with bounds |
+//! | [`manager`] | messages to a service manager |
+//!
+//! Only [`tunnel`] is there on other systems than Linux. The crate parses no command line and does not exit: failures
+//! are values of [`grosso_report`], and notes go to the console that the caller passes.
+//!
+//! ```
+//! # #[cfg(target_os = "linux")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::path::Path;
+//!
+//! use grosso_daemon::config::{Config, check};
+//!
+//! let text = "[[path]]\nleft = \"tap:gso0\"\nright = \"eth0\"\n";
+//! let config = Config::parse(text, Path::new("/etc/grosso")).map_err(|wrong| wrong.to_string())?;
+//! check(&config.paths[0])?;
+//! assert_eq!(config.paths[0].queues, 1);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(target_os = "linux"))]
+//! # fn main() {}
+//! ```
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
+
+#[cfg(target_os = "linux")]
+pub mod acceptor;
+#[cfg(target_os = "linux")]
+mod claim;
+#[cfg(target_os = "linux")]
+pub mod config;
+#[cfg(target_os = "linux")]
+pub mod confinement;
+#[cfg(target_os = "linux")]
+pub mod definition;
+#[cfg(target_os = "linux")]
+pub mod device;
+#[cfg(target_os = "linux")]
+pub mod events;
+#[cfg(target_os = "linux")]
+mod feature;
+#[cfg(target_os = "linux")]
+pub mod keys;
+#[cfg(target_os = "linux")]
+pub mod manager;
+#[cfg(target_os = "linux")]
+pub mod notices;
+#[cfg(target_os = "linux")]
+pub mod observe;
+#[cfg(target_os = "linux")]
+pub mod path;
+#[cfg(target_os = "linux")]
+pub mod paths;
+#[cfg(target_os = "linux")]
+pub mod port;
+#[cfg(target_os = "linux")]
+mod readers;
+#[cfg(target_os = "linux")]
+pub mod recorder;
+#[cfg(target_os = "linux")]
+pub mod refusal;
+#[cfg(target_os = "linux")]
+pub mod restarts;
+#[cfg(target_os = "linux")]
+mod routes;
+#[cfg(target_os = "linux")]
+pub mod stages;
+pub mod tunnel;
+#[cfg(target_os = "linux")]
+pub mod tunnel_end;
+#[cfg(target_os = "linux")]
+pub mod unix;
+#[cfg(target_os = "linux")]
+pub mod vhost;
+#[cfg(target_os = "linux")]
+pub mod xfrm;
+
+#[cfg(target_os = "linux")]
+use grosso_analysis::profile;
+#[cfg(target_os = "linux")]
+use grosso_report::{console as talk, name, needs, schema as form};
+use grosso_report::{diagnostic as wrong, error};
+
+/// The example of `README.md`, which is compiled and run as a test.
+#[cfg(all(doctest, target_os = "linux"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,597 @@
+//! Every counter: its name, unit and sentence, its source, and its series for Prometheus.
+//!
+//! Text, JSON, the Prometheus page and `docs/counters.md` are made from this table. Names follow the kernel's `qstats`
+//! (Documentation/netlink/specs/netdev.yaml) with `hw` left out.
+
+mod acknowledgments;
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use grosso::{
+    coalesce::reason::{Close, NoMerge, Pass, Release},
+    stats::{CoalesceStats, SEGMENT_BUCKETS},
+};
+use grosso_io::{
+    impair::ImpairStats,
+    live::{LiveStats, SocketStats, UnixStats, VhostStats, XdpStatistics, kernel_counters},
+    path::{DirectionStats, Protocol, Said, Superframes},
+    port::PortCounter,
+    stage::{EspStageStats, FragmentationStats, TunnelStageStats},
+};
+
+/// One counter of a device.
+#[derive(Debug)]
+pub struct Counter {
+    /// Of lower-case letters, digits and underscores, and unique.
+    pub name: String,
+    /// The thing that it counts, such as packets.
+    pub unit: &'static str,
+    /// Its meaning, as a sentence.
+    pub help: String,
+    /// The object in which reports in JSON keep it, and its key there.
+    pub group: Option<(&'static str, String)>,
+    /// Its series; `None` if it is the sum of others.
+    pub series: Option<Series>,
+    /// Whether it is a number of now, which grows and shrinks.
+    pub is_gauge: bool,
+    source: CounterSource,
+}
+
+/// The place of a counter in Prometheus: a metric of one or more counters.
+#[derive(Debug)]
+pub struct Series {
+    /// The name of the metric.
+    pub metric: String,
+    /// The common meaning of its counters, as a sentence.
+    pub help: &'static str,
+    /// The label that distinguishes the counter from the others.
+    pub label: Label,
+}
+
+/// The distinction of a counter from the others of its metric.
+#[derive(Debug)]
+pub enum Label {
+    /// It is the only one.
+    Alone,
+    /// The value of a label of this name.
+    Value(&'static str, String),
+    /// A bucket of a histogram up to a bound, those below it left out; `None` has no bound.
+    Bucket(Option<u32>),
+    /// The sum of what a histogram observed.
+    Sum,
+}
+
+/// The counts on one side of a data path.
+#[derive(Clone, Copy, Debug)]
+pub struct PathSide<'a> {
+    /// The direction that comes from the device.
+    pub rx: &'a DirectionStats,
+    /// The direction that goes to it.
+    pub tx: &'a DirectionStats,
+    /// The coalescing of the direction that comes from it.
+    pub gro: Option<&'a CoalesceStats>,
+    /// The trains of packets from it that are held now.
+    pub trains_held: Option<u64>,
+    /// The counters of its port.
+    pub port: &'a [(PortCounter, u64)],
+    /// The time since the last frame came from it, in nanoseconds.
+    pub idle_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum CounterSource {
+    Plain(fn(&PathSide<'_>) -> u64),
+    /// The superframes that were made: those of one protocol, or all.
+    Joined(fn(&Superframes) -> u64, Option<usize>),
+    /// Frames for whose checksums the device reported this state.
+    Said(Said),
+    /// A number of the direction that comes from the device.
+    Received(fn(&DirectionStats, usize) -> u64, usize),
+    /// The trains that are held, if any can be.
+    Held,
+    /// A number of the coalescer, if there is one.
+    Coalescer(fn(&CoalesceStats, usize) -> u64, usize),
+    /// Trains that left for reasons of one name.
+    Flush {
+        close: Option<Close>,
+        refused: Option<NoMerge>,
+    },
+    /// A counter of the port, if it has it.
+    Port(&'static str),
+}
+
+impl Counter {
+    fn new(name: impl Into<String>, unit: &'static str, help: &str, source: CounterSource) -> Self {
+        let (name, help) = (name.into(), help.to_owned());
+        Self { name, unit, help, group: None, series: None, is_gauge: false, source }
+    }
+
+    /// The counter with a metric of its own.
+    fn alone(mut self) -> Self {
+        let metric = format!("grosso_{}_total", self.name);
+        self.series = Some(Series { metric, help: "", label: Label::Alone });
+        self
+    }
+
+    /// The counter as a gauge with a metric of its own.
+    fn gauge(mut self) -> Self {
+        let metric = format!("grosso_{}", self.name);
+        self.series = Some(Series { metric, help: "", label: Label::Alone });
+        Self { is_gauge: true, ..self }
+    }
+
+    /// The counter as one of a metric.
+    fn of(mut self, metric: &str, help: &'static str, label: Label) -> Self {
+        self.series = Some(Series { metric: format!("grosso_{metric}"), help, label });
+        self
+    }
+
+    /// The counter in an object of the reports in JSON.
+    fn grouped(mut self, group: &'static str, key: impl Into<String>) -> Self {
+        self.group = Some((group, key.into()));
+        self
+    }
+
+    /// Its value on one side of a path; `None` if nothing counts it.
+    pub fn value(&self, side: &PathSide<'_>) -> Option<u64> {
+        match self.source {
+            CounterSource::Plain(read) => Some(read(side)),
+            CounterSource::Joined(read, Some(protocol)) => Some(read(&side.rx.joined[protocol])),
+            CounterSource::Joined(read, None) => Some(side.rx.joined.iter().map(read).sum()),
+            CounterSource::Said(said) => Some(side.rx.rx_checksums[said as usize]),
+            CounterSource::Received(read, index) => Some(read(side.rx, index)),
+            CounterSource::Held => side.trains_held,
+            CounterSource::Coalescer(read, index) => side.gro.map(|stats| read(stats, index)),
+            CounterSource::Flush { close, refused } => side.gro.map(|stats| {
+                let closed = close.map_or(0, |reason| stats.closed[reason.index()]);
+                closed + refused.map_or(0, |reason| stats.refused[reason.index()])
+            }),
+            CounterSource::Port(name) => {
+                let mut counters = side.port.iter();
+                counters.find(|(counter, _)| counter.name == name).map(|(_, value)| *value)
+            }
+        }
+    }
+
+    /// Whether it is in the JSON report even if it is zero.
+    pub fn is_basic(&self) -> bool {
+        matches!(
+            self.source,
+            CounterSource::Plain(_) | CounterSource::Joined(_, None) | CounterSource::Said(_)
+        )
+    }
+}
+
+/// All counters, in the order in which they are printed.
+pub static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
+    let tables = [
+        traffic(),
+        gro(),
+        held(),
+        gso(),
+        checksums(),
+        flushes(),
+        passes(),
+        releases(),
+        lro(),
+        acknowledgments::counters(),
+        segments(),
+        of_ports(),
+    ];
+    tables.into_iter().flatten().collect()
+});
+
+/// The index of each counter in [`COUNTERS`].
+static PLACES: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
+    let counters = COUNTERS.iter().enumerate();
+    counters.map(|(place, counter)| (counter.name.as_str(), place)).collect()
+});
+
+/// The index of the counter with this name in [`COUNTERS`].
+pub fn place(name: &str) -> Option<usize> {
+    PLACES.get(name).copied()
+}
+
+fn plain(
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    read: fn(&PathSide<'_>) -> u64,
+) -> Counter {
+    Counter::new(name, unit, help, CounterSource::Plain(read)).alone()
+}
+
+fn traffic() -> Vec<Counter> {
+    vec![
+        plain(
+            "rx_packets",
+            "packets",
+            "Wire packets received from the device; a superframe counts as its packets.",
+            |side| side.rx.rx_wire.packets,
+        ),
+        plain(
+            "rx_bytes",
+            "bytes",
+            "Bytes of the wire packets received, headers included.",
+            |side| side.rx.rx_wire.bytes,
+        ),
+        plain("rx_frames", "frames", "Frames received, as the device delivered them.", |side| {
+            side.rx.rx_frames
+        }),
+        plain(
+            "tx_packets",
+            "packets",
+            "Wire packets queued to the device; a superframe counts as its packets. Those that \
+             the device could not send are also counted by the drops of this direction \
+             (`drop_tx_*`).",
+            |side| side.tx.tx_wire.packets,
+        ),
+        plain("tx_bytes", "bytes", "Bytes of the wire packets sent, headers included.", |side| {
+            side.tx.tx_wire.bytes
+        }),
+        plain("tx_frames", "frames", "Frames sent, as queued to the device.", |side| {
+            side.tx.tx_frames
+        }),
+        plain(
+            "tx_no_room",
+            "times",
+            "Times that the device queue was full and frames waited.",
+            |side| side.tx.no_room,
+        ),
+    ]
+}
+
+fn gro() -> Vec<Counter> {
+    let mut counters = measure(
+        ["rx_gro_packets", "rx_gro_packets_by_proto"],
+        "superframes",
+        "Superframes merged from packets of the device.",
+        |made| made.frames,
+    );
+    counters.extend(measure(
+        ["rx_gro_bytes", "rx_gro_bytes_by_proto"],
+        "bytes",
+        "Bytes of the merged superframes.",
+        |made| made.bytes,
+    ));
+    counters.extend(measure(
+        ["rx_gro_wire_packets", "rx_gro_wire_packets_by_proto"],
+        "packets",
+        "Wire packets merged into superframes.",
+        |made| made.wire.packets,
+    ));
+    counters.extend(measure(
+        ["rx_gro_wire_bytes", "rx_gro_wire_bytes_by_proto"],
+        "bytes",
+        "Bytes of the wire packets merged into superframes.",
+        |made| made.wire.bytes,
+    ));
+    counters
+}
+
+/// A measure of the superframes that were made: together, and by protocol in the object `group`.
+fn measure(
+    [name, group]: [&'static str; 2],
+    unit: &'static str,
+    help: &'static str,
+    read: fn(&Superframes) -> u64,
+) -> Vec<Counter> {
+    let all = Counter::new(name, unit, help, CounterSource::Joined(read, None));
+    let protocols = Protocol::ALL.iter().enumerate().map(|(index, protocol)| {
+        let protocol = protocol.name();
+        let help_of = format!("{} ({protocol}).", help.trim_end_matches('.'));
+        let source = CounterSource::Joined(read, Some(index));
+        Counter::new(format!("{name}_{protocol}"), unit, &help_of, source)
+            .of(&format!("{name}_total"), help, Label::Value("proto", protocol.to_owned()))
+            .grouped(group, protocol)
+    });
+    [all].into_iter().chain(protocols).collect()
+}
+
+/// The trains and packets that are held at this moment.
+fn held() -> Vec<Counter> {
+    let packets = CounterSource::Coalescer(|stats, _| stats.packets_held(), 0);
+    vec![
+        Counter::new(
+            "rx_gro_held",
+            "trains",
+            "Trains now held for more packets from the device, including trains of one packet.",
+            CounterSource::Held,
+        )
+        .gauge(),
+        Counter::new(
+            "rx_gro_held_packets",
+            "packets",
+            "Wire packets from the device that are held now, in trains or for reordering.",
+            packets,
+        )
+        .gauge(),
+    ]
+}
+
+fn gso() -> Vec<Counter> {
+    vec![
+        plain(
+            "tx_gso_packets",
+            "superframes",
+            "Superframes split because the device does not accept them.",
+            |side| side.tx.cut,
+        ),
+        plain("tx_gso_bytes", "bytes", "Bytes of the superframes split.", |side| side.tx.cut_bytes),
+        plain(
+            "tx_gso_wire_packets",
+            "packets",
+            "Wire packets that the split superframes became.",
+            |side| side.tx.cut_wire.packets,
+        ),
+        plain(
+            "tx_gso_wire_bytes",
+            "bytes",
+            "Bytes of the wire packets that the split superframes became.",
+            |side| side.tx.cut_wire.bytes,
+        ),
+        plain(
+            "tx_gso_uncut",
+            "superframes",
+            "Superframes that could not be split, and were sent to the device unchanged.",
+            |side| side.tx.uncut,
+        ),
+    ]
+}
+
+fn checksums() -> Vec<Counter> {
+    let metric = "rx_csum_total";
+    let help = "Frames received by checksum state; bad ones are counted twice.";
+    let said = |said, name: &str, sentence| {
+        let counter =
+            Counter::new(format!("rx_csum_{name}"), "frames", sentence, CounterSource::Said(said));
+        counter.of(metric, help, Label::Value("result", name.to_owned())).grouped("rx_csum", name)
+    };
+    let bad = |stats: &CoalesceStats, _| {
+        let bad = [Pass::Checksum, Pass::Ipv4Checksum];
+        bad.iter().map(|reason| stats.passed[reason.index()]).sum()
+    };
+    let needs = "Frames sent by whether their checksum was partial.";
+    let need = |value: &str| Label::Value("need", value.to_owned());
+    vec![
+        said(
+            Said::Complete,
+            "complete",
+            "Frames received with the device's sum over the whole packet.",
+        ),
+        said(
+            Said::Unnecessary,
+            "unnecessary",
+            "Frames received whose checksums the device verified, or that never left this host.",
+        ),
+        said(Said::None, "none", "Frames received without checksum information from the device."),
+        Counter::new(
+            "rx_csum_bad",
+            "frames",
+            "Frames received with a wrong checksum; they are forwarded unchanged.",
+            CounterSource::Coalescer(bad, 0),
+        )
+        .of(metric, help, Label::Value("result", "bad".to_owned()))
+        .grouped("rx_csum", "bad"),
+        Counter::new(
+            "tx_needs_csum",
+            "frames",
+            "Frames sent with a partial checksum, which Grosso or the device completes.",
+            CounterSource::Plain(|side| side.tx.tx_partial),
+        )
+        .of("tx_csum_total", needs, need("needed")),
+        Counter::new(
+            "tx_csum_none",
+            "frames",
+            "Frames sent with complete checksums.",
+            CounterSource::Plain(|side| side.tx.tx_complete),
+        )
+        .of("tx_csum_total", needs, need("none")),
+        plain(
+            "tx_csum_completed",
+            "frames",
+            "Frames whose checksum Grosso completed, because the device cannot.",
+            |side| side.tx.completed,
+        ),
+    ]
+}
+
+/// The reasons why trains left. A train that left because the next packet did not fit is counted by that packet's
+/// reason.
+fn flushes() -> Vec<Counter> {
+    let closes =
+        Close::ALL.iter().filter(|reason| !matches!(reason, Close::NoMerge | Close::Never));
+    let closes = closes.map(|reason| {
+        let same = NoMerge::ALL.iter().find(|refused| refused.name() == reason.name());
+        (reason.name(), reason.sentence(), Some(*reason), same.copied())
+    });
+    let is_close = |name| Close::ALL.iter().any(|reason| reason.name() == name);
+    let refusals = NoMerge::ALL.iter().filter(|reason| !is_close(reason.name()));
+    let refusals = refusals.map(|reason| (reason.name(), reason.sentence(), None, Some(*reason)));
+    let metric = "rx_gro_flush_total";
+    let all = "Trains of packets from the device that were flushed, by reason.";
+    closes
+        .chain(refusals)
+        .map(|(name, sentence, close, refused)| {
+            let help = format!("Trains flushed: {}", lower(sentence));
+            let source = CounterSource::Flush { close, refused };
+            Counter::new(format!("rx_gro_flush_{name}"), "trains", &help, source)
+                .of(metric, all, Label::Value("reason", name.to_owned()))
+                .grouped("rx_gro_flush", name)
+        })
+        .collect()
+}
+
+/// The reasons why packets were in no train.
+fn passes() -> Vec<Counter> {
+    let all = "Frames from the device that cannot be in a train, by reason.";
+    let counter = |(index, reason): (usize, &Pass)| {
+        let name = reason.name();
+        let help = format!("Frames that cannot be in a train: {}", lower(reason.sentence()));
+        let source = CounterSource::Coalescer(|stats, index| stats.passed[index], index);
+        Counter::new(format!("rx_gro_pass_{name}"), "frames", &help, source)
+            .of("rx_gro_pass_total", all, Label::Value("reason", name.to_owned()))
+            .grouped("rx_gro_pass", name)
+    };
+    Pass::ALL.iter().enumerate().map(counter).collect()
+}
+
+/// The reasons why packets left that waited to be put in order.
+fn releases() -> Vec<Counter> {
+    let all = "Wire packets that waited for reordering and were released, by reason.";
+    let counter = |(index, reason): (usize, &Release)| {
+        let name = reason.name();
+        let help = format!(
+            "Packets that waited for reordering and were released: {}",
+            lower(reason.sentence())
+        );
+        let source = CounterSource::Coalescer(|stats, index| stats.reorder.released[index], index);
+        Counter::new(format!("rx_gro_reorder_{name}"), "packets", &help, source)
+            .of("rx_gro_reorder_total", all, Label::Value("reason", name.to_owned()))
+            .grouped("rx_gro_reorder", name)
+    };
+    Release::ALL.iter().enumerate().map(counter).collect()
+}
+
+/// The counters that drivers with inet_lro showed in `ethtool -S`.
+fn lro() -> Vec<Counter> {
+    let counter = |name: &str, unit, help, read| {
+        let source = CounterSource::Coalescer(read, 0);
+        Counter::new(format!("rx_lro_{name}"), unit, help, source).alone().grouped("rx_lro", name)
+    };
+    vec![
+        counter(
+            "aggregated",
+            "packets",
+            "Packets added to trains, including the first of each, as inet_lro counted them \
+             (rule L4).",
+            |stats, _| stats.lro().aggregated,
+        ),
+        counter(
+            "flushed",
+            "trains",
+            "Trains flushed, including those of one packet, as inet_lro counted them (rule L4).",
+            |stats, _| stats.lro().flushed,
+        ),
+        counter(
+            "no_desc",
+            "times",
+            "Times that no slot for a train was free, as inet_lro counted them (rule L4).",
+            |stats, _| stats.lro().no_descriptor,
+        ),
+    ]
+}
+
+/// The histogram of wire packets per frame.
+fn segments() -> Vec<Counter> {
+    let all = "Wire packets per frame forwarded.";
+    let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
+    let mut below = 0;
+    let mut counters: Vec<Counter> = Vec::new();
+    for (index, bound) in bounds.enumerate() {
+        let (key, range) = match bound {
+            Some(1) => ("1".to_owned(), "one wire packet".to_owned()),
+            Some(bound) => (bound.to_string(), format!("{} to {bound} wire packets", below + 1)),
+            None => ("inf".to_owned(), format!("more than {below} wire packets")),
+        };
+        below = bound.unwrap_or(below);
+        let source = CounterSource::Coalescer(|stats, index| stats.segments[index], index);
+        let help = format!("Frames forwarded that contain {range}.");
+        let counter = Counter::new(format!("rx_gro_segs_{key}"), "frames", &help, source)
+            .of("rx_gro_segments", all, Label::Bucket(bound))
+            .grouped("rx_gro_segs", key);
+        counters.push(counter);
+    }
+    let help = "Wire packets of the frames forwarded.";
+    let source = CounterSource::Coalescer(|stats, _| stats.packets_out, 0);
+    let sum = Counter::new("rx_gro_segs_sum", "packets", help, source);
+    counters.push(sum.of("rx_gro_segments", all, Label::Sum).grouped("rx_gro_segs", "sum"));
+    counters
+}
+
+/// The counters of ports: frames that were lost, and other events.
+fn of_ports() -> Vec<Counter> {
+    let (live, wire) = (LiveStats::default(), ImpairStats::default().counters());
+    let kernel = kernel_counters(&XdpStatistics::default());
+    let (fragments, esp) = (FragmentationStats::default(), EspStageStats::default());
+    let (socket, tunnel) = (SocketStats::default(), TunnelStageStats::default());
+    let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
+    let stages = stages.chain(tunnel.counters());
+    let (unix, vhost) = (UnixStats::default(), VhostStats::default());
+    // The others have the names of those of a Unix socket.
+    let is_new = |name| !unix.counters().any(|(counter, _)| counter.name == name);
+    let shared = vhost.counters().filter(|(counter, _)| is_new(counter.name));
+    let machines = unix.counters().chain(shared);
+    let counters = live.counters().chain(machines).chain(kernel).chain(wire).chain(stages);
+    let counters = counters.map(|(counter, _)| counter);
+    let (lost, others): (Vec<_>, Vec<_>) = counters.partition(|counter| counter.is_loss);
+    let drops = lost.iter().map(|counter| {
+        of_port(counter, "drop", "frames")
+            .of(
+                "drops_total",
+                "Frames lost at the device, by reason.",
+                Label::Value("reason", counter.name.to_owned()),
+            )
+            .grouped("drops", counter.name)
+    });
+    let events = others.iter().map(|counter| {
+        of_port(counter, "event", "times")
+            .of(
+                "events_total",
+                "Other events at the device, by kind.",
+                Label::Value("event", counter.name.to_owned()),
+            )
+            .grouped("events", counter.name)
+    });
+    drops.chain(events).collect()
+}
+
+fn of_port(counter: &PortCounter, family: &str, unit: &'static str) -> Counter {
+    let name = format!("{family}_{}", counter.name);
+    Counter::new(name, unit, counter.sentence, CounterSource::Port(counter.name))
+}
+
+/// A sentence in the form that follows a colon.
+fn lower(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    match sentence.chars().nth(1).is_some_and(char::is_uppercase) {
+        // The first word is an abbreviation.
+        true => sentence.to_owned(),
+        false => first.into_iter().chain(letters).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{COUNTERS, Label, place};
+
+    #[test]
+    fn names_are_unique_and_of_the_letters_that_everybody_takes() {
+        let mut names = HashSet::new();
+        let mut series = HashSet::new();
+        for counter in COUNTERS.iter() {
+            let name = &counter.name;
+            assert!(names.insert(name), "{name} twice");
+            assert!(name.starts_with(|c: char| c.is_ascii_lowercase()), "{name}");
+            let mut letters = name.chars();
+            assert!(
+                letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'),
+                "{name}"
+            );
+            assert!(
+                counter.help.ends_with('.') || counter.help.ends_with(")."),
+                "{}",
+                counter.help
+            );
+            let Some(place) = &counter.series else { continue };
+            assert!(series.insert(format!("{} {:?}", place.metric, place.label)), "{name}");
+            let is_histogram = matches!(place.label, Label::Bucket(_) | Label::Sum);
+            let is_total = !is_histogram && !counter.is_gauge;
+            assert_eq!(place.metric.ends_with("_total"), is_total, "{}", place.metric);
+        }
+        assert!(COUNTERS.iter().enumerate().all(|(i, counter)| place(&counter.name) == Some(i)));
+    }
+}

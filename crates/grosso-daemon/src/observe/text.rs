@@ -1,0 +1,39 @@
+//! Counters for people: one name and value per line, as `ethtool -S` prints them.
+
+use std::fmt::Write;
+
+use super::{
+    reading::{DeviceReading, Values},
+    table::COUNTERS,
+};
+use crate::name::harmless;
+
+/// The counters of devices, without those that are zero unless `all` are wanted.
+pub fn print(devices: &[DeviceReading], all: bool) -> String {
+    devices.iter().map(|reading| device(reading, None, all)).collect()
+}
+
+/// Returns the state of a device whose path is stuck: its counters have this age.
+pub fn stuck(age_ns: u64) -> String {
+    format!("stuck: no answer, counters from {} s ago", age_ns / 1_000_000_000)
+}
+
+/// One device; with the change since an earlier reading, if wanted.
+pub fn device(reading: &DeviceReading, change: Option<&Values>, all: bool) -> String {
+    let DeviceReading { path, device, peer, queue, stuck_ns, counters, .. } = reading;
+    let queue = queue.map_or_else(String::new, |queue| format!(" queue {queue}"));
+    let stuck = stuck_ns.map_or_else(String::new, |age_ns| format!("; {}", stuck(age_ns)));
+    let [device, path, peer] = [device, path, peer].map(|name| harmless(name));
+    let mut text = format!("{device}{queue} (path {path}, to {peer}{stuck})\n");
+    let mut changes = change.map(Values::in_order);
+    for (counter, value) in COUNTERS.iter().zip(counters.in_order()) {
+        let changed = changes.as_mut().and_then(Iterator::next).flatten();
+        let Some(value) = value.filter(|value| *value > 0 || all) else {
+            continue;
+        };
+        let changed = changed.map_or_else(String::new, |changed| format!("  +{changed}"));
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "    {}: {value}{changed}", counter.name);
+    }
+    text
+}

@@ -1,0 +1,356 @@
+//! A path that runs.
+
+use std::{
+    fs::File,
+    hash::{BuildHasher, RandomState},
+    io,
+    ops::RangeInclusive,
+    time::{Duration, Instant},
+};
+
+use grosso::Profile;
+use grosso_io::{
+    Port,
+    impair::{Impair, Impairment},
+    live::LivePort,
+    runner::{Broken, DataPath, Group, Handle, RunOptions, Snapshot, ThreadOptions},
+    stage::Stages,
+};
+use grosso_sys::{
+    interface::{Control, InterfaceName},
+    netlink::{LinkChange, Netlink},
+};
+
+use super::{
+    claim,
+    notices::Notices,
+    port::{Device, PortSpec},
+    refusal,
+    routes::RouteLoop,
+    stages, tunnel_end,
+};
+use crate::{confinement, error::Failure, tunnel::Description};
+
+/// Two ports, and the work to do between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathSpec {
+    /// The name of the path in messages and counters.
+    pub name: String,
+    /// Its left end.
+    pub left: PortSpec,
+    /// Its right end.
+    pub right: PortSpec,
+    /// Whether packets are coalesced towards a port that takes superframes.
+    pub coalesce: bool,
+    /// The profile to merge by. A lossy one is used only in directions whose end terminates TCP; the other direction
+    /// uses the default profile.
+    pub profile: Profile,
+    /// Queues of each port, with a thread each.
+    pub queues: usize,
+    /// The processors that the queues' threads are bound to; without any, none is bound.
+    pub processors: Vec<usize>,
+    /// The impairment of the frames that come from both ports.
+    pub impairment: Option<Impairment>,
+    /// Frames of a poll, and the wait for the next one.
+    pub polling: Polling,
+}
+
+/// The size of a poll, and the wait for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Polling {
+    /// Most frames of one poll; `None` for the usual number.
+    pub budget_frames: Option<u16>,
+    /// The time for which a thread looks for the next frame before it sleeps, in nanoseconds.
+    pub busy_ns: u64,
+}
+
+impl Polling {
+    /// Frames that a poll may be told to take: the longest keeps as many slots of a ring as half of the usual one has.
+    pub const BUDGETS: RangeInclusive<u16> = 1..=1024;
+    /// The longest time to look for a frame, in nanoseconds; the kernel's own advice for `net.core.busy_poll` is 50 us.
+    pub const BUSY_NS_MAX: u64 = 1_000_000_000;
+}
+
+impl PathSpec {
+    /// Whether it would forward merged packets that its profile cannot cut into the original ones.
+    pub fn forwards_what_it_lost(&self) -> bool {
+        !self.profile.rules.is_invertible() && !self.left.terminates && !self.right.terminates
+    }
+
+    /// Whether its threads make sockets, to connect again.
+    fn makes_sockets(&self) -> bool {
+        let makes =
+            |port: &PortSpec| matches!(&port.device, Device::Unix(unix) if unix.makes_sockets());
+        makes(&self.left) || makes(&self.right)
+    }
+
+    /// Whether its threads share memory with a virtual machine.
+    fn shares_memory(&self) -> bool {
+        [&self.left, &self.right].iter().any(|port| matches!(port.device, Device::Vhost(_)))
+    }
+
+    /// The profile to merge by towards one of its ends.
+    fn profile_towards(&self, port: &PortSpec) -> Profile {
+        if self.profile.rules.is_invertible() || port.terminates {
+            return self.profile.clone();
+        }
+        let mut profile = Profile::linux();
+        profile.limits.hold_ns = self.profile.limits.hold_ns;
+        profile
+    }
+}
+
+/// A path whose threads run.
+#[derive(Debug)]
+pub struct RunningPath {
+    /// Its description.
+    pub spec: PathSpec,
+    /// The name of the left device, as the kernel completed it.
+    pub left: String,
+    /// The name of the right device.
+    pub right: String,
+    /// The interfaces that a path of another program has too.
+    pub shared: Vec<String>,
+    /// Whether it was noted that its tunnel dropped a packet of its own.
+    pub(super) has_looped: bool,
+    /// The route that leads back into its tunnel, as noted last.
+    pub(super) route_loop: Option<RouteLoop>,
+    /// Claims to its interfaces, which others see.
+    _claims: Vec<File>,
+    group: Group,
+}
+
+impl RunningPath {
+    /// Opens the ports and starts the threads. `ended` is called when they have ended, whether stopped or not. `others`
+    /// are the tunnels that run, each with its device.
+    pub fn start(
+        spec: PathSpec,
+        command: &str,
+        others: &[(String, Description)],
+        notices: &Notices,
+        ended: impl FnOnce() + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        let (claims, shared) = claims(&spec);
+        let lefts = open(&spec.left, spec.queues, command)?;
+        let name = |ports: &[LivePort]| ports.first().map(|port| port.name().to_owned());
+        let left = name(&lefts).unwrap_or_default();
+        if let Device::Tunnel(description) = &spec.right.device {
+            let right = description.name();
+            if let Some(found) = RouteLoop::find(description, &left, others) {
+                return Err(found.refusal(command, &right));
+            }
+            let group = match tunnel_end::open(description, &left, spec.queues, notices, command)? {
+                tunnel_end::Ends::Udp(rights) => start(&spec, lefts, rights, ended),
+                tunnel_end::Ends::Ip(rights) => start(&spec, lefts, rights, ended),
+            };
+            let group = group.map_err(|error| failed(command, &spec, &error))?;
+            return Ok(Self {
+                spec,
+                left,
+                right,
+                shared,
+                has_looped: false,
+                route_loop: None,
+                _claims: claims,
+                group,
+            });
+        }
+        let rights = open(&spec.right, spec.queues, command)?;
+        let right = name(&rights).unwrap_or_default();
+        let group = match &spec.impairment {
+            None => staged(&spec, lefts, rights, notices, command, ended),
+            Some(impairment) => {
+                let [lefts, rights] = [(lefts, 0), (rights, 1)]
+                    .map(|(ports, side)| impaired(ports, impairment, side));
+                staged(&spec, lefts, rights, notices, command, ended)
+            }
+        }?;
+        Ok(Self {
+            spec,
+            left,
+            right,
+            shared,
+            has_looped: false,
+            route_loop: None,
+            _claims: claims,
+            group,
+        })
+    }
+
+    /// Handles through which its queues can be asked.
+    pub fn handles(&self) -> &[Handle] {
+        self.group.handles()
+    }
+
+    /// Makes it deliver its held packets and end, without waiting for that.
+    pub fn tell_to_stop(&self) {
+        self.group.stop();
+    }
+
+    /// Makes it deliver its held packets, and returns the failure, if any, and the counters of its queues. A thread
+    /// that has not ended by then is left behind.
+    pub fn stop(self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
+        self.group.stop_and_join(until)
+    }
+}
+
+/// Claims to the interfaces of a path, and the interfaces that another path has.
+fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
+    let (mut claims, mut shared) = (Vec::new(), Vec::new());
+    for port in [&spec.left, &spec.right] {
+        let Device::Packet(name) = &port.device else { continue };
+        match claim::interface(name) {
+            Ok(claim) => claims.extend(claim),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => shared.push(name.clone()),
+            // Who may not claim it carries its packets all the same.
+            Err(_) => {}
+        }
+    }
+    (claims, shared)
+}
+
+/// Opens a port, and configures its interface by its specification.
+pub fn open(spec: &PortSpec, queues: usize, command: &str) -> Result<Vec<LivePort>, Failure> {
+    let refused = |error| refusal::opening(command, &spec.device, queues, &error);
+    let opening = spec.opening().ok_or_else(|| refused(io::ErrorKind::Unsupported.into()))?;
+    let ports = opening.open(queues).map_err(refused)?;
+    if let Some(port) = ports.first() {
+        set(spec, port.name()).map_err(refused)?;
+    }
+    Ok(ports)
+}
+
+/// Sets the options that belong to the interface and not to the port.
+fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
+    let is_own = matches!(spec.device, Device::Tap(_) | Device::Tun(_));
+    let up = spec.up.or_else(|| is_own.then_some(true));
+    if up.is_none() && spec.mtu.is_none() {
+        return Ok(());
+    }
+    let (control, name) = (Control::new()?, InterfaceName::new(name)?);
+    if let Some(bytes) = spec.mtu {
+        control.set_mtu(&name, bytes)?;
+    }
+    let netlink = Netlink::new()?;
+    let link = netlink.link(&name)?;
+    if is_own && KERNEL_QUEUES.contains(&link.transmit_queue_length) {
+        let longer = LinkChange::new().transmit_queue_length(QUEUE_PACKETS);
+        match netlink.change_link(link.index, longer) {
+            // The owner of a device may open it without the right to change it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            result => result?,
+        }
+    }
+    match up {
+        // A device in this state already is left alone: this process may lack the right to change it.
+        Some(up) if link.up != up => control.set_up(&name, up),
+        _ => Ok(()),
+    }
+}
+
+/// Default queue lengths, in packets, of TUN (500) and TAP (1000) devices. Other lengths were configured and are
+/// kept.
+const KERNEL_QUEUES: [u32; 2] = [500, 1000];
+/// Packets that wait there instead, as many as in the receive ring of an interface.
+const QUEUE_PACKETS: u32 = 2048;
+
+/// Each port behind an impaired wire with a random sequence of its own.
+fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Impair<LivePort>> {
+    let seeds = (0..).map(|queue| impairment.seed.wrapping_add(2 * queue + side));
+    let wires = ports.into_iter().zip(seeds).map(|(port, seed)| {
+        let mut impairment = impairment.clone();
+        impairment.seed = seed;
+        Impair::new(port, impairment)
+    });
+    wires.collect()
+}
+
+/// Starts a path, with the stages of its ports if they have any.
+fn staged<P>(
+    spec: &PathSpec,
+    lefts: Vec<P>,
+    rights: Vec<P>,
+    notices: &Notices,
+    command: &str,
+    ended: impl FnOnce() + Send + Sync + 'static,
+) -> Result<Group, Failure>
+where
+    P: Port + Send + 'static,
+{
+    let failed = |error: io::Error| failed(command, spec, &error);
+    if ![&spec.left, &spec.right].iter().any(|port| port.has_stages()) {
+        return start(spec, lefts, rights, ended).map_err(failed);
+    }
+    let stages = |port: &PortSpec, to: &PortSpec, devices: Vec<P>| {
+        let mode = port.fragments_mode(to);
+        let staged = devices.into_iter().enumerate().map(|(queue, device)| {
+            let (fragments, mut esp) = stages::options(
+                port.fragments.as_ref(),
+                mode,
+                port.esp.as_ref(),
+                queue,
+                notices,
+                command,
+            )?;
+            if let Some(esp) = &mut esp {
+                esp.loop_notice = Some(notices.looped.clone());
+                esp.scarcity = Some(notices.scarce.clone());
+            }
+            Stages::new(device, &fragments, esp).map_err(failed)
+        });
+        staged.collect::<Result<Vec<_>, Failure>>()
+    };
+    let lefts = stages(&spec.left, &spec.right, lefts)?;
+    let rights = stages(&spec.right, &spec.left, rights)?;
+    start(spec, lefts, rights, ended).map_err(failed)
+}
+
+fn failed(command: &str, spec: &PathSpec, error: &io::Error) -> Failure {
+    let message = format!("{command}: path {}: {error}", spec.name);
+    let failure = Failure::environment("environment.path", message);
+    if spec.processors.is_empty() || error.kind() != io::ErrorKind::PermissionDenied {
+        return failure;
+    }
+    failure.hint(
+        "cpus needs more permissions than grosso@.service grants; cpus.conf next to it \
+                  grants them",
+    )
+}
+
+fn start<L, R>(
+    spec: &PathSpec,
+    lefts: Vec<L>,
+    rights: Vec<R>,
+    ended: impl FnOnce() + Send + Sync + 'static,
+) -> io::Result<Group>
+where
+    L: Port + Send + 'static,
+    R: Port + Send + 'static,
+{
+    let seed = RandomState::new().hash_one(&spec.name);
+    let mut options = RunOptions::new(seed);
+    options.busy_poll = Duration::from_nanos(spec.polling.busy_ns);
+    let directions = [
+        (&mut options.left_to_right, &spec.left, &spec.right),
+        (&mut options.right_to_left, &spec.right, &spec.left),
+    ];
+    for (direction, from, to) in directions {
+        direction.coalesce = spec.coalesce;
+        direction.profile = spec.profile_towards(to);
+        direction.expand_acknowledgments = from.expand_acks;
+        let budget = spec.polling.budget_frames.map(usize::from);
+        direction.budget_frames = budget.unwrap_or(direction.budget_frames);
+    }
+    let pairs = lefts.into_iter().zip(rights);
+    let paths = pairs
+        .map(|(left, right)| DataPath::new(left, right, options.clone()))
+        .collect::<io::Result<Vec<_>>>()?;
+    let processors = spec.processors.clone();
+    let confine = match spec.makes_sockets() {
+        _ if spec.shares_memory() => confinement::machine_thread,
+        true => confinement::connecting_thread,
+        false => confinement::data_thread,
+    };
+    let threads = ThreadOptions { processors, prepare: Some(confine) };
+    Group::start(&spec.name, paths, &threads, ended)
+}

@@ -1,0 +1,289 @@
+//! All paths of the process, and their counters.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    time::{Duration, Instant},
+};
+
+use grosso_io::{
+    Notice,
+    runner::{Broken, Handle, Request},
+    stage::{Scarcity, ScarcityNotice},
+};
+use grosso_sys::{interface::InterfaceName, netlink::Netlink, path::warning};
+
+use super::{
+    definition,
+    events::Event,
+    notices::Notices,
+    path::{PathSpec, RunningPath},
+    port::{Device, PortSpec},
+    routes::RouteLoop,
+    tunnel_end,
+};
+use crate::{
+    error::Failure,
+    name::harmless,
+    observe::PathReading,
+    tunnel::{Description, TunnelFiles},
+};
+
+/// The running paths.
+#[derive(Debug)]
+pub struct Paths {
+    /// The command, with which failures begin.
+    command: String,
+    running: Vec<(u64, RunningPath)>,
+    /// The number of paths that were ever started, from which each gets a number of its own.
+    started: u64,
+    events: Sender<Event>,
+    asked: Asked,
+}
+
+/// A way to read the counters of all paths from any thread, without making a path wait.
+#[derive(Clone, Debug, Default)]
+pub struct Asked(Arc<Mutex<Vec<Askable>>>);
+
+/// A path whose counters can be read.
+#[derive(Clone, Debug)]
+struct Askable {
+    name: String,
+    left: String,
+    right: String,
+    handles: Vec<Handle>,
+}
+
+impl Asked {
+    /// The counters of the running paths so far. A path of which a thread does not answer within [`ANSWER_WAIT`] is
+    /// stuck, and has the last counters of that thread.
+    pub fn readings(&self) -> Vec<PathReading> {
+        // A queue answers when its current work is done; the list is not locked meanwhile.
+        let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ask = |path: Askable| {
+            let requests: Vec<Request> = path.handles.iter().map(Handle::request).collect();
+            (path, requests)
+        };
+        // All are asked before the first is waited for: many that are stuck cost no more time than one.
+        let asked: Vec<_> = paths.into_iter().map(ask).collect();
+        let reading = |(path, requests): (Askable, Vec<Request>)| {
+            let readings = requests.into_iter().filter_map(|request| request.wait(ANSWER_WAIT));
+            let (queues, ages): (Vec<_>, Vec<_>) = readings
+                .map(|reading| (Arc::unwrap_or_clone(reading.snapshot), reading.stale))
+                .unzip();
+            let stuck = ages.into_iter().flatten().max();
+            PathReading { name: path.name, left: path.left, right: path.right, queues, stuck }
+        };
+        asked.into_iter().map(reading).collect()
+    }
+}
+
+impl Paths {
+    /// An empty list. Each path that ends sends an event.
+    pub fn new(command: &str, events: Sender<Event>) -> Self {
+        let (running, asked) = (Vec::new(), Asked::default());
+        Self { command: command.to_owned(), running, started: 0, events, asked }
+    }
+
+    /// Opens the ports of a path and starts it.
+    pub fn start(&mut self, spec: PathSpec) -> Result<(), Failure> {
+        let number = self.started;
+        self.started += 1;
+        let event = |event: Event| {
+            let events = self.events.clone();
+            move || {
+                // The receiver may be gone.
+                let _ = events.send(event.clone());
+            }
+        };
+        let events = self.events.clone();
+        let scarce = ScarcityNotice(Arc::new(move |scarcity| {
+            let _ = events.send(Event::Scarce(number, scarcity));
+        }));
+        let notices = Notices {
+            looped: Notice::new(event(Event::Looped(number))),
+            route_changed: Notice::new(event(Event::RouteChanged(number))),
+            scarce,
+            notes: Some(self.events.clone()),
+        };
+        let ended = event(Event::PathEnded(number));
+        let is_tunnel = matches!(spec.right.device, Device::Tunnel(_));
+        let others = if is_tunnel { self.tunnels() } else { Vec::new() };
+        let names: Vec<&str> = [&spec.left, &spec.right]
+            .into_iter()
+            .flat_map(|port| port.device.socket_paths())
+            .collect();
+        for note in names.into_iter().filter_map(|name| warning(Path::new(name))) {
+            notices.note(note);
+        }
+        let path = RunningPath::start(spec, &self.command, &others, &notices, ended)?;
+        self.running.push((number, path));
+        self.publish();
+        Ok(())
+    }
+
+    /// Stops the path with this name, if it runs, and returns its counters.
+    pub fn stop(&mut self, name: &str) -> Option<(PathReading, Result<(), Broken>)> {
+        let at = self.running.iter().position(|(_, path)| path.spec.name == name)?;
+        Some(self.take(at))
+    }
+
+    /// Removes the path that ended by itself from the running ones; `None` for one that was stopped.
+    pub fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), Broken>)> {
+        let at = self.running.iter().position(|(running, _)| *running == number)?;
+        Some(self.take(at))
+    }
+
+    /// The note that the tunnel of this path dropped a packet of its own; `None` after the first, and for a path that
+    /// was stopped.
+    pub fn looped(&mut self, number: u64) -> Option<String> {
+        let (_, path) = self.running.iter_mut().find(|(running, _)| *running == number)?;
+        if core::mem::replace(&mut path.has_looped, true) {
+            return None;
+        }
+        Some(format!(
+            "{}: packets of the tunnel are routed back into it and dropped, counted as \
+             tunnel_out_loop or esp_out_loop; ip route get shows the route to its peer",
+            path.right
+        ))
+    }
+
+    /// The note that a route of this path's tunnel leads back into it, unless that was noted before.
+    pub fn route_changed(&mut self, number: u64) -> Option<String> {
+        let at = self.running.iter().position(|(running, _)| *running == number)?;
+        let (_, path) = &self.running[at];
+        let Device::Tunnel(description) = &path.spec.right.device else { return None };
+        let found = RouteLoop::find(description, &path.left, &self.tunnels());
+        let path = &mut self.running[at].1;
+        let is_new = found.is_some() && path.route_loop != found;
+        path.route_loop = found;
+        path.route_loop.as_ref().filter(|_| is_new).map(|found| found.note(&path.right))
+    }
+
+    /// The tunnels of Grosso that are known, each with its device: those of this process, and those of `grosso tunnel`.
+    fn tunnels(&self) -> Vec<(String, Description)> {
+        let own = self.running.iter().filter_map(|(_, path)| match &path.spec.right.device {
+            Device::Tunnel(description) => Some((path.left.clone(), (**description).clone())),
+            _ => None,
+        });
+        let places = TunnelFiles::all().into_iter();
+        let stored = places.filter_map(|place| {
+            let definition = definition::read(&place.definition()).ok()?;
+            Some((place.name, definition.description))
+        });
+        own.chain(stored).collect()
+    }
+
+    /// Stops all paths, in the order in which they were started.
+    pub fn stop_all(&mut self) -> Vec<(PathReading, Result<(), Broken>)> {
+        // All are told before the first is waited for, and have one time together.
+        self.running.iter().for_each(|(_, path)| path.tell_to_stop());
+        let until = Instant::now() + STOP_WAIT;
+        let ended = self.running.drain(..).map(|(_, path)| end(path, until)).collect();
+        self.publish();
+        ended
+    }
+
+    /// The specifications of the running paths.
+    pub fn specs(&self) -> impl Iterator<Item = &PathSpec> {
+        self.running.iter().map(|(_, path)| &path.spec)
+    }
+
+    /// The way to read their counters.
+    pub fn asked(&self) -> Asked {
+        self.asked.clone()
+    }
+
+    /// The note about a path with few sequence numbers left, if it still runs.
+    pub fn scarcity_note(&self, number: u64, scarcity: Scarcity) -> Option<String> {
+        let (_, path) = self.running.iter().find(|(running, _)| *running == number)?;
+        let name = &path.spec.name;
+        Some(match scarcity {
+            Scarcity::Scarce => format!(
+                "path {name}: 90 % of the sequence numbers of its ESP keys are used; sending \
+                 stops when all are used: make new keys, and set a new sequence file"
+            ),
+            Scarcity::Exhausted => format!(
+                "path {name}: all sequence numbers of its ESP keys are used, and nothing is \
+                 sent: make new keys, and set a new sequence file"
+            ),
+        })
+    }
+
+    /// One line for each path.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.running.iter().map(|(_, path)| {
+            let queues = match path.spec.queues {
+                1 => "1 queue".to_owned(),
+                queues => format!("{queues} queues"),
+            };
+            let [name, left, right] =
+                [&path.spec.name, &path.left, &path.right].map(|name| harmless(name));
+            format!("{name}: {left} <-> {right}, {queues}")
+        })
+    }
+
+    /// Visible reasons why the paths carry nothing, or something twice, or could lose something: devices that are down
+    /// or that another program has too, features that are lost with others, tunnels whose path nothing is found out
+    /// about.
+    pub fn notes(&self) -> Vec<String> {
+        let ports = self.specs().flat_map(|spec| [&spec.left, &spec.right]);
+        let features = ports.filter_map(PortSpec::features_lost);
+        let tunnels = self.specs().filter_map(|spec| match &spec.right.device {
+            Device::Tunnel(description) => tunnel_end::unprobed(description),
+            _ => None,
+        });
+        let shared = self.running.iter().flat_map(|(_, path)| &path.shared).map(|name| {
+            format!("{name}: another path of Grosso also reads it, so each packet takes both paths")
+        });
+        self.down().into_iter().chain(shared).chain(features).chain(tunnels).collect()
+    }
+
+    /// Notes about devices that are down.
+    fn down(&self) -> Vec<String> {
+        let Ok(netlink) = Netlink::new() else { return Vec::new() };
+        let devices = self.running.iter().flat_map(|(_, path)| [&path.left, &path.right]);
+        let is_down = |device: &&String| {
+            // The device of a passed descriptor may be in another network namespace.
+            let link = InterfaceName::new(device).and_then(|name| netlink.link(&name));
+            link.is_ok_and(|link| !link.up)
+        };
+        devices
+            .filter(is_down)
+            .map(|device| {
+                format!("{device} is down, so no packets pass: sudo ip link set {device} up")
+            })
+            .collect()
+    }
+
+    fn take(&mut self, at: usize) -> (PathReading, Result<(), Broken>) {
+        let (_, path) = self.running.remove(at);
+        self.publish();
+        end(path, Instant::now() + STOP_WAIT)
+    }
+
+    fn publish(&self) {
+        let askable = |(_, path): &(u64, RunningPath)| Askable {
+            name: path.spec.name.clone(),
+            left: path.left.clone(),
+            right: path.right.clone(),
+            handles: path.handles().to_vec(),
+        };
+        *self.asked.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            self.running.iter().map(askable).collect();
+    }
+}
+
+fn end(path: RunningPath, until: Instant) -> (PathReading, Result<(), Broken>) {
+    let (name, left, right) = (path.spec.name.clone(), path.left.clone(), path.right.clone());
+    let (result, queues) = path.stop(until);
+    // The message about a thread that was left behind says more.
+    (PathReading { name, left, right, queues, stuck: None }, result)
+}
+
+/// Longest time that a thread of a path has to answer a request for its counters. One that takes longer is reported
+/// as stuck.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// Longest time that threads of paths have to end once they are told to: one second for the packets that they hold
+/// (`RunOptions::drain`), and the rest for a busy machine. A thread that takes longer is left behind.
+pub const STOP_WAIT: Duration = Duration::from_secs(5);

@@ -1,0 +1,36 @@
+//! The helper process that writes the files of sequence numbers, so that no path waits for a disk.
+
+use std::{
+    fs::File,
+    io,
+    os::{fd::AsFd, unix::net::UnixStream},
+    sync::OnceLock,
+};
+
+use grosso_io::stage::{SequenceFile, SequenceRecorder, record};
+use grosso_sys::{
+    helper::{Helper, Job},
+    sandbox::{self, Role},
+};
+
+/// The helper process, once started.
+static HELPER: OnceLock<Helper> = OnceLock::new();
+
+/// Starts the helper, before any thread is started.
+pub fn start() -> io::Result<()> {
+    let helper = Helper::start(|| sandbox::enter(Role::Recorder).map(drop), work)?;
+    let _ = HELPER.set(helper);
+    Ok(())
+}
+
+fn work(Job { number, files: [file, link] }: Job) {
+    record(File::from(file), number, UnixStream::from(link));
+}
+
+/// A recorder for this file by the helper, or by the thread of its path in a program without one.
+pub(super) fn recorder(file: SequenceFile) -> io::Result<SequenceRecorder> {
+    let Some(helper) = HELPER.get() else { return SequenceRecorder::here(file) };
+    SequenceRecorder::apart(file, |file, keys, link| {
+        helper.give(keys, [file.as_fd(), link.as_fd()])
+    })
+}

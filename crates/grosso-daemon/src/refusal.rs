@@ -1,0 +1,164 @@
+//! The reasons why a device cannot be opened, and their remedies.
+
+use std::io;
+
+use grosso::tunnel::Carrier;
+use grosso_sys::userns::{self, Refusal};
+use grosso_sys::{errno::ErrorClass, interface::Control};
+
+use super::port::{Device, PortSpec};
+use crate::{
+    device::{find, forbidden, refused},
+    error::Failure,
+    needs::Needs,
+};
+
+/// The failure to open this many queues of a device.
+pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io::Error) -> Failure {
+    let failure = match device {
+        Device::Tap(name) | Device::Tun(name) => tun(command, name, queues, error),
+        Device::Passed(_) => passed(command, device, error),
+        Device::Packet(name) => interface(command, name)
+            .or_else(|| Some(refused(command, &what(name), "net_raw", error))),
+        Device::Xdp { name, .. } => {
+            interface(command, name).or_else(|| xdp(command, device, queues, error))
+        }
+        Device::Unix(_) | Device::Vhost(_) => Some(unix(command, device, error)),
+        Device::Tunnel(_) => None,
+    };
+    failure.unwrap_or_else(|| refused(command, &what(&device.name()), "net_admin", error))
+}
+
+/// The capabilities with which a device is opened.
+pub fn needs(port: &PortSpec) -> Needs {
+    let opened: &[&str] = match &port.device {
+        Device::Packet(_) => &["net_raw"],
+        Device::Tap(_) | Device::Tun(_) => &["net_admin"],
+        Device::Xdp { .. } => XDP_NEEDS,
+        Device::Tunnel(description) if matches!(description.endpoint.carrier, Carrier::Ip) => {
+            &["net_raw"]
+        }
+        Device::Passed(_) | Device::Unix(_) | Device::Vhost(_) | Device::Tunnel(_) => &[],
+    };
+    let changed: &[&str] = match port.mtu.is_some() || port.up.is_some() {
+        true => &["net_admin"],
+        false => &[],
+    };
+    Needs::of(opened).and(Needs::of(changed))
+}
+
+/// The capabilities for AF_XDP.
+const XDP_NEEDS: &[&str] = &["net_admin", "net_raw", "bpf"];
+
+fn what(name: &str) -> String {
+    format!("opening {name}")
+}
+
+/// The failure for an interface that does not exist.
+fn interface(command: &str, name: &str) -> Option<Failure> {
+    let control = Control::new().ok()?;
+    find(command, &control, name).err()
+}
+
+fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Failure> {
+    if let Err(refusal @ (Refusal::NoTun(_) | Refusal::TunClosed { .. })) = userns::tap() {
+        let hint = match &refusal {
+            Refusal::NoTun(_) => refusal.remedy(),
+            _ => "sudo chmod 0666 /dev/net/tun (its usual mode), or run as root".into(),
+        };
+        let message = format!("{command}: {refusal}");
+        return Some(Failure::environment("environment.tun", message).hint(hint));
+    }
+    let (code, why, hint) = match ErrorClass::of(error) {
+        ErrorClass::Later => (
+            "environment.busy",
+            "another program has it open".to_owned(),
+            format!(
+                "stop that program (sudo lsof /dev/net/tun lists it), or use another name \
+                     than {name}"
+            ),
+        ),
+        ErrorClass::Malformed => {
+            let needs = if queues > 1 { " with several queues" } else { "" };
+            let mode = if queues > 1 { " multi_queue" } else { "" };
+            (
+                "environment.device_kind",
+                format!("the existing device has another type{needs}"),
+                format!(
+                    "see ip -d link show {name}; create one with ip tuntap add dev {name} mode \
+                     tap{mode}"
+                ),
+            )
+        }
+        _ => return None,
+    };
+    let message = format!("{command}: {}: {why}", what(name));
+    Some(Failure::environment(code, message).hint(hint))
+}
+
+fn passed(command: &str, device: &Device, error: &io::Error) -> Option<Failure> {
+    let (code, why) = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::BADF) => ("environment.descriptor", "the descriptor is not open"),
+        Some(rustix::io::Errno::NOTTY) => {
+            ("environment.descriptor", "the descriptor is not a TUN or TAP device")
+        }
+        Some(rustix::io::Errno::BADFD) => {
+            ("environment.descriptor", "the descriptor has no device, or its device was removed")
+        }
+        _ => return None,
+    };
+    let hint = "the parent program must leave the descriptor of /dev/net/tun open";
+    Some(Failure::environment(code, format!("{command}: {device}: {why}")).hint(hint))
+}
+
+fn unix(command: &str, device: &Device, error: &io::Error) -> Failure {
+    let name = device.name();
+    let (code, why, hint) = match error.kind() {
+        io::ErrorKind::AddrInUse => (
+            "environment.busy",
+            "another program has a socket there, or the file is not a socket".to_owned(),
+            "ss -xlp shows which program; use another path, or connect if that program listens",
+        ),
+        io::ErrorKind::PermissionDenied => (
+            "environment.permission",
+            "permission denied".to_owned(),
+            "the listening program sets the permissions (mode=660 after its path); or choose \
+             another directory",
+        ),
+        io::ErrorKind::NotFound => (
+            "environment.socket",
+            "the directory does not exist".to_owned(),
+            "create it with mkdir -p",
+        ),
+        _ => ("environment.socket", error.to_string(), "another socket uses the path"),
+    };
+    Failure::environment(code, format!("{command}: opening {name}: {why}")).hint(hint)
+}
+
+fn xdp(command: &str, device: &Device, queues: usize, error: &io::Error) -> Option<Failure> {
+    let name = device.name();
+    let what = what(&name);
+    let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    let (code, why, hint) = match errno? {
+        rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => {
+            return Some(forbidden(command, &what, XDP_NEEDS));
+        }
+        rustix::io::Errno::BUSY | rustix::io::Errno::EXIST => (
+            "environment.busy",
+            ": another XDP program or AF_XDP socket is attached".to_owned(),
+            format!("stop that program, or: sudo ip link set dev {name} xdp off"),
+        ),
+        rustix::io::Errno::INVAL => (
+            "environment.queues",
+            format!(": it has fewer than {queues} queues from this one on"),
+            format!("ethtool -l {name} shows the number of queues"),
+        ),
+        rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM => (
+            "environment.memory",
+            ": the limit of locked memory is too low for its frames".to_owned(),
+            "ulimit -l unlimited, or fewer --queues".to_owned(),
+        ),
+        _ => return None,
+    };
+    Some(Failure::environment(code, format!("{command}: {what}{why}")).hint(hint))
+}

@@ -1,0 +1,31 @@
+//! A tunnel with its device: a file with one path for `grosso run`.
+
+use super::Description;
+
+/// A tunnel and the TUN or TAP device that leads into it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    /// The name of the device, and of the path.
+    pub name: String,
+    /// The MTU of the device, in bytes.
+    pub mtu: u16,
+    /// The tunnel.
+    pub description: Description,
+}
+
+impl Definition {
+    /// The file for `grosso run`.
+    pub fn to_toml(&self) -> String {
+        let Self { name, mtu, description } = self;
+        let kind = if description.endpoint.carries_ethernet() { "tap" } else { "tun" };
+        // A string of JSON is also one of TOML.
+        let quoted = |text: String| serde_json::Value::from(text);
+        format!(
+            "[[path]]\nname = {}\nleft = {{ port = {}, mtu = {mtu}, persist = true }}\n\n\
+             [path.right.tunnel]\n{}",
+            quoted(name.clone()),
+            quoted(format!("{kind}:{name}")),
+            description.to_toml()
+        )
+    }
+}

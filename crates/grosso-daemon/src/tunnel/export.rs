@@ -1,0 +1,450 @@
+//! A tunnel in the words of other programs.
+
+use std::{fmt::Write, net::IpAddr};
+
+use grosso::tunnel::{Carrier, DontFragment, Dscp, Endpoint, Header, TimeToLive, Udp};
+
+use grosso_io::stage::Forwarding;
+
+use super::{
+    Definition, Description,
+    value::{Value, link_address},
+    words::Kind,
+};
+
+/// A text for another program, and notes about the settings that it has no words for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// The text.
+    pub text: String,
+    /// The notes.
+    pub notes: Vec<String>,
+}
+
+/// The commands of iproute2 that make the same tunnel in the kernel.
+pub fn ip(definition: &Definition) -> Exported {
+    let Definition { name, mtu, description } = definition;
+    let mut notes = Vec::new();
+    let mut words = Vec::new();
+    for (word, value) in description.words().iter() {
+        let spelt = word.spell(value);
+        let why = match (word.name, description.kind) {
+            ("remcsumpartial" | "encap-remcsumpartial", _) => "no option to complete checksums",
+            ("encap-variant", _) => "no option to send GUE variant 1",
+            ("mtu-min", _) => "no minimum for the path MTU",
+            ("geneve_opts", _) => "options by route, not by tunnel",
+            ("local" | "srcport", Kind::Geneve) => "no such option for geneve",
+            ("gbp", _) if spelt != "gbp" => {
+                words.push("gbp".to_owned());
+                "the policy of a packet from its mark"
+            }
+            ("gpe", _) => {
+                words.push("external gpe".to_owned());
+                continue;
+            }
+            // The kernel makes no other devices for GPE.
+            ("id" | "remote", _) if is_generic(&description.endpoint) => {
+                "gpe only with external, by route and not by tunnel"
+            }
+            // It prints `encap-csum6`, but reads this.
+            ("encap-csum6", _) => {
+                words.push(spelt.replace("encap-csum6", "encap-udp6-csum"));
+                continue;
+            }
+            ("ttl", _) if spelt != "ttl inherit" && inherits_ttl(description) => {
+                "no ttl inherit together with nopmtudisc"
+            }
+            ("remote", _) => {
+                words.push(word.spell(&Value::Address(description.endpoint.remote)));
+                continue;
+            }
+            // The kernel's tunnels never probe.
+            ("probe", _) => continue,
+            // They are set by separate commands, below.
+            ("fdb", Kind::Vxlan) => continue,
+            // They are noted together.
+            ("fdb" | "learning" | "ageing" | "maxaddress", kind) if kind != Kind::Vxlan => {
+                continue;
+            }
+            _ => {
+                words.push(spelt);
+                continue;
+            }
+        };
+        notes.push(format!("ip has {why}: {} is left out", word.spell(value)));
+    }
+    let mut text = String::new();
+    if let Some((port, encapsulation)) = receiver(&description.endpoint, description.kind) {
+        let family = if description.endpoint.local.is_ipv6() { "ip -6" } else { "ip" };
+        let _ = writeln!(text, "{family} fou add port {port} {encapsulation}");
+    }
+    let kind = description.kind.name();
+    let _ = writeln!(text, "ip link add {name} mtu {mtu} type {kind} {}", words.join(" "));
+    for (link, remote) in entries(description, &mut notes) {
+        // The first entry for unknown destinations is that of the link itself.
+        let verb = if link == ANYBODY { "append" } else { "add" };
+        let link = link_address(&link);
+        let _ = writeln!(text, "bridge fdb {verb} {link} dev {name} dst {remote}");
+    }
+    let _ = writeln!(text, "ip link set {name} up");
+    Exported { text, notes }
+}
+
+/// Whether packets say their protocol by the generic extension of VXLAN.
+fn is_generic(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.header, Header::Vxlan { generic_protocol: true, .. })
+}
+
+/// Whether iproute2 refuses a TTL: it takes none with `nopmtudisc`, unless the tunnel is of GRE.
+fn inherits_ttl(description: &Description) -> bool {
+    let Description { kind, endpoint, .. } = description;
+    matches!(kind, Kind::Ipip | Kind::Sit) && endpoint.dont_fragment != DontFragment::Set
+}
+
+/// The entries of the kernel's forwarding table that stand for several other ends; only VXLAN has them.
+fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], IpAddr)> {
+    let Some(Forwarding { configured, .. }) = &description.forwarding else { return Vec::new() };
+    if description.kind != Kind::Vxlan {
+        let (kind, remote) = (description.kind.name(), description.endpoint.remote);
+        notes.push(format!(
+            "the kernel's {kind} has one remote only: all but {remote} are left \
+                            out"
+        ));
+        return Vec::new();
+    }
+    let more = description.remotes().skip(1).map(|remote| (ANYBODY, remote));
+    more.chain(configured.iter().copied()).collect()
+}
+
+/// The address of the entry for packets to groups and to unknown destinations.
+const ANYBODY: [u8; 6] = [0; 6];
+
+/// The port of a tunnel for which the kernel needs a receiver, and the protocol that arrives there.
+fn receiver(endpoint: &Endpoint, kind: Kind) -> Option<(u16, &'static str)> {
+    match &endpoint.carrier {
+        Carrier::Udp(_) if kind.has_port() => None,
+        Carrier::Udp(udp) if kind.is_gre() => Some((udp.destination, "ipproto 47")),
+        Carrier::Udp(udp) if kind == Kind::Ipip => Some((udp.destination, "ipproto 4")),
+        Carrier::Udp(udp) => Some((udp.destination, "ipproto 41")),
+        Carrier::Gue(udp) | Carrier::DirectGue(udp) => Some((udp.destination, "gue")),
+        Carrier::Ip => None,
+    }
+}
+
+/// The units of systemd-networkd that make the same tunnel in the kernel.
+pub fn networkd(definition: &Definition) -> Exported {
+    let Definition { name, mtu, description } = definition;
+    let mut notes = Vec::new();
+    let mut text = format!(
+        "# /etc/systemd/network/25-{name}.netdev\n[NetDev]\nName={name}\nKind={}\nMTUBytes={mtu}\n",
+        description.kind.name()
+    );
+    let mut section = match description.kind {
+        Kind::Vxlan => Section::new("VXLAN"),
+        Kind::Geneve => Section::new("GENEVE"),
+        _ => Section::new("Tunnel"),
+    };
+    let endpoint = &description.endpoint;
+    header(&mut section, description, &mut notes);
+    outer(&mut section, description.kind, endpoint);
+    if let Some(mtu_min) = description.mtu_min {
+        notes.push(format!("networkd has no key for mtu-min: {mtu_min} is left out"));
+    }
+    if description.kind.has_port() {
+        udp(&mut section, description.kind, endpoint, &mut notes);
+    } else {
+        encapsulation(&mut section, endpoint, &mut notes);
+    }
+    // Otherwise networkd waits for an interface that names the tunnel.
+    section.put("Independent", true);
+    let _ = write!(text, "\n{}", section.0);
+    if let Some((port, what)) = receiver(endpoint, description.kind) {
+        let mut section = Section::new("FooOverUDP");
+        section.put("Port", port);
+        match what.strip_prefix("ipproto ") {
+            Some(protocol) => section.put("Protocol", protocol),
+            None => section.put("Encapsulation", "GenericUDPEncapsulation"),
+        }
+        let _ = write!(
+            text,
+            "\n# /etc/systemd/network/25-{name}-port.netdev\n[NetDev]\nName={name}-port\nKind=fou\n\n{}",
+            section.0
+        );
+    }
+    let entries = entries(description, &mut notes);
+    if !entries.is_empty() {
+        let mut sections = format!("[Match]\nName={name}\n");
+        for (link, remote) in entries {
+            let mut section = Section::new("BridgeFDB");
+            section.put("MACAddress", link_address(&link));
+            section.put("Destination", remote);
+            let _ = write!(sections, "\n{}", section.0);
+        }
+        let _ = write!(text, "\n# /etc/systemd/network/25-{name}.network\n{sections}");
+    }
+    Exported { text, notes }
+}
+
+/// A section of a unit.
+struct Section(String);
+
+impl Section {
+    fn new(name: &str) -> Self {
+        Self(format!("[{name}]\n"))
+    }
+
+    fn put(&mut self, key: &str, value: impl ToString) {
+        let value = match value.to_string() {
+            value if value == "true" => "yes".to_owned(),
+            value if value == "false" => "no".to_owned(),
+            value => value,
+        };
+        let _ = writeln!(self.0, "{key}={value}");
+    }
+}
+
+fn header(section: &mut Section, description: &Description, notes: &mut Vec<String>) {
+    let Description { kind, endpoint, forwarding, .. } = description;
+    match &endpoint.header {
+        Header::Vxlan { identifier, policy, generic_protocol } => {
+            section.put("VNI", identifier);
+            learning(section, forwarding.as_ref());
+            if policy.is_some() {
+                section.put("GroupPolicyExtension", true);
+            }
+            if *generic_protocol {
+                section.put("GenericProtocolExtension", true);
+                notes.push("the kernel has gpe only with external, and rejects this".to_owned());
+            }
+            if policy.is_some_and(|policy| policy > 0) {
+                notes.push("networkd takes the policy of a packet from its mark".to_owned());
+            }
+        }
+        Header::Geneve { identifier, options, inherit_protocol } => {
+            section.put("Id", identifier);
+            if *inherit_protocol {
+                section.put("InheritInnerProtocol", true);
+            }
+            if !options.is_empty() {
+                notes.push("networkd has no key for Geneve options: they are left out".to_owned());
+            }
+        }
+        Header::Gre { key, checksum, sequence, .. } => {
+            if let Some(key) = key {
+                section.put("Key", key);
+            }
+            for (name, is_on) in [("csum", checksum), ("seq", sequence)] {
+                if *is_on {
+                    notes.push(format!("networkd has no key for {name} of GRE: it is left out"));
+                }
+            }
+        }
+        Header::Ip if *kind == Kind::Ip6tnl => section.put("Mode", description.mode()),
+        Header::Ip => {}
+    }
+}
+
+/// Writes whether the kernel learns the addresses behind each end, and for how long.
+fn learning(section: &mut Section, forwarding: Option<&Forwarding>) {
+    let age_ns = forwarding.and_then(|forwarding| forwarding.age_ns);
+    section.put("MacLearning", age_ns.is_some());
+    if let (Some(Forwarding { addresses_max, .. }), Some(age_ns)) = (forwarding, age_ns) {
+        let seconds = if age_ns == u64::MAX { 0 } else { age_ns / NS_PER_SECOND };
+        section.put("FDBAgeingSec", seconds);
+        section.put("MaximumFDBEntries", addresses_max);
+    }
+}
+
+/// Writes the fields of the outer header.
+fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
+    if kind != Kind::Geneve {
+        section.put("Local", endpoint.local);
+    }
+    section.put("Remote", endpoint.remote);
+    match endpoint.ttl {
+        TimeToLive::Fixed(ttl) => section.put("TTL", ttl),
+        TimeToLive::Inherit if kind.has_port() => section.put("TTL", "inherit"),
+        // For other tunnels, the default is the TTL of the packet inside.
+        TimeToLive::Inherit => {}
+    }
+    match endpoint.dscp {
+        Dscp::Fixed(dscp) => section.put("TOS", u16::from(dscp) << 2),
+        // The kernel's own value for inherit.
+        Dscp::Inherit => section.put("TOS", 1),
+    }
+    if let Some(label) = endpoint.flow_label {
+        section.put(if kind.has_port() { "FlowLabel" } else { "IPv6FlowLabel" }, label);
+    }
+    if kind.is_over_ipv6() == Some(true) {
+        let limit = endpoint.encapsulation_limit;
+        section.put(
+            "EncapsulationLimit",
+            limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string()),
+        );
+    } else if kind.has_port() && endpoint.local.is_ipv4() {
+        section.put(
+            "IPDoNotFragment",
+            match endpoint.dont_fragment {
+                DontFragment::Set => "yes",
+                DontFragment::Unset | DontFragment::Ignored => "no",
+                DontFragment::Inherit => "inherit",
+            },
+        );
+    } else if endpoint.local.is_ipv4() {
+        section.put("DiscoverPathMTU", endpoint.dont_fragment == DontFragment::Set);
+        if endpoint.dont_fragment == DontFragment::Ignored {
+            section.put("IgnoreDontFragment", true);
+        }
+    }
+}
+
+/// Writes the UDP header of VXLAN and Geneve.
+fn udp(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<String>) {
+    let Some(udp) = endpoint.udp() else { return };
+    section.put("DestinationPort", udp.destination);
+    if kind == Kind::Vxlan {
+        section.put("PortRange", format!("{}-{}", udp.source.start(), udp.source.end()));
+    }
+    if endpoint.local.is_ipv6() {
+        section.put("UDP6ZeroChecksumTx", !udp.checksum);
+        section.put("UDP6ZeroChecksumRx", udp.ipv6_without_checksum);
+    } else {
+        section.put("UDPChecksum", udp.checksum);
+    }
+    if kind == Kind::Vxlan {
+        section.put("RemoteChecksumTx", udp.remote_checksum.transmit);
+        section.put("RemoteChecksumRx", udp.remote_checksum.receive);
+    }
+    if udp.remote_checksum.complete {
+        notes.push("networkd has no key for noremcsumpartial: it is left out".to_owned());
+    }
+}
+
+/// Writes the UDP header of other tunnels.
+fn encapsulation(section: &mut Section, endpoint: &Endpoint, notes: &mut Vec<String>) {
+    let Some(Udp { source, destination, remote_checksum, .. }) = endpoint.udp() else { return };
+    section.put("FooOverUDP", true);
+    section.put("FOUDestinationPort", destination);
+    if source.start() == source.end() {
+        section.put("FOUSourcePort", source.start());
+    }
+    section.put(
+        "Encapsulation",
+        match endpoint.carrier {
+            Carrier::Udp(_) => "FooOverUDP",
+            _ => "GenericUDPEncapsulation",
+        },
+    );
+    notes.push("networkd has no key for encap-csum: it is disabled".to_owned());
+    if remote_checksum.transmit {
+        notes.push("networkd has no key for encap-remcsum: it is left out".to_owned());
+    }
+}
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tunnel::describe;
+
+    fn definition(line: &str) -> Definition {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let description = describe("test", &words).unwrap();
+        Definition { name: "t0".to_owned(), mtu: 1400, description }
+    }
+
+    #[test]
+    fn what_ip_understands_is_said_and_the_rest_noted() {
+        let vxlan = "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 remcsumtx gbp 7";
+        let exported = ip(&definition(vxlan));
+        assert_eq!(
+            exported.text,
+            "ip link add t0 mtu 1400 type vxlan id 42 local 192.0.2.1 remote 192.0.2.2 ttl 64 \
+             tos inherit df unset srcport 49152 65535 dstport 4789 udpcsum remcsumtx gbp\n\
+             ip link set t0 up\n"
+        );
+        let note = "ip has the policy of a packet from its mark: gbp 7 is left out";
+        assert_eq!(exported.notes, [note]);
+        let gue = ip(&definition("ip6tnl local fd00::1 remote fd00::2 encap gue"));
+        assert!(gue.text.starts_with("ip -6 fou add port 6080 gue\nip link add t0 "), "{gue:?}");
+        let port = " encap gue encap-sport auto encap-dport 6080 encap-udp6-csum ";
+        assert!(gue.text.contains(port), "{gue:?}");
+        // The kernel's own default is 4, with which its packets are 8 bytes longer.
+        assert!(gue.text.contains(" encaplimit none "), "{gue:?}");
+        assert!(gue.notes.is_empty(), "{gue:?}");
+        let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));
+        assert!(!geneve.text.contains("local"), "{geneve:?}");
+        assert_eq!(geneve.notes.len(), 2);
+    }
+
+    #[test]
+    fn a_ttl_that_ip_refuses_is_noted() {
+        let ends = "local 192.0.2.1 remote 192.0.2.2 nopmtudisc";
+        for kind in ["ipip", "sit"] {
+            let exported = ip(&definition(&format!("{kind} {ends}")));
+            assert!(!exported.text.contains("ttl"), "{exported:?}");
+            let note = "ip has no ttl inherit together with nopmtudisc: ttl 64 is left out";
+            assert_eq!(exported.notes, [note]);
+        }
+        let same = ip(&definition(&format!("ipip {ends} ttl inherit")));
+        assert!(same.notes.is_empty(), "{same:?}");
+        let gre = ip(&definition(&format!("gre {ends}")));
+        assert!(gre.text.contains(" ttl 64 ") && gre.notes.is_empty(), "{gre:?}");
+    }
+
+    #[test]
+    fn gpe_leaves_the_other_end_to_routes() {
+        let exported = ip(&definition("vxlan id 42 local 192.0.2.1 remote 192.0.2.2 gpe"));
+        assert_eq!(
+            exported.text,
+            "ip link add t0 mtu 1400 type vxlan local 192.0.2.1 ttl 64 tos inherit df unset \
+             srcport 49152 65535 dstport 4790 udpcsum external gpe\nip link set t0 up\n"
+        );
+        let why = "ip has gpe only with external, by route and not by tunnel";
+        let left = ["id 42", "remote 192.0.2.2"].map(|word| format!("{why}: {word} is left out"));
+        assert_eq!(exported.notes, left);
+        let units = networkd(&definition("vxlan id 42 local 192.0.2.1 remote 192.0.2.2 gpe"));
+        assert_eq!(units.notes, ["the kernel has gpe only with external, and rejects this"]);
+    }
+
+    #[test]
+    fn several_other_ends_are_entries_of_a_table_where_there_is_one() {
+        let more = "local 192.0.2.1 remote 192.0.2.2 remote 192.0.2.3 ageing 9 \
+                    fdb 02:00:00:00:00:07 192.0.2.3";
+        let units = networkd(&definition(&format!("vxlan id 42 {more}"))).text;
+        assert!(units.contains("MacLearning=yes\nFDBAgeingSec=9\nMaximumFDBEntries=4096\n"));
+        assert!(
+            units.ends_with(
+                "\n# /etc/systemd/network/25-t0.network\n[Match]\nName=t0\n\n[BridgeFDB]\n\
+                 MACAddress=00:00:00:00:00:00\nDestination=192.0.2.3\n\n[BridgeFDB]\n\
+                 MACAddress=02:00:00:00:00:07\nDestination=192.0.2.3\n"
+            ),
+            "{units}"
+        );
+        for exported in [ip, networkd] {
+            let gretap = exported(&definition(&format!("gretap {more}")));
+            let note = "the kernel's gretap has one remote only: all but 192.0.2.2 are left out";
+            assert!(gretap.notes.contains(&note.to_owned()), "{gretap:?}");
+            for word in ["192.0.2.3", "fdb", "ageing", "learning", "BridgeFDB"] {
+                assert!(!gretap.text.contains(word), "{gretap:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn networkd_gets_its_sections() {
+        let vxlan = networkd(&definition("vxlan id 42 local fd00::1 remote fd00::2"));
+        assert_eq!(
+            vxlan.text,
+            "# /etc/systemd/network/25-t0.netdev\n[NetDev]\nName=t0\nKind=vxlan\nMTUBytes=1400\n\n\
+             [VXLAN]\nVNI=42\nMacLearning=no\nLocal=fd00::1\nRemote=fd00::2\nTTL=64\nTOS=1\n\
+             DestinationPort=4789\nPortRange=49152-65535\nUDP6ZeroChecksumTx=no\n\
+             UDP6ZeroChecksumRx=no\nRemoteChecksumTx=no\nRemoteChecksumRx=no\nIndependent=yes\n"
+        );
+        let fou = "ipip local 192.0.2.1 remote 192.0.2.2 encap fou encap-dport 5555";
+        let fou = networkd(&definition(fou)).text;
+        assert!(fou.contains("\nFooOverUDP=yes\nFOUDestinationPort=5555\n"), "{fou}");
+        assert!(fou.ends_with("Kind=fou\n\n[FooOverUDP]\nPort=5555\nProtocol=4\n"), "{fou}");
+    }
+}

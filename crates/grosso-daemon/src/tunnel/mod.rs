@@ -1,0 +1,37 @@
+//! Tunnels, described with the words of `ip link`.
+//!
+//! | module | job |
+//! |---|---|
+//! | `words` | the grammar: the words, their types and their values |
+//! | `value` | the values of words, read and written |
+//! | `table` | the same words as keys of a TOML table (Linux) |
+//! | `definition`, `store` | a tunnel with its device, as a file; the place of these files (Linux) |
+//! | `export` | a tunnel in the words of other programs (Linux) |
+//! | `description` | the meaning of the words: an end of a tunnel in the form of the engine, and the way back |
+
+#[cfg(target_os = "linux")]
+mod definition;
+mod description;
+#[cfg(target_os = "linux")]
+pub mod export;
+#[cfg(target_os = "linux")]
+mod store;
+#[cfg(target_os = "linux")]
+mod table;
+mod value;
+mod words;
+
+use self::words::Words;
+#[cfg(target_os = "linux")]
+pub use self::{definition::Definition, store::TunnelFiles};
+pub use self::{description::Description, words::word_names};
+use crate::error::Failure;
+
+/// The tunnel that is described by the words from the type on, for the command `command`.
+pub fn describe(command: &str, words: &[String]) -> Result<Description, Failure> {
+    let described = Words::parse(words).and_then(|words| Description::try_from(&words));
+    described.map_err(|why| {
+        let hint = "grosso help tunnel add lists the options of each type, those of ip link";
+        Failure::usage("usage.tunnel", format!("{command}: {why}")).hint(hint)
+    })
+}

@@ -1,0 +1,171 @@
+//! The files of tunnels: a folder with three files for each, beside the sockets of running programs. Each network
+//! namespace has a folder of its own, because tunnels in two of them may have the same name, as their devices may.
+
+use std::{
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use grosso_sys::{namespace::network_cookie, path};
+
+use super::Definition;
+use crate::{
+    error::Failure,
+    observe::control::{OWN_FOLDER, folders, is_trusted, usable},
+    wrong::similar,
+};
+
+/// The place of one tunnel's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunnelFiles {
+    /// The name of the tunnel.
+    pub name: String,
+    folder: PathBuf,
+}
+
+impl TunnelFiles {
+    /// The place of a new tunnel.
+    ///
+    /// # Errors
+    /// If there is no usable folder.
+    pub fn new(name: &str) -> io::Result<Self> {
+        let tunnels = usable(&folders())?.join(FOLDER);
+        path::prepare_private(&tunnels)?;
+        let folder = tunnels.join(namespace()?);
+        path::prepare_private(&folder)?;
+        Ok(Self { name: name.to_owned(), folder })
+    }
+
+    /// The tunnel of this name.
+    pub fn find(command: &str, name: &str) -> Result<Self, Failure> {
+        let places = Self::all();
+        if let Some(place) = places.iter().find(|place| place.name == name) {
+            return Ok(place.clone());
+        }
+        let mut message = format!("{command}: no tunnel \"{name}\"");
+        let names = || places.iter().map(|place| place.name.as_str());
+        if let Some(meant) = similar(name, names()) {
+            message += &format!("; did you mean {meant}?");
+        }
+        let hint = match places.is_empty() {
+            true => "this user has no tunnels in this network namespace; create one with grosso \
+                 tunnel add"
+                .to_owned(),
+            false => format!("existing tunnels: {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        Err(Failure::environment("environment.no_tunnel", message).hint(hint))
+    }
+
+    /// All tunnels of this user in this network namespace, by their names.
+    pub fn all() -> Vec<Self> {
+        let Ok(namespace) = namespace() else { return Vec::new() };
+        let folders = folders().into_iter().filter(|folder| is_trusted(folder));
+        let read = |folder: PathBuf| {
+            let folder = folder.join(FOLDER).join(&namespace);
+            let entries = path::entries(&folder).into_iter().flatten();
+            entries.filter_map(move |entry| {
+                let name = entry.name.to_str()?.strip_suffix(DEFINITION)?.to_owned();
+                Some(Self { name, folder: folder.clone() })
+            })
+        };
+        let mut places: Vec<Self> = folders.flat_map(read).take(TUNNELS_MAX).collect();
+        places.sort_by(|one, other| one.name.cmp(&other.name));
+        places
+    }
+
+    /// The definition, which `grosso run` reads.
+    pub fn definition(&self) -> PathBuf {
+        self.file(DEFINITION)
+    }
+
+    /// The output of its process.
+    pub fn log(&self) -> PathBuf {
+        self.file(".log")
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> PathBuf {
+        self.file(".pid")
+    }
+
+    /// The socket on which its process reports that it runs.
+    pub fn notice(&self) -> PathBuf {
+        self.file(".notify")
+    }
+
+    /// Makes the folder of a process that becomes another user, anew and still this user's. Others may pass through the
+    /// folder above it, and list nothing there.
+    pub fn make_own_folder(&self) -> io::Result<PathBuf> {
+        let (above, folder) = self.own_folder()?;
+        self.remove_own_folder()?;
+        path::create_directory(&folder, 0o700)?;
+        path::set_directory_mode(&above, 0o011)?;
+        Ok(folder)
+    }
+
+    /// Removes that folder, if it is there.
+    pub fn remove_own_folder(&self) -> io::Result<()> {
+        let (_, folder) = self.own_folder()?;
+        match path::remove_directory(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// The folder of running programs' sockets, and the one of this tunnel's process in it.
+    fn own_folder(&self) -> io::Result<(PathBuf, PathBuf)> {
+        let above = self.folder.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
+        let namespace = self.folder.file_name().ok_or(io::ErrorKind::NotFound)?;
+        let name = format!("{}-{}.{OWN_FOLDER}", namespace.display(), self.name);
+        Ok((above.to_owned(), above.join(name)))
+    }
+
+    /// Writes the definition, whole or not at all.
+    pub fn save(&self, definition: &Definition) -> io::Result<()> {
+        path::replace(&self.definition(), definition.to_toml().as_bytes(), 0o644)
+    }
+
+    /// Removes the tunnel's files.
+    pub fn remove(&self) -> io::Result<()> {
+        for file in [self.log(), self.process(), self.notice()] {
+            // Each exists only if the process came that far.
+            let _ = path::remove(&file);
+        }
+        let _ = self.remove_own_folder();
+        path::remove(&self.definition())
+    }
+
+    fn file(&self, end: &str) -> PathBuf {
+        Path::new(&self.folder).join(format!("{}{end}", self.name))
+    }
+}
+
+/// The name of the folder of this network namespace, with a number that no later one gets; before Linux 5.14 with that
+/// of its inode, which a later one may get once this one is gone.
+fn namespace() -> io::Result<String> {
+    let number =
+        network_cookie().or_else(|_| Ok(path::kernel::metadata("/proc/self/ns/net")?.ino()));
+    number.map(|number| format!("net-{number}"))
+}
+
+/// The folder of tunnels.
+const FOLDER: &str = "tunnels";
+/// The end of the names of definitions.
+const DEFINITION: &str = ".toml";
+/// Most tunnels that are read.
+const TUNNELS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel gives the inode's number of a network that is gone to the next one.
+    #[test]
+    fn a_folder_has_the_number_that_no_later_network_gets() {
+        match network_cookie() {
+            Ok(number) => assert_eq!(namespace().unwrap(), format!("net-{number}")),
+            Err(_) => println!("skipped: the number of a network wants Linux 5.14"),
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! Security associations in the words of `ip xfrm state`: as that prints them, or as its `add` takes them.
+
+use core::str::FromStr;
+use std::net::IpAddr;
+
+use zeroize::Zeroizing;
+
+use super::{
+    keys::Keys,
+    stages::{EspTable, prefix},
+};
+
+/// One association.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State<'a> {
+    /// The number of its first line.
+    line: usize,
+    source: Option<IpAddr>,
+    destination: Option<IpAddr>,
+    spi: Option<u32>,
+    is_tunnel: bool,
+    is_esp: bool,
+    icv_bits: u32,
+    /// Hexadecimal digits of the key and its salt.
+    key: &'a str,
+    is_extended: bool,
+    replay_window: u32,
+    /// The UDP ports of its source and its destination.
+    encap: Option<(u16, u16)>,
+    /// Prefixes of the source and the destination.
+    selector: Option<(&'a str, &'a str)>,
+    /// Whether its counters have begun.
+    has_counters: bool,
+    /// Whether packets have been sent or received with it.
+    is_used: bool,
+}
+
+/// The settings and keys of a port that is one end of two associations.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EspEnd {
+    /// Lines of the table `esp` of a configuration file, but for those that name files.
+    pub table: String,
+    /// The text of a key file.
+    pub keys: Zeroizing<String>,
+    /// Whether packets have been sent or received with either.
+    pub is_used: bool,
+}
+
+/// Finds the two associations of this end, with the only other end or the one that is named.
+///
+/// # Errors
+/// The first thing that is not understood, or that a port cannot do, with its line.
+pub fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<EspEnd, String> {
+    let states = states(text)?;
+    let others = |state: &&State<'_>| {
+        there.is_none_or(|there| [state.source, state.destination].contains(&Some(there)))
+    };
+    let only = |is_ours: &dyn Fn(&State<'_>) -> bool, what: &str| {
+        let mut found = states.iter().filter(others).filter(|state| is_ours(state));
+        match (found.next(), found.next()) {
+            (Some(state), None) => Ok(state),
+            (None, _) => Err(format!("no association {what} {here}")),
+            (Some(first), Some(second)) => Err(format!(
+                "two associations {what} {here}, on lines {} and {}: pass --there ADDRESS to \
+                 select the peer; one association per direction must remain",
+                first.line, second.line
+            )),
+        }
+    };
+    let inbound = only(&|state| state.destination == Some(here), "to")?;
+    let outbound = only(&|state| state.source == Some(here), "from")?;
+    if inbound.source != outbound.destination {
+        return Err(format!("lines {} and {}: two different peers", inbound.line, outbound.line));
+    }
+    for (agrees, what) in [
+        (inbound.is_tunnel == outbound.is_tunnel, "mode"),
+        (inbound.icv_bits == outbound.icv_bits, "length of the integrity check value"),
+        (inbound.is_extended == outbound.is_extended, "flag esn"),
+        (inbound.encap == swapped(outbound.encap), "encap"),
+        (inbound.selector == swapped(outbound.selector), "sel"),
+    ] {
+        if !agrees {
+            let (one, other) = (inbound.line, outbound.line);
+            return Err(format!(
+                "lines {one} and {other}: {what} differs between the two \
+                                directions"
+            ));
+        }
+    }
+    // The buffer never grows, because that would leave a copy behind.
+    let mut keys = Zeroizing::new(String::with_capacity(BYTES_MAX));
+    for part in ["in ", inbound.key, "\nout ", outbound.key, "\n"] {
+        keys.push_str(part);
+    }
+    Keys::parse(keys.as_bytes()).map_err(|what| {
+        let (one, other) = (inbound.line, outbound.line);
+        format!("keys of the associations on lines {one} and {other}: {what}")
+    })?;
+    let table = table(inbound, outbound);
+    check(&table)?;
+    Ok(EspEnd { table, keys, is_used: inbound.is_used || outbound.is_used })
+}
+
+/// The same pair, seen from the other end.
+fn swapped<T>(pair: Option<(T, T)>) -> Option<(T, T)> {
+    pair.map(|(one, other)| (other, one))
+}
+
+/// The lines of the table.
+fn table(inbound: &State<'_>, outbound: &State<'_>) -> String {
+    let [spi_in, spi_out] = [inbound, outbound].map(|state| state.spi.unwrap_or_default());
+    let mut table = format!("spi-in = {spi_in:#x}\nspi-out = {spi_out:#x}\n");
+    if let (true, Some(here), Some(there)) =
+        (outbound.is_tunnel, outbound.source, outbound.destination)
+    {
+        table += &format!("mode = \"tunnel\"\nsrc = \"{here}\"\ndst = \"{there}\"\n");
+    }
+    table += &format!("icv-bits = {}\n", outbound.icv_bits);
+    if outbound.is_extended {
+        table += "esn = true\n";
+    }
+    table += &format!("replay-window = {}\n", inbound.replay_window);
+    if let Some((here, there)) = outbound.encap {
+        table += &format!("encap = {{ sport = {here}, dport = {there} }}\n");
+    }
+    if let Some((source, destination)) = outbound.selector {
+        table += &format!("sel = {{ src = [\"{source}\"], dst = [\"{destination}\"] }}\n");
+    }
+    table
+}
+
+/// Whether a port takes a table, whatever its files.
+fn check(table: &str) -> Result<(), String> {
+    let table = format!("{table}key-fd = 3\nsequence-file = \"sequence\"\n");
+    let table = toml::from_str::<EspTable>(&table).map_err(|error| error.message().to_owned())?;
+    table.spec().map(drop)
+}
+
+/// All associations of a text.
+fn states(text: &str) -> Result<Vec<State<'_>>, String> {
+    let mut states: Vec<State<'_>> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let mut words =
+            XfrmWords { words: line.split_ascii_whitespace().collect(), at: 0, line: number };
+        words.skip_command()?;
+        match words.words.get(words.at) {
+            None => continue,
+            Some(&"src") => states.push(State { line: number, ..State::default() }),
+            Some(_) => {}
+        }
+        let Some(state) = states.last_mut() else { return Err(words.wrong("expected src")) };
+        while let Some(word) = words.next() {
+            state.take(word, &mut words)?;
+        }
+    }
+    states.iter().try_for_each(State::check)?;
+    Ok(states)
+}
+
+impl<'a> State<'a> {
+    /// Takes a word, and those that belong to it.
+    fn take(&mut self, word: &str, words: &mut XfrmWords<'a>) -> Result<(), String> {
+        match word {
+            "src" => self.source = Some(words.parsed("an address")?),
+            "dst" => self.destination = Some(words.parsed("an address")?),
+            "proto" => self.is_esp = words.value()? == "esp",
+            "spi" => self.spi = Some(words.number()?),
+            "mode" => {
+                self.is_tunnel = match words.value()? {
+                    "transport" => false,
+                    "tunnel" => true,
+                    mode => {
+                        return Err(words.wrong(&format!(
+                            "mode {mode} is not supported; expected transport or tunnel"
+                        )));
+                    }
+                };
+            }
+            // A wide window is 0 where the others are, and comes among the counters.
+            "replay-window" | "replay_window" => {
+                self.replay_window = self.replay_window.max(words.number()?);
+            }
+            "esn" => self.is_extended = true,
+            "aead" => {
+                let name = words.value()?.trim_matches(['\'', '"']);
+                if name != ALGORITHM {
+                    return Err(
+                        words.wrong(&format!("aead {name} is not supported; expected {ALGORITHM}"))
+                    );
+                }
+                (self.key, self.icv_bits) = (words.value()?, words.number()?);
+            }
+            "encap" => self.encap(words)?,
+            "sel" => self.selector(words)?,
+            "anti-replay" => {
+                self.has_counters = true;
+                words.skip_if("esn");
+                words.skip_if("context:");
+            }
+            "seq-hi" | "seq" | "oseq-hi" | "oseq" => {
+                self.is_used |= words.number()? != 0 && self.has_counters;
+            }
+            // They name the association, or say when it was used, or that any family is meant: no packet changes.
+            "reqid" | "dir" | "bitmap" | "bitmap-length" => drop(words.value()?),
+            "lastused" => words.at = words.words.len(),
+            "flag" | "af-unspec" => {}
+            _ if self.has_counters && is_bitmap(word) => {}
+            "auth" | "auth-trunc" | "enc" | "comp" => {
+                return Err(
+                    words.wrong(&format!("{word} is not supported; expected aead {ALGORITHM}"))
+                );
+            }
+            _ => {
+                return Err(
+                    words.wrong(&format!("{word} is not supported, and may change packets"))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The UDP ports: `type espinudp sport 4500 dport 4500 addr 0.0.0.0` as printed, `espinudp 4500 4500 0.0.0.0` as
+    /// given.
+    fn encap(&mut self, words: &mut XfrmWords<'a>) -> Result<(), String> {
+        words.skip_if("type");
+        let kind = words.value()?;
+        if kind != "espinudp" {
+            return Err(words.wrong(&format!("encap {kind} is not supported; expected espinudp")));
+        }
+        words.skip_if("sport");
+        let source = words.parsed("a UDP port")?;
+        words.skip_if("dport");
+        let destination = words.parsed("a UDP port")?;
+        words.skip_if("addr");
+        let _original: IpAddr = words.parsed("an address")?;
+        self.encap = Some((source, destination));
+        Ok(())
+    }
+
+    fn selector(&mut self, words: &mut XfrmWords<'a>) -> Result<(), String> {
+        let mut ends = [None; 2];
+        while let Some(word) = words.next() {
+            match word {
+                "src" => ends[0] = Some(words.prefix()?),
+                "dst" => ends[1] = Some(words.prefix()?),
+                _ => {
+                    return Err(
+                        words.wrong(&format!("sel {word} is not supported; expected src or dst"))
+                    );
+                }
+            }
+        }
+        let [Some(source), Some(destination)] = ends else {
+            return Err(words.wrong("sel without src or dst"));
+        };
+        let is_all = |prefix: &str| prefix.ends_with("/0");
+        self.selector = (!is_all(source) || !is_all(destination)).then_some((source, destination));
+        Ok(())
+    }
+
+    /// Whether it has all that it needs.
+    fn check(&self) -> Result<(), String> {
+        for (is_there, what) in [
+            (self.is_esp, "proto esp"),
+            (self.destination.is_some(), "dst"),
+            (self.spi.is_some(), "spi"),
+            (!self.key.is_empty(), "aead"),
+        ] {
+            if !is_there {
+                return Err(format!("line {}: the association has no {what}", self.line));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The words of a line, and the place of the next.
+struct XfrmWords<'a> {
+    words: Vec<&'a str>,
+    at: usize,
+    line: usize,
+}
+
+impl<'a> XfrmWords<'a> {
+    fn next(&mut self) -> Option<&'a str> {
+        let word = self.words.get(self.at).copied();
+        self.at += 1;
+        word.map(|word| word.trim_end_matches(','))
+    }
+
+    /// Leaves out `ip xfrm state add`.
+    fn skip_command(&mut self) -> Result<(), String> {
+        if self.words.first() != Some(&"ip") {
+            return Ok(());
+        }
+        let command = self.words.get(1..4).unwrap_or_default();
+        let is_prefix = |word: &&str, whole: &str| whole.starts_with(*word);
+        let [xfrm, state, add] = command else {
+            return Err(self.wrong("expected ip xfrm state add"));
+        };
+        if !is_prefix(xfrm, "xfrm") || !is_prefix(state, "state") || !is_prefix(add, "add") {
+            return Err(self.wrong("expected ip xfrm state add"));
+        }
+        self.at = 4;
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<&'a str, String> {
+        self.next().ok_or_else(|| self.wrong("the line is incomplete"))
+    }
+
+    fn parsed<T: FromStr>(&mut self, what: &str) -> Result<T, String> {
+        let word = self.value()?;
+        word.parse().map_err(|_| self.wrong(&format!("{word} is not {what}")))
+    }
+
+    /// A number, decimal or hexadecimal.
+    fn number(&mut self) -> Result<u32, String> {
+        let word = self.value()?;
+        let number = match word.strip_prefix("0x") {
+            Some(digits) => u32::from_str_radix(digits, 16),
+            None => word.parse(),
+        };
+        number.map_err(|_| self.wrong(&format!("{word} is not a 32-bit number")))
+    }
+
+    /// A prefix as it is written.
+    fn prefix(&mut self) -> Result<&'a str, String> {
+        let word = self.value()?;
+        prefix(word).map(|_| word).map_err(|wrong| self.wrong(&wrong))
+    }
+
+    /// Leaves out this word, if it comes next.
+    fn skip_if(&mut self, word: &str) {
+        if self.words.get(self.at) == Some(&word) {
+            self.at += 1;
+        }
+    }
+
+    fn wrong(&self, what: &str) -> String {
+        format!("line {}: {what}", self.line)
+    }
+}
+
+/// Whether this is a word of the bitmap of a wide window.
+fn is_bitmap(word: &str) -> bool {
+    word.len() == 8 && word.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// Bytes of the longest text with associations: some thirty of them.
+pub const BYTES_MAX: usize = 16 << 10;
+/// The algorithm of RFC 4106 in the kernel's words.
+const ALGORITHM: &str = "rfc4106(gcm(aes))";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As iproute2 6.1 prints two associations of Linux 6.1.
+    const PRINTED: &str = "\
+src 10.9.0.1 dst 10.9.0.2
+\tproto esp spi 0x00001001 reqid 0 mode transport
+\treplay-window 32
+\taead rfc4106(gcm(aes)) 0x000102030405060708090a0b0c0d0e0fdeadbeef 96
+\tanti-replay context: seq 0x0, oseq 0x0, bitmap 0x00000000
+\tsel src 0.0.0.0/0 dst 0.0.0.0/0
+src 10.9.0.2 dst 10.9.0.1
+\tproto esp spi 0x00001002 reqid 0 mode transport
+\treplay-window 32
+\taead rfc4106(gcm(aes)) 0xfffefdfcfbfaf9f8f7f6f5f4f3f2f1f0deadbeef 96
+\tanti-replay context: seq 0x0, oseq 0x0, bitmap 0x00000000
+\tsel src 0.0.0.0/0 dst 0.0.0.0/0
+";
+
+    fn ends(text: &str) -> Result<EspEnd, String> {
+        pair(text, "10.9.0.2".parse().unwrap(), None)
+    }
+
+    /// Lines of `ip xfrm state add` for both ways, each with more words.
+    fn given(outbound: &str, inbound: &str) -> String {
+        let line = |(from, to): (&str, &str), spi: u32, digit: &str, more: &str| {
+            let key = digit.repeat(40);
+            format!(
+                "ip x s a src {from} dst {to} proto esp spi {spi} aead 'rfc4106(gcm(aes))' 0x{key} 128 {more}\n"
+            )
+        };
+        let (there, here) = ("10.9.0.1", "10.9.0.2");
+        line((here, there), 0x1002, "f", outbound) + &line((there, here), 0x1001, "0", inbound)
+    }
+
+    #[test]
+    fn associations_as_they_are_printed_become_a_table_and_a_key_file() {
+        let made = ends(PRINTED).unwrap();
+        let expected = "spi-in = 0x1001\nspi-out = 0x1002\nicv-bits = 96\nreplay-window = 32\n";
+        assert_eq!((made.table.as_str(), made.is_used), (expected, false));
+        let keys = "in 0x000102030405060708090a0b0c0d0e0fdeadbeef\n\
+                    out 0xfffefdfcfbfaf9f8f7f6f5f4f3f2f1f0deadbeef\n";
+        assert_eq!(*made.keys, keys);
+        // The other end has them the other way round.
+        let other = pair(PRINTED, "10.9.0.1".parse().unwrap(), None).unwrap();
+        assert!(other.table.starts_with("spi-in = 0x1002\nspi-out = 0x1001\n"));
+    }
+
+    #[test]
+    fn associations_as_they_are_given_keep_their_mode_window_selectors_and_ports() {
+        let window = "replay-window 128 flag esn mode tunnel";
+        let text = given(
+            &format!(
+                "{window} encap espinudp 4500 4501 0.0.0.0 sel src 10.2.0.0/16 dst 10.1.0.0/16"
+            ),
+            &format!(
+                "{window} encap espinudp 4501 4500 0.0.0.0 sel src 10.1.0.0/16 dst 10.2.0.0/16"
+            ),
+        );
+        let pair = ends(&text).unwrap();
+        let expected = "spi-in = 0x1001\nspi-out = 0x1002\nmode = \"tunnel\"\nsrc = \"10.9.0.2\"\n\
+                        dst = \"10.9.0.1\"\nicv-bits = 128\nesn = true\nreplay-window = 128\n\
+                        encap = { sport = 4500, dport = 4501 }\n\
+                        sel = { src = [\"10.2.0.0/16\"], dst = [\"10.1.0.0/16\"] }\n";
+        assert_eq!(pair.table, expected);
+    }
+
+    #[test]
+    fn wide_windows_are_among_the_counters_which_say_whether_keys_were_used() {
+        let wide = "\treplay-window 0 seq 0x00000005 flag esn\n";
+        let counters = |sent: u32| {
+            format!(
+                "\tanti-replay esn context:\n\t seq-hi 0x0, seq 0x0, oseq-hi 0x0, oseq {sent:#x}\n\
+                 \t replay_window 64, bitmap-length 2\n\t 00000000 0000000f \n"
+            )
+        };
+        let used = |sent| {
+            let printed = PRINTED.replace("\treplay-window 32\n", wide);
+            let plain = "\tanti-replay context: seq 0x0, oseq 0x0, bitmap 0x00000000\n";
+            ends(&printed.replace(plain, &counters(sent))).unwrap()
+        };
+        assert_eq!((used(0).is_used, used(9).is_used), (false, true));
+        assert!(used(0).table.contains("esn = true\nreplay-window = 64\n"));
+    }
+
+    #[test]
+    fn what_a_port_cannot_do_is_refused_with_its_line_and_no_key() {
+        let plain = given("", "");
+        let edited = |from: &str, to: &str| plain.replace(from, to);
+        for (text, expected) in [
+            (String::new(), "no association to 10.9.0.2"),
+            ("proto esp".into(), "line 1: expected src"),
+            (edited("10.9.0.2", "10.9.0.3"), "no association to 10.9.0.2"),
+            (format!("{plain}{plain}"), "two associations to 10.9.0.2, on lines 2 and 4"),
+            (given("flag noecn", ""), "line 1: noecn is not supported, and may change packets"),
+            (given("", "mark 7"), "line 2: mark is not supported"),
+            (
+                given("mode beet", ""),
+                "line 1: mode beet is not supported; expected transport or tunnel",
+            ),
+            (given("mode tunnel", ""), "lines 2 and 1: mode differs between the two directions"),
+            (given("flag esn", ""), "lines 2 and 1: flag esn differs"),
+            (given("", "sel src 10.1.0.0/16 dst 10.2.0.0/16"), "lines 2 and 1: sel differs"),
+            (given("", "sel src 10.1.0.0/16 dst 10.2.0.0/16 proto tcp"), "line 2: sel proto"),
+            (given("encap espintcp 1 2 ::", ""), "line 1: encap espintcp"),
+            (given("encap espinudp -1 2 ::", ""), "line 1: -1 is not a UDP port"),
+            (
+                given("", "sel src 10.1.0.0/33 dst 10.2.0.0/16"),
+                "line 2: esp: sel: 10.1.0.0/33 is not a prefix",
+            ),
+            (plain.replace(" 128 ", " 100 "), "esp: "),
+            (edited("spi 4098", "spi 1"), "esp: "),
+            (given("replay-window", ""), "line 1: the line is incomplete"),
+            (given("replay-window x", ""), "line 1: x is not a 32-bit number"),
+            (edited("proto esp", "proto ah"), "line 1: the association has no proto esp"),
+            (
+                edited("aead 'rfc4106(gcm(aes))'", "enc 'cbc(aes)'"),
+                "line 1: enc is not supported; expected aead",
+            ),
+            (edited("rfc4106(gcm(aes))", "rfc4309(ccm(aes))"), "line 1: aead rfc4309"),
+            (
+                edited(&"f".repeat(40), &"0".repeat(40)),
+                "keys of the associations on lines 2 and 1: in and out must be different keys",
+            ),
+        ] {
+            let Err(found) = ends(&text) else { panic!("{text}") };
+            assert!(found.starts_with(expected), "{found}");
+            assert!(!found.contains("ffff") && !found.contains("0000"), "{found}");
+        }
+        let two = plain.clone() + &edited("10.9.0.1", "10.9.0.7");
+        let there = Some("10.9.0.7".parse().unwrap());
+        assert!(pair(&two, "10.9.0.2".parse().unwrap(), there).is_ok());
+    }
+}
