@@ -12,8 +12,9 @@
 //! | [`profile`] | profiles as users write them: a name, or a file with the differences from a built-in one |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
-//! The crate reads no file but those of profiles (Linux), prints nothing and starts no thread: the caller passes the packets of a
-//! [`grosso_capture::CaptureReader`], which reads from any reader. The example of the README judges a whole capture.
+//! The crate reads no file but those of profiles (Linux), prints nothing and starts no thread: the caller passes the
+//! packets of a [`grosso_capture::CaptureReader`], which reads from any reader. The example of the README judges a whole
+//! capture.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
