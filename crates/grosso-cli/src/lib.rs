@@ -20,8 +20,8 @@
 //! | `usage` | messages about a wrong command line |
 //!
 //! Reports, failures and everything that is printed are in [`grosso_report`], the judgment on other coalescers is in
-//! [`grosso_conform`], the judgment on captured packets and their checksums in [`grosso_analysis`], and everything about
-//! running data paths in [`grosso_daemon`].
+//! [`grosso_conform`], the judgment on captured packets and their checksums in [`grosso_analysis`], and everything
+//! about running data paths in [`grosso_daemon`].
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
