@@ -99,6 +99,7 @@ impl Outgoing {
     }
 
     /// Prepares for a device with other features and another header. Frames of the one before are gone with it.
+    #[cfg(feature = "vhost")]
     pub(crate) fn renew(&mut self, form: Option<Form>, features: Features) {
         self.stats.count(LiveEvent::TransmitDown, self.queue.len() as u64);
         self.queue.clear();
@@ -119,19 +120,23 @@ impl Outgoing {
             Ok(prepared) if slices.len() < PARTS_MAX => prepared,
             _ => {
                 self.enqueue(slices, meta);
-                let _ = self.flush(wire)?;
+                let _ = self.flush(wire);
                 return Ok(Transmitted::Taken);
             }
         };
         let Err(error) = self.send(slices, &prepared, wire) else {
             return Ok(Transmitted::Taken);
         };
-        if Fault::of(&error) == Fault::Later {
-            return Ok(Transmitted::NoRoom);
+        match Fault::of(&error) {
+            Fault::Later => return Ok(Transmitted::NoRoom),
+            // The device failed. The frame is not accepted, so that the caller may offer it to another one.
+            Fault::Gone | Fault::Other => return Err(error),
+            _ => {}
         }
         self.enqueue_prepared(slices, prepared);
         self.refused(error, wire)?;
-        let _ = self.flush(wire)?;
+        // The frame is accepted, whatever becomes of its packets: a failed device reports its error again.
+        let _ = self.flush(wire);
         Ok(Transmitted::Taken)
     }
 
