@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::net::SocketAddr;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -14,6 +15,7 @@ use super::control::{ControlMessages, each_message, number};
 use super::{filter, read, set};
 use crate::calls::seen;
 use crate::filter::attach;
+use crate::interface::{Control, InterfaceName};
 
 /// Maximum number of messages per call; further ones are not tried.
 pub const BATCH_MAX: usize = 64;
@@ -42,6 +44,9 @@ pub struct DatagramSocketBuilder {
     hop_limit: Option<u8>,
     flow_label: Option<u32>,
     buffer_bytes: Option<usize>,
+    dual_stack: bool,
+    mark: Option<u32>,
+    device: Option<InterfaceName>,
 }
 
 impl DatagramSocketBuilder {
@@ -60,6 +65,9 @@ impl DatagramSocketBuilder {
             hop_limit: None,
             flow_label: None,
             buffer_bytes: None,
+            dual_stack: false,
+            mark: None,
+            device: None,
         }
     }
 
@@ -130,11 +138,33 @@ impl DatagramSocketBuilder {
         self
     }
 
+    /// Sets whether a UDP socket for an IPv6 address also has IPv4, if the address is `::`. IPv4 addresses are then
+    /// passed as such, not as IPv4-mapped IPv6 addresses.
+    #[must_use]
+    pub const fn dual_stack(mut self, on: bool) -> Self {
+        self.dual_stack = on;
+        self
+    }
+
+    /// Sets the mark of sent packets (`SO_MARK`), which requires `CAP_NET_ADMIN` or `CAP_NET_RAW`.
+    #[must_use]
+    pub const fn mark(mut self, mark: Option<u32>) -> Self {
+        self.mark = mark;
+        self
+    }
+
+    /// Restricts the socket to one interface (`SO_BINDTOIFINDEX`, Linux 5.1).
+    #[must_use]
+    pub const fn device(mut self, device: Option<InterfaceName>) -> Self {
+        self.device = device;
+        self
+    }
+
     /// Opens the socket in the calling thread's network namespace.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM` for raw IP without `CAP_NET_RAW`,
+    /// `ENODEV` for an interface that does not exist, `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM` for raw IP without `CAP_NET_RAW`,
     /// and `ENOPROTOOPT` if the kernel lacks a requested option.
     pub fn open(self) -> io::Result<DatagramSocket> {
         let family = if self.local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -149,7 +179,7 @@ impl DatagramSocketBuilder {
         };
         // A raw socket has its protocol as its port already, and has one family.
         if !self.local.is_ipv4() && self.protocol == Protocol::Udp {
-            sockopt::set_ipv6_v6only(&file, true)?;
+            sockopt::set_ipv6_v6only(&file, !self.dual_stack)?;
         }
         if self.shared {
             sockopt::set_socket_reuseport(&file, true)?;
@@ -205,22 +235,39 @@ impl DatagramSocketBuilder {
         } else if !is_ipv4 {
             set(file, libc::IPPROTO_IPV6, libc::IPV6_HDRINCL, 1)?;
         }
-        let wanted = match is_ipv4 {
-            true => [libc::IP_RECVTOS, libc::IP_RECVTTL],
-            false => [libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT],
-        };
-        for option in wanted {
-            set(file, level(is_ipv4), option, 1)?;
+        if let Some(mark) = self.mark {
+            set(file, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())?;
+        }
+        if let Some(device) = &self.device {
+            let index = Control::new()?.index(device)?.cast_signed();
+            set(file, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, index)?;
+        }
+        let families = [is_ipv4, true];
+        let families = if self.has_both(file)? { &families[..] } else { &families[..1] };
+        for &is_ipv4 in families {
+            let wanted = match is_ipv4 {
+                true => [libc::IP_RECVTOS, libc::IP_RECVTTL],
+                false => [libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT],
+            };
+            for option in wanted {
+                set(file, level(is_ipv4), option, 1)?;
+            }
+            if let Some(hop_limit) = self.hop_limit {
+                let option = if is_ipv4 { libc::IP_TTL } else { libc::IPV6_UNICAST_HOPS };
+                set(file, level(is_ipv4), option, hop_limit.into())?;
+            }
         }
         if self.flow_label.is_some() && !is_ipv4 && self.protocol == Protocol::Udp {
             // A label of zero is none, in whose place the kernel would put its own.
             set(file, libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)?;
         }
-        if let Some(hop_limit) = self.hop_limit {
-            let option = if is_ipv4 { libc::IP_TTL } else { libc::IPV6_UNICAST_HOPS };
-            set(file, level(is_ipv4), option, hop_limit.into())?;
-        }
         self.set_buffers(file)
+    }
+
+    /// Returns whether the socket has IPv4 beside IPv6, and the caller wants to see IPv4 addresses as such.
+    fn has_both(&self, file: &OwnedFd) -> io::Result<bool> {
+        let may_have = self.dual_stack && !self.local.is_ipv4() && self.protocol == Protocol::Udp;
+        Ok(may_have && !sockopt::ipv6_v6only(file)?)
     }
 
     fn set_buffers(&self, file: &OwnedFd) -> io::Result<()> {
@@ -240,9 +287,11 @@ impl DatagramSocketBuilder {
 /// A nonblocking UDP or raw IP socket at an address.
 #[derive(Debug)]
 pub struct DatagramSocket {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     protocol: Protocol,
     local: SocketAddr,
+    /// Whether an IPv6 socket has IPv4 too.
+    has_both: bool,
     hop_limit: u8,
     flow_label: Option<u32>,
     /// The last value set in the kernel; `None` if never set.
@@ -292,7 +341,8 @@ impl DatagramSocket {
         let [hop_limit] = read(&file, level(is_ipv4), option)?;
         let hop_limit = u8::try_from(hop_limit).unwrap_or_default();
         let mut socket = Self {
-            file,
+            has_both: builder.has_both(&file)?,
+            file: Arc::new(file),
             protocol: builder.protocol,
             local,
             hop_limit,
@@ -313,7 +363,29 @@ impl DatagramSocket {
     ///
     /// Errors from `connect(2)`.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
-        Ok(rustix::net::connect(&self.file, &remote)?)
+        Ok(rustix::net::connect(&self.file, &self.mapped(remote))?)
+    }
+
+    /// Returns another value for the same socket, for example for the other direction on another thread.
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        Self { file: Arc::clone(&self.file), addresses: Vec::new(), controls: Vec::new(), ..*self }
+    }
+
+    /// Returns whether the socket can send to addresses of this family.
+    #[must_use]
+    pub fn reaches(&self, remote: SocketAddr) -> bool {
+        remote.is_ipv4() == self.local.is_ipv4() || (remote.is_ipv4() && self.has_both)
+    }
+
+    /// The address in the family of the socket.
+    fn mapped(&self, address: SocketAddr) -> SocketAddr {
+        match address {
+            SocketAddr::V4(v4) if self.has_both => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            _ => address,
+        }
     }
 
     /// Sets DF of IPv4 packets; initially set. In both cases only the link MTU decides which packets are too long, not
@@ -327,7 +399,7 @@ impl DatagramSocket {
         if self.dont_fragment == Some(on) {
             return Ok(());
         }
-        if self.local.is_ipv4() {
+        if self.local.is_ipv4() || self.has_both {
             let value = if on { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_OMIT };
             set(&self.file, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)?;
         }
@@ -363,7 +435,11 @@ impl DatagramSocket {
         let count = datagrams.len().min(BATCH_MAX);
         let datagrams = &datagrams[..count];
         self.addresses.clear();
-        self.addresses.extend(datagrams.iter().map(|datagram| Address::from(datagram.destination)));
+        let mut addresses = core::mem::take(&mut self.addresses);
+        addresses.extend(
+            datagrams.iter().map(|datagram| Address::from(self.mapped(datagram.destination))),
+        );
+        self.addresses = addresses;
         let mut controls = core::mem::take(&mut self.controls);
         controls.clear();
         controls.extend(datagrams.iter().map(|datagram| self.control(datagram)));
@@ -475,7 +551,8 @@ impl DatagramSocket {
     /// Control messages for the properties that differ from the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
         let mut control = ControlMessages::empty();
-        let is_ipv4 = self.local.is_ipv4();
+        // Of a socket with both families, the destination decides.
+        let is_ipv4 = datagram.destination.ip().to_canonical().is_ipv4();
         if !is_ipv4 && self.protocol != Protocol::Udp {
             return control;
         }
@@ -506,7 +583,10 @@ impl DatagramSocket {
         control: &ControlMessages,
     ) -> ReceivedMessage {
         let header = &message.msg_hdr;
-        let source = address.parse(header.msg_namelen as usize);
+        let source = address.parse(header.msg_namelen as usize).map(|source| match self.has_both {
+            true => SocketAddr::new(source.ip().to_canonical(), source.port()),
+            false => source,
+        });
         let mut received = ReceivedMessage {
             length: message.msg_len as usize,
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
