@@ -45,26 +45,18 @@
 //! [`grosso_io`]. The repository's directory `examples` has complete VPN programs.
 #![forbid(unsafe_code)]
 
-#[cfg(target_os = "linux")]
-mod datagrams;
-#[cfg(target_os = "linux")]
-mod device;
-#[cfg(target_os = "linux")]
-mod fallback;
+mod batch;
 mod joiner;
 #[cfg(all(target_os = "linux", feature = "tokio"))]
 mod runtime;
-#[cfg(target_os = "linux")]
-mod socket;
 #[cfg(all(target_os = "linux", feature = "smoltcp"))]
 mod stack;
+#[cfg(target_os = "linux")]
+mod tun;
+#[cfg(target_os = "linux")]
+mod udp;
 
-#[cfg(target_os = "linux")]
-pub use datagrams::{DATAGRAMS_MAX, Datagram};
-#[cfg(target_os = "linux")]
-pub use device::{Tun, TunOptions};
-#[cfg(target_os = "linux")]
-pub use fallback::Fallback;
+pub use batch::{Batch, SPARES_MAX};
 pub use grosso::{Meta, features::Features};
 #[cfg(target_os = "linux")]
 pub use grosso_io::live::LiveStats;
@@ -73,13 +65,22 @@ pub use grosso_sys::{
     tun::Layer,
     wait::{Interest, wait_for},
 };
-pub use joiner::{Joined, Joiner};
+pub use joiner::{Joined, Joiner, Trust};
 #[cfg(all(target_os = "linux", feature = "tokio"))]
-pub use runtime::{AsyncTun, AsyncUdp};
-#[cfg(target_os = "linux")]
-pub use socket::{Received, Udp, UdpStats};
+pub use runtime::{
+    AsyncTun, AsyncTunReceiver, AsyncTunSender, AsyncUdp, AsyncUdpReceiver, AsyncUdpSender,
+};
 #[cfg(all(target_os = "linux", feature = "smoltcp"))]
-pub use stack::StackDevice;
+pub use stack::{Departing, ReceivedFrame, StackDevice};
+#[cfg(target_os = "linux")]
+pub use tun::{
+    Fallback, Filled, Interface, Persistence, Queues, Room, Tun, TunOptions, TunReceiver, TunSender,
+};
+#[cfg(target_os = "linux")]
+pub use udp::{
+    DATAGRAMS_MAX, Datagram, Families, Received, Sharing, Udp, UdpOptions, UdpReceiver, UdpSender,
+    UdpStats,
+};
 
 /// Compiles the example of `README.md` as a test.
 #[cfg(doctest)]

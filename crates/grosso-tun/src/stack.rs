@@ -19,7 +19,7 @@ use smoltcp::{
     time::Instant,
 };
 
-use crate::device::{Tun, TunOptions};
+use crate::tun::{Tun, TunOptions};
 
 /// A TUN or TAP device for smoltcp with TCP segmentation: the device handles superframes and checksums in both
 /// directions.
@@ -66,7 +66,7 @@ impl StackDevice {
             | Features::TCP_SEGMENTATION
             | Features::TCP_ECN_SEGMENTATION
             | Features::TCP6_SEGMENTATION;
-        let options = TunOptions::default().layer(layer).takes(takes);
+        let options = TunOptions::new().layer(layer).takes(takes);
         let link = if layer == Layer::Ip { LinkType::Raw } else { LinkType::Ethernet };
         let outlet = Outlet {
             frame: Vec::new(),
@@ -100,7 +100,8 @@ impl StackDevice {
     /// Returns the first device error since the last call, because smoltcp's device trait has no errors.
     ///
     /// # Errors
-    /// See [`Tun::try_recv`] and [`Tun::try_send_frame`].
+    /// See [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
+    /// [`TunSender::try_send_frame`](crate::TunSender::try_send_frame).
     pub fn check(&mut self) -> io::Result<()> {
         self.outlet.failed.take().map_or(Ok(()), Err)
     }
@@ -109,7 +110,7 @@ impl StackDevice {
     /// or none.
     fn fill(&mut self) {
         let Self { tun, received, spare, .. } = self;
-        let result = tun.try_recv(|frame, meta| {
+        let result = tun.receiver.try_recv(|frame, meta| {
             let mut buffer: Vec<u8> = spare.pop().unwrap_or_default();
             buffer.clear();
             buffer.extend_from_slice(frame);
@@ -149,7 +150,7 @@ impl Device for StackDevice {
 
     fn transmit(&mut self, _now: Instant) -> Option<Departing<'_>> {
         let Self { tun, link, outlet, .. } = self;
-        match tun.try_flush() {
+        match tun.sender.try_flush() {
             Ok(has_room) => outlet.is_full = !has_room,
             Err(error) => outlet.failed = Some(error),
         }
@@ -209,7 +210,7 @@ impl phy::TxToken for Departing<'_> {
             segments: payload.div_ceil(size.get().into()) as u16,
             ..Gso::UNKNOWN
         });
-        match tun.try_send_frame(&[frame], &Meta { checksum, gso, ..Meta::default() }) {
+        match tun.sender.try_send_frame(&[frame], &Meta { checksum, gso, ..Meta::default() }) {
             Ok(()) => *sent += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => *is_full = true,
             Err(error) => *failed = Some(error),
