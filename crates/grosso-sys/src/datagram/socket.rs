@@ -1,7 +1,7 @@
 //! A socket for a tunnel: UDP, or raw IP.
 
 use core::ffi::c_int;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -47,6 +47,7 @@ pub struct DatagramSocketBuilder {
     dual_stack: bool,
     mark: Option<u32>,
     device: Option<InterfaceName>,
+    reports_local: bool,
 }
 
 impl DatagramSocketBuilder {
@@ -68,6 +69,7 @@ impl DatagramSocketBuilder {
             dual_stack: false,
             mark: None,
             device: None,
+            reports_local: false,
         }
     }
 
@@ -157,6 +159,14 @@ impl DatagramSocketBuilder {
     #[must_use]
     pub const fn device(mut self, device: Option<InterfaceName>) -> Self {
         self.device = device;
+        self
+    }
+
+    /// Sets whether received UDP messages have the local address to which they were sent (`IP_PKTINFO`,
+    /// `IPV6_RECVPKTINFO`).
+    #[must_use]
+    pub const fn reports_local(mut self, on: bool) -> Self {
+        self.reports_local = on;
         self
     }
 
@@ -252,6 +262,10 @@ impl DatagramSocketBuilder {
             for option in wanted {
                 set(file, level(is_ipv4), option, 1)?;
             }
+            if self.reports_local {
+                let option = if is_ipv4 { libc::IP_PKTINFO } else { libc::IPV6_RECVPKTINFO };
+                set(file, level(is_ipv4), option, 1)?;
+            }
             if let Some(hop_limit) = self.hop_limit {
                 let option = if is_ipv4 { libc::IP_TTL } else { libc::IPV6_UNICAST_HOPS };
                 set(file, level(is_ipv4), option, hop_limit.into())?;
@@ -315,6 +329,8 @@ pub struct Datagram<'a> {
     /// Length of each datagram but the last in bytes, into which the kernel segments the message (`UDP_SEGMENT`, Linux
     /// 4.18); `None` sends one datagram.
     pub segment_bytes: Option<u16>,
+    /// Source address of UDP; `None` for the address of the socket, or the one that the route prefers.
+    pub source: Option<IpAddr>,
 }
 
 /// Properties of a received message.
@@ -332,6 +348,8 @@ pub struct ReceivedMessage {
     pub hop_limit: u8,
     /// Length of each datagram but the last in bytes; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
+    /// Local address, see [`DatagramSocketBuilder::reports_local`].
+    pub local: Option<IpAddr>,
 }
 
 impl DatagramSocket {
@@ -570,6 +588,15 @@ impl DatagramSocket {
         if let Some(label) = self.flow_label.filter(|label| !is_ipv4 && *label != 0) {
             control.push(libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO, label.to_be_bytes());
         }
+        match datagram.source.map(|source| source.to_canonical()) {
+            Some(IpAddr::V4(source)) if is_ipv4 => {
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, packet_info_v4(source));
+            }
+            Some(IpAddr::V6(source)) if !is_ipv4 => {
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, packet_info_v6(source));
+            }
+            _ => {}
+        }
         if let Some(bytes) = datagram.segment_bytes {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, bytes.to_ne_bytes());
         }
@@ -595,8 +622,20 @@ impl DatagramSocket {
             traffic_class: 0,
             hop_limit: 0,
             segment_bytes: None,
+            local: None,
         };
         each_message(control.received(header.msg_controllen as _), |level, kind, data| {
+            match (level, kind) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let local = data.get(INDEX_BYTES..).and_then(<[u8]>::first_chunk::<4>);
+                    received.local = local.map(|bytes| Ipv4Addr::from(*bytes).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let local = data.first_chunk::<16>();
+                    received.local = local.map(|bytes| Ipv6Addr::from(*bytes).to_canonical());
+                }
+                _ => {}
+            }
             let Some(number) = number(data) else { return };
             match (level, kind) {
                 (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -620,6 +659,23 @@ impl AsFd for DatagramSocket {
         self.file.as_fd()
     }
 }
+
+/// `struct in_pktinfo`: interface index, source address, and an address that is only received.
+fn packet_info_v4(source: Ipv4Addr) -> [u8; 12] {
+    let mut info = [0; 12];
+    info[INDEX_BYTES..INDEX_BYTES + 4].copy_from_slice(&source.octets());
+    info
+}
+
+/// `struct in6_pktinfo`: source address and interface index.
+fn packet_info_v6(source: Ipv6Addr) -> [u8; 20] {
+    let mut info = [0; 20];
+    info[..16].copy_from_slice(&source.octets());
+    info
+}
+
+/// Length of the interface index at the start of `struct in_pktinfo`.
+const INDEX_BYTES: usize = 4;
 
 /// Level of the options and control messages of an address family.
 const fn level(is_ipv4: bool) -> c_int {
