@@ -88,3 +88,6 @@ impl core::fmt::Debug for Readiness {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,6 +60,13 @@ impl StackDevice {
     ///
     /// # Errors
     /// See [`Tun::open`].
+    ///
+    /// ```no_run
+    /// use grosso_tun::{Layer, StackDevice};
+    ///
+    /// let device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn open(name: &str, layer: Layer, mtu: usize) -> io::Result<Self> {
         let takes = Features::SCATTER_GATHER
             | Features::CHECKSUM_GENERIC
@@ -80,18 +87,41 @@ impl StackDevice {
     }
 
     /// Returns the interface name, with `%d` replaced by the kernel.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Layer, StackDevice};
+    /// # let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// println!("created {}", device.name());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.tun.name()
     }
 
     /// Returns the number of frames sent; a superframe counts once.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Layer, StackDevice};
+    /// # let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// println!("{} frames", device.sent());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub const fn sent(&self) -> u64 {
         self.outlet.sent
     }
 
     /// Returns true if the device had no room for a frame: wait until it is writable.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Layer, StackDevice};
+    /// # let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// if device.is_full() {
+    ///     // wait until `device` is writable
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.outlet.is_full
@@ -102,6 +132,13 @@ impl StackDevice {
     /// # Errors
     /// See [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
     /// [`TunSender::try_send_frame`](crate::TunSender::try_send_frame).
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Layer, StackDevice};
+    /// # let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// device.check()?; // after `Interface::poll`
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn check(&mut self) -> io::Result<()> {
         self.outlet.failed.take().map_or(Ok(()), Err)
     }
@@ -173,6 +210,15 @@ impl Device for StackDevice {
 }
 
 /// A received frame (smoltcp's receive token).
+///
+/// ```no_run
+/// # use smoltcp::{phy::{Device, RxToken}, time::Instant};
+/// # fn example(device: &mut grosso_tun::StackDevice) {
+/// if let Some((frame, _)) = device.receive(Instant::now()) {
+///     frame.consume(|bytes| println!("{} bytes", bytes.len()));
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ReceivedFrame<'a> {
     frame: Vec<u8>,
@@ -188,6 +234,15 @@ impl phy::RxToken for ReceivedFrame<'_> {
 }
 
 /// A frame that the stack is about to write (smoltcp's transmit token).
+///
+/// ```no_run
+/// # use smoltcp::{phy::{Device, TxToken}, time::Instant};
+/// # fn example(device: &mut grosso_tun::StackDevice) {
+/// if let Some(token) = device.transmit(Instant::now()) {
+///     token.consume(40, |bytes| bytes[0] = 0x45);
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Departing<'a> {
     tun: &'a mut Tun,

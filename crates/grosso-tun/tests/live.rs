@@ -5,9 +5,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
+mod hosts;
+
 use std::{
     io::{Read, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -15,55 +17,19 @@ use std::{
 };
 
 use grosso_sys::{
-    interface::{Control, InterfaceName},
+    interface::InterfaceName,
     namespace::NetworkNamespace,
     netlink::Netlink,
-    permit,
     tun::{self, TunBuilder},
     wait::{Interest, wait_for},
 };
-use grosso_testkit::Packet;
 use grosso_tun::{
-    Batch, Datagram, Fallback, Features, Joiner, Queues, Room, Trust, Tun, TunOptions, Udp,
-    UdpOptions,
+    Batch, Datagram, Fallback, Features, Joiner, Trust, Tun, TunOptions, Udp, UdpOptions,
 };
+use hosts::{A, B, batch, datagram, host, remove, set_up};
 
-const A: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const B: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// More than the windows of TCP hold, and no multiple of a segment.
 const STREAM_BYTES: usize = (8 << 20) + 77;
-
-/// A host with a TUN device and an address; `None`, with a printed reason, where it cannot be created.
-fn host(address: Ipv4Addr, options: &TunOptions) -> Option<(NetworkNamespace, Tun)> {
-    let namespace = NetworkNamespace::new().map_err(|error| error.to_string());
-    let namespace = namespace.and_then(|namespace| match permit::tap() {
-        Ok(()) => Ok(namespace),
-        Err(refusal) => Err(refusal.to_string()),
-    });
-    let namespace = match namespace {
-        Ok(namespace) => namespace,
-        Err(why) => {
-            println!("skipped: {why}");
-            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
-            return None;
-        }
-    };
-    let tun = namespace.run(|| {
-        // Neighbour discovery would add packets that no test sent.
-        let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        let tun = Tun::open("tun0", options)?;
-        set_up("tun0", address)?;
-        Ok::<_, std::io::Error>(tun)
-    });
-    Some((namespace, tun.unwrap().unwrap()))
-}
-
-fn set_up(name: &str, address: Ipv4Addr) -> std::io::Result<()> {
-    let name = InterfaceName::new(name)?;
-    let netlink = Netlink::new()?;
-    netlink.add_address(netlink.link(&name)?.index, IpAddr::V4(address), 24)?;
-    Control::new()?.set_up(&name, true)
-}
 
 /// Packets that the kernel received from the device of a host, each superframe being one.
 fn received(host: &NetworkNamespace) -> u64 {
@@ -247,21 +213,6 @@ fn join_into(joiner: &mut Joiner, from: &mut Tun, to: &tun::Tun) -> u64 {
     carried
 }
 
-/// A batch of one packet.
-fn batch(packet: Vec<u8>) -> Batch {
-    [packet].into_iter().collect()
-}
-
-/// A datagram for a socket of a host, with a good checksum or a wrong one.
-fn datagram(port: u16, payload: &[u8], is_good: bool) -> Vec<u8> {
-    let packet = Packet::new().ipv4(|ip| ip.source(B.octets()).destination(A.octets()));
-    let mut packet = packet.udp(|udp| udp.destination_port(port)).payload(payload).build();
-    if !is_good {
-        *packet.last_mut().unwrap() ^= 1;
-    }
-    packet
-}
-
 #[test]
 fn a_damaged_packet_is_dropped_unless_its_peer_is_trusted() {
     for trust in [Trust::Verify, Trust::Authenticated] {
@@ -382,4 +333,43 @@ fn an_address_of_another_family_is_invalid_and_nothing_is_sent() {
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
     assert!(error.to_string().contains("[::1]:9"), "{error}");
     assert_eq!((near.stats().sent, near.stats().lost), (0, 0), "{:?}", near.stats());
+}
+
+#[test]
+fn a_device_that_disappears_is_an_error_and_the_batch_keeps_its_packets() {
+    let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
+    let (mut receiver, mut sender) = tun.split();
+    let mut packets: Batch =
+        [b"one", b"two"].map(|text| datagram(9, text, true)).into_iter().collect();
+    remove(&host);
+    let error = sender.send(&mut packets).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    assert_eq!(packets.len(), 2);
+    let error = receiver.recv(|_, _| ()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    let error = receiver.interface().mtu().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+}
+
+#[test]
+fn two_threads_use_the_halves_of_a_device_and_of_a_socket() {
+    let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
+    let (mut from_host, mut to_host) = tun.split();
+    let udp = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new())).unwrap();
+    let (mut from_peer, mut to_peer) = udp.unwrap().split();
+    let (port, peer) = (to_peer.local().port(), SocketAddr::new(B.into(), 7));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut packet = Vec::new();
+            while !packet.ends_with(b"outwards") {
+                from_host.recv(|bytes, _| packet = bytes.to_vec()).unwrap();
+            }
+        });
+        let socket = scope
+            .spawn(|| from_peer.recv(|datagram| assert_eq!(datagram.payload, b"inwards")).unwrap());
+        to_peer.send(&mut &[Datagram::new(b"outwards", peer)][..]).unwrap();
+        to_host.send(&mut batch(datagram(port, b"inwards", true))).unwrap();
+        reader.join().unwrap();
+        assert_eq!(socket.join().unwrap(), 1);
+    });
 }

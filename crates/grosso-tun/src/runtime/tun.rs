@@ -11,7 +11,7 @@ use grosso::Meta;
 use super::Readiness;
 use crate::{
     batch::Batch,
-    tun::{Filled, Interface, Room, Tun, TunReceiver, TunSender},
+    tun::{Filled, Interface, Room, Tun, TunReceiver, TunSender, failed},
 };
 
 /// A [`Tun`] that waits in a tokio runtime instead of blocking.
@@ -255,10 +255,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
         batch: &mut Batch<B>,
     ) -> Poll<io::Result<()>> {
         let Self { sender, readiness } = self;
-        readiness.poll(cx, || {
-            sender.try_send(batch)?;
-            Ok((batch.is_empty() && sender.try_flush()?).then_some(()))
-        })
+        readiness.poll(cx, || sender.merger.try_send_all(batch).map_err(failed))
     }
 
     /// Accepts one frame, see [`TunSender::send_frame`]. Segments that do not fit into the device's queue are sent by
@@ -279,11 +276,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// ```
     pub async fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
         let Self { sender, readiness } = self;
-        let send = || match sender.try_send_frame(slices, meta) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            result => result.map(Some),
-        };
-        readiness.wait(send).await
+        readiness.wait(|| sender.merger.try_send_frame(slices, meta).map_err(failed)).await
     }
 
     /// Waits until the segments of earlier frames are sent.

@@ -17,9 +17,10 @@ use crate::{
     joiner::{Trust, unjoined},
 };
 
-/// Merges packets and sends them to any port.
+/// Merges packets and sends them to a port.
 #[derive(Debug)]
-pub(super) struct Merger<B> {
+pub(crate) struct Merger<B, P> {
+    pub(super) port: P,
     coalescer: Coalescer<B>,
     egress: Egress,
     /// Metadata of each packet.
@@ -30,12 +31,14 @@ pub(super) struct Merger<B> {
     unsent: Vec<B>,
 }
 
-impl<B: AsRef<[u8]>> Merger<B> {
-    pub(super) fn new(link: LinkType, device: Device, trust: Trust) -> Self {
+impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
+    pub(crate) fn new(link: LinkType, port: P, trust: Trust) -> Self {
+        let device = port.device();
         let mut profile = Profile::linux();
         profile.udp = device.features.contains(Features::UDP_SEGMENTATION);
         let seed = RandomState::new().build_hasher().finish();
         Self {
+            port,
             coalescer: Coalescer::new(CoalesceOptions::new(link, seed).profile(profile)),
             egress: Egress::new(link, device, Ports::ASSIGNED),
             meta: unjoined(trust),
@@ -47,13 +50,12 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Sends packets of the batch until the port is full or fails. Returns the number of packets that the port
     /// accepted; exactly these have left the batch, even after an error. Packets of a flow keep their order.
-    pub(super) fn send(
-        &mut self,
-        batch: &mut Batch<B>,
-        port: &mut dyn Transmit,
-    ) -> Result<usize, PortError> {
+    pub(crate) fn try_send(&mut self, batch: &mut Batch<B>) -> Result<usize, PortError> {
+        if !self.try_flush()? {
+            return Ok(0);
+        }
         let now_ns = self.epoch.elapsed().as_nanos() as u64;
-        let Self { coalescer, egress, meta, spent, unsent, .. } = self;
+        let Self { port, coalescer, egress, meta, spent, unsent, .. } = self;
         let progress = Progress::default();
         let mut exact = Exact { port, progress: &progress };
         let (mut taken, mut result) = (0, Ok(()));
@@ -92,19 +94,29 @@ impl<B: AsRef<[u8]>> Merger<B> {
         result.map(|()| taken)
     }
 
-    /// Sends one frame and queues the part of it that the port has no room for.
-    pub(super) fn send_frame(
+    /// Repeats [`Merger::try_send`] for a caller that waits: returns `None` while packets remain.
+    pub(crate) fn try_send_all(&mut self, batch: &mut Batch<B>) -> Result<Option<()>, PortError> {
+        self.try_send(batch)?;
+        Ok((batch.is_empty() && self.try_flush()?).then_some(()))
+    }
+
+    /// Sends one frame and queues the segments that the port has no room for. Returns `None`, and does not accept the
+    /// frame, while segments of an earlier one are queued.
+    pub(crate) fn try_send_frame(
         &mut self,
         slices: &[&[u8]],
         meta: &Meta,
-        port: &mut dyn Transmit,
-    ) -> Result<(), PortError> {
-        self.egress.send(slices, meta, port)
+    ) -> Result<Option<()>, PortError> {
+        if !self.try_flush()? {
+            return Ok(None);
+        }
+        self.egress.send(slices, meta, &mut self.port).map(Some)
     }
 
-    /// Sends queued packets; returns true once the queue is empty.
-    pub(super) fn flush(&mut self, port: &mut dyn Transmit) -> Result<bool, PortError> {
-        Ok(self.egress.drain(port)? && port.flush()? == Transmitted::Taken)
+    /// Sends queued segments; returns true once none is queued.
+    pub(crate) fn try_flush(&mut self) -> Result<bool, PortError> {
+        let Self { port, egress, .. } = self;
+        Ok(egress.drain(port)? && port.flush()? == Transmitted::Taken)
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod fallback;
 mod interface;
-mod merger;
+pub(crate) mod merger;
 mod opening;
 mod options;
 mod receiver;
@@ -123,7 +123,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     }
 
     fn new(port: TapPort, options: &TunOptions) -> io::Result<Self> {
-        let (link, device) = (Port::link(&port), Port::device(&port));
+        let link = Port::link(&port);
         let missing = Missing::of(&port, options);
         let name = port.name().to_owned();
         // A caller that takes superframes need not verify those of this host's own stack.
@@ -132,10 +132,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
         let takes = Device::new((options.takes | robust).active());
         let (reader, writer) = port.split();
         let interface = Interface::new(reader.tun())?;
-        let merger = Merger::new(link, device, options.trust);
+        let merger = Merger::new(link, writer, options.trust);
         Ok(Self {
             receiver: TunReceiver::new(reader, takes, interface.clone()),
-            sender: TunSender::new(writer, merger, interface, missing),
+            sender: TunSender::new(merger, interface, missing),
             name,
         })
     }
@@ -314,7 +314,7 @@ impl<B> AsRawFd for Tun<B> {
 }
 
 /// Converts a port error and keeps the kernel's error kind.
-fn failed(error: PortError) -> io::Error {
+pub(crate) fn failed(error: PortError) -> io::Error {
     let kind = match &error {
         PortError::Device { source, .. } => source.kind(),
         PortError::Gone { .. } => io::ErrorKind::NotFound,

@@ -32,20 +32,18 @@ use crate::batch::Batch;
 /// ```
 #[derive(Debug)]
 pub struct TunSender<B = Vec<u8>> {
-    port: TapWriter,
-    merger: Merger<B>,
+    pub(crate) merger: Merger<B, TapWriter>,
     interface: Interface,
     missing: Missing,
 }
 
 impl<B: AsRef<[u8]>> TunSender<B> {
     pub(super) fn new(
-        port: TapWriter,
-        merger: Merger<B>,
+        merger: Merger<B, TapWriter>,
         interface: Interface,
         missing: Missing,
     ) -> Self {
-        Self { port, merger, interface, missing }
+        Self { merger, interface, missing }
     }
 
     /// Sends a batch of packets and merges those of a flow into superframes. Blocks while the device's queue is full.
@@ -64,13 +62,10 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn send(&mut self, batch: &mut Batch<B>) -> io::Result<()> {
-        loop {
-            self.try_send(batch)?;
-            if batch.is_empty() {
-                return self.flush();
-            }
+        while self.merger.try_send_all(batch).map_err(failed)?.is_none() {
             self.wait()?;
         }
+        Ok(())
     }
 
     /// Sends like [`TunSender::send`] without blocking. Returns the number of packets that left the batch; the others
@@ -89,10 +84,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn try_send(&mut self, batch: &mut Batch<B>) -> io::Result<usize> {
-        if !self.try_flush()? {
-            return Ok(0);
-        }
-        self.merger.send(batch, &mut self.port).map_err(failed)
+        self.merger.try_send(batch).map_err(failed)
     }
 
     /// Sends one frame as `meta` describes it, for example a superframe of a guest or of a userspace TCP stack. Blocks
@@ -128,10 +120,8 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn try_send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
-        if !self.try_flush()? {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.merger.send_frame(slices, meta, &mut self.port).map_err(failed)
+        let accepted = self.merger.try_send_frame(slices, meta).map_err(failed)?;
+        accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     /// Sends queued segments of an earlier frame; returns true once none is queued.
@@ -146,7 +136,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn try_flush(&mut self) -> io::Result<bool> {
-        self.merger.flush(&mut self.port).map_err(failed)
+        self.merger.try_flush().map_err(failed)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -200,7 +190,7 @@ impl<B> TunSender<B> {
     /// ```
     #[must_use]
     pub fn offloads(&self) -> Features {
-        self.port.device().features
+        self.merger.port.device().features
     }
 
     /// Returns the counters of frames that were dropped or rejected.
@@ -213,13 +203,13 @@ impl<B> TunSender<B> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
-        self.port.stats()
+        self.merger.port.stats()
     }
 }
 
 impl<B> AsFd for TunSender<B> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.port.tun().as_fd()
+        self.merger.port.tun().as_fd()
     }
 }
 

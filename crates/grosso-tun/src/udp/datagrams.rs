@@ -1,6 +1,9 @@
 //! Datagrams to send, and their grouping for one system call: equal datagrams share a message, which the kernel segments.
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 use grosso_sys::fault::Fault;
 
@@ -23,6 +26,7 @@ pub struct Datagram<'a> {
     payload: &'a [u8],
     to: SocketAddr,
     class: u8,
+    source: Option<IpAddr>,
     /// Length of each datagram but the last in bytes.
     segment_bytes: usize,
 }
@@ -37,7 +41,7 @@ impl<'a> Datagram<'a> {
     /// ```
     #[must_use]
     pub const fn new(payload: &'a [u8], to: SocketAddr) -> Self {
-        Self { payload, to, class: 0, segment_bytes: usize::MAX }
+        Self { payload, to, class: 0, source: None, segment_bytes: usize::MAX }
     }
 
     /// Sets the traffic class: DSCP in the upper six bits, ECN in the lower two.
@@ -50,6 +54,20 @@ impl<'a> Datagram<'a> {
     #[must_use]
     pub const fn with_class(self, class: u8) -> Self {
         Self { class, ..self }
+    }
+
+    /// Sets the source address, for example [`Received::to`](crate::Received::to) of the datagram to answer, on a host
+    /// with several addresses.
+    ///
+    /// ```
+    /// # use grosso_tun::Datagram;
+    /// let to = "192.0.2.1:51820".parse().unwrap();
+    /// let answer = Datagram::new(b"hello", to).with_source("192.0.2.7".parse().unwrap());
+    /// # assert!(answer.source().is_some());
+    /// ```
+    #[must_use]
+    pub const fn with_source(self, source: IpAddr) -> Self {
+        Self { source: Some(source), ..self }
     }
 
     /// Declares that the payload holds several datagrams of `bytes` bytes each, except that the last may be shorter: at
@@ -102,6 +120,18 @@ impl<'a> Datagram<'a> {
         self.class
     }
 
+    /// Returns the source address, if it was set.
+    ///
+    /// ```
+    /// # use grosso_tun::Datagram;
+    /// # let to = "192.0.2.1:51820".parse().unwrap();
+    /// assert_eq!(Datagram::new(b"hello", to).source(), None);
+    /// ```
+    #[must_use]
+    pub const fn source(&self) -> Option<IpAddr> {
+        self.source
+    }
+
     /// Returns the number of datagrams in the payload.
     ///
     /// ```
@@ -122,8 +152,9 @@ impl<'a> Datagram<'a> {
 
     /// Returns the datagrams one by one.
     pub(super) fn pieces(&self) -> impl Iterator<Item = Self> + use<'a> {
-        let Self { payload, to, class, segment_bytes } = *self;
-        payload.chunks(segment_bytes).map(move |piece| Self::new(piece, to).with_class(class))
+        let whole = *self;
+        let pieces = whole.payload.chunks(whole.segment_bytes);
+        pieces.map(move |payload| Self { payload, segment_bytes: usize::MAX, ..whole })
     }
 
     /// Checks the limits of one message.
@@ -140,7 +171,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Returns the number of leading datagrams that one message can carry: they have the same destination, class and
+/// Returns the number of leading datagrams that one message can carry: they have the same addresses, class and
 /// length, except that the last may be shorter, but not empty. A segmented datagram has a message of its own.
 pub(super) fn alike(datagrams: &[Datagram<'_>]) -> usize {
     let Some(first) = datagrams.first() else { return 0 };
@@ -152,7 +183,8 @@ pub(super) fn alike(datagrams: &[Datagram<'_>]) -> usize {
     for next in &datagrams[1..datagrams.len().min(DATAGRAMS_MAX)] {
         let len = next.payload.len();
         bytes += len;
-        let same = (next.to, next.class) == (first.to, first.class) && next.count() == 1;
+        let same = (next.to, next.class, next.source) == (first.to, first.class, first.source)
+            && next.count() == 1;
         if !same || len == 0 || len > size || bytes > BYTES_MAX {
             break;
         }

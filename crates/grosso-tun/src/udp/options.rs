@@ -29,6 +29,7 @@ pub struct UdpOptions {
     pub(super) hop_limit: u8,
     mark: Option<u32>,
     device: Option<String>,
+    reports_local: bool,
 }
 
 /// Use of a port by several sockets.
@@ -87,6 +88,7 @@ impl UdpOptions {
             hop_limit: HOP_LIMIT,
             mark: None,
             device: None,
+            reports_local: false,
         }
     }
 
@@ -161,6 +163,17 @@ impl UdpOptions {
         Self { device: Some(name.to_owned()), ..self }
     }
 
+    /// Reports the local address of each received datagram, see [`Received::to`](crate::Received::to).
+    ///
+    /// ```
+    /// let options = grosso_tun::UdpOptions::new().reports_local();
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn reports_local(self) -> Self {
+        Self { reports_local: true, ..self }
+    }
+
     /// Binds a socket. Without `UDP_GRO` (Linux before 5.0) it has one datagram per message.
     pub(super) fn open(&self, local: SocketAddr) -> io::Result<DatagramSocket> {
         let builder = self.builder(local)?;
@@ -183,6 +196,7 @@ impl UdpOptions {
             .hop_limit(self.hop_limit)
             .buffer_bytes(self.buffer_bytes)
             .mark(self.mark)
-            .device(device))
+            .device(device)
+            .reports_local(self.reports_local))
     }
 }

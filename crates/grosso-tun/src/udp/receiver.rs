@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IoSliceMut},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
 };
 
@@ -31,6 +31,9 @@ pub struct Received<'a> {
     pub payload: &'a [u8],
     /// Source address and port.
     pub from: SocketAddr,
+    /// Local address to which the datagram was sent, if
+    /// [`UdpOptions::reports_local`](crate::UdpOptions::reports_local) is set.
+    pub to: Option<IpAddr>,
     /// Traffic class: DSCP in the upper six bits, ECN in the lower two.
     pub class: u8,
 }
@@ -113,16 +116,16 @@ impl UdpReceiver {
         let mut count = 0;
         for (message, buffer) in received.iter().zip(buffers.iter()) {
             let payload = buffer.get(..message.length).unwrap_or_default();
-            let (from, class) = (message.source, message.traffic_class);
+            let (from, to, class) = (message.source, message.local, message.traffic_class);
             stats.received_messages += 1;
             match message.segment_bytes {
                 Some(size) => payload.chunks(size.into()).for_each(|payload| {
                     count += 1;
-                    each(Received { payload, from, class });
+                    each(Received { payload, from, to, class });
                 }),
                 None => {
                     count += 1;
-                    each(Received { payload, from, class });
+                    each(Received { payload, from, to, class });
                 }
             }
         }

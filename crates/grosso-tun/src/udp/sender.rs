@@ -279,6 +279,7 @@ impl Sending {
                     traffic_class: first.class(),
                     hop_limit: self.hop_limit,
                     segment_bytes: first.segment_bytes().or(equal),
+                    source: first.source(),
                 };
                 at += count;
                 message

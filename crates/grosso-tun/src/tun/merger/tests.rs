@@ -90,8 +90,8 @@ fn traffic() -> Vec<Vec<u8>> {
     (0..6).flat_map(|i| [tcp(1, i), tcp(2, i), udp(i)]).collect()
 }
 
-fn merger(features: Features) -> Merger<Vec<u8>> {
-    Merger::new(LinkType::Raw, Device::new(features), Trust::Verify)
+fn merger(port: Mock) -> Merger<Vec<u8>, Mock> {
+    Merger::new(LinkType::Raw, port, Trust::Verify)
 }
 
 fn superframes() -> Features {
@@ -111,58 +111,62 @@ fn by_flow(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 #[test]
 fn five_pushes_and_five_sends_are_five_packets() {
-    let mut merger = merger(superframes());
-    let mut port = Mock::new(superframes(), usize::MAX, Then::Full);
+    let mut merger = merger(Mock::new(superframes(), usize::MAX, Then::Full));
     let mut batch = Batch::new();
     let packets = &traffic()[..5];
     for packet in packets {
         batch.push_copy(packet);
-        assert_eq!(merger.send(&mut batch, &mut port).unwrap(), 1);
+        assert_eq!(merger.try_send(&mut batch).unwrap(), 1);
         assert!(batch.is_empty());
     }
-    assert_eq!(port.packets, packets);
+    assert_eq!(merger.port.packets, packets);
     assert_eq!(core::iter::from_fn(|| batch.spare()).count(), 1, "one buffer served all");
 }
 
 #[test]
 fn after_a_failure_at_any_frame_the_batch_holds_exactly_the_packets_that_were_not_sent() {
     for features in [superframes(), Features::NONE] {
-        let mut whole = Mock::new(features, usize::MAX, Then::Full);
-        merger(features).send(&mut traffic().into_iter().collect(), &mut whole).unwrap();
-        let frames = whole.frames;
+        let mut whole = merger(Mock::new(features, usize::MAX, Then::Full));
+        whole.try_send(&mut traffic().into_iter().collect()).unwrap();
+        let frames = whole.port.frames;
         assert_eq!(frames, if features == Features::NONE { 18 } else { 8 });
         for (room, then) in (0..=frames)
             .flat_map(|room| [Then::Full, Then::Gone, Then::Broken].map(|then| (room, then)))
         {
             let case = format!("{then:?} after {room} of {frames} frames");
-            let mut merger = merger(features);
-            let mut port = Mock::new(features, room, then);
+            let mut merger = merger(Mock::new(features, room, then));
             let mut batch: Batch = traffic().into_iter().collect();
-            let result = merger.send(&mut batch, &mut port);
+            let result = merger.try_send(&mut batch);
             assert_eq!(result.is_err(), then != Then::Full && room < frames, "{case}");
-            assert_eq!(batch.len() + port.packets.len(), 18, "{case}");
+            let sent = merger.port.packets.len();
+            assert_eq!(batch.len() + sent, 18, "{case}");
             if let Ok(taken) = result {
-                assert_eq!(taken, port.packets.len(), "{case}");
+                assert_eq!(taken, sent, "{case}");
             }
             // The device is back: the second call sends the others once, and each flow is in order.
-            port.room = usize::MAX;
-            merger.send(&mut batch, &mut port).unwrap();
+            merger.port.room = usize::MAX;
+            merger.try_send(&mut batch).unwrap();
             assert!(batch.is_empty(), "{case}");
-            assert_eq!(by_flow(&port.packets), by_flow(&traffic()), "{case}");
+            assert_eq!(by_flow(&merger.port.packets), by_flow(&traffic()), "{case}");
             assert_eq!(core::iter::from_fn(|| batch.spare()).count(), 18, "{case}");
         }
     }
 }
 
 #[test]
-fn a_frame_that_meets_a_full_port_is_queued_once() {
-    let mut merger = merger(Features::NONE);
-    let mut port = Mock::new(Features::NONE, 1, Then::Full);
+fn a_frame_that_meets_a_full_port_is_queued_and_the_next_is_not_accepted() {
+    let mut merger = merger(Mock::new(Features::NONE, 1, Then::Full));
     let packet = &traffic()[0];
-    merger.send_frame(&[packet], &Meta::default(), &mut port).unwrap();
-    merger.send_frame(&[packet], &Meta::default(), &mut port).unwrap();
-    assert!(!merger.flush(&mut port).unwrap());
-    port.room = usize::MAX;
-    assert!(merger.flush(&mut port).unwrap());
-    assert_eq!(port.packets.len(), 2);
+    let send = |merger: &mut Merger<Vec<u8>, Mock>| {
+        merger.try_send_frame(&[packet], &Meta::default()).unwrap()
+    };
+    assert_eq!(
+        [send(&mut merger), send(&mut merger), send(&mut merger)],
+        [Some(()), Some(()), None]
+    );
+    assert!(!merger.try_flush().unwrap());
+    assert_eq!(merger.try_send(&mut traffic().into_iter().collect()).unwrap(), 0);
+    merger.port.room = usize::MAX;
+    assert!(merger.try_flush().unwrap());
+    assert_eq!(merger.port.packets.len(), 2);
 }
