@@ -72,7 +72,7 @@ impl UdpStats {
     /// let names = grosso_tun::UdpStats::default().named().map(|(name, _)| name);
     /// assert!(names.into_iter().any(|name| name == "lost"));
     /// ```
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         [
             ("sent", self.sent),
             ("sent-messages", self.sent_messages),

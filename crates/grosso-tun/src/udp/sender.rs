@@ -156,7 +156,7 @@ trait Transport {
 
 impl Transport for DatagramSocket {
     fn send_batch(&mut self, messages: &[Message<'_>]) -> io::Result<usize> {
-        DatagramSocket::send_batch(self, messages)
+        Self::send_batch(self, messages)
     }
 }
 

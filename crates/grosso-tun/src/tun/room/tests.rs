@@ -78,7 +78,7 @@ fn a_plain_packet_is_completed_in_its_buffer() {
     let meta = Meta { gso: None, ..meta };
     let [filled] = &filled(&frame, &meta, &Room::new(HEAD, TAIL))[..] else { panic!("one buffer") };
     let whole = Packet::new().ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(500).build();
-    assert_eq!(filled.packets().collect::<Vec<_>>(), [HEAD..HEAD + whole.len()]);
+    assert!(filled.packets().eq(core::iter::once(HEAD..HEAD + whole.len())));
     assert_eq!(filled.buffer[HEAD..HEAD + whole.len()], whole);
     assert_eq!((filled.buffer.len(), filled.bytes()), (HEAD + whole.len() + TAIL, filled.stride()));
 }

@@ -141,8 +141,8 @@ fn no_segment_is_sent_twice_when_the_socket_buffer_is_full() {
     let list = [Datagram::new(&payload, to).segmented(10)];
     for accepted in 0..4 {
         let mut sending = Sending { segments: false, ..sending() };
-        let mut kernel = Mock::default();
-        kernel.answers = (0..accepted).map(|_| Ok(1)).chain([Ok(0)]).collect();
+        let answers = (0..accepted).map(|_| Ok(1)).chain([Ok(0)]).collect();
+        let mut kernel = Mock { answers, ..Mock::default() };
         let mut rest = &list[..];
         sending.send(&mut kernel, &mut rest, MaySegment::Yes).unwrap();
         assert_eq!(rest.len(), usize::from(accepted == 0), "the entry waits, or is done");
