@@ -34,8 +34,8 @@
 //! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
 //! `try_` functions never block, and return 0 if there is nothing to receive or no room; the functions of the same name
-//! without `try_` block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you can wait in your own event loop
-//! or with [`wait_for`]. Use one thread per queue: queues share no state.
+//! without `try_` block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you can wait in your own event
+//! loop or with [`wait_for`]. Use one thread per queue: queues share no state.
 //!
 //! # Batches, errors and cancellation
 //!

@@ -174,8 +174,8 @@ impl DatagramSocketBuilder {
     ///
     /// # Errors
     ///
-    /// `ENODEV` for an interface that does not exist, `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM` for raw IP without `CAP_NET_RAW`,
-    /// and `ENOPROTOOPT` if the kernel lacks a requested option.
+    /// `ENODEV` for an interface that does not exist, `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM` for raw
+    /// IP without `CAP_NET_RAW`, and `ENOPROTOOPT` if the kernel lacks a requested option.
     pub fn open(self) -> io::Result<DatagramSocket> {
         let family = if self.local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

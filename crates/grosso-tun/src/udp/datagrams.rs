@@ -1,4 +1,5 @@
-//! Datagrams to send, and their grouping for one system call: equal datagrams share a message, which the kernel segments.
+//! Datagrams to send, and their grouping for one system call: equal datagrams share a message, which the kernel
+//! segments.
 
 use std::{
     io,

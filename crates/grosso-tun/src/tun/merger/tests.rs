@@ -15,18 +15,22 @@ struct Mock {
     /// Frames to accept.
     room: usize,
     then: Then,
+    /// Frames rejected after that.
+    rejected: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Full,
+    /// Full for one frame, which is offered twice.
+    Briefly,
     Gone,
     Broken,
 }
 
 impl Mock {
     fn new(features: Features, room: usize, then: Then) -> Self {
-        Self { features, packets: Vec::new(), frames: 0, room, then }
+        Self { features, packets: Vec::new(), frames: 0, room, then, rejected: 0 }
     }
 }
 
@@ -36,9 +40,10 @@ impl Transmit for Mock {
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        if self.frames == self.room {
+        if self.frames == self.room && (self.then != Then::Briefly || self.rejected < 2) {
+            self.rejected += 1;
             return match self.then {
-                Then::Full => Ok(Transmitted::NoRoom),
+                Then::Full | Then::Briefly => Ok(Transmitted::NoRoom),
                 Then::Gone => Err(PortError::Gone { name: "mock".to_owned() }),
                 Then::Broken => {
                     let (name, source) = ("mock".to_owned(), io::Error::from_raw_os_error(14));
@@ -130,14 +135,15 @@ fn after_a_failure_at_any_frame_the_batch_holds_exactly_the_packets_that_were_no
         whole.try_send(&mut traffic().into_iter().collect()).unwrap();
         let frames = whole.port.frames;
         assert_eq!(frames, if features == Features::NONE { 18 } else { 8 });
-        for (room, then) in (0..=frames)
-            .flat_map(|room| [Then::Full, Then::Gone, Then::Broken].map(|then| (room, then)))
-        {
+        for (room, then) in (0..=frames).flat_map(|room| {
+            [Then::Full, Then::Briefly, Then::Gone, Then::Broken].map(|then| (room, then))
+        }) {
             let case = format!("{then:?} after {room} of {frames} frames");
             let mut merger = merger(Mock::new(features, room, then));
             let mut batch: Batch = traffic().into_iter().collect();
             let result = merger.try_send(&mut batch);
-            assert_eq!(result.is_err(), then != Then::Full && room < frames, "{case}");
+            let fails = matches!(then, Then::Gone | Then::Broken) && room < frames;
+            assert_eq!(result.is_err(), fails, "{case}");
             let sent = merger.port.packets.len();
             assert_eq!(batch.len() + sent, 18, "{case}");
             if let Ok(taken) = result {
