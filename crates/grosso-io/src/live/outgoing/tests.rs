@@ -214,17 +214,6 @@ fn a_frame_that_a_failed_device_rejects_is_not_kept() {
 }
 
 #[test]
-fn a_superframe_in_packets_is_accepted_although_the_device_fails_after_the_first() {
-    let (frame, meta, packets) = superframe();
-    let mut fake = Fake { refuses: Some((is_superframe, EINVAL)), ..Fake::with_room(1) };
-    let mut outgoing = outgoing();
-    assert_eq!(outgoing.transmit(&[&frame], &meta, &mut fake).unwrap(), Transmitted::Taken);
-    fake.refuses = Some((|_| true, ENODEV));
-    assert!(outgoing.flush(&mut fake).is_err());
-    assert_eq!(1 + outgoing.waiting(), packets.len(), "the others wait");
-}
-
-#[test]
 fn a_tag_beside_the_frame_goes_into_it_and_moves_the_checksum() {
     let (frame, mut meta, _) = superframe();
     meta.vlan = Some(VlanTag { protocol: 0x88a8, tci: 0x2007 });
