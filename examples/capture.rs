@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [device, file, most] => (device, file, most.parse()?),
         _ => return Err("capture DEVICE FILE.pcap [PACKETS]".into()),
     };
-    let mut tun: Tun = Tun::open(device, &TunOptions::default())?;
+    let mut tun: Tun = Tun::open(device, &TunOptions::new())?;
     let mut file = BufWriter::new(File::create(file)?);
     file.write_all(&header())?;
     println!("{} is there", tun.name());

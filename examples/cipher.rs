@@ -66,3 +66,8 @@ fn nonce(role: u8, counter: u64) -> Nonce<U12> {
     nonce[4..].copy_from_slice(&counter.to_be_bytes());
     nonce.into()
 }
+
+/// The programs of `docs/embed.md`, which are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/embed.md")]
+struct Embed;

@@ -1,47 +1,49 @@
-//! One end of a VPN: a TUN device, a UDP socket, AES-GCM between them, and one peer.
+//! One end of a VPN: a TUN device, a UDP socket, AES-GCM between them, one peer, and one thread per direction.
 //!
-//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`; `cipher.rs` describes the keys.
-use std::{env, error::Error, io, net::SocketAddr, os::fd::AsFd};
+//! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`; `cipher.rs` describes the key file.
+use std::{env, error::Error, io, net::SocketAddr, thread};
 
 use grosso_examples::Cipher;
-use grosso_tun::{Datagram, Interest, Tun, TunOptions, Udp, wait_for};
+use grosso_tun::{
+    Batch, Datagram, Trust, Tun, TunOptions, TunReceiver, TunSender, Udp, UdpOptions, UdpReceiver,
+    UdpSender,
+};
 
-struct Tunnel {
-    tun: Tun,
-    udp: Udp,
+/// Seals packets of the host and sends them to the peer. Congestion marks of the packets stay inside.
+fn outwards(
+    mut tun: TunReceiver,
+    mut udp: UdpSender,
     peer: SocketAddr,
-    cipher: Cipher,
-    sealed: Vec<Vec<u8>>,
-    packets: Vec<Vec<u8>>,
-    spare: Vec<Vec<u8>>,
-}
-
-impl Tunnel {
-    /// Encrypts packets of the host and sends them to the peer. The congestion marks of packets stay inside.
-    fn outwards(&mut self) -> io::Result<()> {
-        let Self { tun, udp, peer, cipher, sealed, spare, .. } = self;
-        tun.try_recv(|packet, _| {
+    mut cipher: Cipher,
+) -> io::Result<()> {
+    let (mut sealed, mut spare) = (Vec::<Vec<u8>>::new(), Vec::new());
+    loop {
+        tun.recv(|packet, _| {
             let mut buffer = spare.pop().unwrap_or_default();
             cipher.seal(packet, &mut buffer);
             sealed.push(buffer);
         })?;
-        let datagram = |payload| Datagram { payload, to: *peer, class: 0 };
-        udp.send(&sealed.iter().map(|payload| datagram(payload)).collect::<Vec<_>>())?;
-        spare.append(sealed);
-        Ok(())
+        let datagrams: Vec<_> = sealed.iter().map(|payload| Datagram::new(payload, peer)).collect();
+        udp.send(&mut &datagrams[..])?;
+        spare.append(&mut sealed);
     }
+}
 
-    /// Decrypts datagrams of the peer and sends them to the host: a batch as a few superframes.
-    fn inwards(&mut self) -> io::Result<()> {
-        let Self { tun, udp, peer, cipher, packets, spare, .. } = self;
-        udp.try_recv(|datagram| {
-            let mut packet = spare.pop().unwrap_or_default();
-            let is_ours = datagram.from == *peer && cipher.open(datagram.payload, &mut packet);
-            if is_ours { packets.push(packet) } else { spare.push(packet) }
+/// Opens datagrams of the peer and writes their packets to the device: a batch as a few superframes.
+fn inwards(
+    mut udp: UdpReceiver,
+    mut tun: TunSender,
+    peer: SocketAddr,
+    cipher: Cipher,
+) -> io::Result<()> {
+    let mut batch = Batch::new();
+    loop {
+        udp.recv(|datagram| {
+            let mut packet = batch.buffer();
+            let is_ours = datagram.from == peer && cipher.open(datagram.payload, &mut packet);
+            if is_ours { batch.push(packet) } else { batch.recycle(packet) }
         })?;
-        tun.send(packets)?;
-        spare.append(packets);
-        Ok(())
+        tun.send(&mut batch)?;
     }
 }
 
@@ -50,25 +52,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [local, peer, device, key, role] = &words[..] else {
         return Err("vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b".into());
     };
-    // The cipher authenticates the peer's packets, and this program trusts its peer.
-    let options = TunOptions::default().trusted(true);
-    let mut tunnel = Tunnel {
-        tun: Tun::open(device, &options)?,
-        udp: Udp::bind(local.parse()?, false)?,
-        peer: peer.parse()?,
-        cipher: Cipher::read(key, role)?,
-        sealed: Vec::new(),
-        packets: Vec::new(),
-        spare: Vec::new(),
-    };
-    println!("{} is there", tunnel.tun.name());
-    for fallback in tunnel.tun.fallbacks() {
+    // The cipher authenticates every packet, and this program trusts its peer.
+    let tun: Tun = Tun::open(device, &TunOptions::new().trust(Trust::Authenticated))?;
+    println!("{} is there", tun.name());
+    for fallback in tun.fallbacks() {
         println!("without {fallback}: {}", fallback.sentence());
     }
-    loop {
-        let Tunnel { tun, udp, .. } = &tunnel;
-        wait_for(&[(tun.as_fd(), Interest::READ), (udp.as_fd(), Interest::READ)], None)?;
-        tunnel.outwards()?;
-        tunnel.inwards()?;
-    }
+    let peer = peer.parse()?;
+    let (from_host, to_host) = tun.split();
+    let (from_peer, to_peer) = Udp::bind(local.parse()?, &UdpOptions::new())?.split();
+    let sealer = Cipher::read(key, role)?;
+    let sending = thread::spawn(move || outwards(from_host, to_peer, peer, sealer));
+    inwards(from_peer, to_host, peer, Cipher::read(key, role)?)?;
+    sending.join().expect("the sending thread does not panic")?;
+    Ok(())
 }

@@ -15,7 +15,7 @@ use boringtun::{
     noise::{Tunn, TunnResult},
     x25519::{PublicKey, StaticSecret},
 };
-use grosso_tun::{Datagram, Interest, Tun, TunOptions, Udp, wait_for};
+use grosso_tun::{Batch, Datagram, Interest, Trust, Tun, TunOptions, Udp, UdpOptions, wait_for};
 
 /// Number of bytes that encryption adds, with room for every message of a handshake.
 const OVERHEAD: usize = 148;
@@ -30,7 +30,7 @@ struct Tunnel {
     peer: SocketAddr,
     noise: Tunn,
     messages: Vec<Vec<u8>>,
-    packets: Vec<Vec<u8>>,
+    packets: Batch,
     spare: Vec<Vec<u8>>,
 }
 
@@ -61,17 +61,20 @@ impl Tunnel {
                 let mut buffer = spare.pop().unwrap_or_default();
                 buffer.resize(rest.len().max(QUEUED_MAX), 0);
                 let result = noise.decapsulate(None, rest, &mut buffer);
-                let is_message = matches!(result, TunnResult::WriteToNetwork(_));
-                let list = if is_message { &mut *messages } else { &mut *packets };
-                keep(len(&result), buffer, list, spare);
-                if !is_message {
-                    break;
+                let len = len(&result);
+                if matches!(result, TunnResult::WriteToNetwork(_)) {
+                    keep(len, buffer, messages, spare);
+                    rest = &[];
+                    continue;
                 }
-                rest = &[];
+                if len > 0 {
+                    packets.push_copy(&buffer[..len]);
+                }
+                spare.push(buffer);
+                break;
             }
         })?;
         tun.send(packets)?;
-        spare.append(packets);
         self.send_messages()
     }
 
@@ -85,8 +88,9 @@ impl Tunnel {
 
     fn send_messages(&mut self) -> io::Result<()> {
         let Self { udp, peer, messages, spare, .. } = self;
-        let datagram = |payload| Datagram { payload, to: *peer, class: 0 };
-        udp.send(&messages.iter().map(|payload| datagram(payload)).collect::<Vec<_>>())?;
+        let datagrams: Vec<_> =
+            messages.iter().map(|payload| Datagram::new(payload, *peer)).collect();
+        udp.send(&mut &datagrams[..])?;
         spare.append(messages);
         Ok(())
     }
@@ -115,16 +119,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let keys: [u8; 64] = fs::read(keys)?.try_into().map_err(|_| "two keys have 64 bytes")?;
     let (own, other): ([u8; 32], [u8; 32]) = (keys[..32].try_into()?, keys[32..].try_into()?);
-    // The cipher authenticates the peer's packets, and this program trusts its peer.
-    let tun = Tun::open(device, &TunOptions::default().trusted(true))?;
+    // The cipher authenticates every packet, and this program trusts its peer.
+    let tun = Tun::open(device, &TunOptions::new().trust(Trust::Authenticated))?;
     println!("{} is there", tun.name());
     let mut tunnel = Tunnel {
         tun,
-        udp: Udp::bind(local.parse()?, false)?,
+        udp: Udp::bind(local.parse()?, &UdpOptions::new())?,
         peer: peer.parse()?,
         noise: Tunn::new(StaticSecret::from(own), PublicKey::from(other), None, None, 1, None),
         messages: Vec::new(),
-        packets: Vec::new(),
+        packets: Batch::new(),
         spare: Vec::new(),
     };
     let mut ticked = Instant::now();

@@ -4,10 +4,10 @@
 //! superframe wait here for the next calls, and written packets wait until `flush`.
 
 use super::Error;
-use grosso_tun::{Tun, TunOptions};
+use grosso_tun::{Batch, Queues, Trust, Tun, TunOptions, TunReceiver, TunSender};
 use parking_lot::Mutex;
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::io::{AsRawFd, RawFd};
 
 pub struct TunSocket {
@@ -18,17 +18,16 @@ pub struct TunSocket {
 }
 
 struct Reader {
-    tun: Tun,
-    /// Packets split from superframes, one after the other, and the end of each.
+    tun: TunReceiver,
+    /// Packets of superframes, one after the other, and the end of each.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     next: usize,
 }
 
 struct Writer {
-    tun: Tun,
-    batch: Vec<Vec<u8>>,
-    spare: Vec<Vec<u8>>,
+    tun: TunSender,
+    batch: Batch,
 }
 
 impl AsRawFd for TunSocket {
@@ -39,27 +38,21 @@ impl AsRawFd for TunSocket {
 
 impl TunSocket {
     pub fn new(name: &str) -> Result<Self, Error> {
-        // The peer has authenticated the packets that leave the tunnel.
-        let options = TunOptions::default().multi_queue(true).trusted(true);
-        let tun = match name.parse::<i32>() {
-            // SAFETY: a caller that passes a descriptor by number gives up its ownership.
+        // The peer has authenticated every packet of the tunnel.
+        let options = TunOptions::new().queues(Queues::Several).trust(Trust::Authenticated);
+        let tun: io::Result<Tun> = match name.parse::<i32>() {
+            // SAFETY: the caller passes the ownership of the descriptor with its number.
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };
-        let reader = tun.map_err(Error::Socket)?;
-        // One queue is opened twice, once per direction, so that neither waits for the other's lock.
-        let twin = reader.as_fd().try_clone_to_owned();
-        let writer = twin.and_then(|fd| Tun::adopt(fd, &options));
+        // One half per direction, so that neither waits for the lock of the other.
+        let (receiver, sender) = tun.map_err(Error::Socket)?.split();
         Ok(Self {
-            fd: reader.as_fd().as_raw_fd(),
+            fd: receiver.as_raw_fd(),
             name: name.to_owned(),
-            writer: Mutex::new(Writer {
-                tun: writer.map_err(Error::Socket)?,
-                batch: Vec::new(),
-                spare: Vec::new(),
-            }),
+            writer: Mutex::new(Writer { tun: sender, batch: Batch::new() }),
             reader: Mutex::new(Reader {
-                tun: reader,
+                tun: receiver,
                 bytes: Vec::new(),
                 ends: Vec::new(),
                 next: 0,
@@ -77,17 +70,12 @@ impl TunSocket {
     }
 
     pub fn mtu(&self) -> Result<usize, Error> {
-        let path = format!("/sys/class/net/{}/mtu", self.name);
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        Ok(text.trim().parse().unwrap_or(1500))
+        let mtu = self.reader.lock().tun.interface().mtu();
+        Ok(mtu.map_or(1500, |bytes| bytes as usize))
     }
 
     pub fn write4(&self, src: &[u8]) -> usize {
-        let writer = &mut *self.writer.lock();
-        let mut packet = writer.spare.pop().unwrap_or_default();
-        packet.clear();
-        packet.extend_from_slice(src);
-        writer.batch.push(packet);
+        self.writer.lock().batch.push_copy(src);
         src.len()
     }
 
@@ -95,11 +83,11 @@ impl TunSocket {
         self.write4(src)
     }
 
-    /// Sends what was written, a flow's packets as superframes. Without room they are lost, as on a wire.
+    /// Sends the written packets, those of a flow as superframes. Without room they are lost, as on a wire.
     pub fn flush(&self) {
         let writer = &mut *self.writer.lock();
         let _ = writer.tun.try_send(&mut writer.batch);
-        writer.spare.append(&mut writer.batch);
+        writer.batch.clear();
     }
 
     /// Returns whether packets are buffered here that the descriptor does not report.

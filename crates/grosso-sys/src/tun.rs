@@ -322,6 +322,16 @@ impl Tun {
         &self.name
     }
 
+    /// Returns the current interface name.
+    ///
+    /// # Errors
+    ///
+    /// `EBADFD` if the device is gone.
+    pub fn current_name(&self) -> io::Result<InterfaceName> {
+        let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&self.file)?;
+        InterfaceName::from_kernel(request.name)
+    }
+
     /// Returns the layer of the device's packets.
     pub fn layer(&self) -> Layer {
         if self.flags & abi::IFF_TAP != 0 { Layer::Ethernet } else { Layer::Ip }

@@ -1,5 +1,6 @@
 //! Merged packets with complete checksums, for devices without offloads.
 
+use core::cell::Cell;
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     io,
@@ -10,6 +11,26 @@ use grosso::{
     checksum::Checksum, coalesce::Part,
 };
 use grosso_checksum::Sum;
+
+use crate::batch::Batch;
+
+/// Whether the checksums of packets to send are verified before the packets are merged; see "Trust" in the crate
+/// documentation.
+///
+/// ```
+/// use grosso_tun::{Joiner, Trust};
+///
+/// let joiner = Joiner::<Vec<u8>>::new(Trust::Authenticated);
+/// # let _ = joiner;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Every checksum is verified. A packet with a wrong one is sent unchanged.
+    #[default]
+    Verify,
+    /// An AEAD has authenticated every packet, and the peer is trusted: checksums are not verified.
+    Authenticated,
+}
 
 /// Merges the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Suits WinTUN on
 /// Windows, utun on macOS, and every TUN device without a virtio header.
@@ -22,11 +43,11 @@ use grosso_checksum::Sum;
 /// plain packets and need no special handling.
 ///
 /// ```
-/// use grosso_tun::Joiner;
+/// use grosso_tun::{Batch, Joiner, Trust};
 ///
-/// let mut joiner = Joiner::new(false);
-/// let mut packets = vec![vec![0x45; 40]]; // decrypted packets of one batch
-/// joiner.join(&mut packets, |packet| {
+/// let mut joiner = Joiner::new(Trust::Verify);
+/// let mut batch = Batch::from_iter([vec![0x45; 40]]); // decrypted packets
+/// joiner.join(&mut batch, |packet| {
 ///     assert_eq!(packet.len(), 40); // write packet.slices() to the device
 ///     Ok(())
 /// })?;
@@ -36,16 +57,23 @@ use grosso_checksum::Sum;
 pub struct Joiner<B = Vec<u8>> {
     coalescer: Coalescer<B>,
     meta: Meta,
-    /// Vectors kept for their capacity.
+    /// Vectors kept for their capacity: headers of a packet, buffers of written packets, and other packets.
     header: Vec<u8>,
-    done: Vec<B>,
+    spent: Vec<B>,
+    unsent: Vec<B>,
 }
 
 impl<B: AsRef<[u8]>> Joiner<B> {
-    /// Creates a joiner. `trusted` skips checksum verification because an AEAD has authenticated the packets; see
-    /// "Trust" in the crate documentation.
+    /// Creates a joiner.
+    ///
+    /// ```
+    /// use grosso_tun::{Joiner, Trust};
+    ///
+    /// let joiner = Joiner::<Vec<u8>>::new(Trust::Verify);
+    /// # let _ = joiner;
+    /// ```
     #[must_use]
-    pub fn new(trusted: bool) -> Self {
+    pub fn new(trust: Trust) -> Self {
         let mut profile = Profile::linux();
         profile.udp = false;
         profile.tunnels_max = 0;
@@ -53,54 +81,66 @@ impl<B: AsRef<[u8]>> Joiner<B> {
         let options = CoalesceOptions::new(LinkType::Raw, seed).profile(profile).ports(Ports::NONE);
         Self {
             coalescer: Coalescer::new(options),
-            meta: unjoined(trusted),
+            meta: unjoined(trust),
             header: Vec::new(),
-            done: Vec::new(),
+            spent: Vec::new(),
+            unsent: Vec::new(),
         }
     }
 
-    /// Merges IP packets and calls `write` for each result, in the order of each flow's first packet. Afterwards
-    /// `packets` holds the same buffers for reuse, in any order and with unspecified content. No packet is held for the
-    /// next batch.
+    /// Merges IP packets and calls `write` for each result, in the order of each flow's first packet. Afterwards the
+    /// batch is empty, and keeps the buffers for reuse. No packet is held for the next batch.
     ///
     /// # Errors
-    /// The first error of `write`. The remaining packets are still passed to `write`.
+    /// The first error of `write`, after which it is not called again. The batch then holds exactly the packets that
+    /// were not written; packets of a flow keep their order.
     ///
     /// ```
-    /// # let mut joiner = grosso_tun::Joiner::new(true);
-    /// # let mut packets: Vec<Vec<u8>> = Vec::new();
+    /// # use grosso_tun::{Batch, Joiner, Trust};
+    /// # let (mut joiner, mut batch) = (Joiner::new(Trust::Verify), Batch::<Vec<u8>>::new());
     /// let mut buffer = vec![0; 65_535];
-    /// joiner.join(&mut packets, |packet| {
-    ///     let length = packet.copy_to(&mut buffer);
-    ///     println!("write {length} bytes");
+    /// joiner.join(&mut batch, |packet| {
+    ///     println!("write {} bytes", packet.copy_to(&mut buffer));
     ///     Ok(())
     /// })?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn join(
         &mut self,
-        packets: &mut Vec<B>,
+        batch: &mut Batch<B>,
         mut write: impl FnMut(&Joined<'_, B>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Self { coalescer, meta, header, done } = self;
+        let Self { coalescer, meta, header, spent, unsent } = self;
+        let has_failed = Cell::new(false);
         let mut result = Ok(());
         let mut sink = |delivery: Delivery<'_, B>| {
-            let written = write(&Joined::complete(&delivery, header));
-            if result.is_ok() {
-                result = written;
+            if !has_failed.get() {
+                result = write(&Joined::complete(&delivery, header));
+                has_failed.set(result.is_err());
             }
-            done.extend(delivery.into_parts().map(|part| part.buffer));
+            let to = if has_failed.get() { &mut *unsent } else { &mut *spent };
+            to.extend(delivery.into_parts().map(|part| part.buffer));
         };
-        for buffer in packets.drain(..) {
+        while !has_failed.get()
+            && let Some(buffer) = batch.pop()
+        {
             coalescer.push(Frame { buffer, meta: *meta }, 0, &mut sink);
         }
         coalescer.finish(&mut sink);
-        packets.append(done);
+        batch.put_back(unsent);
+        spent.drain(..).for_each(|buffer| batch.recycle(buffer));
         result
     }
 }
 
 /// An IP packet for the device as a list of slices: the headers, then the payload of each merged packet in place.
+///
+/// ```
+/// # use grosso_tun::Joined;
+/// fn write(packet: &Joined<'_, Vec<u8>>) {
+///     println!("{} packets in {} bytes", packet.packets(), packet.len());
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Joined<'a, B> {
     /// Headers with a complete checksum; empty if the packet is unchanged.
@@ -130,24 +170,48 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
     }
 
     /// Returns the slices of the packet, headers first.
+    ///
+    /// ```
+    /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {
+    /// packet.slices().for_each(|slice| println!("write {} bytes", slice.len()));
+    /// # }
+    /// ```
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let header = Some(self.header).filter(|header| !header.is_empty());
         header.into_iter().chain(self.delivery.parts().map(Part::bytes))
     }
 
     /// Returns the length in bytes: at most 65,535, unless a single input packet was longer.
+    ///
+    /// ```
+    /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {
+    /// println!("{} bytes", packet.len());
+    /// # }
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.delivery.len
     }
 
     /// Returns true if the packet has no bytes, which only an empty input buffer causes.
+    ///
+    /// ```
+    /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {
+    /// assert!(!packet.is_empty());
+    /// # }
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the number of packets that were merged into this one.
+    ///
+    /// ```
+    /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {
+    /// println!("{} packets", packet.packets());
+    /// # }
+    /// ```
     #[must_use]
     pub fn packets(&self) -> u32 {
         self.delivery.packets
@@ -158,6 +222,13 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
     ///
     /// # Panics
     /// Panics if `out` is shorter than the packet.
+    ///
+    /// ```
+    /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {
+    /// let mut buffer = vec![0; 65_535];
+    /// let len = packet.copy_to(&mut buffer);
+    /// # }
+    /// ```
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         self.slices().fold(0, |at, slice| {
             out[at..at + slice.len()].copy_from_slice(slice);
@@ -166,9 +237,12 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
     }
 }
 
-/// Returns the metadata of a single packet; `trusted` means that an AEAD has authenticated it.
-pub(crate) fn unjoined(trusted: bool) -> Meta {
-    let checksum = if trusted { Checksum::Unnecessary { levels: 0 } } else { Checksum::None };
+/// Returns the metadata of a single packet.
+pub(crate) fn unjoined(trust: Trust) -> Meta {
+    let checksum = match trust {
+        Trust::Verify => Checksum::None,
+        Trust::Authenticated => Checksum::Unnecessary { levels: 0 },
+    };
     Meta { checksum, ..Meta::default() }
 }
 
@@ -179,7 +253,7 @@ mod tests {
     use grosso_checksum::Sum;
     use grosso_testkit::Packet;
 
-    use super::Joiner;
+    use super::{Batch, Joiner, Trust};
 
     /// Returns a packet of the flow with source port `port`, over IPv4 or IPv6.
     fn packet(family: u8, port: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
@@ -192,7 +266,7 @@ mod tests {
     }
 
     /// Merges packets; the results are copies.
-    fn joined(joiner: &mut Joiner, packets: &mut Vec<Vec<u8>>) -> Vec<(Vec<u8>, u32)> {
+    fn joined(joiner: &mut Joiner, packets: &mut Batch) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {
             let mut copy = vec![0; joined.len()];
@@ -227,15 +301,17 @@ mod tests {
 
     #[test]
     fn a_flow_becomes_few_packets_whose_lengths_and_sums_are_right() {
-        for (family, trusted) in [(4, false), (4, true), (6, false), (6, true)] {
-            let mut joiner = Joiner::new(trusted);
+        let (verify, trusted) = (Trust::Verify, Trust::Authenticated);
+        for (family, trust) in [(4, verify), (4, trusted), (6, verify), (6, trusted)] {
+            let mut joiner = Joiner::new(trust);
             // Odd lengths, so that the payloads are summed at odd offsets too.
             let stream: Vec<u8> = (0..200 * 1001_usize).map(|i| (i * 7 / 3) as u8).collect();
             let chunks = stream.chunks(1001).enumerate();
-            let mut packets: Vec<_> =
+            let mut packets: Batch =
                 chunks.map(|(i, part)| packet(family, 1, 1001 * i as u32, part)).collect();
             let written = joined(&mut joiner, &mut packets);
-            assert_eq!(packets.len(), 200, "the buffers are back");
+            assert!(packets.is_empty());
+            assert_eq!(core::iter::from_fn(|| packets.spare()).count(), 200, "buffers are kept");
             assert_eq!(written.len(), 4, "65 or 64 packets are 64 KiB");
             assert_eq!(written.iter().map(|(_, packets)| packets).sum::<u32>(), 200);
             let parts = written.iter().map(|(packet, _)| &packet[judged(packet) + 20..]);
@@ -264,7 +340,7 @@ mod tests {
             Vec::new(),
             b"no packet".to_vec(),
         ];
-        let written = joined(&mut Joiner::new(false), &mut came.clone());
+        let written = joined(&mut Joiner::new(Trust::Verify), &mut came.iter().cloned().collect());
         let mut passed: Vec<_> = written.into_iter().map(|(packet, _)| packet).collect();
         let place = |packets: &[Vec<u8>], packet: &Vec<u8>| {
             packets.iter().position(|other| other == packet).unwrap()
@@ -279,20 +355,24 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_device_is_told_and_takes_no_packet_with_it() {
-        let mut joiner = Joiner::new(false);
-        let mut packets: Vec<_> = (1..4).map(|port| packet(4, port, 0, b"data")).collect();
-        let mut calls = 0;
-        let result = joiner.join(&mut packets, |_| {
-            calls += 1;
-            match calls {
-                1 => Err(io::ErrorKind::StorageFull.into()),
-                2 => Err(io::ErrorKind::NotFound.into()),
-                _ => Ok(()),
-            }
-        });
-        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert_eq!((calls, packets.len()), (3, 3));
-        assert_eq!(joined(&mut joiner, &mut packets).len(), 3, "it goes on");
+    fn after_an_error_the_batch_holds_the_packets_that_were_not_written() {
+        for fails_at in 0..3 {
+            let mut joiner = Joiner::new(Trust::Verify);
+            let packets: Vec<_> = (0..3).map(|port| packet(4, port + 1, 0, b"data")).collect();
+            let mut batch: Batch = packets.iter().cloned().collect();
+            let mut written = Vec::new();
+            let result = joiner.join(&mut batch, |packet| {
+                if written.len() == fails_at {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                written.push(packet.slices().collect::<Vec<_>>().concat());
+                Ok(())
+            });
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+            assert_eq!(written.len(), fails_at);
+            written.extend(batch.packets().cloned());
+            assert_eq!(written, packets, "failed at {fails_at}");
+            assert_eq!(joined(&mut joiner, &mut batch).len(), 3 - fails_at, "works again");
+        }
     }
 }

@@ -7,13 +7,13 @@
 //! ```no_run
 //! # #[cfg(target_os = "linux")]
 //! # fn main() -> std::io::Result<()> {
-//! use grosso_tun::{Tun, TunOptions, Udp};
+//! use grosso_tun::{Batch, Tun, TunOptions, Udp, UdpOptions};
 //!
-//! let mut tun: Tun = Tun::open("vpn%d", &TunOptions::default())?;
-//! let mut udp = Udp::bind("0.0.0.0:51820".parse().unwrap(), false)?;
-//! let mut packets = Vec::new();
-//! udp.recv(|datagram| packets.push(datagram.payload.to_vec()))?; // decrypt here
-//! tun.send(&mut packets) // a few superframes instead of many packets
+//! let mut tun: Tun = Tun::open("vpn%d", &TunOptions::new())?;
+//! let mut udp = Udp::bind("0.0.0.0:51820".parse().unwrap(), &UdpOptions::new())?;
+//! let mut batch = Batch::new();
+//! udp.recv(|datagram| batch.push_copy(datagram.payload))?; // decrypt here
+//! tun.send(&mut batch) // a few superframes instead of many packets
 //! # }
 //! # #[cfg(not(target_os = "linux"))]
 //! # fn main() {}
@@ -21,23 +21,33 @@
 //!
 //! | type | job |
 //! |---|---|
-//! | [`Tun`] | one queue of a TUN or TAP device: sends batches as superframes, receives packets or superframes |
-//! | [`TunOptions`] | layer, number of queues, trust, and the offloads to use in each direction |
-//! | [`Fallback`] | an offload that the device lacks, by name |
-//! | [`Udp`] | a UDP socket that batches datagrams (`UDP_SEGMENT`, `UDP_GRO`) and keeps their ECN marks |
+//! | [`Tun`] | one queue of a TUN or TAP device: [`TunReceiver`] and [`TunSender`] |
+//! | [`TunOptions`] | layer, addresses, MTU, queues, trust, and the offloads to use in each direction |
+//! | [`Batch`] | packets to send, and unused buffers |
+//! | [`Room`] | layout of the buffers for [`TunReceiver::recv_into`] |
+//! | [`Interface`] | name, index and MTU of the device |
+//! | [`Fallback`] | an offload that the options request and the device lacks, by name |
+//! | [`Udp`] | a UDP socket that batches datagrams (`UDP_SEGMENT`, `UDP_GRO`): [`UdpReceiver`] and [`UdpSender`] |
+//! | [`UdpOptions`] | sharing, address families, buffers, hop limit, mark and interface of a socket |
 //! | [`Joiner`] | merges TCP packets for devices without offloads, for example WinTUN and utun |
 //! | `AsyncTun`, `AsyncUdp` | the device and the socket for tokio (feature `tokio`) |
 //! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
-//! Only [`Tun::recv`], [`Tun::send`], [`Tun::send_frame`], [`Udp::recv`] and [`Udp::send`] block; the `try_` functions
-//! never do. [`Tun`] and [`Udp`] implement `AsFd`, so that you can wait in your own event loop or with [`wait_for`].
-//! Use one thread per queue: queues share no state.
+//! `try_` functions never block, and return 0 if there is nothing to receive or no room; the functions of the same name
+//! without `try_` block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you can wait in your own event
+//! loop or with [`wait_for`]. Use one thread per queue: queues share no state.
+//!
+//! # Batches, errors and cancellation
+//!
+//! A send call removes exactly the packets that the device or the socket accepted from its [`Batch`] or list. After an
+//! error, and after a dropped future, the batch holds exactly the others, and the same call continues. A dropped future
+//! of a receive call has received nothing.
 //!
 //! # Trust
 //!
 //! A superframe has one checksum for all of its packets. By default the checksum of each packet is verified before the
 //! merge, which reads the payload; otherwise a corrupted packet would leave with a valid checksum. A VPN whose AEAD has
-//! just authenticated every byte can skip that with [`TunOptions::trusted`]. A packet that was already corrupted when
+//! just authenticated every byte can skip that with [`Trust::Authenticated`]. A packet that was already corrupted when
 //! the *peer* encrypted it then leaves with a valid checksum instead of being dropped, because the AEAD covers the path
 //! and not the peer's network stack. Set the option for trusted peers only.
 //!
@@ -45,26 +55,18 @@
 //! [`grosso_io`]. The repository's directory `examples` has complete VPN programs.
 #![forbid(unsafe_code)]
 
-#[cfg(target_os = "linux")]
-mod datagrams;
-#[cfg(target_os = "linux")]
-mod device;
-#[cfg(target_os = "linux")]
-mod fallback;
+mod batch;
 mod joiner;
 #[cfg(all(target_os = "linux", feature = "tokio"))]
 mod runtime;
-#[cfg(target_os = "linux")]
-mod socket;
 #[cfg(all(target_os = "linux", feature = "smoltcp"))]
 mod stack;
+#[cfg(target_os = "linux")]
+mod tun;
+#[cfg(target_os = "linux")]
+mod udp;
 
-#[cfg(target_os = "linux")]
-pub use datagrams::{DATAGRAMS_MAX, Datagram};
-#[cfg(target_os = "linux")]
-pub use device::{Tun, TunOptions};
-#[cfg(target_os = "linux")]
-pub use fallback::Fallback;
+pub use batch::{Batch, SPARES_MAX};
 pub use grosso::{Meta, features::Features};
 #[cfg(target_os = "linux")]
 pub use grosso_io::live::LiveStats;
@@ -73,13 +75,22 @@ pub use grosso_sys::{
     tun::Layer,
     wait::{Interest, wait_for},
 };
-pub use joiner::{Joined, Joiner};
+pub use joiner::{Joined, Joiner, Trust};
 #[cfg(all(target_os = "linux", feature = "tokio"))]
-pub use runtime::{AsyncTun, AsyncUdp};
-#[cfg(target_os = "linux")]
-pub use socket::{Received, Udp, UdpStats};
+pub use runtime::{
+    AsyncTun, AsyncTunReceiver, AsyncTunSender, AsyncUdp, AsyncUdpReceiver, AsyncUdpSender,
+};
 #[cfg(all(target_os = "linux", feature = "smoltcp"))]
-pub use stack::StackDevice;
+pub use stack::{Departing, ReceivedFrame, StackDevice};
+#[cfg(target_os = "linux")]
+pub use tun::{
+    Fallback, Filled, Interface, Persistence, Queues, Room, Tun, TunOptions, TunReceiver, TunSender,
+};
+#[cfg(target_os = "linux")]
+pub use udp::{
+    DATAGRAMS_MAX, Datagram, Families, Received, Sharing, Udp, UdpOptions, UdpReceiver, UdpSender,
+    UdpStats,
+};
 
 /// Compiles the example of `README.md` as a test.
 #[cfg(doctest)]

@@ -19,7 +19,7 @@ use smoltcp::{
     time::Instant,
 };
 
-use crate::device::{Tun, TunOptions};
+use crate::tun::{Tun, TunOptions};
 
 /// A TUN or TAP device for smoltcp with TCP segmentation: the device handles superframes and checksums in both
 /// directions.
@@ -60,13 +60,20 @@ impl StackDevice {
     ///
     /// # Errors
     /// See [`Tun::open`].
+    ///
+    /// ```no_run
+    /// use grosso_tun::{Layer, StackDevice};
+    ///
+    /// let device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn open(name: &str, layer: Layer, mtu: usize) -> io::Result<Self> {
         let takes = Features::SCATTER_GATHER
             | Features::CHECKSUM_GENERIC
             | Features::TCP_SEGMENTATION
             | Features::TCP_ECN_SEGMENTATION
             | Features::TCP6_SEGMENTATION;
-        let options = TunOptions::default().layer(layer).takes(takes);
+        let options = TunOptions::new().layer(layer).takes(takes);
         let link = if layer == Layer::Ip { LinkType::Raw } else { LinkType::Ethernet };
         let outlet = Outlet {
             frame: Vec::new(),
@@ -80,18 +87,41 @@ impl StackDevice {
     }
 
     /// Returns the interface name, with `%d` replaced by the kernel.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Layer, StackDevice};
+    /// # let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// println!("created {}", device.name());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.tun.name()
     }
 
     /// Returns the number of frames sent; a superframe counts once.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Layer, StackDevice};
+    /// # let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// println!("{} frames", device.sent());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub const fn sent(&self) -> u64 {
         self.outlet.sent
     }
 
     /// Returns true if the device had no room for a frame: wait until it is writable.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Layer, StackDevice};
+    /// # let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// if device.is_full() {
+    ///     // wait until `device` is writable
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.outlet.is_full
@@ -100,7 +130,15 @@ impl StackDevice {
     /// Returns the first device error since the last call, because smoltcp's device trait has no errors.
     ///
     /// # Errors
-    /// See [`Tun::try_recv`] and [`Tun::try_send_frame`].
+    /// See [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
+    /// [`TunSender::try_send_frame`](crate::TunSender::try_send_frame).
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Layer, StackDevice};
+    /// # let mut device = StackDevice::open("smol%d", Layer::Ip, 1500)?;
+    /// device.check()?; // after `Interface::poll`
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn check(&mut self) -> io::Result<()> {
         self.outlet.failed.take().map_or(Ok(()), Err)
     }
@@ -109,7 +147,7 @@ impl StackDevice {
     /// or none.
     fn fill(&mut self) {
         let Self { tun, received, spare, .. } = self;
-        let result = tun.try_recv(|frame, meta| {
+        let result = tun.receiver.try_recv(|frame, meta| {
             let mut buffer: Vec<u8> = spare.pop().unwrap_or_default();
             buffer.clear();
             buffer.extend_from_slice(frame);
@@ -149,7 +187,7 @@ impl Device for StackDevice {
 
     fn transmit(&mut self, _now: Instant) -> Option<Departing<'_>> {
         let Self { tun, link, outlet, .. } = self;
-        match tun.try_flush() {
+        match tun.sender.try_flush() {
             Ok(has_room) => outlet.is_full = !has_room,
             Err(error) => outlet.failed = Some(error),
         }
@@ -172,6 +210,15 @@ impl Device for StackDevice {
 }
 
 /// A received frame (smoltcp's receive token).
+///
+/// ```no_run
+/// # use smoltcp::{phy::{Device, RxToken}, time::Instant};
+/// # fn example(device: &mut grosso_tun::StackDevice) {
+/// if let Some((frame, _)) = device.receive(Instant::now()) {
+///     frame.consume(|bytes| println!("{} bytes", bytes.len()));
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ReceivedFrame<'a> {
     frame: Vec<u8>,
@@ -187,6 +234,15 @@ impl phy::RxToken for ReceivedFrame<'_> {
 }
 
 /// A frame that the stack is about to write (smoltcp's transmit token).
+///
+/// ```no_run
+/// # use smoltcp::{phy::{Device, TxToken}, time::Instant};
+/// # fn example(device: &mut grosso_tun::StackDevice) {
+/// if let Some(token) = device.transmit(Instant::now()) {
+///     token.consume(40, |bytes| bytes[0] = 0x45);
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Departing<'a> {
     tun: &'a mut Tun,
@@ -209,7 +265,7 @@ impl phy::TxToken for Departing<'_> {
             segments: payload.div_ceil(size.get().into()) as u16,
             ..Gso::UNKNOWN
         });
-        match tun.try_send_frame(&[frame], &Meta { checksum, gso, ..Meta::default() }) {
+        match tun.sender.try_send_frame(&[frame], &Meta { checksum, gso, ..Meta::default() }) {
             Ok(()) => *sent += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => *is_full = true,
             Err(error) => *failed = Some(error),

@@ -5,9 +5,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
+mod hosts;
+
 use std::{
     io::{Read, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -15,52 +17,19 @@ use std::{
 };
 
 use grosso_sys::{
-    interface::{Control, InterfaceName},
+    interface::InterfaceName,
     namespace::NetworkNamespace,
     netlink::Netlink,
     tun::{self, TunBuilder},
-    userns,
     wait::{Interest, wait_for},
 };
-use grosso_testkit::Packet;
-use grosso_tun::{Datagram, Fallback, Features, Joiner, Tun, TunOptions, Udp};
+use grosso_tun::{
+    Batch, Datagram, Fallback, Features, Joiner, Trust, Tun, TunOptions, Udp, UdpOptions,
+};
+use hosts::{A, B, batch, datagram, host, remove, set_up};
 
-const A: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const B: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// More than the windows of TCP hold, and no multiple of a segment.
 const STREAM_BYTES: usize = (8 << 20) + 77;
-
-/// A host with a TUN device and an address; `None`, with a printed reason, where it cannot be created.
-fn host(address: Ipv4Addr, options: TunOptions) -> Option<(NetworkNamespace, Tun)> {
-    let namespace = NetworkNamespace::new().map_err(|error| error.to_string());
-    let namespace = namespace.and_then(|namespace| match userns::tap() {
-        Ok(()) => Ok(namespace),
-        Err(refusal) => Err(refusal.to_string()),
-    });
-    let namespace = match namespace {
-        Ok(namespace) => namespace,
-        Err(why) => {
-            println!("skipped: {why}");
-            assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
-            return None;
-        }
-    };
-    let tun = namespace.run(|| {
-        // Neighbour discovery would add packets that no test sent.
-        let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        let tun = Tun::open("tun0", &options)?;
-        set_up("tun0", address)?;
-        Ok::<_, std::io::Error>(tun)
-    });
-    Some((namespace, tun.unwrap().unwrap()))
-}
-
-fn set_up(name: &str, address: Ipv4Addr) -> std::io::Result<()> {
-    let name = InterfaceName::new(name)?;
-    let netlink = Netlink::new()?;
-    netlink.add_address(netlink.link(&name)?.index, IpAddr::V4(address), 24)?;
-    Control::new()?.set_up(&name, true)
-}
 
 /// Packets that the kernel received from the device of a host, each superframe being one.
 fn received(host: &NetworkNamespace) -> u64 {
@@ -89,14 +58,15 @@ fn carry(a: &mut Tun, b: &mut Tun, stop: &AtomicBool) -> Carried {
 }
 
 fn carry_one_way(from: &mut Tun, to: &mut Tun) -> u64 {
-    let mut packets = Vec::new();
+    let mut batch = Batch::new();
     from.try_recv(|packet, meta| {
         assert!(meta.gso.is_none() && packet.len() <= 1500, "as a wire would have it");
-        packets.push(packet.to_vec());
+        batch.push_copy(packet);
     })
     .unwrap();
-    to.send(&mut packets).unwrap();
-    packets.len() as u64
+    let carried = batch.len() as u64;
+    to.send(&mut batch).unwrap();
+    carried
 }
 
 /// Sends a stream from one host to another, and holds that it arrives.
@@ -117,7 +87,8 @@ fn stream(from: &NetworkNamespace, to: &NetworkNamespace, address: Ipv4Addr) {
 }
 
 fn streams_arrive_as_superframes(options: TunOptions) {
-    let (Some((a, mut tun_a)), Some((b, mut tun_b))) = (host(A, options), host(B, options)) else {
+    let (Some((a, mut tun_a)), Some((b, mut tun_b))) = (host(A, &options), host(B, &options))
+    else {
         return;
     };
     let stop = AtomicBool::new(false);
@@ -138,12 +109,12 @@ fn streams_arrive_as_superframes(options: TunOptions) {
 
 #[test]
 fn tcp_passes_as_packets_and_arrives_as_superframes() {
-    streams_arrive_as_superframes(TunOptions::default());
+    streams_arrive_as_superframes(TunOptions::new());
 }
 
 #[test]
 fn tcp_of_a_trusted_peer_does_too() {
-    streams_arrive_as_superframes(TunOptions::default().trusted(true));
+    streams_arrive_as_superframes(TunOptions::new().trust(Trust::Authenticated));
 }
 
 #[test]
@@ -153,8 +124,9 @@ fn who_takes_superframes_gets_them() {
         | Features::TCP_SEGMENTATION
         | Features::TCP_ECN_SEGMENTATION
         | Features::TCP_MANGLEID_SEGMENTATION;
-    let options = TunOptions::default().takes(takes);
-    let (Some((a, mut tun_a)), Some((b, mut tun_b))) = (host(A, options), host(B, options)) else {
+    let options = TunOptions::new().takes(takes);
+    let (Some((a, mut tun_a)), Some((b, mut tun_b))) = (host(A, &options), host(B, &options))
+    else {
         return;
     };
     let stop = AtomicBool::new(false);
@@ -179,18 +151,19 @@ fn who_takes_superframes_gets_them() {
 /// Carries frames as they are described, and returns the number of superframes.
 fn relay(from: &mut Tun, to: &mut Tun) -> u32 {
     let mut superframes = 0;
-    from.try_recv(|frame, meta| {
-        superframes += u32::from(meta.gso.is_some());
-        to.send_frame(&[frame], meta).unwrap();
-    })
-    .unwrap();
+    from.receiver
+        .try_recv(|frame, meta| {
+            superframes += u32::from(meta.gso.is_some());
+            to.send_frame(&[frame], meta).unwrap();
+        })
+        .unwrap();
     superframes
 }
 
 #[test]
 fn joined_packets_pass_a_device_that_has_no_offloads() {
-    let options = TunOptions::default().offloads(Features::NONE);
-    let (Some((a, mut tun_a)), Some((b, tun_b))) = (host(A, options), host(B, options)) else {
+    let options = TunOptions::new().sends(Features::NONE);
+    let (Some((a, mut tun_a)), Some((b, tun_b))) = (host(A, &options), host(B, &options)) else {
         return;
     };
     drop(tun_b);
@@ -204,14 +177,15 @@ fn joined_packets_pass_a_device_that_has_no_offloads() {
     let stop = AtomicBool::new(false);
     let carried = thread::scope(|scope| {
         let carrier = scope.spawn(|| {
-            let (mut joiner, mut buffer, mut carried) = (Joiner::new(false), vec![0; 65_536], 0);
+            let (mut joiner, mut buffer, mut carried) =
+                (Joiner::new(Trust::Verify), vec![0; 65_536], 0);
             while !stop.load(Ordering::Relaxed) {
                 let sources = [(tun_a.as_fd(), Interest::READ), (plain.as_fd(), Interest::READ)];
                 wait_for(&sources, Some(Duration::from_millis(50))).unwrap();
                 carried += join_into(&mut joiner, &mut tun_a, &plain);
-                let mut back = Vec::new();
+                let mut back = Batch::new();
                 while let Ok(len) = plain.read(&mut buffer) {
-                    back.push(buffer[..len].to_vec());
+                    back.push_copy(&buffer[..len]);
                 }
                 tun_a.send(&mut back).unwrap();
             }
@@ -228,8 +202,8 @@ fn joined_packets_pass_a_device_that_has_no_offloads() {
 
 /// Carries packets to a device without offloads, joined.
 fn join_into(joiner: &mut Joiner, from: &mut Tun, to: &tun::Tun) -> u64 {
-    let mut packets = Vec::new();
-    from.try_recv(|packet, _| packets.push(packet.to_vec())).unwrap();
+    let mut packets = Batch::new();
+    from.try_recv(|packet, _| packets.push_copy(packet)).unwrap();
     let carried = packets.len() as u64;
     let write = |joined: &grosso_tun::Joined<'_, Vec<u8>>| {
         let slices: Vec<_> = joined.slices().map(std::io::IoSlice::new).collect();
@@ -239,36 +213,26 @@ fn join_into(joiner: &mut Joiner, from: &mut Tun, to: &tun::Tun) -> u64 {
     carried
 }
 
-/// A datagram for a socket of a host, with a good checksum or a wrong one.
-fn datagram(port: u16, payload: &[u8], is_good: bool) -> Vec<u8> {
-    let packet = Packet::new().ipv4(|ip| ip.source(B.octets()).destination(A.octets()));
-    let mut packet = packet.udp(|udp| udp.destination_port(port)).payload(payload).build();
-    if !is_good {
-        *packet.last_mut().unwrap() ^= 1;
-    }
-    packet
-}
-
 #[test]
 fn a_damaged_packet_is_dropped_unless_its_peer_is_trusted() {
-    for trusted in [false, true] {
-        let Some((host, mut tun)) = host(A, TunOptions::default().trusted(trusted)) else { return };
+    for trust in [Trust::Verify, Trust::Authenticated] {
+        let Some((host, mut tun)) = host(A, &TunOptions::new().trust(trust)) else { return };
         let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
         let port = socket.local_addr().unwrap().port();
-        tun.send(&mut vec![datagram(port, b"damaged", false)]).unwrap();
-        tun.send(&mut vec![datagram(port, b"good", true)]).unwrap();
+        tun.send(&mut batch(datagram(port, b"damaged", false))).unwrap();
+        tun.send(&mut batch(datagram(port, b"good", true))).unwrap();
         let mut buffer = [0; 16];
         let len = socket.recv(&mut buffer).unwrap();
-        assert_eq!(&buffer[..len], if trusted { &b"damagee"[..] } else { b"good" });
+        assert_eq!(&buffer[..len], if trust == Trust::Verify { b"good" } else { &b"damagee"[..] });
     }
 }
 
 #[test]
 fn queues_of_a_device_all_send() {
-    let Some((host, tun)) = host(A, TunOptions::default()) else { return };
+    let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
     drop(tun);
     let opened = host.run(|| {
-        let queues = Tun::<Vec<u8>>::open_queues("tun%d", &TunOptions::default(), 2)?;
+        let queues = Tun::<Vec<u8>>::open_queues("tun%d", &TunOptions::new(), 2)?;
         set_up(queues[0].name(), A)?;
         Ok::<_, std::io::Error>(queues)
     });
@@ -278,9 +242,9 @@ fn queues_of_a_device_all_send() {
     let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
     let port = socket.local_addr().unwrap().port();
     for (mut queue, payload) in queues.into_iter().zip([b"one", b"two"]) {
-        let mut packets = vec![datagram(port, payload, true)];
+        let mut packets = batch(datagram(port, payload, true));
         queue.send(&mut packets).unwrap();
-        assert_eq!(packets.len(), 1, "the buffer is back");
+        assert!(packets.is_empty() && packets.spare().is_some(), "the buffer is kept");
         let mut buffer = [0; 16];
         let len = socket.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], payload);
@@ -289,7 +253,8 @@ fn queues_of_a_device_all_send() {
 
 #[test]
 fn datagrams_travel_many_a_message_with_their_marks() {
-    let local = |address: &str| Udp::bind(SocketAddr::new(address.parse().unwrap(), 0), false);
+    let local =
+        |address: &str| Udp::bind(SocketAddr::new(address.parse().unwrap(), 0), &UdpOptions::new());
     for address in ["127.0.0.1", "::1"] {
         let mut near = match local(address) {
             Ok(near) => near,
@@ -306,9 +271,9 @@ fn datagrams_travel_many_a_message_with_their_marks() {
         let datagrams: Vec<Datagram<'_>> = payloads
             .iter()
             .enumerate()
-            .map(|(i, payload)| Datagram { payload, to, class: class(i) })
+            .map(|(i, payload)| Datagram::new(payload, to).with_class(class(i)))
             .collect();
-        near.send(&datagrams).unwrap();
+        near.send(&mut &datagrams[..]).unwrap();
         let mut arrived = Vec::new();
         while arrived.len() < payloads.len() {
             far.recv(|datagram| {
@@ -329,28 +294,29 @@ fn datagrams_travel_many_a_message_with_their_marks() {
 
 #[test]
 fn a_message_that_cannot_be_cut_is_sent_datagram_by_datagram() {
-    let Some((host, _tun)) = host(A, TunOptions::default()) else { return };
+    let Some((host, _tun)) = host(A, &TunOptions::new()) else { return };
     // Datagrams longer than the MTU of the device cannot be segments of a message.
-    let mut socket = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), false)).unwrap().unwrap();
+    let mut socket =
+        host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new())).unwrap().unwrap();
     let to = SocketAddr::new(B.into(), 9);
-    let datagrams = [Datagram { payload: &[7; 3000], to, class: 0 }; 3];
-    socket.send(&datagrams).unwrap();
-    let stats = *socket.stats();
+    let datagrams = [Datagram::new(&[7; 3000], to); 3];
+    socket.send(&mut &datagrams[..]).unwrap();
+    let stats = socket.stats();
     assert_eq!((stats.uncut, stats.sent + stats.lost), (1, 3), "{stats:?}");
-    assert!(socket.segments(), "others can be cut");
+    assert!(socket.sender.segments(), "others can be cut");
 }
 
 #[test]
 fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
-    let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
-    let mut far = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
+    let mut far = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     // The kernel sends nothing to port 0.
     let nowhere = ["127.0.0.1:0"; 4];
     let destinations = nowhere.map(|address| address.parse().unwrap()).into_iter();
     let payload = &[7; 100];
     let datagrams: Vec<_> =
-        destinations.chain([far.local()]).map(|to| Datagram { payload, to, class: 0 }).collect();
-    near.send(&datagrams).unwrap();
+        destinations.chain([far.local()]).map(|to| Datagram::new(payload, to)).collect();
+    near.send(&mut &datagrams[..]).unwrap();
     assert_eq!((near.stats().lost, near.stats().sent), (4, 1), "{:?}", near.stats());
     let mut arrived = 0;
     far.recv(|_| arrived += 1).unwrap();
@@ -359,82 +325,51 @@ fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
 
 #[test]
 fn an_address_of_another_family_is_invalid_and_nothing_is_sent() {
-    let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
-    let far = Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
+    let far = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     let destinations = [far.local(), "[::1]:9".parse().unwrap(), far.local()];
-    let datagrams = destinations.map(|to| Datagram { payload: &[7; 100], to, class: 0 });
-    let error = near.send(&datagrams).unwrap_err();
+    let datagrams = destinations.map(|to| Datagram::new(&[7; 100], to));
+    let error = near.send(&mut &datagrams[..]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
     assert!(error.to_string().contains("[::1]:9"), "{error}");
     assert_eq!((near.stats().sent, near.stats().lost), (0, 0), "{:?}", near.stats());
 }
 
-#[cfg(feature = "tokio")]
 #[test]
-fn tokio_waits_for_both() {
-    let Some((host, tun)) = host(A, TunOptions::default()) else { return };
-    let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
-    let port = socket.local_addr().unwrap().port();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-    runtime.block_on(async {
-        let mut tun = grosso_tun::AsyncTun::new(tun).unwrap();
-        tun.send(&mut vec![datagram(port, b"to the socket", true)]).await.unwrap();
-        let mut buffer = [0; 16];
-        let (len, peer) = socket.recv_from(&mut buffer).unwrap();
-        assert_eq!(&buffer[..len], b"to the socket");
-        let frame = datagram(port, b"in parts", true);
-        let (headers, payload) = frame.split_at(28);
-        tun.send_frame(&[headers, payload], &grosso_tun::Meta::default()).await.unwrap();
-        let (len, _) = socket.recv_from(&mut buffer).unwrap();
-        assert_eq!(&buffer[..len], b"in parts");
-
-        // The device has nothing to read yet, so the runtime has to wait.
-        let answer = async {
-            tokio::task::yield_now().await;
-            socket.send_to(b"and back", peer).unwrap();
-        };
-        let mut packets: Vec<Vec<u8>> = Vec::new();
-        let read = tun.recv(|packet, _| packets.push(packet.to_vec()));
-        tokio::join!(async { read.await.unwrap() }, answer);
-        assert!(packets.iter().any(|packet| packet.ends_with(b"and back")));
-
-        let mut near =
-            grosso_tun::AsyncUdp::new(Udp::bind("127.0.0.1:0".parse().unwrap(), false).unwrap())
-                .unwrap();
-        let to = near.local();
-        near.send(&[Datagram { payload: b"to itself", to, class: 1 }]).await.unwrap();
-        let mut marks = Vec::new();
-        near.recv(|datagram| marks.push(datagram.class)).await.unwrap();
-        assert_eq!(marks, [1]);
-    });
+fn a_device_that_disappears_is_an_error_and_the_batch_keeps_its_packets() {
+    let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
+    let (mut receiver, mut sender) = tun.split();
+    let mut packets: Batch =
+        [b"one", b"two"].map(|text| datagram(9, text, true)).into_iter().collect();
+    remove(&host);
+    let error = sender.send(&mut packets).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    assert_eq!(packets.len(), 2);
+    let error = receiver.recv(|_, _| ()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    let error = receiver.interface().mtu().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
 }
 
-#[cfg(feature = "tokio")]
 #[test]
-fn tokio_is_told_that_the_device_is_gone() {
-    let Some((host, tun)) = host(A, TunOptions::default()) else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-    runtime.block_on(async {
-        let mut tun = grosso_tun::AsyncTun::new(tun).unwrap();
-        let read = async {
-            loop {
-                if let Err(error) = tun.recv(|_, _| ()).await {
-                    return error;
-                }
+fn two_threads_use_the_halves_of_a_device_and_of_a_socket() {
+    let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
+    let (mut from_host, mut to_host) = tun.split();
+    let udp = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new())).unwrap();
+    let (mut from_peer, mut to_peer) = udp.unwrap().split();
+    let (port, peer) = (to_peer.local().port(), SocketAddr::new(B.into(), 7));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut packet = Vec::new();
+            while !packet.ends_with(b"outwards") {
+                from_host.recv(|bytes, _| packet = bytes.to_vec()).unwrap();
             }
-        };
-        let removal = async {
-            tokio::task::yield_now().await;
-            let name = InterfaceName::new("tun0").unwrap();
-            let remove = || {
-                let netlink = Netlink::new()?;
-                netlink.delete_link(netlink.link(&name)?.index)
-            };
-            host.run(remove).unwrap().unwrap();
-        };
-        let (error, ()) = tokio::join!(read, removal);
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
-        let error = tun.send(&mut vec![datagram(9, b"too late", true)]).await.unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        });
+        let socket = scope
+            .spawn(|| from_peer.recv(|datagram| assert_eq!(datagram.payload, b"inwards")).unwrap());
+        to_peer.send(&mut &[Datagram::new(b"outwards", peer)][..]).unwrap();
+        to_host.send(&mut batch(datagram(port, b"inwards", true))).unwrap();
+        reader.join().unwrap();
+        assert_eq!(socket.join().unwrap(), 1);
     });
 }

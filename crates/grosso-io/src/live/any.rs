@@ -10,10 +10,9 @@ use grosso_sys::{
     tun::Layer,
 };
 
-use super::{
-    LiveStats, PacketOptions, PacketPort, TapOptions, TapPort, UnixOptions, UnixPort, VhostOptions,
-    VhostPort,
-};
+use super::{LiveStats, PacketOptions, PacketPort, TapOptions, TapPort, UnixOptions, UnixPort};
+#[cfg(feature = "vhost")]
+use super::{VhostOptions, VhostPort};
 #[cfg(feature = "xdp")]
 use super::{XdpPort, XdpPortOptions};
 use crate::{delegate_port, port::Port};
@@ -48,6 +47,7 @@ pub enum Opening {
     /// A Unix socket.
     Unix(UnixOptions),
     /// A vhost-user network device of a virtual machine.
+    #[cfg(feature = "vhost")]
     Vhost(VhostOptions),
     /// Queues of an interface through AF_XDP sockets.
     #[cfg(feature = "xdp")]
@@ -81,9 +81,11 @@ impl Opening {
             Self::Unix(_) => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket has one queue only"))
             }
+            #[cfg(feature = "vhost")]
             Self::Vhost(options) if queues == 1 => {
                 Ok(vec![LivePort::Vhost(Box::new(VhostPort::open(options)?))])
             }
+            #[cfg(feature = "vhost")]
             Self::Vhost(_) => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "a VM's device has one queue only"))
             }
@@ -109,6 +111,7 @@ pub enum LivePort {
     /// A Unix socket.
     Unix(Box<UnixPort>),
     /// A vhost-user network device of a virtual machine.
+    #[cfg(feature = "vhost")]
     Vhost(Box<VhostPort>),
     /// An interface through an AF_XDP socket.
     #[cfg(feature = "xdp")]
@@ -122,6 +125,7 @@ macro_rules! with {
             LivePort::Tun($port) => $result,
             LivePort::Packet($port) => $result,
             LivePort::Unix($port) => $result,
+            #[cfg(feature = "vhost")]
             LivePort::Vhost($port) => $result,
             #[cfg(feature = "xdp")]
             LivePort::Xdp($port) => $result,
@@ -142,9 +146,10 @@ impl LivePort {
     /// Errors from `getsockopt(2)`.
     pub fn stats(&mut self) -> io::Result<LiveStats> {
         match self {
-            Self::Tun(port) => Ok(*port.stats()),
+            Self::Tun(port) => Ok(port.stats()),
             Self::Packet(port) => port.stats(),
             Self::Unix(port) => Ok(*port.stats()),
+            #[cfg(feature = "vhost")]
             Self::Vhost(port) => Ok(*port.stats()),
             #[cfg(feature = "xdp")]
             Self::Xdp(port) => Ok(*port.stats()),

@@ -6,7 +6,7 @@
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | `XdpPort` | an interface, through an AF_XDP socket (feature `xdp`) |
 //! | [`UnixPort`] | a virtual machine or another program, through a Unix socket |
-//! | [`VhostPort`] | a virtual machine, through shared memory |
+//! | `VhostPort` | a virtual machine, through shared memory (feature `vhost`) |
 //! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
 //! | [`IpPort`] | another host, through raw IP sockets: the outer packets of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
@@ -27,6 +27,7 @@ mod transmitter;
 mod tx_offload;
 mod udp;
 mod unix;
+#[cfg(feature = "vhost")]
 mod vhost;
 #[cfg(feature = "xdp")]
 mod xdp;
@@ -38,9 +39,10 @@ pub use ip::{IpOptions, IpPort};
 pub use packet::{PacketOptions, PacketPort};
 pub use socket::{SocketEvent, SocketStats};
 pub use stats::{LiveEvent, LiveStats};
-pub use tap::{TapOptions, TapPort};
+pub use tap::{TapOptions, TapPort, TapReader, TapWriter};
 pub use udp::{SOURCE_PORTS_MAX, UdpOptions, UdpPort};
 pub use unix::{MODE, UnixEvent, UnixOptions, UnixPort, UnixRole, UnixStats, usual_features};
+#[cfg(feature = "vhost")]
 pub use vhost::{MAPPED_BYTES_MAX, VhostEvent, VhostOptions, VhostPort, VhostSide, VhostStats};
 #[cfg(feature = "xdp")]
 pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};

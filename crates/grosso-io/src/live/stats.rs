@@ -87,6 +87,17 @@ impl LiveStats {
         events.chain(refused)
     }
 
+    /// Returns the sum of two sets of counters, for example of a device's two halves.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        let sum = |to: &mut [u64], from: &[u64]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        };
+        sum(&mut self.events, &other.events);
+        sum(&mut self.refused, &other.refused);
+        self
+    }
+
     pub(crate) fn count(&mut self, event: LiveEvent, times: u64) {
         self.events[event as usize] += times;
     }

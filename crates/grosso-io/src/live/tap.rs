@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
 };
 
 use grosso::{
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::{
     buffer::{Buffers, PortBuffer},
-    port::{Port, PortCounter, PortError, Transmitted},
+    port::{Port, PortCounter, PortError, Transmit, Transmitted},
 };
 
 /// Options of a TUN or TAP port.
@@ -77,11 +78,25 @@ impl Default for TapOptions {
 /// ```
 #[derive(Debug)]
 pub struct TapPort {
-    tun: Tun,
+    reader: TapReader,
+    writer: TapWriter,
+}
+
+/// The receiving half of a [`TapPort`].
+#[derive(Debug)]
+pub struct TapReader {
+    tun: Arc<Tun>,
     receive: Features,
-    device: Device,
     incoming: Incoming,
     buffers: Buffers,
+    stats: LiveStats,
+}
+
+/// The sending half of a [`TapPort`], which implements [`Transmit`].
+#[derive(Debug)]
+pub struct TapWriter {
+    tun: Arc<Tun>,
+    device: Device,
     tx_offload: TxOffload,
 }
 
@@ -130,20 +145,61 @@ impl TapPort {
             Layer::Ip => LinkType::Raw,
         };
         let incoming = Incoming::new(link, options.ports, form);
-        Ok(Self {
+        let tun = Arc::new(tun);
+        let reader = TapReader {
+            tun: Arc::clone(&tun),
             receive,
-            device: Device::new(features),
             buffers: Buffers::new(incoming.header_len() + options.frame_bytes_max),
             incoming,
-            tx_offload: TxOffload::new(link, options.ports, form, features),
-            tun,
-        })
+            stats: LiveStats::default(),
+        };
+        let tx_offload = TxOffload::new(link, options.ports, form, features);
+        Ok(Self { reader, writer: TapWriter { tun, device: Device::new(features), tx_offload } })
+    }
+
+    /// Returns the two halves of the port, which may be used on two threads. The queue stays open until both are
+    /// dropped.
+    #[must_use]
+    pub fn split(self) -> (TapReader, TapWriter) {
+        (self.reader, self.writer)
     }
 
     /// Returns the device name, with `%d` replaced by the kernel.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.tun.name().as_str()
+        self.writer.name()
+    }
+
+    /// Returns the virtio header format in use; `None` for a device created without one.
+    #[must_use]
+    pub fn form(&self) -> Option<Form> {
+        self.reader.form()
+    }
+
+    /// Returns the offloads of frames received from the stack, as `ethtool -k` on the device reports them.
+    #[must_use]
+    pub fn receive_features(&self) -> Features {
+        self.reader.features()
+    }
+
+    /// Returns the counters of this port.
+    #[must_use]
+    pub fn stats(&self) -> LiveStats {
+        self.reader.stats.plus(self.writer.stats())
+    }
+}
+
+impl TapReader {
+    /// Returns the queue, which both halves share.
+    #[must_use]
+    pub fn tun(&self) -> &Arc<Tun> {
+        &self.tun
+    }
+
+    /// Returns the link type of all frames.
+    #[must_use]
+    pub fn link(&self) -> LinkType {
+        self.incoming.link
     }
 
     /// Returns the virtio header format in use; `None` for a device created without one.
@@ -152,56 +208,24 @@ impl TapPort {
         self.incoming.form
     }
 
-    /// Returns the offloads of frames received from the stack, as `ethtool -k` on the device reports them.
+    /// Returns the offloads of received frames, see [`TapPort::receive_features`].
     #[must_use]
-    pub fn receive_features(&self) -> Features {
+    pub fn features(&self) -> Features {
         self.receive
     }
 
-    /// Returns the counters of this port.
+    /// Returns the counters of received frames.
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
-        &self.tx_offload.stats
+        &self.stats
     }
 
-    /// Returns the frame in a buffer that was just filled.
-    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
-        let meta = match bytes.get(..len) {
-            Some(packet) => self.incoming.understand(packet),
-            None => {
-                self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
-                self.buffers.put_back(bytes);
-                return None;
-            }
-        };
-        match meta {
-            Ok(meta) => Some(Frame {
-                buffer: PortBuffer::filled(bytes, self.incoming.header_len()..len),
-                meta,
-            }),
-            Err(error) => {
-                self.tx_offload.stats.refuse(error);
-                self.buffers.put_back(bytes);
-                None
-            }
-        }
-    }
-}
-
-impl Port for TapPort {
-    fn link(&self) -> LinkType {
-        self.incoming.link
-    }
-
-    fn device(&self) -> Device {
-        let mut device = self.device;
-        device.features = self.tx_offload.features();
-        device
-    }
-
-    fn receive(
+    /// Receives at most `max` frames, see [`Port::receive`].
+    ///
+    /// # Errors
+    /// See [`Port::receive`].
+    pub fn receive(
         &mut self,
-        _now_ns: u64,
         max: usize,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
@@ -223,9 +247,9 @@ impl Port for TapPort {
                         // The packet is lost, because the header cannot express it (rule V20).
                         ErrorClass::Malformed => {
                             received += 1;
-                            self.tx_offload.stats.count(LiveEvent::ReceiveInexpressible, 1);
+                            self.stats.count(LiveEvent::ReceiveInexpressible, 1);
                         }
-                        _ => return Err(broken(self.name(), "read", error)),
+                        _ => return Err(broken(self.tun.name().as_str(), "read", error)),
                     }
                 }
             }
@@ -233,8 +257,60 @@ impl Port for TapPort {
         Ok(received)
     }
 
-    fn recycle(&mut self, buffer: PortBuffer) {
-        self.buffers.recycle(buffer);
+    /// Takes back buffers of received frames and empties the list.
+    pub fn recycle_all(&mut self, buffers: &mut Vec<PortBuffer>) {
+        buffers.drain(..).for_each(|buffer| self.buffers.recycle(buffer));
+    }
+
+    /// The frame in a buffer that was just filled.
+    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
+        let meta = match bytes.get(..len) {
+            Some(packet) => self.incoming.understand(packet),
+            None => {
+                self.stats.count(LiveEvent::ReceiveTruncated, 1);
+                self.buffers.put_back(bytes);
+                return None;
+            }
+        };
+        match meta {
+            Ok(meta) => Some(Frame {
+                buffer: PortBuffer::filled(bytes, self.incoming.header_len()..len),
+                meta,
+            }),
+            Err(error) => {
+                self.stats.refuse(error);
+                self.buffers.put_back(bytes);
+                None
+            }
+        }
+    }
+}
+
+impl TapWriter {
+    /// Returns the queue, which both halves share.
+    #[must_use]
+    pub fn tun(&self) -> &Arc<Tun> {
+        &self.tun
+    }
+
+    /// Returns the device name, with `%d` replaced by the kernel.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.tun.name().as_str()
+    }
+
+    /// Returns the counters of sent frames.
+    #[must_use]
+    pub fn stats(&self) -> &LiveStats {
+        &self.tx_offload.stats
+    }
+}
+
+impl Transmit for TapWriter {
+    fn device(&self) -> Device {
+        let mut device = self.device;
+        device.features = self.tx_offload.features();
+        device
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
@@ -248,19 +324,50 @@ impl Port for TapPort {
         let sent = tx_offload.flush(&mut TunWire(tun));
         sent.map_err(|error| broken(self.name(), "write", error))
     }
+}
+
+impl Port for TapPort {
+    fn link(&self) -> LinkType {
+        self.reader.link()
+    }
+
+    fn device(&self) -> Device {
+        self.writer.device()
+    }
+
+    fn receive(
+        &mut self,
+        _now_ns: u64,
+        max: usize,
+        each: &mut dyn FnMut(Frame<PortBuffer>),
+    ) -> Result<usize, PortError> {
+        self.reader.receive(max, each)
+    }
+
+    fn recycle(&mut self, buffer: PortBuffer) {
+        self.reader.buffers.recycle(buffer);
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        self.writer.transmit(slices, meta)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.writer.flush()
+    }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.stats().counters().for_each(|(counter, value)| each(counter, value));
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.tun.as_fd())
+        Some(self.as_fd())
     }
 }
 
 impl AsFd for TapPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.tun.as_fd()
+        self.writer.tun.as_fd()
     }
 }
 

@@ -99,6 +99,7 @@ impl TxOffload {
     }
 
     /// Prepares for a device with other features and another header. Frames for the previous device are dropped.
+    #[cfg(feature = "vhost")]
     pub(crate) fn renew(&mut self, form: Option<Form>, features: Features) {
         self.stats.count(LiveEvent::TransmitDown, self.queue.len() as u64);
         self.queue.clear();
@@ -119,19 +120,23 @@ impl TxOffload {
             Ok(prepared) if slices.len() < PARTS_MAX => prepared,
             _ => {
                 self.enqueue(slices, meta);
-                let _ = self.flush(wire)?;
+                let _ = self.flush(wire);
                 return Ok(Transmitted::Taken);
             }
         };
         let Err(error) = self.send(slices, &prepared, wire) else {
             return Ok(Transmitted::Taken);
         };
-        if ErrorClass::of(&error) == ErrorClass::Later {
-            return Ok(Transmitted::NoRoom);
+        match ErrorClass::of(&error) {
+            ErrorClass::Later => return Ok(Transmitted::NoRoom),
+            // The device failed. The frame is not accepted, so that the caller may offer it to another one.
+            ErrorClass::Gone | ErrorClass::Other => return Err(error),
+            _ => {}
         }
         self.enqueue_prepared(slices, prepared);
         self.refused(error, wire)?;
-        let _ = self.flush(wire)?;
+        // The frame is accepted, whatever becomes of its packets: a failed device reports its error again.
+        let _ = self.flush(wire);
         Ok(Transmitted::Taken)
     }
 

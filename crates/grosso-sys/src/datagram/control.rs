@@ -12,23 +12,22 @@ pub(super) struct ControlMessages {
 }
 
 impl ControlMessages {
-    /// Four numbers with their headers take 96 bytes.
-    pub(super) const CAPACITY: usize = 128;
+    /// Four numbers with their headers are 96 bytes, an address and an interface 40.
+    pub(super) const CAPACITY: usize = 160;
 
     pub(super) const fn empty() -> Self {
         Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
 
-    /// Adds a message; there is space for four.
+    /// Adds a message; there is space for four numbers and an address.
     pub(super) fn push<const BYTES: usize>(
         &mut self,
         level: c_int,
         kind: c_int,
         data: [u8; BYTES],
     ) {
-        let Some(room) = self.bytes.get_mut(self.len..self.len + HEADER_BYTES + ALIGNMENT) else {
-            return;
-        };
+        let end = self.len + HEADER_BYTES + BYTES.next_multiple_of(ALIGNMENT);
+        let Some(room) = self.bytes.get_mut(self.len..end) else { return };
         // SAFETY: all fields of a `cmsghdr` are numbers, for which zero is a valid value.
         let mut header: libc::cmsghdr = unsafe { core::mem::zeroed() };
         header.cmsg_len = (HEADER_BYTES + BYTES) as _;
@@ -38,7 +37,7 @@ impl ControlMessages {
         // and the length of every message is a multiple of that alignment.
         unsafe { room.as_mut_ptr().cast::<libc::cmsghdr>().write(header) };
         room[HEADER_BYTES..HEADER_BYTES + BYTES].copy_from_slice(&data);
-        self.len += HEADER_BYTES + BYTES.next_multiple_of(ALIGNMENT);
+        self.len = end;
     }
 
     /// Returns the length of the added messages in bytes.

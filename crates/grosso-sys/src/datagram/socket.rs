@@ -1,9 +1,10 @@
 //! A socket for a tunnel: UDP, or raw IP.
 
 use core::ffi::c_int;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -14,6 +15,7 @@ use super::control::{ControlMessages, each_message, number};
 use super::{filter, read, set};
 use crate::calls::seen;
 use crate::filter::attach;
+use crate::interface::{Control, InterfaceName};
 
 /// Maximum number of messages per call; further ones are not tried.
 pub const BATCH_MAX: usize = 64;
@@ -42,6 +44,10 @@ pub struct DatagramSocketBuilder {
     hop_limit: Option<u8>,
     flow_label: Option<u32>,
     buffer_bytes: Option<usize>,
+    dual_stack: bool,
+    mark: Option<u32>,
+    device: Option<InterfaceName>,
+    reports_local: bool,
 }
 
 impl DatagramSocketBuilder {
@@ -60,6 +66,10 @@ impl DatagramSocketBuilder {
             hop_limit: None,
             flow_label: None,
             buffer_bytes: None,
+            dual_stack: false,
+            mark: None,
+            device: None,
+            reports_local: false,
         }
     }
 
@@ -130,12 +140,42 @@ impl DatagramSocketBuilder {
         self
     }
 
+    /// Sets whether a UDP socket for an IPv6 address also has IPv4, if the address is `::`. IPv4 addresses are then
+    /// passed as such, not as IPv4-mapped IPv6 addresses.
+    #[must_use]
+    pub const fn dual_stack(mut self, on: bool) -> Self {
+        self.dual_stack = on;
+        self
+    }
+
+    /// Sets the mark of sent packets (`SO_MARK`), which requires `CAP_NET_ADMIN` or `CAP_NET_RAW`.
+    #[must_use]
+    pub const fn mark(mut self, mark: Option<u32>) -> Self {
+        self.mark = mark;
+        self
+    }
+
+    /// Restricts the socket to one interface (`SO_BINDTOIFINDEX`, Linux 5.1).
+    #[must_use]
+    pub const fn device(mut self, device: Option<InterfaceName>) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Sets whether received UDP messages have the local address to which they were sent (`IP_PKTINFO`,
+    /// `IPV6_RECVPKTINFO`).
+    #[must_use]
+    pub const fn reports_local(mut self, on: bool) -> Self {
+        self.reports_local = on;
+        self
+    }
+
     /// Opens the socket in the calling thread's network namespace.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM` for raw IP without `CAP_NET_RAW`,
-    /// and `ENOPROTOOPT` if the kernel lacks a requested option.
+    /// `ENODEV` for an interface that does not exist, `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM` for raw
+    /// IP without `CAP_NET_RAW`, and `ENOPROTOOPT` if the kernel lacks a requested option.
     pub fn open(self) -> io::Result<DatagramSocket> {
         let family = if self.local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -149,7 +189,7 @@ impl DatagramSocketBuilder {
         };
         // The port of a raw socket is its protocol, and it has one address family.
         if !self.local.is_ipv4() && self.protocol == Protocol::Udp {
-            sockopt::set_ipv6_v6only(&file, true)?;
+            sockopt::set_ipv6_v6only(&file, !self.dual_stack)?;
         }
         if self.shared {
             sockopt::set_socket_reuseport(&file, true)?;
@@ -205,22 +245,43 @@ impl DatagramSocketBuilder {
         } else if !is_ipv4 {
             set(file, libc::IPPROTO_IPV6, libc::IPV6_HDRINCL, 1)?;
         }
-        let wanted = match is_ipv4 {
-            true => [libc::IP_RECVTOS, libc::IP_RECVTTL],
-            false => [libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT],
-        };
-        for option in wanted {
-            set(file, level(is_ipv4), option, 1)?;
+        if let Some(mark) = self.mark {
+            set(file, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())?;
+        }
+        if let Some(device) = &self.device {
+            let index = Control::new()?.index(device)?.cast_signed();
+            set(file, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, index)?;
+        }
+        let families = [is_ipv4, true];
+        let families = if self.has_both(file)? { &families[..] } else { &families[..1] };
+        for &is_ipv4 in families {
+            let wanted = match is_ipv4 {
+                true => [libc::IP_RECVTOS, libc::IP_RECVTTL],
+                false => [libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT],
+            };
+            for option in wanted {
+                set(file, level(is_ipv4), option, 1)?;
+            }
+            if self.reports_local {
+                let option = if is_ipv4 { libc::IP_PKTINFO } else { libc::IPV6_RECVPKTINFO };
+                set(file, level(is_ipv4), option, 1)?;
+            }
+            if let Some(hop_limit) = self.hop_limit {
+                let option = if is_ipv4 { libc::IP_TTL } else { libc::IPV6_UNICAST_HOPS };
+                set(file, level(is_ipv4), option, hop_limit.into())?;
+            }
         }
         if self.flow_label.is_some() && !is_ipv4 && self.protocol == Protocol::Udp {
             // A label of zero means no label, and the kernel would replace it by its own.
             set(file, libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)?;
         }
-        if let Some(hop_limit) = self.hop_limit {
-            let option = if is_ipv4 { libc::IP_TTL } else { libc::IPV6_UNICAST_HOPS };
-            set(file, level(is_ipv4), option, hop_limit.into())?;
-        }
         self.set_buffers(file)
+    }
+
+    /// Returns whether the socket has IPv4 beside IPv6, and the caller wants to see IPv4 addresses as such.
+    fn has_both(&self, file: &OwnedFd) -> io::Result<bool> {
+        let may_have = self.dual_stack && !self.local.is_ipv4() && self.protocol == Protocol::Udp;
+        Ok(may_have && !sockopt::ipv6_v6only(file)?)
     }
 
     fn set_buffers(&self, file: &OwnedFd) -> io::Result<()> {
@@ -240,9 +301,11 @@ impl DatagramSocketBuilder {
 /// A nonblocking UDP or raw IP socket at an address.
 #[derive(Debug)]
 pub struct DatagramSocket {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     protocol: Protocol,
     local: SocketAddr,
+    /// Whether an IPv6 socket has IPv4 too.
+    has_both: bool,
     hop_limit: u8,
     flow_label: Option<u32>,
     /// The last value set in the kernel; `None` if never set.
@@ -266,6 +329,8 @@ pub struct Datagram<'a> {
     /// Length of each datagram but the last in bytes, into which the kernel segments the message (`UDP_SEGMENT`, Linux
     /// 4.18); `None` sends one datagram.
     pub segment_bytes: Option<u16>,
+    /// Source address of UDP; `None` for the address of the socket, or the one that the route prefers.
+    pub source: Option<IpAddr>,
 }
 
 /// Properties of a received message.
@@ -283,6 +348,8 @@ pub struct ReceivedMessage {
     pub hop_limit: u8,
     /// Length of each datagram but the last in bytes; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
+    /// Local address, see [`DatagramSocketBuilder::reports_local`].
+    pub local: Option<IpAddr>,
 }
 
 impl DatagramSocket {
@@ -292,7 +359,8 @@ impl DatagramSocket {
         let [hop_limit] = read(&file, level(is_ipv4), option)?;
         let hop_limit = u8::try_from(hop_limit).unwrap_or_default();
         let mut socket = Self {
-            file,
+            has_both: builder.has_both(&file)?,
+            file: Arc::new(file),
             protocol: builder.protocol,
             local,
             hop_limit,
@@ -313,7 +381,29 @@ impl DatagramSocket {
     ///
     /// Errors from `connect(2)`.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
-        Ok(rustix::net::connect(&self.file, &remote)?)
+        Ok(rustix::net::connect(&self.file, &self.mapped(remote))?)
+    }
+
+    /// Returns another value for the same socket, for example for the other direction on another thread.
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        Self { file: Arc::clone(&self.file), addresses: Vec::new(), controls: Vec::new(), ..*self }
+    }
+
+    /// Returns whether the socket can send to addresses of this family.
+    #[must_use]
+    pub fn reaches(&self, remote: SocketAddr) -> bool {
+        remote.is_ipv4() == self.local.is_ipv4() || (remote.is_ipv4() && self.has_both)
+    }
+
+    /// The address in the family of the socket.
+    fn mapped(&self, address: SocketAddr) -> SocketAddr {
+        match address {
+            SocketAddr::V4(v4) if self.has_both => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            _ => address,
+        }
     }
 
     /// Sets DF of IPv4 packets; initially set. In both cases only the link MTU decides which packets are too long, not
@@ -327,7 +417,7 @@ impl DatagramSocket {
         if self.dont_fragment == Some(on) {
             return Ok(());
         }
-        if self.local.is_ipv4() {
+        if self.local.is_ipv4() || self.has_both {
             let value = if on { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_OMIT };
             set(&self.file, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)?;
         }
@@ -363,7 +453,11 @@ impl DatagramSocket {
         let count = datagrams.len().min(BATCH_MAX);
         let datagrams = &datagrams[..count];
         self.addresses.clear();
-        self.addresses.extend(datagrams.iter().map(|datagram| Address::from(datagram.destination)));
+        let mut addresses = core::mem::take(&mut self.addresses);
+        addresses.extend(
+            datagrams.iter().map(|datagram| Address::from(self.mapped(datagram.destination))),
+        );
+        self.addresses = addresses;
         let mut controls = core::mem::take(&mut self.controls);
         controls.clear();
         controls.extend(datagrams.iter().map(|datagram| self.control(datagram)));
@@ -475,7 +569,8 @@ impl DatagramSocket {
     /// Returns the control messages for properties that differ from the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
         let mut control = ControlMessages::empty();
-        let is_ipv4 = self.local.is_ipv4();
+        // Of a socket with both families, the destination decides.
+        let is_ipv4 = datagram.destination.ip().to_canonical().is_ipv4();
         if !is_ipv4 && self.protocol != Protocol::Udp {
             return control;
         }
@@ -493,6 +588,15 @@ impl DatagramSocket {
         if let Some(label) = self.flow_label.filter(|label| !is_ipv4 && *label != 0) {
             control.push(libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO, label.to_be_bytes());
         }
+        match datagram.source.map(|source| source.to_canonical()) {
+            Some(IpAddr::V4(source)) if is_ipv4 => {
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, packet_info_v4(source));
+            }
+            Some(IpAddr::V6(source)) if !is_ipv4 => {
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, packet_info_v6(source));
+            }
+            _ => {}
+        }
         if let Some(bytes) = datagram.segment_bytes {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, bytes.to_ne_bytes());
         }
@@ -506,7 +610,10 @@ impl DatagramSocket {
         control: &ControlMessages,
     ) -> ReceivedMessage {
         let header = &message.msg_hdr;
-        let source = address.parse(header.msg_namelen as usize);
+        let source = address.parse(header.msg_namelen as usize).map(|source| match self.has_both {
+            true => SocketAddr::new(source.ip().to_canonical(), source.port()),
+            false => source,
+        });
         let mut received = ReceivedMessage {
             length: message.msg_len as usize,
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
@@ -515,8 +622,20 @@ impl DatagramSocket {
             traffic_class: 0,
             hop_limit: 0,
             segment_bytes: None,
+            local: None,
         };
         each_message(control.received(header.msg_controllen as _), |level, kind, data| {
+            match (level, kind) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let local = data.get(INDEX_BYTES..).and_then(<[u8]>::first_chunk::<4>);
+                    received.local = local.map(|bytes| Ipv4Addr::from(*bytes).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let local = data.first_chunk::<16>();
+                    received.local = local.map(|bytes| Ipv6Addr::from(*bytes).to_canonical());
+                }
+                _ => {}
+            }
             let Some(number) = number(data) else { return };
             match (level, kind) {
                 (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -540,6 +659,23 @@ impl AsFd for DatagramSocket {
         self.file.as_fd()
     }
 }
+
+/// `struct in_pktinfo`: interface index, source address, and an address that is only received.
+fn packet_info_v4(source: Ipv4Addr) -> [u8; 12] {
+    let mut info = [0; 12];
+    info[INDEX_BYTES..INDEX_BYTES + 4].copy_from_slice(&source.octets());
+    info
+}
+
+/// `struct in6_pktinfo`: source address and interface index.
+fn packet_info_v6(source: Ipv6Addr) -> [u8; 20] {
+    let mut info = [0; 20];
+    info[..16].copy_from_slice(&source.octets());
+    info
+}
+
+/// Length of the interface index at the start of `struct in_pktinfo`.
+const INDEX_BYTES: usize = 4;
 
 /// Returns the level of the options and control messages of an address family.
 const fn level(is_ipv4: bool) -> c_int {

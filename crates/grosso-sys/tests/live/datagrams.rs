@@ -30,6 +30,7 @@ fn datagrams_over_ipv6_that_are_longer_than_the_link_arrive() {
                 traffic_class: 0,
                 hop_limit: 64,
                 segment_bytes: None,
+                source: None,
             };
             assert_eq!(near.send_batch(&[datagram])?, 1, "{heeds_path}");
             wait_for(&[(std::os::fd::AsFd::as_fd(&far), Interest::READ)], Some(SOON))?;

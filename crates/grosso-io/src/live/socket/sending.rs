@@ -446,6 +446,7 @@ fn datagram<'a>(
         traffic_class: outer.traffic_class,
         hop_limit: outer.hop_limit,
         segment_bytes,
+        source: None,
     }
 }
 

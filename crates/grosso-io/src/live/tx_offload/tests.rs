@@ -200,6 +200,21 @@ fn a_device_that_is_gone_is_an_error_and_the_frame_stays() {
 }
 
 #[test]
+fn a_frame_that_a_failed_device_rejects_is_not_kept() {
+    const EFAULT: i32 = 14;
+    for code in [ENODEV, EFAULT] {
+        let mut fake = Fake { refuses: Some((|_| true, code)), ..Fake::with_room(100) };
+        let mut tx_offload = tx_offload();
+        let frame = segment(1).build();
+        assert!(tx_offload.transmit(&[&frame], &Meta::default(), &mut fake).is_err());
+        assert_eq!(tx_offload.waiting(), 0, "the caller still has it");
+        fake.refuses = None;
+        assert_eq!(tx_offload.flush(&mut fake).unwrap(), Transmitted::Taken);
+        assert!(fake.taken.is_empty(), "error {code}: sent although it was rejected");
+    }
+}
+
+#[test]
 fn a_tag_beside_the_frame_goes_into_it_and_moves_the_checksum() {
     let (frame, mut meta, _) = superframe();
     meta.vlan = Some(VlanTag { protocol: 0x88a8, tci: 0x2007 });

@@ -42,6 +42,7 @@ fn what_is_said_beside_the_bytes_arrives_and_one_send_is_one_receive() {
             traffic_class: 0xb9,
             hop_limit: 77,
             segment_bytes: Some(1200),
+            source: None,
         };
         let plain = Datagram { traffic_class: 0, hop_limit: 9, segment_bytes: None, ..cut };
         assert_eq!(near.send_batch(&[cut, plain]).unwrap(), 2);
@@ -53,6 +54,7 @@ fn what_is_said_beside_the_bytes_arrives_and_one_send_is_one_receive() {
             traffic_class,
             hop_limit,
             segment_bytes,
+            local: None,
         };
         assert_eq!(received[0], (expected(0xb9, 77, Some(1200)), bytes.clone()));
         assert_eq!(received[1], (expected(0, 9, None), bytes));
@@ -69,8 +71,14 @@ fn an_observer_sees_each_call_of_its_own_thread() {
     let mut far = builder(LOOPBACK[0]).open().unwrap();
     let parts = [IoSlice::new(b"seen")];
     let (destination, hop_limit) = (far.local(), 64);
-    let datagram =
-        Datagram { parts: &parts, destination, traffic_class: 0, hop_limit, segment_bytes: None };
+    let datagram = Datagram {
+        parts: &parts,
+        destination,
+        traffic_class: 0,
+        hop_limit,
+        segment_bytes: None,
+        source: None,
+    };
     observe(Some(|call| {
         call();
         CALLS.set(CALLS.get() + 1);
@@ -110,6 +118,7 @@ fn only_datagrams_with_a_checksum_come_through_the_filter() {
                     traffic_class: 0,
                     hop_limit: 64,
                     segment_bytes: None,
+                    source: None,
                 };
                 assert_eq!(near.send_batch(&[datagram]).unwrap(), 1);
             }
@@ -132,6 +141,7 @@ fn what_does_not_fit_the_path_is_refused_unless_fragments_are_allowed() {
         traffic_class: 0,
         hop_limit: 64,
         segment_bytes: Some(1200),
+        source: None,
     };
     // No kernel accepts more than 128 segments.
     assert_eq!(

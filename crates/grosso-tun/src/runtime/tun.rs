@@ -1,0 +1,329 @@
+//! The device for tokio.
+
+use std::{
+    future::poll_fn,
+    io,
+    task::{Context, Poll},
+};
+
+use grosso::Meta;
+
+use super::Readiness;
+use crate::{
+    batch::Batch,
+    tun::{Filled, Interface, Room, Tun, TunReceiver, TunSender, failed},
+};
+
+/// A [`Tun`] that waits in a tokio runtime instead of blocking.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// use grosso_tun::{AsyncTun, Batch, Tun, TunOptions};
+///
+/// let mut tun: AsyncTun = AsyncTun::new(Tun::open("vpn%d", &TunOptions::new())?)?;
+/// let mut batch = Batch::new();
+/// tun.receiver.recv(|packet, _meta| batch.push_copy(packet)).await?;
+/// tun.sender.send(&mut batch).await
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AsyncTun<B = Vec<u8>> {
+    /// The receiving half.
+    pub receiver: AsyncTunReceiver,
+    /// The sending half.
+    pub sender: AsyncTunSender<B>,
+}
+
+impl<B: AsRef<[u8]>> AsyncTun<B> {
+    /// Registers the device with the current tokio runtime.
+    ///
+    /// # Errors
+    /// Errors from `epoll_ctl(2)` and `fcntl(2)`.
+    ///
+    /// # Panics
+    /// Panics outside a tokio runtime with IO enabled.
+    ///
+    /// ```no_run
+    /// # async fn example() -> std::io::Result<()> {
+    /// use grosso_tun::{AsyncTun, Tun, TunOptions};
+    ///
+    /// let tun = AsyncTun::new(Tun::<Vec<u8>>::open("vpn%d", &TunOptions::new())?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new(device: Tun<B>) -> io::Result<Self> {
+        let [reads, writes] = Readiness::register(&device)?;
+        let (receiver, sender) = device.split();
+        Ok(Self {
+            receiver: AsyncTunReceiver { receiver, readiness: reads },
+            sender: AsyncTunSender { sender, readiness: writes },
+        })
+    }
+
+    /// Returns the two halves, for two tasks.
+    ///
+    /// ```no_run
+    /// # async fn example(tun: grosso_tun::AsyncTun) {
+    /// let (mut receiver, sender) = tun.split();
+    /// tokio::spawn(async move { receiver.recv(|packet, _| println!("{}", packet.len())).await });
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn split(self) -> (AsyncTunReceiver, AsyncTunSender<B>) {
+        (self.receiver, self.sender)
+    }
+}
+
+/// The receiving half of an [`AsyncTun`].
+///
+/// ```no_run
+/// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
+/// receiver.recv(|packet, _meta| println!("{} bytes", packet.len())).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AsyncTunReceiver {
+    receiver: TunReceiver,
+    readiness: Readiness,
+}
+
+impl AsyncTunReceiver {
+    /// Receives like [`TunReceiver::recv`].
+    ///
+    /// # Cancellation
+    /// A dropped future has received no frame.
+    ///
+    /// # Errors
+    /// See [`TunReceiver::recv`].
+    ///
+    /// ```no_run
+    /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
+    /// receiver.recv(|packet, _meta| println!("{} bytes", packet.len())).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn recv(&mut self, mut each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_recv(cx, &mut each)).await
+    }
+
+    /// Receives like [`TunReceiver::recv`], for traits that poll. Only the task of the last call is woken.
+    ///
+    /// # Errors
+    /// See [`TunReceiver::recv`].
+    ///
+    /// ```no_run
+    /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<usize> {
+    /// std::future::poll_fn(|cx| receiver.poll_recv(cx, |packet, _| println!("{}", packet.len()))).await
+    /// # }
+    /// ```
+    pub fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut each: impl FnMut(&[u8], &Meta),
+    ) -> Poll<io::Result<usize>> {
+        let Self { receiver, readiness } = self;
+        readiness.poll(cx, || receiver.try_recv(&mut each).map(some))
+    }
+
+    /// Receives at most `frames` frames, see [`TunReceiver::recv_up_to`].
+    ///
+    /// # Cancellation
+    /// A dropped future has received no frame.
+    ///
+    /// # Errors
+    /// See [`TunReceiver::recv`].
+    ///
+    /// ```no_run
+    /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
+    /// receiver.recv_up_to(1, |packet, _meta| println!("{} bytes", packet.len())).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn recv_up_to(
+        &mut self,
+        frames: usize,
+        mut each: impl FnMut(&[u8], &Meta),
+    ) -> io::Result<usize> {
+        let Self { receiver, readiness } = self;
+        readiness.wait(|| receiver.try_recv_up_to(frames, &mut each).map(some)).await
+    }
+
+    /// Receives into buffers of the caller, see [`TunReceiver::recv_into`].
+    ///
+    /// # Cancellation
+    /// A dropped future has received no frame and has not called `make`.
+    ///
+    /// # Errors
+    /// See [`TunReceiver::recv_into`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::Room;
+    /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
+    /// let mut filled = Vec::new();
+    /// let room = Room::new(16, 16);
+    /// receiver.recv_into(&room, |bytes| vec![0; bytes], |buffer| filled.push(buffer)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn recv_into<B: AsMut<[u8]>>(
+        &mut self,
+        room: &Room,
+        mut make: impl FnMut(usize) -> B,
+        mut out: impl FnMut(Filled<B>),
+    ) -> io::Result<usize> {
+        let Self { receiver, readiness } = self;
+        readiness.wait(|| receiver.try_recv_into(room, &mut make, &mut out).map(some)).await
+    }
+
+    /// Returns the network interface of the device.
+    ///
+    /// ```no_run
+    /// # fn example(receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
+    /// println!("MTU {}", receiver.interface().mtu()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        self.receiver.interface()
+    }
+
+    /// Returns the half for calls that do not wait.
+    ///
+    /// ```no_run
+    /// # fn example(receiver: grosso_tun::AsyncTunReceiver) {
+    /// let stats = receiver.inner().stats();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn inner(&self) -> &TunReceiver {
+        &self.receiver
+    }
+}
+
+/// The sending half of an [`AsyncTun`].
+///
+/// ```no_run
+/// # use grosso_tun::{AsyncTunSender, Batch};
+/// # async fn example(mut sender: AsyncTunSender) -> std::io::Result<()> {
+/// let mut batch = Batch::from_iter([vec![0x45; 40]]);
+/// sender.send(&mut batch).await
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AsyncTunSender<B = Vec<u8>> {
+    sender: TunSender<B>,
+    readiness: Readiness,
+}
+
+impl<B: AsRef<[u8]>> AsyncTunSender<B> {
+    /// Sends like [`TunSender::send`].
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the batch holds exactly the packets that the device has not accepted.
+    ///
+    /// # Errors
+    /// See [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{AsyncTunSender, Batch};
+    /// # async fn example(mut sender: AsyncTunSender) -> std::io::Result<()> {
+    /// let mut batch = Batch::from_iter([vec![0x45; 40]]);
+    /// sender.send(&mut batch).await
+    /// # }
+    /// ```
+    pub async fn send(&mut self, batch: &mut Batch<B>) -> io::Result<()> {
+        poll_fn(|cx| self.poll_send(cx, batch)).await
+    }
+
+    /// Sends like [`TunSender::send`], for traits that poll. It is ready once the batch is empty. Only the task of the
+    /// last call is woken.
+    ///
+    /// # Errors
+    /// See [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{AsyncTunSender, Batch};
+    /// # async fn example(mut sender: AsyncTunSender, mut batch: Batch) -> std::io::Result<()> {
+    /// std::future::poll_fn(|cx| sender.poll_send(cx, &mut batch)).await
+    /// # }
+    /// ```
+    pub fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        batch: &mut Batch<B>,
+    ) -> Poll<io::Result<()>> {
+        let Self { sender, readiness } = self;
+        readiness.poll(cx, || sender.merger.try_send_all(batch).map_err(failed))
+    }
+
+    /// Accepts one frame, see [`TunSender::send_frame`]. Segments that do not fit into the device's queue are sent by
+    /// the next call, or by [`AsyncTunSender::flush`].
+    ///
+    /// # Cancellation
+    /// A dropped future has not accepted the frame.
+    ///
+    /// # Errors
+    /// See [`TunSender::send_frame`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::Meta;
+    /// # async fn example(mut sender: grosso_tun::AsyncTunSender) -> std::io::Result<()> {
+    /// sender.send_frame(&[&[0x45; 40]], &Meta::default()).await?;
+    /// sender.flush().await
+    /// # }
+    /// ```
+    pub async fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
+        let Self { sender, readiness } = self;
+        readiness.wait(|| sender.merger.try_send_frame(slices, meta).map_err(failed)).await
+    }
+
+    /// Waits until the segments of earlier frames are sent.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the next call sends the remaining segments.
+    ///
+    /// # Errors
+    /// See [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # async fn example(mut sender: grosso_tun::AsyncTunSender) -> std::io::Result<()> {
+    /// sender.flush().await
+    /// # }
+    /// ```
+    pub async fn flush(&mut self) -> io::Result<()> {
+        let Self { sender, readiness } = self;
+        readiness.wait(|| Ok(sender.try_flush()?.then_some(()))).await
+    }
+
+    /// Returns the network interface of the device.
+    ///
+    /// ```no_run
+    /// # fn example(sender: grosso_tun::AsyncTunSender) -> std::io::Result<()> {
+    /// println!("MTU {}", sender.interface().mtu()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        self.sender.interface()
+    }
+
+    /// Returns the half for calls that do not wait, such as [`TunSender::fallbacks`].
+    ///
+    /// ```no_run
+    /// # fn example(sender: grosso_tun::AsyncTunSender) {
+    /// let stats = sender.inner().stats();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn inner(&self) -> &TunSender<B> {
+        &self.sender
+    }
+}
+
+/// Converts 0 received frames to `None`, which makes the caller wait.
+pub(super) fn some(received: usize) -> Option<usize> {
+    (received > 0).then_some(received)
+}

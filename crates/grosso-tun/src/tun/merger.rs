@@ -1,0 +1,165 @@
+//! The sending side without a device: merges the packets of a batch, and counts exactly what a port accepted.
+
+use core::cell::Cell;
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    time::Instant,
+};
+
+use grosso::{
+    CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Meta, Ports, Profile,
+    features::{Device, Features},
+};
+use grosso_io::{PortError, Transmitted, egress::Egress, port::Transmit};
+
+use crate::{
+    batch::Batch,
+    joiner::{Trust, unjoined},
+};
+
+/// Merges packets and sends them to a port.
+#[derive(Debug)]
+pub(crate) struct Merger<B, P> {
+    pub(super) port: P,
+    coalescer: Coalescer<B>,
+    egress: Egress,
+    /// Metadata of each packet.
+    meta: Meta,
+    epoch: Instant,
+    /// Empty vectors kept for their capacity: buffers of accepted packets, and other packets.
+    spent: Vec<B>,
+    unsent: Vec<B>,
+}
+
+impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
+    pub(crate) fn new(link: LinkType, port: P, trust: Trust) -> Self {
+        let device = port.device();
+        let mut profile = Profile::linux();
+        profile.udp = device.features.contains(Features::UDP_SEGMENTATION);
+        let seed = RandomState::new().build_hasher().finish();
+        Self {
+            port,
+            coalescer: Coalescer::new(CoalesceOptions::new(link, seed).profile(profile)),
+            egress: Egress::new(link, device, Ports::ASSIGNED),
+            meta: unjoined(trust),
+            epoch: Instant::now(),
+            spent: Vec::new(),
+            unsent: Vec::new(),
+        }
+    }
+
+    /// Sends packets of the batch until the port is full or fails. Returns the number of packets that the port
+    /// accepted; exactly these have left the batch, even after an error. Packets of a flow keep their order.
+    pub(crate) fn try_send(&mut self, batch: &mut Batch<B>) -> Result<usize, PortError> {
+        if !self.try_flush()? {
+            return Ok(0);
+        }
+        let now_ns = self.epoch.elapsed().as_nanos() as u64;
+        let Self { port, coalescer, egress, meta, spent, unsent, .. } = self;
+        let progress = Progress::default();
+        let mut exact = Exact { port, progress: &progress };
+        let (mut taken, mut result) = (0, Ok(()));
+        let mut sink = |delivery: Delivery<'_, B>| {
+            if progress.is_stopped.get() {
+                unsent.extend(delivery.into_parts().map(|part| part.buffer));
+                return;
+            }
+            progress.accepted.set(0);
+            let mut index = 0;
+            // Part `index` is packet `index` of the frame, and is accepted in that order.
+            let sent = egress.deliver(delivery, &mut exact, |buffer| {
+                let is_accepted = index < progress.accepted.get();
+                if is_accepted {
+                    spent.push(buffer)
+                } else {
+                    unsent.push(buffer)
+                }
+                index += 1;
+                taken += usize::from(is_accepted);
+            });
+            if let Err(error) = sent {
+                progress.is_stopped.set(true);
+                result = if progress.is_full.get() { Ok(()) } else { Err(error) };
+            }
+        };
+        while !progress.is_stopped.get()
+            && let Some(buffer) = batch.pop()
+        {
+            coalescer.push(Frame { buffer, meta: *meta }, now_ns, &mut sink);
+        }
+        coalescer.poll_end(now_ns, &mut sink);
+        coalescer.finish(&mut sink);
+        batch.put_back(unsent);
+        spent.drain(..).for_each(|buffer| batch.recycle(buffer));
+        result.map(|()| taken)
+    }
+
+    /// Repeats [`Merger::try_send`] for a caller that waits: returns `None` while packets remain.
+    pub(crate) fn try_send_all(&mut self, batch: &mut Batch<B>) -> Result<Option<()>, PortError> {
+        self.try_send(batch)?;
+        Ok((batch.is_empty() && self.try_flush()?).then_some(()))
+    }
+
+    /// Sends one frame and queues the segments that the port has no room for. Returns `None`, and does not accept the
+    /// frame, while segments of an earlier one are queued.
+    pub(crate) fn try_send_frame(
+        &mut self,
+        slices: &[&[u8]],
+        meta: &Meta,
+    ) -> Result<Option<()>, PortError> {
+        if !self.try_flush()? {
+            return Ok(None);
+        }
+        self.egress.send(slices, meta, &mut self.port).map(Some)
+    }
+
+    /// Sends queued segments; returns true once none is queued.
+    pub(crate) fn try_flush(&mut self) -> Result<bool, PortError> {
+        let Self { port, egress, .. } = self;
+        Ok(egress.drain(port)? && port.flush()? == Transmitted::Taken)
+    }
+}
+
+/// Progress of a batch, shared by its parts.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Packets of the current frame that the port accepted.
+    accepted: Cell<usize>,
+    is_full: Cell<bool>,
+    /// The port is full or failed: nothing more of the batch is offered to it.
+    is_stopped: Cell<bool>,
+}
+
+/// A port that counts packets, and fails when it is full, so that nothing is queued.
+struct Exact<'a> {
+    port: &'a mut dyn Transmit,
+    progress: &'a Progress,
+}
+
+impl Transmit for Exact<'_> {
+    fn device(&self) -> Device {
+        self.port.device()
+    }
+
+    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
+        let mut sent = self.port.transmit(slices, meta)?;
+        // A port that batches may have room after sending its batch.
+        if sent == Transmitted::NoRoom && self.port.flush()? == Transmitted::Taken {
+            sent = self.port.transmit(slices, meta)?;
+        }
+        if sent == Transmitted::NoRoom {
+            self.progress.is_full.set(true);
+            return Err(PortError::Closed);
+        }
+        let packets = meta.gso.map_or(1, |gso| usize::from(gso.segments));
+        self.progress.accepted.set(self.progress.accepted.get() + packets);
+        Ok(Transmitted::Taken)
+    }
+
+    fn flush(&mut self) -> Result<Transmitted, PortError> {
+        self.port.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! The TUN or TAP device.
+
+mod fallback;
+mod interface;
+pub(crate) mod merger;
+mod opening;
+mod options;
+mod receiver;
+mod room;
+mod sender;
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+};
+
+use grosso::{
+    Meta,
+    features::{Device, Features},
+};
+use grosso_io::{
+    Port, PortError,
+    live::{LiveStats, TapPort},
+};
+
+pub use fallback::Fallback;
+pub use interface::Interface;
+pub use options::{Persistence, Queues, TunOptions};
+pub use receiver::TunReceiver;
+pub use room::{Filled, Room};
+pub use sender::TunSender;
+
+use crate::batch::Batch;
+use fallback::Missing;
+use merger::Merger;
+
+/// One queue of a TUN or TAP device. Packets to send are in buffers of type `B`.
+///
+/// ```no_run
+/// use grosso_tun::{Batch, Tun, TunOptions};
+///
+/// let mut tun: Tun = Tun::open("vpn%d", &TunOptions::new())?;
+/// let mut batch = Batch::new();
+/// tun.recv(|packet, _meta| batch.push_copy(packet))?;
+/// tun.send(&mut batch)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Tun<B = Vec<u8>> {
+    /// The receiving half.
+    pub receiver: TunReceiver,
+    /// The sending half.
+    pub sender: TunSender<B>,
+    name: String,
+}
+
+impl<B: AsRef<[u8]>> Tun<B> {
+    /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. The kernel replaces
+    /// `%d` in the name with a number.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an invalid interface name, or if the interface exists with another layer, another number of
+    /// queues or another driver; `NotFound` if the kernel has no TUN driver; `PermissionDenied` without
+    /// `CAP_NET_ADMIN`; `ResourceBusy` if another program uses the device; errors of setting MTU and addresses. The
+    /// message has name, cause and remedy. A missing offload is not an error, see [`Tun::fallbacks`].
+    ///
+    /// ```no_run
+    /// use grosso_tun::{Tun, TunOptions};
+    ///
+    /// let tun: Tun = Tun::open("vpn%d", &TunOptions::new())?;
+    /// println!("created {}", tun.name());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn open(name: &str, options: &TunOptions) -> io::Result<Self> {
+        let port = TapPort::open(name, options.layer, &options.port());
+        let port = port.map_err(|error| opening::explained(name, options, error))?;
+        let tun = Self::new(port, options)?;
+        tun.interface().configure(options)?;
+        Ok(tun)
+    }
+
+    /// Opens `queues` queues of one device, at least one. The kernel keeps each flow in one queue.
+    ///
+    /// # Errors
+    /// See [`Tun::open`]; also `E2BIG` for more queues than the kernel allows per device.
+    ///
+    /// ```no_run
+    /// use grosso_tun::{Tun, TunOptions};
+    ///
+    /// for mut queue in Tun::<Vec<u8>>::open_queues("vpn0", &TunOptions::new(), 4)? {
+    ///     std::thread::spawn(move || queue.recv(|packet, _| println!("{} bytes", packet.len())));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn open_queues(name: &str, options: &TunOptions, queues: usize) -> io::Result<Vec<Self>> {
+        let options = options.clone().queues(Queues::Several);
+        let first = Self::open(name, &options)?;
+        let name = first.name().to_owned();
+        let further = (1..queues).map(|_| {
+            let port = TapPort::open(&name, options.layer, &options.port());
+            let port = port.map_err(|error| opening::explained(&name, &options, error))?;
+            Self::new(port, &options)
+        });
+        core::iter::once(Ok(first)).chain(further).collect()
+    }
+
+    /// Adopts a queue that another program opened, for example a service manager. MTU, addresses and state in the
+    /// options are ignored. [`Tun::interface`] requires that the device is in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device.
+    ///
+    /// ```no_run
+    /// use std::os::fd::AsFd;
+    /// use grosso_tun::{Tun, TunOptions};
+    ///
+    /// let queue = std::io::stdin().as_fd().try_clone_to_owned()?; // inherited as descriptor 0
+    /// let tun: Tun = Tun::adopt(queue, &TunOptions::new())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn adopt(file: OwnedFd, options: &TunOptions) -> io::Result<Self> {
+        Self::new(TapPort::adopt(file, &options.port())?, options)
+    }
+
+    fn new(port: TapPort, options: &TunOptions) -> io::Result<Self> {
+        let link = Port::link(&port);
+        let missing = Missing::of(&port, options);
+        let name = port.name().to_owned();
+        // A caller that takes superframes need not verify those of this host's own stack.
+        let robust =
+            if options.takes == Features::NONE { options.takes } else { Features::GSO_ROBUST };
+        let takes = Device::new((options.takes | robust).active());
+        let (reader, writer) = port.split();
+        let interface = Interface::new(reader.tun())?;
+        let merger = Merger::new(link, writer, options.trust);
+        Ok(Self {
+            receiver: TunReceiver::new(reader, takes, interface.clone()),
+            sender: TunSender::new(merger, interface, missing),
+            name,
+        })
+    }
+
+    /// Returns the two halves, for two threads or tasks. The queue stays open until both are dropped.
+    ///
+    /// ```no_run
+    /// use grosso_tun::{Tun, TunOptions};
+    ///
+    /// let (mut receiver, sender) = Tun::<Vec<u8>>::open("vpn%d", &TunOptions::new())?.split();
+    /// std::thread::spawn(move || receiver.recv(|packet, _| println!("{} bytes", packet.len())));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn split(self) -> (TunReceiver, TunSender<B>) {
+        (self.receiver, self.sender)
+    }
+
+    /// Waits for frames, see [`TunReceiver::recv`].
+    ///
+    /// # Errors
+    /// See [`TunReceiver::recv`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// tun.recv(|packet, _meta| println!("{} bytes", packet.len()))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn recv(&mut self, each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
+        self.receiver.recv(each)
+    }
+
+    /// Receives without blocking, see [`TunReceiver::try_recv`].
+    ///
+    /// # Errors
+    /// See [`TunReceiver::recv`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// let frames = tun.try_recv(|packet, _meta| println!("{} bytes", packet.len()))?;
+    /// // if it is 0, wait until `tun` is readable
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_recv(&mut self, each: impl FnMut(&[u8], &Meta)) -> io::Result<usize> {
+        self.receiver.try_recv(each)
+    }
+
+    /// Sends a batch, see [`TunSender::send`].
+    ///
+    /// # Errors
+    /// See [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Batch, Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// let mut batch = Batch::from_iter([vec![0x45; 40]]); // decrypted packets
+    /// tun.send(&mut batch)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn send(&mut self, batch: &mut Batch<B>) -> io::Result<()> {
+        self.sender.send(batch)
+    }
+
+    /// Sends a batch without blocking, see [`TunSender::try_send`].
+    ///
+    /// # Errors
+    /// See [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Batch, Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// let mut batch = Batch::from_iter([vec![0x45; 40]]);
+    /// let taken = tun.try_send(&mut batch)?; // if it is 0, wait until `tun` is writable
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_send(&mut self, batch: &mut Batch<B>) -> io::Result<usize> {
+        self.sender.try_send(batch)
+    }
+
+    /// Sends one frame as `meta` describes it, see [`TunSender::send_frame`].
+    ///
+    /// # Errors
+    /// See [`TunSender::send_frame`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Meta, Tun, TunOptions};
+    /// # let mut tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// # let (headers, payload) = ([0; 40], [0; 100]);
+    /// tun.send_frame(&[&headers, &payload], &Meta::default())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
+        self.sender.send_frame(slices, meta)
+    }
+
+    /// Returns the interface name when the device was opened, with `%d` replaced by the kernel. [`Interface::name`]
+    /// returns the current name.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// let tun: Tun = Tun::open("vpn%d", &TunOptions::new())?;
+    /// println!("created {}", tun.name()); // vpn0
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the network interface of the device: name, index and MTU.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// tun.interface().set_mtu(1420)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        self.sender.interface()
+    }
+
+    /// Returns the offloads that the options request and the device lacks.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// for missing in tun.fallbacks() {
+    ///     eprintln!("{}: no {missing}", tun.name());
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn fallbacks(&self) -> impl Iterator<Item = Fallback> + use<B> {
+        self.sender.fallbacks()
+    }
+
+    /// Returns the superframes and partial checksums that the device accepts now, see [`TunSender::offloads`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Features, Tun, TunOptions};
+    /// # let tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// let has_uso = tun.offloads().contains(Features::UDP_SEGMENTATION);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn offloads(&self) -> Features {
+        self.sender.offloads()
+    }
+
+    /// Returns the counters of both halves.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let tun: Tun = Tun::open("vpn0", &TunOptions::new())?;
+    /// tun.stats().named().for_each(|(name, count)| println!("{name} {count}"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> LiveStats {
+        self.receiver.stats().plus(self.sender.stats())
+    }
+}
+
+impl<B> AsFd for Tun<B> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
+    }
+}
+
+impl<B> AsRawFd for Tun<B> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Converts a port error and keeps the kernel's error kind.
+pub(crate) fn failed(error: PortError) -> io::Error {
+    let kind = match &error {
+        PortError::Device { source, .. } => source.kind(),
+        PortError::Gone { .. } => io::ErrorKind::NotFound,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}

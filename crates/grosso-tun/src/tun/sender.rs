@@ -1,0 +1,220 @@
+//! The sending half of a device.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+};
+
+use grosso::{Meta, features::Features};
+use grosso_io::{
+    live::{LiveEvent, LiveStats, TapWriter},
+    port::Transmit,
+};
+use grosso_sys::wait::{Interest, wait_for};
+
+use super::{
+    failed,
+    fallback::{Fallback, Missing},
+    interface::Interface,
+    merger::Merger,
+};
+use crate::batch::Batch;
+
+/// The sending half of a [`Tun`](crate::Tun). Packets to send are in buffers of type `B`.
+///
+/// ```no_run
+/// use grosso_tun::{Batch, Tun, TunOptions, TunSender};
+///
+/// let (_receiver, mut sender): (_, TunSender) = Tun::open("vpn%d", &TunOptions::new())?.split();
+/// let mut batch = Batch::from_iter([vec![0x45; 40]]);
+/// sender.send(&mut batch)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TunSender<B = Vec<u8>> {
+    pub(crate) merger: Merger<B, TapWriter>,
+    interface: Interface,
+    missing: Missing,
+}
+
+impl<B: AsRef<[u8]>> TunSender<B> {
+    pub(super) fn new(
+        merger: Merger<B, TapWriter>,
+        interface: Interface,
+        missing: Missing,
+    ) -> Self {
+        Self { merger, interface, missing }
+    }
+
+    /// Sends a batch of packets and merges those of a flow into superframes. Blocks while the device's queue is full.
+    /// Afterwards the batch is empty, and keeps the buffers for reuse.
+    ///
+    /// # Errors
+    /// `NotFound` if the device is gone; other errors of `write(2)`. The batch then holds exactly the packets that were
+    /// not sent; packets of a flow keep their order. A device that is down drops packets without an error.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Batch, Tun, TunOptions};
+    /// # let (_, mut sender) = Tun::open("vpn0", &TunOptions::new())?.split();
+    /// let mut batch = Batch::from_iter([vec![0x45; 40]]); // decrypted packets
+    /// sender.send(&mut batch)?;
+    /// assert!(batch.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn send(&mut self, batch: &mut Batch<B>) -> io::Result<()> {
+        while self.merger.try_send_all(batch).map_err(failed)?.is_none() {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Sends like [`TunSender::send`] without blocking. Returns the number of packets that left the batch; the others
+    /// did not fit into the device's queue.
+    ///
+    /// # Errors
+    /// See [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Batch, Tun, TunOptions};
+    /// # let (_, mut sender) = Tun::open("vpn0", &TunOptions::new())?.split();
+    /// let mut batch = Batch::from_iter([vec![0x45; 40]]);
+    /// while !batch.is_empty() {
+    ///     sender.try_send(&mut batch)?; // if it returns 0, wait until `sender` is writable
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_send(&mut self, batch: &mut Batch<B>) -> io::Result<usize> {
+        self.merger.try_send(batch).map_err(failed)
+    }
+
+    /// Sends one frame as `meta` describes it, for example a superframe of a guest or of a userspace TCP stack. Blocks
+    /// while the device's queue is full. The first slice holds all headers. A superframe or a partial checksum that the
+    /// device does not support is segmented or completed first.
+    ///
+    /// # Errors
+    /// See [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Meta, Tun, TunOptions};
+    /// # let (_, mut sender) = Tun::<Vec<u8>>::open("vpn0", &TunOptions::new())?.split();
+    /// # let (headers, payload) = ([0; 40], [0; 100]);
+    /// sender.send_frame(&[&headers, &payload], &Meta::default())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
+        self.flush()?;
+        self.try_send_frame(slices, meta)?;
+        self.flush()
+    }
+
+    /// Sends like [`TunSender::send_frame`] without blocking. Keeps segments of the frame that do not fit into the
+    /// device's queue until [`TunSender::try_flush`].
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise see [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Meta, Tun, TunOptions};
+    /// # let (_, mut sender) = Tun::<Vec<u8>>::open("vpn0", &TunOptions::new())?.split();
+    /// sender.try_send_frame(&[&[0x45; 40]], &Meta::default())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
+        let accepted = self.merger.try_send_frame(slices, meta).map_err(failed)?;
+        accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Sends queued segments of an earlier frame; returns true once none is queued.
+    ///
+    /// # Errors
+    /// See [`TunSender::send`].
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let (_, mut sender) = Tun::<Vec<u8>>::open("vpn0", &TunOptions::new())?.split();
+    /// let is_idle = sender.try_flush()?; // if false, wait until `sender` is writable
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_flush(&mut self) -> io::Result<bool> {
+        self.merger.try_flush().map_err(failed)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.try_flush()? {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        wait_for(&[(self.as_fd(), Interest::WRITE)], None).map(drop)
+    }
+}
+
+impl<B> TunSender<B> {
+    /// Returns the network interface of the device.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let (_, sender) = Tun::<Vec<u8>>::open("vpn0", &TunOptions::new())?.split();
+    /// println!("MTU {}", sender.interface().mtu()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Returns the offloads that the options request and the device lacks.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let (_, sender) = Tun::<Vec<u8>>::open("vpn0", &TunOptions::new())?.split();
+    /// for missing in sender.fallbacks() {
+    ///     eprintln!("{missing}: {}", missing.sentence());
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn fallbacks(&self) -> impl Iterator<Item = Fallback> + use<B> {
+        self.missing.fallbacks(self.stats().events(LiveEvent::TransmitNarrowed) > 0)
+    }
+
+    /// Returns the superframes and partial checksums that the device accepts now. The set shrinks when the kernel
+    /// rejects one.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Features, Tun, TunOptions};
+    /// # let (_, sender) = Tun::<Vec<u8>>::open("vpn0", &TunOptions::new())?.split();
+    /// let has_uso = sender.offloads().contains(Features::UDP_SEGMENTATION);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn offloads(&self) -> Features {
+        self.merger.port.device().features
+    }
+
+    /// Returns the counters of frames that were dropped or rejected.
+    ///
+    /// ```no_run
+    /// # use grosso_tun::{Tun, TunOptions};
+    /// # let (_, sender) = Tun::<Vec<u8>>::open("vpn0", &TunOptions::new())?.split();
+    /// sender.stats().named().for_each(|(name, count)| println!("{name} {count}"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> &LiveStats {
+        self.merger.port.stats()
+    }
+}
+
+impl<B> AsFd for TunSender<B> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.merger.port.tun().as_fd()
+    }
+}
+
+impl<B> AsRawFd for TunSender<B> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
