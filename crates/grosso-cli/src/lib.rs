@@ -68,7 +68,9 @@ mod usage;
 
 use std::process::ExitCode;
 
-use grosso_analysis::{checksums, distribution, evidence, headers, links, meta, suspicion};
+use grosso_analysis::{
+    checksums, distribution, evidence, headers, links, meta, slowdown, suspicion,
+};
 #[cfg(target_os = "linux")]
 use grosso_report::needs;
 use grosso_report::{

@@ -165,8 +165,12 @@ impl Cause {
     pub const fn grosso(self) -> Option<&'static str> {
         match self {
             Self::ReorderedBefore => Some("grosso bridge DEV tap:NAME --reorder holes"),
-            Self::PushOnEveryPacket => Some("grosso bridge DEV tap:NAME --profile freebsd"),
-            Self::SteppingTimestamps => Some("grosso bridge DEV tap:NAME --profile inet-lro"),
+            Self::PushOnEveryPacket => {
+                Some("grosso bridge DEV tap:NAME --profile freebsd --terminates")
+            }
+            Self::SteppingTimestamps => {
+                Some("grosso bridge DEV tap:NAME --profile inet-lro --terminates")
+            }
             _ => None,
         }
     }

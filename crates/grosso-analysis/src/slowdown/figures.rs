@@ -44,11 +44,9 @@ pub(super) struct Figures {
     pub(super) acks: u32,
     /// Acknowledgments missing in the steps of the identifications.
     pub(super) acks_missing: u32,
-    /// Bytes that acknowledgments from the peer covered, and the number of those acknowledgments.
-    pub(super) advanced_bytes: u64,
-    pub(super) advances: u32,
-    /// Largest window that the peer announced, in bytes; 0 if the scale is unknown.
-    pub(super) window_max: u32,
+    /// Windows that the peer announced, in bytes, and their number; 0 if the scale is unknown.
+    pub(super) window_bytes: u64,
+    pub(super) windows: u32,
     /// Periods with a window of zero, and their total time.
     pub(super) zero_windows: u32,
     pub(super) zero_ns: u64,
@@ -85,6 +83,11 @@ impl Figures {
             .saturating_add(self.late)
             .saturating_add(self.lost_before)
             .saturating_add(self.duplicated)
+    }
+
+    /// The mean window of the peer; 0 if it is unknown.
+    pub(super) fn window_mean(&self) -> u64 {
+        self.window_bytes / u64::from(self.windows.max(1))
     }
 
     /// The time from the first data to the last.

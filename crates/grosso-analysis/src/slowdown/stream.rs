@@ -251,8 +251,6 @@ impl Stream {
         if is_before(self.max, ack) {
             self.max = ack;
         }
-        figures.advanced_bytes += u64::from(ack.wrapping_sub(self.acked));
-        figures.advances += 1;
         let repairs = figures.repairs();
         match self.gap {
             Some(before) if before == repairs && missing == 0 => figures.healed += 1,
@@ -320,7 +318,8 @@ impl Stream {
         }
         if let Some(scale) = scale {
             let window = u32::from(frame.window) << scale;
-            self.figures.window_max = self.figures.window_max.max(window);
+            self.figures.window_bytes += u64::from(window);
+            self.figures.windows += 1;
         }
     }
 

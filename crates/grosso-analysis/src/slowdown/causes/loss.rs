@@ -33,7 +33,8 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     if lost > 0 && !is_black_hole {
         found.push(view.found(Cause::LostAfter, Basis::Sequence, lost));
     }
-    if spurious > 0 && figures.healed == 0 && figures.late == 0 && !is_black_hole {
+    let is_cause = spurious >= SPURIOUS_MIN && figures.healed == 0 && figures.late == 0;
+    if is_cause && !is_black_hole {
         let by = if figures.received_twice > 0 { Basis::Dsack } else { Basis::Sequence };
         found.push(view.found(Cause::Spurious, by, spurious));
     }
@@ -46,3 +47,6 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     found.sort_by_key(|found| (std::cmp::Reverse(found.packets), found.cause));
     findings.extend(found);
 }
+
+/// Unnecessary retransmissions that count: a tail loss probe makes one now and then.
+const SPURIOUS_MIN: u32 = 3;

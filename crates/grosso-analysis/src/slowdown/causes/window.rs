@@ -16,14 +16,14 @@ pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
-    let window = u64::from(figures.window_max);
-    if figures.paused_ns * 2 > figures.duration_ns() && figures.packets >= PACKETS_MIN {
+    let window = figures.window_mean();
+    if figures.paused_ns * 2 > figures.duration_ns() && figures.pauses >= PAUSES_MIN {
         let found = view.found(Cause::Application, Basis::Sequence, figures.pauses);
         findings.push(Finding { time_ns: Some(figures.paused_ns), ..found });
     } else if window > 0 && view.round_trip_ns > 0 && figures.bytes >= WINDOWS_MIN * window {
         let in_flight = u128::from(figures.bytes) * u128::from(view.round_trip_ns)
             / u128::from(active_ns.max(1));
-        if in_flight * 10 >= u128::from(window) * 7 {
+        if in_flight * 10 >= u128::from(window) * 6 {
             let found = view.found(Cause::ReceiveWindow, Basis::Window, figures.packets);
             findings.push(Finding { bytes: Some(window), ..found });
         }
@@ -32,7 +32,7 @@ pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
 
 /// A closed window counts from this part of the time on.
 const ZERO_SHARE: u64 = 50;
-/// Packets of a direction whose limits are judged.
-const PACKETS_MIN: u32 = 10;
+/// Pauses that show a habit.
+const PAUSES_MIN: u32 = 3;
 /// Windows of data that show a limit.
 const WINDOWS_MIN: u64 = 8;
