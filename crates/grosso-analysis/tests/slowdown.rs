@@ -66,7 +66,7 @@ fn pcap(frames: &Capture) -> Vec<u8> {
     file
 }
 
-/// What slows the transfer of a capture.
+/// Returns the causes in a capture.
 fn slowdowns(frames: &Capture) -> Slowdowns {
     let file = pcap(frames);
     let mut judged = Judge::new(Given::default());

@@ -69,7 +69,7 @@ pub(super) struct Figures {
     pub(super) icmp_quoted: u16,
     /// Packets longer than that MTU, later than a round trip after the message.
     pub(super) above_mtu: u32,
-    /// Transmissions of the first segment that was not acknowledged, while none of its size was: the largest count.
+    /// Largest number of transmissions of one segment, while no segment of its size was acknowledged.
     pub(super) stuck_times: u32,
     pub(super) stuck_bytes: u32,
     /// Whether a smaller packet in its place was acknowledged.

@@ -1,5 +1,5 @@
-//! What slows the TCP connections of a capture: loss, reordering, acknowledgments, windows, path MTU, and traffic that
-//! receive offload cannot merge.
+//! Causes that slow the TCP connections of a capture: loss, reordering, acknowledgments, windows, path MTU, and traffic
+//! that receive offload cannot merge.
 //!
 //! [`Connections`] takes in every frame once and keeps two fixed-size streams per connection, at most
 //! [`CONNECTIONS_MAX`] of them. [`Connections::conclude`] turns the figures into [`Slowdowns`]: causes, each with its

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::headers::Endpoints;
 
-/// What slows the TCP directions of a capture.
+/// Causes that slow the TCP directions of a capture.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Slowdowns {
     /// Directions with data.

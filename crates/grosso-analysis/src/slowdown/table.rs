@@ -140,7 +140,7 @@ impl Connections {
         }
     }
 
-    /// What slows the directions that were observed.
+    /// Returns the causes that slow the observed directions.
     pub fn conclude(mut self) -> Slowdowns {
         for (endpoints, connection) in &self.slots {
             causes::judge(endpoints, connection, &mut self.totals);

@@ -37,5 +37,5 @@ impl View<'_> {
     }
 }
 
-/// Transmissions of one segment, none of which was acknowledged.
+/// Transmissions of one segment without an acknowledgment.
 const STUCK_MIN: u32 = 4;
