@@ -190,6 +190,14 @@ impl Endpoints {
     }
 }
 
+impl Endpoint {
+    /// The address; IPv4 uses the first four bytes.
+    #[inline]
+    pub const fn address(&self) -> [u8; 16] {
+        self.address
+    }
+}
+
 /// Formats the flow like `10.99.0.1:37272 > 10.99.0.2:5201`.
 impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`evidence`] | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
 //! | [`checksums`] | a verdict for every checksum of a packet, and the repair of those that are not right |
+//! | [`slowdown`] | what slows each TCP direction: loss, reordering, windows, path MTU, with evidence and cure |
 //! | [`suspicion`] | hints at UDP datagrams that look like a tunnel on an unknown port |
 //! | [`headers`] | offsets and fields of packets |
 //! | [`links`] | the link type by which the headers of a packet are found |
@@ -25,6 +26,7 @@ pub mod headers;
 pub mod links;
 pub mod meta;
 pub mod profile;
+pub mod slowdown;
 pub mod suspicion;
 
 /// Compiles and runs the example of `README.md` as a test.

@@ -51,7 +51,7 @@ mod usage;
 use std::process::ExitCode;
 
 use grosso_analysis::{
-    checksums, distribution, evidence, headers, links, meta, profile, suspicion,
+    checksums, distribution, evidence, headers, links, meta, profile, slowdown, suspicion,
 };
 use grosso_daemon::tunnel;
 #[cfg(target_os = "linux")]

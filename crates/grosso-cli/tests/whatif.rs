@@ -655,3 +655,16 @@ fn jobs_are_for_whatif_and_one_to_256() {
     let run = bench.run("whatif a --profile linux,missing --jobs 2");
     assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
 }
+
+#[test]
+fn lossy_profiles_that_merge_are_named_where_invertible_ones_do_not() {
+    let bench = Bench::new();
+    let pushed: Vec<Timed> =
+        (0..40).map(|i| (START_NS + u64::from(i) * 1000, segment(i, Tcp::psh))).collect();
+    bench.put("pushed", &capture_of(Format::Pcapng, ETHERNET, &pushed));
+    let text = bench.ok("whatif pushed --profile linux,freebsd").stdout;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Nothing merges with the invertible profiles; freebsd merges"), "{text}");
+    let text = bench.ok("whatif pushed --profile linux").stdout;
+    assert!(text.contains("Nothing merges with any of these settings."), "{text}");
+}

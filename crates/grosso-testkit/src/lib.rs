@@ -10,6 +10,7 @@
 //! | `processor` | a processor of its own for each test that measures (Linux) |
 //! | [`oracle`] | expected results and the flow of a frame, computed slowly and literally |
 //! | [`stack`] | header stacks, nested |
+//! | [`transfer`] | a TCP transfer over a path with one fault, captured at both ends |
 //! | [`Traffic`] | seeded flows with deviations |
 //! | [`strategy`] | the same for `proptest` |
 //! | [`workloads`] | the traffic of the benchmarks, by name |
@@ -56,6 +57,7 @@ pub mod random;
 pub mod stack;
 pub mod strategy;
 pub mod traffic;
+pub mod transfer;
 pub mod workloads;
 
 pub use packet::{Packet, stream};

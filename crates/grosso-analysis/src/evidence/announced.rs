@@ -23,14 +23,14 @@ pub(super) fn mss(packet: &[u8], transport: &Transport) -> Option<u16> {
 
 /// Source and destination of a packet, without ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Path {
+pub(crate) struct Path {
     source: [u8; 16],
     destination: [u8; 16],
 }
 
 impl Path {
     /// Returns the path of a packet whose IP header starts at `at`.
-    pub(super) fn at(packet: &[u8], at: usize, is_ipv4: bool) -> Option<Self> {
+    pub(crate) fn at(packet: &[u8], at: usize, is_ipv4: bool) -> Option<Self> {
         let mut path = Self { source: [0; 16], destination: [0; 16] };
         let (from, to, len) = if is_ipv4 {
             (ipv4::field::SOURCE.start, ipv4::field::DESTINATION.start, 4)
@@ -43,8 +43,9 @@ impl Path {
     }
 }
 
-/// Reads an ICMP too-big message: returns the path of the quoted packet and the MTU (RFC 1191, RFC 8201).
-pub(super) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16)> {
+/// Reads an ICMP too-big message: returns the path of the quoted packet, the MTU (RFC 1191, RFC 8201), and the length of
+/// the quoted packet.
+pub(crate) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16, u16)> {
     let icmp = stack.last().filter(|layer| layer.kind == Kind::Icmp)?;
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
     let start = icmp.offset as usize;
@@ -58,7 +59,13 @@ pub(super) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16)> {
     };
     let least = if version == 4 { ipv4::MTU_MIN } else { ipv6::MTU_MIN };
     let mtu = u16::try_from(mtu).ok().filter(|&mtu| mtu >= least)?;
-    Some((Path::at(packet, quoted, version == 4)?, mtu))
+    let length = if version == 4 {
+        u16_at(packet, quoted + ipv4::field::TOTAL_LENGTH.start)
+    } else {
+        let payload = u16_at(packet, quoted + ipv6::field::PAYLOAD_LENGTH.start);
+        payload.saturating_add(ipv6::HEADER_LEN as u16)
+    };
+    Some((Path::at(packet, quoted, version == 4)?, mtu, length))
 }
 
 /// Bytes of an ICMP message before the quoted packet.

@@ -95,7 +95,7 @@ impl Flows {
     /// Learns from a frame. `seal` reads its checksum, and is called only if the result matters.
     pub(super) fn learn(&mut self, sight: &Sight<'_>, seal: impl FnOnce() -> Seal) {
         let (packet, number) = (sight.packet.data, sight.packet.number);
-        if let Some((path, mtu)) = announced::too_big(packet, sight.stack) {
+        if let Some((path, mtu, _)) = announced::too_big(packet, sight.stack) {
             self.counters.count(sight);
             self.shrink(path, mtu, number);
             return;

@@ -36,6 +36,7 @@ mod vantage;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+pub(crate) use self::announced::{Path, too_big};
 pub use self::{
     flows::Flows,
     judge::{CAPTURED_SHORT, Finish, Judge, UDP_SIZE_UNKNOWN, around},

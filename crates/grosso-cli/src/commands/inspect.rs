@@ -17,6 +17,7 @@ use crate::{
         Fragments, InspectInput, InspectReport, Mss, OnLink, Superframes, TunnelPackets, Vantage,
         Verdicts,
     },
+    slowdown::Connections,
     survey::survey_of,
     suspicion::Suspicions,
 };
@@ -79,6 +80,7 @@ struct CaptureFacts {
     tally: Tally,
     suspicions: Suspicions,
     vantages: Vantages,
+    connections: Connections,
     checksums: Verdicts,
     levels: Levels,
     fragments: FragmentSets,
@@ -156,6 +158,7 @@ impl CaptureFacts {
             let has_data = sight.transport.is_some_and(|transport| transport.payload > 0);
             self.verified += u64::from(has_data && self.levels.iter().any(is_read));
         }
+        self.connections.observe(&sight, &judgment, verdict == Some(Verdict::Bad));
         if sight.transport.is_some() {
             // Only packets about to leave have headers that a device is to repeat, or a sum without its length.
             let is_left_to_device = self.judge.repeats_headers(&sight)
@@ -259,6 +262,7 @@ impl CaptureFacts {
             checksums: self.checksums,
             fragments: self.fragments.summary(),
             tunnels: tunnels.map(|(&kind, &packets)| TunnelPackets { kind, packets }).collect(),
+            slowdown: self.connections.conclude(),
             verdict,
             on_link: self.on_link,
             warnings: Vec::new(),

@@ -10,8 +10,9 @@ mod trial;
 use std::path::Path;
 
 use grosso::Profile;
-use grosso_capture::Entry;
+use grosso_capture::{Entry, Packet};
 use grosso_sys::path;
+use grosso_wire::dissect;
 
 use self::crew::Crew;
 use super::{
@@ -20,12 +21,15 @@ use super::{
 };
 use crate::{
     arguments::{Repair, Rules, Whatif},
+    checksums::{self, Levels, Verdict},
     error::{Exit, Failure},
+    evidence::{Judge, Sight},
     input::{Input, Next, Session, Unparsed},
     name::{Name, shown},
     output::{OUTPUT_MODE, note_others, refuse_input},
     report::{self, InputFacts, Place, Tool},
     reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
+    slowdown::{Connections, Slowdowns},
     survey::survey,
 };
 
@@ -45,6 +49,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     }
     let mut crew = Crew::new(rules.into_iter().chain(ordered(options)).collect(), options.jobs)?;
     let mut offered = Offered::default();
+    let mut streams = Streams::default();
     let mut unparsed = Unparsed::default();
     let links = input.links;
     let ending = input.each(|entry| {
@@ -53,6 +58,7 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
                 let seen = Seen::of(packet, links, Purpose::Looks, &mut judge);
                 offered.count(packet, seen.meta.gso.as_ref());
                 crew.push(&seen);
+                streams.observe(packet, &seen, &judge);
                 if seen.link.is_none() {
                     unparsed.count(packet);
                 }
@@ -64,7 +70,8 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
         }
         Ok(Next::Go)
     })?;
-    let mut report = report(options, &input, offered, crew.finish()?);
+    let slowdown = streams.connections.conclude();
+    let mut report = report(options, &input, offered, crew.finish()?, slowdown);
     // The time of a long capture is reported even if its page cannot be written.
     let written = options.html.as_deref().map_or(Ok(()), |page| {
         report.html = Some(Name::of(page));
@@ -80,6 +87,26 @@ pub(crate) fn run(options: &Whatif, session: &mut Session) -> Result<Exit, Failu
     let exit = ending.conclude(&input, session, "processed")?;
     unparsed.conclude(&input, "")?;
     written.map(|()| exit)
+}
+
+/// The TCP connections of the capture, whatever the setting.
+#[derive(Default)]
+struct Streams {
+    connections: Connections,
+    levels: Levels,
+}
+
+impl Streams {
+    fn observe(&mut self, packet: &Packet<'_>, seen: &Seen<'_>, judge: &Judge) {
+        let (Some(link), Some(judgment)) = (seen.link, &seen.judgment) else { return };
+        let described = packet.meta();
+        let stack = dissect(packet.data, link, &seen.ports);
+        let sight = Sight::new(packet, &described, &stack, link, seen.ports);
+        let claim = judge.claim(&sight);
+        checksums::judge(packet.data, packet.is_cut(), &stack, claim, &mut self.levels);
+        let is_bad = self.levels.worst() == Some(Verdict::Bad);
+        self.connections.observe(&sight, judgment, is_bad);
+    }
 }
 
 fn write_page(
@@ -134,6 +161,7 @@ fn report(
     input: &Input,
     offered: Offered,
     mut settings: Vec<Setting>,
+    slowdown: Slowdowns,
 ) -> WhatifReport {
     let command = |setting: &Setting| command(options, input, setting);
     let ordered = ordered(options).and_then(|_| settings.pop());
@@ -148,6 +176,7 @@ fn report(
         settings,
         best,
         disorder,
+        slowdown,
         not_known: NOT_KNOWN,
         html: None,
         elapsed_s: 0.0,

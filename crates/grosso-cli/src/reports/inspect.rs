@@ -9,6 +9,7 @@ use crate::{
     evidence::Evidence,
     form::ReportForm,
     report::{COLUMNS, Counts, InputFacts, Report, Tool, wrap},
+    slowdown::Slowdowns,
     style::Style,
     units,
 };
@@ -23,6 +24,8 @@ pub(crate) struct InspectReport {
     pub(crate) checksums: Verdicts,
     pub(crate) fragments: Fragments,
     pub(crate) tunnels: Vec<TunnelPackets>,
+    /// The causes that slow TCP, by direction.
+    pub(crate) slowdown: Slowdowns,
     pub(crate) verdict: Vantage,
     #[serde(skip)]
     pub(crate) on_link: OnLink,
@@ -186,6 +189,7 @@ impl Report for InspectReport {
         for mss in &self.superframes.mss {
             text.push_str(&mss_line(mss));
         }
+        text.push_str(&self.slowdown.text(style));
         text.push_str(&self.verdict_lines(style));
         text
     }

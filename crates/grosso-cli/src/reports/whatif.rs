@@ -12,6 +12,7 @@ use crate::{
     form::ReportForm,
     name::{Name, harmless},
     report::{COLUMNS, Counts, InputFacts, Report, Tool, count_lines, wrap},
+    slowdown::Slowdowns,
     style::Style,
     units,
 };
@@ -30,6 +31,8 @@ pub(crate) struct WhatifReport {
     pub(crate) best: Option<Best>,
     /// The cost of packets out of order; `None` if it is small, or if `--reorder` tried repairs.
     pub(crate) disorder: Option<Disorder>,
+    /// The causes that slow TCP, by direction.
+    pub(crate) slowdown: Slowdowns,
     /// The questions that a trace cannot answer.
     pub(crate) not_known: &'static [&'static str],
     /// The page with plots, if one was written.
@@ -387,11 +390,32 @@ impl WhatifReport {
         line.trim_end().to_string() + "\n"
     }
 
+    /// The conclusion if no setting is worth a command. Lossy profiles that merge are named, because they serve only
+    /// hosts where TCP ends.
+    fn nothing_merges(&self) -> String {
+        let mut lossy: Vec<String> = Vec::new();
+        for group in Setting::groups(&self.settings) {
+            let merged = group.iter().filter(|setting| !setting.invertible);
+            let Some(most) = merged.max_by_key(|setting| setting.merged_packets) else { continue };
+            if most.merged_packets > 0 {
+                let share = units::percent(most.merged_packets, self.offered.wire_packets);
+                lossy.push(format!("{} merges {share}", most.name()));
+            }
+        }
+        if lossy.is_empty() {
+            return "Nothing merges with any of these settings".into();
+        }
+        format!(
+            "Nothing merges with the invertible profiles; {}, only for hosts where TCP ends",
+            lossy.join(", ")
+        )
+    }
+
     fn conclusion(&self, style: Style) -> String {
         let packets = self.input.packets;
         let mut text = String::from("\n");
         match &self.best {
-            None => text.push_str("Nothing merges with any of these settings.\n"),
+            None => text.push_str(&wrap(&format!("{}.", self.nothing_merges()))),
             Some(Best { fewest, shortest, command, live }) => {
                 let fewest_text = format!("Fewest packets: {}.", fewest.text(packets));
                 text.push_str(&wrap(&fewest_text));
@@ -406,6 +430,7 @@ impl WhatifReport {
             }
         }
         text.push_str(&self.disorder.as_ref().map_or(String::new(), |found| found.text(style)));
+        text.push_str(&self.slowdown.text(style));
         text.push_str(&wrap(&format!("Not known from a trace: {}.", self.not_known.join("; "))));
         if let Some(page) = &self.html {
             text.push_str(&format!("Plots: {page}\n"));

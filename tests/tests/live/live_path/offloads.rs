@@ -44,7 +44,7 @@ fn over_packets(offloads: bool, packet: PacketOptions, tap: TapOptions) -> Optio
     let asked = path.handle.snapshot().unwrap();
     let mut end = path.stop();
     assert!(asked.left_to_right.rx_bytes > 2 * BYTES as u64);
-    assert_clean(end.right.stats());
+    assert_clean(&end.right.stats());
     assert_clean(&end.left.stats().unwrap());
     Some(end.snapshot)
 }
@@ -168,8 +168,8 @@ fn streams_pass_between_tun_devices() {
         exchange((&world.a, next_network(a)), (&world.b, next_network(b)), BYTES);
     }
     let end = path.stop();
-    assert_clean(end.left.stats());
-    assert_clean(end.right.stats());
+    assert_clean(&end.left.stats());
+    assert_clean(&end.right.stats());
     let there = end.snapshot.left_to_right;
     assert!(there.cut == 0 && there.rx_bytes / there.rx_frames > 1500, "{there:?}");
 }
@@ -188,8 +188,8 @@ fn streams_pass_over_af_xdp_with_the_hosts_checksums_on_and_off() {
         let path = start(xdp, world.tap_port(&TapOptions::default()), RunOptions::new(7));
         streams(&world);
         let end = path.stop();
-        assert_clean(end.left.stats());
-        assert_clean(end.right.stats());
+        assert_clean(&end.left.stats());
+        assert_clean(&end.right.stats());
         let (there, back) = (end.snapshot.left_to_right, end.snapshot.right_to_left);
         assert!(there.tx_frames < there.rx_frames, "{there:?}");
         assert!(back.cut > 0, "{back:?}");
@@ -212,7 +212,7 @@ fn datagrams_of_gso_sockets_arrive_one_by_one_and_whole() {
             }
         }
         let mut end = path.stop();
-        assert_clean(end.right.stats());
+        assert_clean(&end.right.stats());
         assert_clean(&end.left.stats().unwrap());
         let (there, back) = (end.snapshot.left_to_right, end.snapshot.right_to_left);
         if offloads {
@@ -243,8 +243,8 @@ fn datagrams_of_gso_sockets_pass_af_xdp_with_the_hosts_checksums_on_and_off() {
             }
         }
         let end = path.stop();
-        assert_clean(end.left.stats());
-        assert_clean(end.right.stats());
+        assert_clean(&end.left.stats());
+        assert_clean(&end.right.stats());
         assert!(end.snapshot.right_to_left.cut > 0, "{:?}", end.snapshot);
     }
 }

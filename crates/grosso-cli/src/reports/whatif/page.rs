@@ -37,7 +37,7 @@ impl WhatifReport {
 
     fn headline(&self) -> String {
         match &self.best {
-            None => "Nothing merges with any of these settings".into(),
+            None => self.nothing_merges(),
             Some(best) => best.shortest.text(self.input.packets),
         }
     }

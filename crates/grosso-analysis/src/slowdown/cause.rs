@@ -1,0 +1,196 @@
+//! Causes, the evidence for them, and their cures.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A reason why a direction of a connection is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Large packets never arrive, smaller ones do, and no ICMP message says why.
+    BlackHole,
+    /// A router merged packets (LRO) and could not forward the result.
+    MergedByRouter,
+    /// Packets stay larger than the path MTU of an ICMP message.
+    PathMtuIgnored,
+    /// An ICMP message lowered the path MTU, and the sender obeyed.
+    PathMtu,
+    /// Checksums are complete and wrong.
+    BadChecksums,
+    /// The receiver closed its window.
+    ZeroWindow,
+    /// Packets were lost before they reached the capture point.
+    LostBefore,
+    /// Packets were lost after the capture point.
+    LostAfter,
+    /// Packets reached the capture point after later ones.
+    ReorderedBefore,
+    /// Packets were reordered after the capture point.
+    ReorderedAfter,
+    /// The network delivers packets twice.
+    Duplicated,
+    /// Acknowledgments were lost before they reached the capture point.
+    AcksLost,
+    /// Packets were retransmitted although none was lost.
+    Spurious,
+    /// The receive window is smaller than bandwidth times round trip.
+    ReceiveWindow,
+    /// Every packet has PSH, which ends its train.
+    PushOnEveryPacket,
+    /// Packets carry a few bytes each.
+    TinySegments,
+    /// The timestamp differs from packet to packet, which ends trains.
+    SteppingTimestamps,
+    /// The sender had nothing to send.
+    Application,
+}
+
+/// The evidence for a cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Sequence numbers and acknowledgments.
+    Sequence,
+    /// Steps of the IPv4 identification.
+    IpId,
+    /// The timestamp option.
+    Timestamps,
+    /// Times of the capture, compared with the round trip: a guess.
+    Timing,
+    /// The receiver reported data that came twice.
+    Dsack,
+    /// The receiver reported gaps that closed.
+    Sack,
+    /// ICMP messages.
+    Icmp,
+    /// Windows of the peer.
+    Window,
+    /// Checksums.
+    Checksum,
+    /// TCP flags.
+    Flags,
+    /// Segment sizes.
+    Sizes,
+}
+
+/// A cause that slows one direction.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// The cause.
+    pub cause: Cause,
+    /// The evidence.
+    pub basis: Basis,
+    /// Whether the evidence leaves room for another cause.
+    pub guess: bool,
+    /// The packets concerned.
+    pub packets: u64,
+    /// The packets with data of the direction, or its acknowledgments.
+    pub of_packets: u64,
+    /// An MTU, a window or a segment size in bytes, if the cause has one.
+    pub bytes: Option<u64>,
+    /// The time that the cause takes: the largest lateness, the time with a closed window, or pauses.
+    pub time_ns: Option<u64>,
+}
+
+impl Cause {
+    /// The cause as the predicate of a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BlackHole => "path MTU black hole: large packets never arrive, smaller ones do",
+            Self::MergedByRouter => "a router merged packets and could not forward them",
+            Self::PathMtuIgnored => "packets larger than the path MTU despite ICMP",
+            Self::PathMtu => "path MTU lowered by ICMP, obeyed",
+            Self::BadChecksums => "wrong checksums, so the receiver drops the packets",
+            Self::ZeroWindow => "receive window closed: the application reads too slowly",
+            Self::LostBefore => "lost before this capture point",
+            Self::LostAfter => "lost after this capture point",
+            Self::ReorderedBefore => "reordered before this capture point",
+            Self::ReorderedAfter => "reordered after this capture point",
+            Self::Duplicated => "duplicated by the network",
+            Self::AcksLost => "acknowledgments lost before this capture point",
+            Self::Spurious => "retransmitted although not lost",
+            Self::ReceiveWindow => "receive window too small for the round trip",
+            Self::PushOnEveryPacket => "PSH on every packet, so GRO cannot merge them",
+            Self::TinySegments => "tiny segments",
+            Self::SteppingTimestamps => "timestamps differ from packet to packet",
+            Self::Application => "the sender paused: no data from its application",
+        }
+    }
+
+    /// Settings of Linux that cure it or show its origin.
+    pub const fn linux(self) -> &'static str {
+        match self {
+            Self::BlackHole => {
+                "let ICMP \"too big\" pass; sysctl -w net.ipv4.tcp_mtu_probing=1 on the sender"
+            }
+            Self::MergedByRouter => "ethtool -K DEV lro off on the router",
+            Self::PathMtuIgnored => {
+                "let ICMP reach the sender; ip route change DEST mtu lock MTU there"
+            }
+            Self::PathMtu => {
+                "iptables -t mangle -A FORWARD -p tcp --syn -j TCPMSS --clamp-mss-to-pmtu on the \
+                 router"
+            }
+            Self::BadChecksums => {
+                "ethtool -S DEV | grep -i crc; ethtool -K DEV tx off on the sender as a test"
+            }
+            Self::ZeroWindow => "ss -tmi on the receiver: Recv-Q shows unread bytes",
+            Self::LostBefore | Self::LostAfter => {
+                "tc -s qdisc and ethtool -S DEV show where; ethtool -G DEV rx 4096 if the NIC drops"
+            }
+            Self::ReorderedBefore | Self::ReorderedAfter => {
+                "one queue per flow: ethtool -N DEV rx-flow-hash tcp4 sdfn; bonds: \
+                 xmit_hash_policy layer3+4"
+            }
+            Self::Duplicated => {
+                "look for a loop or a mirror port: bridge mdb, bridge fdb, tc filter"
+            }
+            Self::AcksLost => {
+                "tc -s qdisc on the reverse path: its queue is short, or full of data"
+            }
+            Self::Spurious => "sysctl -w net.ipv4.tcp_recovery=1 on the sender (RACK)",
+            Self::ReceiveWindow => {
+                "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\" on the receiver; no SO_RCVBUF"
+            }
+            Self::PushOnEveryPacket => "larger writes on the sender: MSG_MORE or TCP_CORK",
+            Self::TinySegments => "remove TCP_NODELAY on the sender, or set TCP_CORK",
+            Self::SteppingTimestamps => {
+                "ip route change DEST without features tcp_usec_ts on the sender"
+            }
+            Self::Application => "nothing to set: the network waited for the sender",
+        }
+    }
+
+    /// The command of Grosso that helps, if one does.
+    pub const fn grosso(self) -> Option<&'static str> {
+        match self {
+            Self::ReorderedBefore => Some("grosso bridge DEV tap:NAME --reorder holes"),
+            Self::PushOnEveryPacket => {
+                Some("grosso bridge DEV tap:NAME --profile freebsd --terminates")
+            }
+            Self::SteppingTimestamps => {
+                Some("grosso bridge DEV tap:NAME --profile inet-lro --terminates")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Basis {
+    /// The evidence in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sequence => "sequence numbers",
+            Self::IpId => "IP-ID order",
+            Self::Timestamps => "TCP timestamps",
+            Self::Timing => "guessed from the round trip",
+            Self::Dsack => "DSACK",
+            Self::Sack => "SACK",
+            Self::Icmp => "ICMP",
+            Self::Window => "windows",
+            Self::Checksum => "checksums",
+            Self::Flags => "TCP flags",
+            Self::Sizes => "segment sizes",
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Acknowledgments that were lost on their way.
+
+use super::{Basis, Cause, Finding, View};
+
+pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
+    let (acks, missing) = (view.peer.figures.acks, view.peer.figures.acks_missing);
+    let is_many = missing >= MISSING_MIN && missing >= (acks + missing) / SHARE;
+    // A capture that misses data misses acknowledgments too.
+    let is_captured = view.figures.uncaptured == 0;
+    if is_many && is_captured && view.peer.order.is_own() {
+        let found = view.found(Cause::AcksLost, Basis::IpId, missing);
+        let lost = Finding { of_packets: u64::from(acks) + u64::from(missing), ..found };
+        // Retransmissions after lost acknowledgments are their effect.
+        let place = findings.iter().position(|found| found.cause == Cause::Spurious);
+        findings.insert(place.unwrap_or(findings.len()), lost);
+    }
+}
+
+/// Acknowledgments that are missing, at least.
+const MISSING_MIN: u32 = 3;
+/// One in this many is missing, at least.
+const SHARE: u32 = 200;

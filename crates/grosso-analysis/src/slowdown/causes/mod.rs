@@ -1,0 +1,77 @@
+//! The causes that the figures of a direction show.
+//!
+//! | module | causes |
+//! |---|---|
+//! | `path` | path MTU, black holes, routers that merge, wrong checksums |
+//! | `loss` | loss, reordering, copies, unnecessary retransmissions |
+//! | `acks` | lost acknowledgments |
+//! | `window` | closed and small windows, pauses of the sender |
+//! | `offload` | traffic that receive offload cannot merge |
+
+mod acks;
+mod loss;
+mod offload;
+mod path;
+mod window;
+
+use super::{
+    cause::{Basis, Cause, Finding},
+    connection::Connection,
+    figures::Figures,
+    stream::Stream,
+    summary::Totals,
+};
+use crate::headers::Endpoints;
+
+/// One direction as the causes see it.
+struct View<'a> {
+    stream: &'a Stream,
+    /// The direction of the acknowledgments.
+    peer: &'a Stream,
+    figures: &'a Figures,
+    /// 0 if unknown.
+    round_trip_ns: u64,
+    /// The time of the last frame of the connection.
+    last_ns: u64,
+}
+
+impl View<'_> {
+    fn found(&self, cause: Cause, basis: Basis, packets: u32) -> Finding {
+        Finding {
+            cause,
+            basis,
+            guess: basis == Basis::Timing,
+            packets: packets.into(),
+            of_packets: self.figures.packets.into(),
+            bytes: None,
+            time_ns: None,
+        }
+    }
+}
+
+/// Finds the causes of both directions of a connection, the most important first.
+pub(super) fn judge(endpoints: &Endpoints, connection: &Connection, totals: &mut Totals) {
+    let [one, other] = &connection.streams;
+    for (flow, stream, peer) in [(*endpoints, one, other), (endpoints.reversed(), other, one)] {
+        if stream.figures.frames == 0 {
+            continue;
+        }
+        let view = View {
+            stream,
+            peer,
+            figures: &stream.figures,
+            round_trip_ns: connection.round_trip_ns(),
+            last_ns: connection.last_ns(),
+        };
+        let mut findings = Vec::new();
+        path::find(&view, &mut findings);
+        window::find_closed(&view, &mut findings);
+        loss::find(&view, &mut findings);
+        acks::find(&view, &mut findings);
+        if findings.is_empty() {
+            window::find_limits(&view, &mut findings);
+        }
+        offload::find(&view, &mut findings);
+        totals.add(&flow, &stream.figures, findings);
+    }
+}

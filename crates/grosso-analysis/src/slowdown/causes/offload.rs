@@ -1,0 +1,29 @@
+//! Traffic that receive offload cannot merge.
+
+use super::{Basis, Cause, Finding, View};
+
+pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
+    let figures = view.figures;
+    // Merged packets show that merging works, or were sent so.
+    if figures.packets < PACKETS_MIN || figures.superframes > figures.frames / 20 {
+        return;
+    }
+    let mean = figures.bytes / u64::from(figures.packets);
+    let rate_ns = figures.duration_ns() / u64::from(figures.packets);
+    if mean <= TINY_BYTES && rate_ns <= SPACING_NS_MAX {
+        let found = view.found(Cause::TinySegments, Basis::Sizes, figures.packets);
+        findings.push(Finding { bytes: Some(mean), ..found });
+    } else if figures.pushed >= figures.frames - figures.frames / 10 && rate_ns <= SPACING_NS_MAX {
+        findings.push(view.found(Cause::PushOnEveryPacket, Basis::Flags, figures.pushed));
+    }
+    if figures.pairs >= figures.packets / 4 && figures.stepped >= figures.pairs / 2 {
+        findings.push(view.found(Cause::SteppingTimestamps, Basis::Timestamps, figures.stepped));
+    }
+}
+
+/// Packets of a direction whose merging is judged.
+const PACKETS_MIN: u32 = 256;
+/// Mean payload of tiny segments, at most.
+const TINY_BYTES: u64 = 200;
+/// Mean time between packets that receive offload could merge.
+const SPACING_NS_MAX: u64 = 1_000_000;

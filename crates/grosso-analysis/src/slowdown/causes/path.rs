@@ -1,0 +1,41 @@
+//! Causes on the path: its MTU, routers that merge, and damage.
+
+use super::{Basis, Cause, Finding, View};
+
+pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
+    let figures = view.figures;
+    let mtu = u32::from(figures.icmp_mtu);
+    if mtu > 0 {
+        // The message quotes a packet that is larger than any that the sender sent.
+        let is_merged = u32::from(figures.icmp_quoted) > figures.ip_bytes_max;
+        let (cause, packets) = match figures.above_mtu {
+            _ if is_merged && figures.ip_bytes_max <= mtu => (Cause::MergedByRouter, 1),
+            0 => (Cause::PathMtu, 1),
+            packets => (Cause::PathMtuIgnored, packets),
+        };
+        let found = view.found(cause, Basis::Icmp, packets);
+        findings.push(Finding { bytes: Some(mtu.into()), ..found });
+    } else if figures.stuck_bytes > 0 && (figures.stuck_times >= STUCK_MIN || figures.stuck_probed)
+    {
+        let found = view.found(Cause::BlackHole, Basis::Sequence, figures.stuck_times);
+        let is_proven = figures.stuck_probed || figures.segment_max > figures.stuck_bytes;
+        findings.push(Finding {
+            bytes: Some(figures.stuck_bytes.into()),
+            guess: !is_proven && !view.has_small_pass(),
+            ..found
+        });
+    }
+    if figures.bad > 0 {
+        findings.push(view.found(Cause::BadChecksums, Basis::Checksum, figures.bad));
+    }
+}
+
+impl View<'_> {
+    /// Whether the peer acknowledged something, so that the path is not dead.
+    fn has_small_pass(&self) -> bool {
+        self.peer.figures.acks > 0 || self.peer.figures.frames > 0
+    }
+}
+
+/// Transmissions of one segment without an acknowledgment.
+const STUCK_MIN: u32 = 4;

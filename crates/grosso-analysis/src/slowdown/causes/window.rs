@@ -1,0 +1,38 @@
+//! Limits that the two hosts set: the receive window, and the sender's application.
+
+use super::{Basis, Cause, Finding, View};
+
+/// Finds windows that the receiver closed.
+pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
+    let figures = view.figures;
+    let zero_ns = view.stream.zero_ns_until(view.last_ns);
+    if figures.zero_windows > 0 && zero_ns >= figures.duration_ns() / ZERO_SHARE {
+        let found = view.found(Cause::ZeroWindow, Basis::Window, figures.zero_windows);
+        findings.push(Finding { time_ns: Some(zero_ns), ..found });
+    }
+}
+
+/// Finds what limits a direction without faults.
+pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
+    let figures = view.figures;
+    let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
+    let window = figures.window_mean();
+    if figures.paused_ns * 2 > figures.duration_ns() && figures.pauses >= PAUSES_MIN {
+        let found = view.found(Cause::Application, Basis::Sequence, figures.pauses);
+        findings.push(Finding { time_ns: Some(figures.paused_ns), ..found });
+    } else if window > 0 && view.round_trip_ns > 0 && figures.bytes >= WINDOWS_MIN * window {
+        let in_flight = u128::from(figures.bytes) * u128::from(view.round_trip_ns)
+            / u128::from(active_ns.max(1));
+        if in_flight * 10 >= u128::from(window) * 6 {
+            let found = view.found(Cause::ReceiveWindow, Basis::Window, figures.packets);
+            findings.push(Finding { bytes: Some(window), ..found });
+        }
+    }
+}
+
+/// A closed window counts from this part of the time on.
+const ZERO_SHARE: u64 = 50;
+/// Pauses that show a habit.
+const PAUSES_MIN: u32 = 3;
+/// Windows of data that show a limit.
+const WINDOWS_MIN: u64 = 8;

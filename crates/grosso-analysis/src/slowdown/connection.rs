@@ -1,0 +1,83 @@
+//! A connection: its two directions, and its round trip.
+
+use grosso_wire::tcp;
+
+use super::{figures::Figures, frame::TcpFrame, stream::Stream};
+
+/// A TCP connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Connection {
+    /// The direction of the key in the table, and the other one.
+    pub(super) streams: [Stream; 2],
+    last_ns: u64,
+    /// Side and time of the SYN; the time is 0 after a second SYN, which makes the handshake useless.
+    syn: Option<(usize, u64)>,
+    /// The time of the handshake; 0 if unknown.
+    handshake_ns: u64,
+    /// Whether the connection was used since the clock passed it.
+    pub(super) is_recent: bool,
+}
+
+impl Connection {
+    /// Takes in a frame of the direction `side`.
+    pub(super) fn observe(&mut self, side: usize, frame: &TcpFrame) {
+        let round_trip_ns = self.round_trip_ns();
+        let quiet_ns = match self.last_ns {
+            0 => 0,
+            last_ns => frame.time_ns.saturating_sub(last_ns),
+        };
+        self.last_ns = self.last_ns.max(frame.time_ns);
+        self.is_recent = true;
+        self.shake_hands(side, frame);
+        let [first, second] = &mut self.streams;
+        let (own, peer) = if side == 0 { (first, second) } else { (second, first) };
+        if frame.has(tcp::SYN) {
+            own.begin(frame);
+            peer.figures.mss = frame.mss.unwrap_or(peer.figures.mss);
+        } else {
+            let sent = own.follow(frame);
+            if frame.payload > 0 {
+                own.send(frame, sent, round_trip_ns, quiet_ns);
+            }
+        }
+        if let Some(ack) = frame.ack {
+            let scale = own.scale_with(peer);
+            peer.acknowledge(frame, ack, scale);
+            peer.hear_echo(frame);
+        }
+        own.stamp(frame);
+    }
+
+    fn shake_hands(&mut self, side: usize, frame: &TcpFrame) {
+        match self.syn {
+            _ if frame.has(tcp::SYN) && frame.ack.is_none() => {
+                let is_second = self.syn.is_some() && self.handshake_ns == 0;
+                self.syn = Some((side, if is_second { 0 } else { frame.time_ns }));
+            }
+            Some((from, since @ 1..)) if from == side && self.handshake_ns == 0 => {
+                self.handshake_ns = frame.time_ns.saturating_sub(since).max(1);
+            }
+            _ => {}
+        }
+    }
+
+    /// The shortest time from one end to the other and back; 0 if unknown.
+    pub(super) fn round_trip_ns(&self) -> u64 {
+        let [one, other] = [self.streams[0].echo_ns, self.streams[1].echo_ns];
+        let echoes_ns = if one > 0 && other > 0 { one + other } else { 0 };
+        match (self.handshake_ns, echoes_ns) {
+            (0, ns) | (ns, 0) => ns,
+            (one, other) => one.min(other),
+        }
+    }
+
+    /// The time of its last frame.
+    pub(super) const fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// The figures of a direction, for a message about its path.
+    pub(super) fn figures_mut(&mut self, side: usize) -> &mut Figures {
+        &mut self.streams[side].figures
+    }
+}

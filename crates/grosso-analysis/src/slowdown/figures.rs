@@ -1,0 +1,110 @@
+//! The figures of one direction of a connection, counted at the capture point.
+
+/// Counts, sizes and times of one direction. Packets are packets of the wire: a superframe counts as its segments.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures {
+    /// Frames with data, and the packets and payload bytes in them.
+    pub(super) frames: u32,
+    pub(super) packets: u32,
+    pub(super) superframes: u32,
+    pub(super) bytes: u64,
+    /// Times of the first and the last frame with data.
+    pub(super) first_ns: u64,
+    pub(super) last_ns: u64,
+    /// Largest payload of a packet.
+    pub(super) segment_max: u32,
+    /// Largest packet, from its IP header on.
+    pub(super) ip_bytes_max: u32,
+    /// Packets that carried data which the capture had shown before, and were not copies made by the network.
+    pub(super) retransmitted: u32,
+    /// Retransmissions of data that the capture had shown as acknowledged.
+    pub(super) retransmitted_acked: u32,
+    /// Packets that the receiver reported as received twice.
+    pub(super) received_twice: u32,
+    /// Copies of a packet that the network made before the capture point.
+    pub(super) duplicated: u32,
+    /// Packets that came after later ones.
+    pub(super) late: u32,
+    pub(super) late_packets_max: u32,
+    pub(super) late_ns_max: u64,
+    /// Late packets and lost ones that were told apart by their time alone.
+    pub(super) told_by_time: u32,
+    pub(super) told_by_timestamps: u32,
+    /// Packets whose first copy never came.
+    pub(super) lost_before: u32,
+    /// Retransmissions in order after a gap in the identifications: the last packets before a pause were lost.
+    pub(super) tails_lost: u32,
+    /// Packets that were acknowledged and are not in the capture.
+    pub(super) uncaptured: u32,
+    /// Gaps that the receiver reported and that closed without a retransmission.
+    pub(super) healed: u32,
+    /// Holes that were given up because of the limit.
+    pub(super) holes_dropped: u32,
+    /// Acknowledgments without data in this direction.
+    pub(super) acks: u32,
+    /// Acknowledgments missing in the steps of the identifications.
+    pub(super) acks_missing: u32,
+    /// Windows that the peer announced, in bytes, and their number; 0 if the scale is unknown.
+    pub(super) window_bytes: u64,
+    pub(super) windows: u32,
+    /// Periods with a window of zero, and their total time.
+    pub(super) zero_windows: u32,
+    pub(super) zero_ns: u64,
+    /// Pauses of the sender after a push, with all data acknowledged, and their total time.
+    pub(super) pauses: u32,
+    pub(super) paused_ns: u64,
+    /// Frames with data and PSH.
+    pub(super) pushed: u32,
+    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and those of them whose
+    /// timestamp values differ.
+    pub(super) pairs: u32,
+    pub(super) stepped: u32,
+    /// Frames with a complete and wrong checksum.
+    pub(super) bad: u32,
+    /// The MSS that the peer announced.
+    pub(super) mss: u16,
+    /// Smallest MTU that an ICMP message gave for the path; 0 if none did.
+    pub(super) icmp_mtu: u16,
+    /// Longest packet that such a message quotes.
+    pub(super) icmp_quoted: u16,
+    /// Packets longer than that MTU, later than a round trip after the message.
+    pub(super) above_mtu: u32,
+    /// Largest number of transmissions of one segment, while no segment of its size was acknowledged.
+    pub(super) stuck_times: u32,
+    pub(super) stuck_bytes: u32,
+    /// Whether a smaller packet in its place was acknowledged.
+    pub(super) stuck_probed: bool,
+}
+
+impl Figures {
+    /// Packets that filled a gap or repeated data.
+    pub(super) const fn repairs(&self) -> u32 {
+        self.retransmitted
+            .saturating_add(self.late)
+            .saturating_add(self.lost_before)
+            .saturating_add(self.duplicated)
+    }
+
+    /// The mean window of the peer; 0 if it is unknown.
+    pub(super) fn window_mean(&self) -> u64 {
+        self.window_bytes / u64::from(self.windows.max(1))
+    }
+
+    /// The time from the first data to the last.
+    pub(super) const fn duration_ns(&self) -> u64 {
+        self.last_ns.saturating_sub(self.first_ns)
+    }
+
+    /// Retransmissions that were not necessary.
+    pub(super) fn spurious(&self) -> u32 {
+        self.received_twice
+            .saturating_sub(self.duplicated)
+            .max(self.retransmitted_acked)
+            .min(self.retransmitted)
+    }
+
+    /// Retransmissions of packets that were lost after the capture point.
+    pub(super) fn lost_after(&self) -> u32 {
+        self.retransmitted - self.spurious()
+    }
+}

@@ -1,0 +1,124 @@
+//! The fields of one TCP frame that the tracker reads.
+
+use grosso_wire::tcp::{self, TcpHeader, TcpOption, TcpOptions};
+
+use crate::{
+    evidence::{Judgment, Nature, Sight},
+    headers::u32_at,
+};
+
+/// One TCP frame: a packet of the wire, or a superframe with its number of packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TcpFrame {
+    pub(super) time_ns: u64,
+    pub(super) sequence: u32,
+    /// `None` if the ACK flag is not set.
+    pub(super) ack: Option<u32>,
+    pub(super) flags: u16,
+    pub(super) window: u16,
+    pub(super) payload: u32,
+    /// Payload bytes of each packet except the last.
+    pub(super) segment: u32,
+    /// Packets on the wire.
+    pub(super) packets: u32,
+    /// Bytes of the largest of them, from the innermost IP header on.
+    pub(super) ip_bytes: u32,
+    /// IPv4 identification.
+    pub(super) identification: Option<u16>,
+    /// Value and echo of the timestamp option.
+    pub(super) timestamps: Option<(u32, u32)>,
+    pub(super) mss: Option<u16>,
+    pub(super) window_scale: Option<u8>,
+    /// First and second block of the SACK option.
+    pub(super) blocks: [Option<(u32, u32)>; 2],
+    /// Whether a checksum is complete and wrong.
+    pub(super) is_bad: bool,
+}
+
+impl TcpFrame {
+    /// Reads a frame; `None` if it is not TCP, or was captured too short.
+    pub(super) fn of(sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) -> Option<Self> {
+        let transport = sight.transport.as_ref().filter(|transport| transport.is_tcp())?;
+        let start = transport.layer.offset as usize;
+        let bytes = sight.packet.data.get(start..transport.layer.end())?;
+        let (header, options, _) = TcpHeader::parse(bytes).ok()?;
+        let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);
+        let (segment, packets) = match judgment.nature {
+            Nature::Superframe { size, .. } => {
+                let packets = judgment.packets(transport.payload.max(1));
+                (u32::from(size.bytes), u32::try_from(packets).unwrap_or(u32::MAX))
+            }
+            Nature::Packet | Nature::Left(_) => (payload, 1),
+        };
+        let flags = transport.flags(sight.packet.data);
+        let mut frame = Self {
+            time_ns: sight.packet.timestamp_ns.unwrap_or(0),
+            sequence: header.sequence.get(),
+            ack: (flags & tcp::ACK != 0).then(|| header.acknowledgment.get()),
+            flags,
+            window: header.window.get(),
+            payload,
+            segment,
+            packets,
+            ip_bytes: segment.saturating_add(transport.inner_overhead() as u32),
+            identification: transport.identification(sight.packet.data),
+            is_bad,
+            ..Self::default()
+        };
+        let options = options.as_bytes();
+        // Nearly every segment has timestamps alone, after two bytes of padding.
+        if options.len() == TIMESTAMPS_ALONE_BYTES && options[..4] == TIMESTAMPS_ALONE {
+            frame.timestamps = Some((u32_at(options, 4), u32_at(options, 8)));
+        } else if !options.is_empty() {
+            frame.read(TcpOptions::new(options));
+        }
+        Some(frame)
+    }
+
+    fn read(&mut self, options: TcpOptions<'_>) {
+        for option in options.map_while(Result::ok) {
+            match option {
+                TcpOption::MaximumSegmentSize(mss) => self.mss = Some(mss),
+                TcpOption::WindowScale(bits) => self.window_scale = Some(bits.min(SCALE_MAX)),
+                TcpOption::Timestamps { value, echo } => self.timestamps = Some((value, echo)),
+                TcpOption::Sack(blocks) => {
+                    for (place, block) in self.blocks.iter_mut().zip(blocks) {
+                        *place = Some((block.left.get(), block.right.get()));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) const fn has(&self, flags: u16) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Whether it acknowledges and carries nothing.
+    pub(super) const fn is_pure_ack(&self) -> bool {
+        self.payload == 0 && self.ack.is_some() && !self.has(tcp::SYN | tcp::FIN | tcp::RST)
+    }
+
+    /// The sequence number after its payload.
+    pub(super) const fn end(&self) -> u32 {
+        self.sequence.wrapping_add(self.payload)
+    }
+
+    /// The packets of this many payload bytes.
+    pub(super) fn packets_of(&self, bytes: u32) -> u32 {
+        bytes.div_ceil(self.segment.max(1))
+    }
+}
+
+/// Whether one sequence number or timestamp comes before another.
+pub(super) const fn is_before(one: u32, other: u32) -> bool {
+    one.wrapping_sub(other).cast_signed() < 0
+}
+
+/// Two bytes of padding, and kind and length of the timestamp option.
+const TIMESTAMPS_ALONE: [u8; 4] = [tcp::OPTION_NOP, tcp::OPTION_NOP, tcp::OPTION_TIMESTAMPS, 10];
+/// Bytes of the options that begin so.
+const TIMESTAMPS_ALONE_BYTES: usize = 12;
+/// The largest window scale (RFC 7323).
+const SCALE_MAX: u8 = 14;

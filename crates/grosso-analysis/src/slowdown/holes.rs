@@ -1,0 +1,81 @@
+//! Sequence ranges that the capture has not shown yet, below the end of the data.
+
+use super::frame::{TcpFrame, is_before};
+
+/// A range of sequence numbers that is missing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hole {
+    start: u32,
+    end: u32,
+    /// The time of the frame after it.
+    pub(super) since_ns: u64,
+    /// The timestamp value of that frame.
+    pub(super) timestamp: Option<u32>,
+}
+
+/// The holes of one direction, in sequence order; at most [`HOLES_MAX`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holes(Vec<Hole>);
+
+impl Holes {
+    /// Opens a hole before a frame; returns whether another one was given up for it.
+    pub(super) fn open(&mut self, start: u32, frame: &TcpFrame) -> bool {
+        let is_full = self.0.len() >= HOLES_MAX;
+        if is_full {
+            self.0.remove(0);
+        }
+        self.0.push(Hole {
+            start,
+            end: frame.sequence,
+            since_ns: frame.time_ns,
+            timestamp: frame.timestamps.map(|(value, _)| value),
+        });
+        is_full
+    }
+
+    /// Fills what a range has of the holes; returns the bytes, and the first hole that it touched.
+    pub(super) fn fill(&mut self, start: u32, end: u32) -> (u32, Option<Hole>) {
+        let (mut bytes, mut first) = (0, None);
+        let mut place = 0;
+        while let Some(&hole) = self.0.get(place) {
+            let from = if is_before(hole.start, start) { start } else { hole.start };
+            let to = if is_before(end, hole.end) { end } else { hole.end };
+            if !is_before(from, to) {
+                place += 1;
+                continue;
+            }
+            bytes += to.wrapping_sub(from);
+            first.get_or_insert(hole);
+            self.0.remove(place);
+            for (start, end) in [(hole.start, from), (to, hole.end)] {
+                if is_before(start, end) && self.0.len() < HOLES_MAX {
+                    self.0.insert(place, Hole { start, end, ..hole });
+                    place += 1;
+                }
+            }
+        }
+        (bytes, first)
+    }
+
+    /// Closes what was acknowledged; returns the bytes that the capture never showed.
+    pub(super) fn close(&mut self, ack: u32) -> u32 {
+        let mut bytes = 0;
+        while let Some(hole) = self.0.first_mut().filter(|hole| is_before(hole.start, ack)) {
+            if is_before(ack, hole.end) {
+                bytes += ack.wrapping_sub(hole.start);
+                hole.start = ack;
+                break;
+            }
+            bytes += hole.end.wrapping_sub(hole.start);
+            self.0.remove(0);
+        }
+        bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Most holes of one direction; 24 bytes each, allocated when the first one opens.
+pub(super) const HOLES_MAX: usize = 64;

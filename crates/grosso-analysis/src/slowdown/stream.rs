@@ -1,0 +1,378 @@
+//! One direction of a connection: its sequence numbers, and what the acknowledgments of the peer say about them.
+
+use grosso_wire::tcp;
+
+use super::{
+    figures::Figures,
+    frame::{TcpFrame, is_before},
+    holes::{Hole, Holes},
+    identification::{Sent, SentOrder},
+};
+
+/// One direction of a connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stream {
+    pub(super) figures: Figures,
+    pub(super) order: SentOrder,
+    holes: Holes,
+    /// Whether the sequence numbers below are known.
+    is_known: bool,
+    /// The end of the data seen.
+    max: u32,
+    /// The sequence number up to which the peer acknowledged.
+    acked: u32,
+    /// The window scale of the SYN.
+    scale: Option<u8>,
+    /// Whether a SYN was seen, so that an absent scale means none.
+    has_syn: bool,
+    /// Whether the last frame with data had PSH.
+    is_pushed: bool,
+    /// Whether the last frame was an acknowledgment without data, and its sequence number.
+    last_ack: Option<u32>,
+    /// The timestamp value of the last frame with data.
+    timestamp: Option<u32>,
+    /// The repairs counted when the receiver reported a gap.
+    gap: Option<u32>,
+    /// The time since which the window is zero.
+    zero_since: Option<u64>,
+    stuck: Stuck,
+    /// The timestamp value of the last frame.
+    stamped: Option<u32>,
+    /// A timestamp value whose echo is awaited, and the time since.
+    echo: Option<(u32, u64)>,
+    /// Shortest time from this capture point to the peer and back; 0 if unknown.
+    pub(super) echo_ns: u64,
+}
+
+/// The first segment that was not acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stuck {
+    start: u32,
+    bytes: u32,
+    times: u32,
+    /// Payload of the largest packet that was acknowledged.
+    passed_bytes: u32,
+    /// The end of the first packet that is larger, and its payload; 0 if none is on its way.
+    larger_end: u32,
+    larger_bytes: u32,
+    /// The end of a smaller packet that was sent in place of the stuck one.
+    smaller_end: Option<u32>,
+}
+
+impl Stream {
+    /// Takes in the SYN.
+    pub(super) fn begin(&mut self, frame: &TcpFrame) {
+        let first = frame.sequence.wrapping_add(1);
+        if !self.is_known || first != self.max {
+            self.holes.clear();
+            (self.max, self.acked, self.is_known) = (first, first, true);
+            (self.gap, self.stuck, self.zero_since) = Default::default();
+        }
+        (self.scale, self.has_syn) = (frame.window_scale, true);
+    }
+
+    /// Takes in the order in which a frame was sent, and counts acknowledgments that are missing.
+    pub(super) fn follow(&mut self, frame: &TcpFrame) -> Sent {
+        let sent = self.order.observe(frame);
+        let pure = frame.is_pure_ack().then_some(frame.sequence);
+        if pure.is_some() {
+            self.figures.acks += 1;
+            match sent {
+                Sent::Later(missing) if self.last_ack == pure => {
+                    self.figures.acks_missing += u32::from(missing);
+                }
+                Sent::Earlier => {
+                    self.figures.acks_missing = self.figures.acks_missing.saturating_sub(1);
+                }
+                Sent::Later(_) | Sent::Unknown => {}
+            }
+        }
+        if sent != Sent::Earlier {
+            self.last_ack = pure;
+        }
+        sent
+    }
+
+    /// Takes in a frame with data. The connection was silent for `quiet_ns` before it.
+    pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, round_trip_ns: u64, quiet_ns: u64) {
+        let (start, end) = (frame.sequence, frame.end());
+        if !self.is_known || start.wrapping_sub(self.max).cast_signed().unsigned_abs() > JUMP_MAX {
+            self.holes.clear();
+            (self.max, self.acked, self.is_known) = (start, start, true);
+            (self.gap, self.stuck) = Default::default();
+        }
+        // A probe of a closed window, or a keepalive, repeats one byte.
+        if frame.payload == 1 && end == self.max && end == self.acked {
+            return;
+        }
+        self.count(frame, quiet_ns);
+        if !is_before(start, self.max) {
+            if start != self.max {
+                let is_dropped = self.holes.open(self.max, frame);
+                self.figures.holes_dropped += u32::from(is_dropped);
+            } else if matches!(sent, Sent::Later(1..)) && quiet_ns > round_trip_ns.max(QUIET_NS) {
+                self.figures.tails_lost += 1;
+            } else if self.acked == start
+                && self.is_pushed
+                && self.figures.frames > 1
+                && self.zero_since.is_none()
+                && quiet_ns > (2 * round_trip_ns).max(PAUSE_NS)
+            {
+                self.figures.pauses += 1;
+                self.figures.paused_ns += quiet_ns;
+            }
+            self.max = end;
+        } else {
+            let top = if is_before(self.max, end) { self.max } else { end };
+            let (filled, hole) = self.holes.fill(start, top);
+            if let Some(hole) = hole {
+                self.fill(frame, frame.packets_of(filled), &hole, sent, round_trip_ns);
+            }
+            let repeated = top.wrapping_sub(start) - filled;
+            if repeated > 0 {
+                self.repeat(frame, frame.packets_of(repeated), sent);
+            }
+            if is_before(self.max, end) {
+                self.max = end;
+            }
+        }
+        if frame.segment > self.stuck.passed_bytes && self.stuck.larger_bytes == 0 {
+            (self.stuck.larger_end, self.stuck.larger_bytes) =
+                (start.wrapping_add(frame.segment), frame.segment);
+        }
+        self.is_pushed = frame.has(tcp::PSH);
+    }
+
+    fn count(&mut self, frame: &TcpFrame, quiet_ns: u64) {
+        let figures = &mut self.figures;
+        if figures.frames == 0 {
+            figures.first_ns = frame.time_ns;
+        }
+        let is_next = frame.sequence == self.max && quiet_ns <= BACK_TO_BACK_NS;
+        if let (Some(before), Some((value, _))) = (self.timestamp, frame.timestamps)
+            && is_next
+            && figures.frames > 0
+            && frame.segment >= figures.segment_max
+        {
+            figures.pairs += 1;
+            figures.stepped += u32::from(before != value);
+        }
+        self.timestamp = frame.timestamps.map(|(value, _)| value);
+        figures.frames += 1;
+        figures.packets = figures.packets.saturating_add(frame.packets);
+        figures.superframes += u32::from(frame.packets > 1);
+        figures.bytes += u64::from(frame.payload);
+        figures.last_ns = figures.last_ns.max(frame.time_ns);
+        figures.segment_max = figures.segment_max.max(frame.segment);
+        figures.ip_bytes_max = figures.ip_bytes_max.max(frame.ip_bytes);
+        figures.pushed += u32::from(frame.has(tcp::PSH));
+        figures.bad += u32::from(frame.is_bad);
+    }
+
+    /// Packets that fill a hole: they were late, or their first copies were lost before the capture point.
+    fn fill(&mut self, frame: &TcpFrame, packets: u32, hole: &Hole, sent: Sent, rtt_ns: u64) {
+        let elapsed_ns = frame.time_ns.saturating_sub(hole.since_ns);
+        let timestamps = frame.timestamps.map(|(value, _)| value).zip(hole.timestamp);
+        let figures = &mut self.figures;
+        let is_late = match (sent, timestamps) {
+            (Sent::Later(_), _) => false,
+            (Sent::Earlier, _) => true,
+            (Sent::Unknown, Some((own, after))) if own != after => {
+                figures.told_by_timestamps += packets;
+                is_before(own, after)
+            }
+            (Sent::Unknown, _) => {
+                figures.told_by_time += packets;
+                elapsed_ns < if rtt_ns == 0 { LATE_NS } else { rtt_ns }
+            }
+        };
+        if !is_late {
+            figures.lost_before += packets;
+            return;
+        }
+        figures.late += packets;
+        let behind = frame.packets_of(self.max.wrapping_sub(frame.end()));
+        figures.late_packets_max = figures.late_packets_max.max(behind);
+        figures.late_ns_max = figures.late_ns_max.max(elapsed_ns);
+    }
+
+    /// Packets whose data the capture had shown before.
+    fn repeat(&mut self, frame: &TcpFrame, packets: u32, sent: Sent) {
+        if sent == Sent::Earlier {
+            self.figures.duplicated += packets;
+            return;
+        }
+        self.figures.retransmitted += packets;
+        if !is_before(self.acked, frame.end()) {
+            self.figures.retransmitted_acked += packets;
+            return;
+        }
+        if frame.sequence != self.acked {
+            return;
+        }
+        let stuck = &mut self.stuck;
+        if stuck.times == 0 || stuck.start != frame.sequence {
+            (stuck.start, stuck.bytes, stuck.times) = (frame.sequence, frame.segment, 1);
+            stuck.smaller_end = None;
+        }
+        // Its segment is as large as before, or a probe with a smaller one.
+        if u64::from(frame.segment) * 10 < u64::from(stuck.bytes) * 9 {
+            stuck.smaller_end = Some(frame.end());
+            stuck.larger_bytes = 0;
+        } else {
+            stuck.bytes = stuck.bytes.max(frame.segment);
+            stuck.times += 1;
+        }
+        if stuck.bytes > stuck.passed_bytes && stuck.times > self.figures.stuck_times {
+            (self.figures.stuck_times, self.figures.stuck_bytes) = (stuck.times, stuck.bytes);
+        }
+    }
+
+    /// Takes in an acknowledgment of the peer, whose SYN had this window scale.
+    pub(super) fn acknowledge(&mut self, frame: &TcpFrame, ack: u32, scale: Option<u8>) {
+        self.take_window(frame, scale);
+        if !self.is_known {
+            return;
+        }
+        let is_gap_reported = self.take_blocks(frame, ack);
+        if !is_before(self.acked, ack) || ack.wrapping_sub(self.acked) > JUMP_MAX {
+            return;
+        }
+        let missing = self.holes.close(ack);
+        let figures = &mut self.figures;
+        if missing > 0 && figures.segment_max > 0 {
+            figures.uncaptured += missing.div_ceil(figures.segment_max);
+        }
+        // A FIN has a sequence number and no data.
+        let beyond = ack.wrapping_sub(self.max);
+        if is_before(self.max, ack) && beyond > 1 && figures.frames > 0 {
+            figures.uncaptured += beyond.div_ceil(figures.segment_max.max(1));
+        }
+        if is_before(self.max, ack) {
+            self.max = ack;
+        }
+        let repairs = figures.repairs();
+        match self.gap {
+            Some(before) if before == repairs && missing == 0 => figures.healed += 1,
+            _ => {}
+        }
+        self.gap = is_gap_reported.then_some(repairs);
+        self.acked = ack;
+        self.pass(ack);
+    }
+
+    /// Notes the sizes of packets that reached the peer.
+    fn pass(&mut self, ack: u32) {
+        let stuck = &mut self.stuck;
+        if stuck.larger_bytes > 0 && !is_before(ack, stuck.larger_end) {
+            // Smaller packets in place of a larger one show nothing about its size.
+            if stuck.smaller_end.is_none() {
+                stuck.passed_bytes = stuck.passed_bytes.max(stuck.larger_bytes);
+            }
+            stuck.larger_bytes = 0;
+        }
+        if stuck.times > 0 && is_before(stuck.start, ack) {
+            if stuck.smaller_end.is_some() {
+                self.figures.stuck_probed |= stuck.bytes == self.figures.stuck_bytes;
+            } else {
+                stuck.passed_bytes = stuck.passed_bytes.max(stuck.bytes);
+            }
+            stuck.times = 0;
+            stuck.smaller_end = None;
+        }
+        if self.figures.stuck_bytes > 0 && stuck.passed_bytes >= self.figures.stuck_bytes {
+            (self.figures.stuck_times, self.figures.stuck_bytes) = (0, 0);
+        }
+    }
+
+    /// Reads the SACK blocks; returns whether they report a gap.
+    fn take_blocks(&mut self, frame: &TcpFrame, ack: u32) -> bool {
+        let [Some((left, right)), second] = frame.blocks else { return false };
+        let is_inside = |(from, to): (u32, u32)| !is_before(left, from) && !is_before(to, right);
+        if !is_before(ack, right) || second.is_some_and(is_inside) {
+            let bytes = right.wrapping_sub(left);
+            let packets = bytes.div_ceil(self.figures.segment_max.max(1));
+            self.figures.received_twice += packets.min(RECEIVED_TWICE_MAX);
+            return second.is_some();
+        }
+        if ack == self.acked && self.gap.is_none() {
+            self.gap = Some(self.figures.repairs());
+        }
+        true
+    }
+
+    fn take_window(&mut self, frame: &TcpFrame, scale: Option<u8>) {
+        if frame.has(tcp::SYN | tcp::RST | tcp::FIN) {
+            return;
+        }
+        match (frame.window, self.zero_since) {
+            (0, None) => {
+                self.zero_since = Some(frame.time_ns);
+                self.figures.zero_windows += 1;
+            }
+            (1.., Some(since)) => {
+                self.figures.zero_ns += frame.time_ns.saturating_sub(since);
+                self.zero_since = None;
+            }
+            _ => {}
+        }
+        if let Some(scale) = scale {
+            let window = u32::from(frame.window) << scale;
+            self.figures.window_bytes += u64::from(window);
+            self.figures.windows += 1;
+        }
+    }
+
+    /// The scale of the windows that this direction announces; `None` if it is unknown. It holds only if both SYNs
+    /// have one (RFC 7323).
+    pub(super) fn scale_with(&self, peer: &Self) -> Option<u8> {
+        (self.has_syn && peer.has_syn).then_some(if peer.scale.is_some() {
+            self.scale.unwrap_or(0)
+        } else {
+            0
+        })
+    }
+
+    /// Starts to wait for the echo of a frame if its timestamp value is new, and no other echo is awaited.
+    pub(super) fn stamp(&mut self, frame: &TcpFrame) {
+        let Some((value, _)) = frame.timestamps else { return };
+        let is_new = self.stamped.replace(value) != Some(value);
+        if is_new && self.echo.is_none() && !frame.has(tcp::SYN | tcp::FIN | tcp::RST) {
+            self.echo = Some((value, frame.time_ns));
+        }
+    }
+
+    /// Takes in the echo in a frame of the peer.
+    pub(super) fn hear_echo(&mut self, frame: &TcpFrame) {
+        let (Some((value, since_ns)), Some((_, echo))) = (self.echo, frame.timestamps) else {
+            return;
+        };
+        if is_before(echo, value) {
+            return;
+        }
+        self.echo = None;
+        let elapsed_ns = frame.time_ns.saturating_sub(since_ns).max(1);
+        if self.echo_ns == 0 || elapsed_ns < self.echo_ns {
+            self.echo_ns = elapsed_ns;
+        }
+    }
+
+    /// The time with a window of zero, up to this time.
+    pub(super) fn zero_ns_until(&self, now_ns: u64) -> u64 {
+        let open_ns = self.zero_since.map_or(0, |since| now_ns.saturating_sub(since));
+        self.figures.zero_ns + open_ns
+    }
+}
+
+/// Most bytes between two frames of one direction; a larger jump starts the direction anew.
+const JUMP_MAX: u32 = 1 << 30;
+/// Packets that one DSACK block reports, at most.
+const RECEIVED_TWICE_MAX: u32 = 64;
+/// Silence before a retransmission in order, at least: the shortest retransmission timer of Linux is longer.
+const QUIET_NS: u64 = 10_000_000;
+/// Silence that counts as a pause of the sender, at least.
+const PAUSE_NS: u64 = 5_000_000;
+/// Lateness that tells reordering from loss if the round trip is unknown.
+const LATE_NS: u64 = 3_000_000;
+/// Time between packets that arrive back to back, at most.
+pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

@@ -1,0 +1,109 @@
+//! The causes of all directions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    cause::{Cause, Finding},
+    figures::Figures,
+};
+use crate::headers::Endpoints;
+
+/// Causes that slow the TCP directions of a capture.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Slowdowns {
+    /// Directions with data.
+    pub directions: u64,
+    /// Directions in which a cause was found.
+    pub slow_directions: u64,
+    /// Connections that were judged before their end to make room for others.
+    pub evicted: u64,
+    /// Packets that were acknowledged and are not in the capture.
+    pub uncaptured_packets: u64,
+    /// The causes, the most important first: by the packets of the directions in which each is the first one.
+    pub causes: Vec<Slow>,
+}
+
+/// A cause in all directions that have it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Slow {
+    /// Directions with this cause.
+    pub directions: u64,
+    /// The direction with the most packets concerned, as `source > destination`.
+    pub flow: String,
+    /// The cause in that direction.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// Settings of Linux against it.
+    pub linux: &'static str,
+    /// A command of Grosso against it.
+    pub grosso: Option<&'static str>,
+}
+
+/// The causes so far.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    directions: u64,
+    slow_directions: u64,
+    pub(super) evicted: u64,
+    uncaptured: u64,
+    causes: BTreeMap<Cause, CauseTotal>,
+}
+
+#[derive(Debug)]
+struct CauseTotal {
+    directions: u64,
+    /// Packets of the directions whose first cause it is.
+    first_packets: u64,
+    worst: (Endpoints, Finding),
+}
+
+impl Totals {
+    /// Adds the causes of one direction, the most important first.
+    pub(super) fn add(&mut self, flow: &Endpoints, figures: &Figures, findings: Vec<Finding>) {
+        self.directions += 1;
+        self.slow_directions += u64::from(!findings.is_empty());
+        self.uncaptured += u64::from(figures.uncaptured);
+        for (place, finding) in findings.into_iter().enumerate() {
+            let first_packets = if place == 0 { u64::from(figures.packets) } else { 0 };
+            match self.causes.get_mut(&finding.cause) {
+                Some(total) => {
+                    total.directions += 1;
+                    total.first_packets += first_packets;
+                    if finding.packets > total.worst.1.packets {
+                        total.worst = (*flow, finding);
+                    }
+                }
+                None => {
+                    let total =
+                        CauseTotal { directions: 1, first_packets, worst: (*flow, finding) };
+                    self.causes.insert(total.worst.1.cause, total);
+                }
+            }
+        }
+    }
+
+    pub(super) fn conclude(self) -> Slowdowns {
+        let mut causes: Vec<CauseTotal> = self.causes.into_values().collect();
+        causes.sort_by_key(|total| std::cmp::Reverse(total.first_packets));
+        let slow = |total: CauseTotal| {
+            let (flow, finding) = total.worst;
+            Slow {
+                directions: total.directions,
+                flow: flow.to_string(),
+                linux: finding.cause.linux(),
+                grosso: finding.cause.grosso(),
+                finding,
+            }
+        };
+        Slowdowns {
+            directions: self.directions,
+            slow_directions: self.slow_directions,
+            evicted: self.evicted,
+            uncaptured_packets: self.uncaptured,
+            causes: causes.into_iter().map(slow).collect(),
+        }
+    }
+}

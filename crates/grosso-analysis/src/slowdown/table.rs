@@ -1,0 +1,183 @@
+//! The connections of a capture, in bounded memory.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+};
+
+use super::{
+    causes,
+    connection::Connection,
+    frame::TcpFrame,
+    summary::{Slowdowns, Totals},
+};
+use crate::{
+    evidence::{Judgment, Path, Sight, too_big},
+    headers::Endpoints,
+};
+
+/// The tracker of TCP connections: takes in the frames of a capture and finds what slows each direction.
+#[derive(Debug, Default)]
+pub struct Connections {
+    places: HashMap<Endpoints, (u32, u8)>,
+    slots: Vec<(Endpoints, Connection)>,
+    /// The connection of the last frame: packets follow others of their connection.
+    last: Option<(Endpoints, (u32, u8))>,
+    /// The slot at which the search for an idle connection goes on.
+    hand: usize,
+    totals: Totals,
+    /// The MTU of paths by ICMP messages; at most [`PATHS_MAX`].
+    paths: HashMap<Path, TooBig>,
+    sources: Sources,
+}
+
+/// ICMP messages about one path.
+#[derive(Clone, Copy, Debug, Default)]
+struct TooBig {
+    mtu: u16,
+    quoted: u16,
+    since_ns: u64,
+}
+
+/// The identification that each source address used last, and its connection.
+#[derive(Debug)]
+struct Sources {
+    hasher: RandomState,
+    slots: Vec<(u32, u32, u16)>,
+}
+
+impl Connections {
+    /// Takes in a frame, its judgment, and whether one of its checksums is complete and wrong.
+    pub fn observe(&mut self, sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) {
+        if sight.transport.is_none() {
+            self.take_message(sight);
+            return;
+        }
+        let Some(frame) = TcpFrame::of(sight, judgment, is_bad) else { return };
+        let (slot, side) = self.place(sight.endpoints);
+        let is_shared = self.sources.is_shared(sight, slot, &frame);
+        let Some((_, connection)) = self.slots.get_mut(slot as usize) else { return };
+        let side = usize::from(side);
+        connection.streams[side].order.shared += u32::from(is_shared);
+        connection.observe(side, &frame);
+        if !self.paths.is_empty() && frame.payload > 0 {
+            self.compare_with_path(sight, slot, side, &frame);
+        }
+    }
+
+    /// Takes in an ICMP message that a packet was too big.
+    fn take_message(&mut self, sight: &Sight<'_>) {
+        let Some((path, mtu, quoted)) = too_big(sight.packet.data, sight.stack) else { return };
+        if self.paths.len() >= PATHS_MAX && !self.paths.contains_key(&path) {
+            return;
+        }
+        let since_ns = sight.packet.timestamp_ns.unwrap_or(0);
+        let first = TooBig { mtu, quoted, since_ns };
+        let known = self.paths.entry(path).or_insert(first);
+        known.mtu = known.mtu.min(mtu);
+        known.quoted = known.quoted.max(quoted);
+    }
+
+    fn compare_with_path(&mut self, sight: &Sight<'_>, slot: u32, side: usize, frame: &TcpFrame) {
+        let Some(transport) = &sight.transport else { return };
+        let ip = transport.ip.offset as usize;
+        let path = Path::at(sight.packet.data, ip, frame.identification.is_some());
+        let Some(message) = path.and_then(|path| self.paths.get(&path)) else { return };
+        let Some((_, connection)) = self.slots.get_mut(slot as usize) else { return };
+        let settled_ns = message.since_ns + connection.round_trip_ns().max(SETTLED_NS);
+        let figures = connection.figures_mut(side);
+        figures.icmp_mtu = message.mtu;
+        figures.icmp_quoted = message.quoted;
+        if frame.time_ns > settled_ns && frame.ip_bytes > u32::from(message.mtu) {
+            figures.above_mtu += frame.packets;
+        }
+    }
+
+    /// The slot of a flow's connection, and its direction there.
+    fn place(&mut self, endpoints: Endpoints) -> (u32, u8) {
+        if let Some((last, place)) = self.last
+            && last == endpoints
+        {
+            return place;
+        }
+        let place = match self.places.get(&endpoints) {
+            Some(&place) => place,
+            None => (self.insert(endpoints), 0),
+        };
+        self.last = Some((endpoints, place));
+        place
+    }
+
+    fn insert(&mut self, endpoints: Endpoints) -> u32 {
+        let new = (endpoints, Connection::default());
+        let slot = if self.slots.len() < CONNECTIONS_MAX {
+            self.slots.push(new);
+            self.slots.len() - 1
+        } else {
+            let slot = self.idle();
+            let (before, connection) = std::mem::replace(&mut self.slots[slot], new);
+            self.places.remove(&before);
+            self.places.remove(&before.reversed());
+            causes::judge(&before, &connection, &mut self.totals);
+            self.totals.evicted += 1;
+            slot
+        };
+        let number = u32::try_from(slot).unwrap_or(u32::MAX);
+        // The other direction first: a flow from an endpoint to itself is its own reverse.
+        self.places.insert(endpoints.reversed(), (number, 1));
+        self.places.insert(endpoints, (number, 0));
+        number
+    }
+
+    /// A connection without a frame since the search came by last.
+    fn idle(&mut self) -> usize {
+        loop {
+            let slot = self.hand;
+            self.hand = (slot + 1) % CONNECTIONS_MAX;
+            if !std::mem::take(&mut self.slots[slot].1.is_recent) {
+                return slot;
+            }
+        }
+    }
+
+    /// Returns the causes that slow the observed directions.
+    pub fn conclude(mut self) -> Slowdowns {
+        for (endpoints, connection) in &self.slots {
+            causes::judge(endpoints, connection, &mut self.totals);
+        }
+        self.totals.conclude()
+    }
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self { hasher: RandomState::new(), slots: Vec::new() }
+    }
+}
+
+impl Sources {
+    /// Whether the identification of a frame goes on from that of another connection of the same host.
+    fn is_shared(&mut self, sight: &Sight<'_>, slot: u32, frame: &TcpFrame) -> bool {
+        let Some(identification) = frame.identification else { return false };
+        if self.slots.is_empty() {
+            self.slots.resize(SOURCES_MAX, (0, 0, 0));
+        }
+        let hash = self.hasher.hash_one(sight.endpoints.source.address());
+        let (tag, place) = ((hash >> 32) as u32 | 1, hash as usize % SOURCES_MAX);
+        let next = identification.wrapping_add(frame.packets as u16);
+        let (known, other, expected) = std::mem::replace(&mut self.slots[place], (tag, slot, next));
+        known == tag && other != slot && expected == identification
+    }
+}
+
+/// Most connections at once: about 40 MB. The next one takes the place of an idle one, which is judged first.
+pub const CONNECTIONS_MAX: usize = 1 << 15;
+
+// Two streams of at most 480 bytes each, without the holes, which few directions have.
+const _: () = assert!(size_of::<Connection>() <= 1024);
+/// Most paths whose MTU is remembered.
+const PATHS_MAX: usize = 1 << 12;
+/// Source addresses whose identifications are remembered: 12 KB.
+const SOURCES_MAX: usize = 1 << 10;
+/// Time that a sender has to heed a message, at least.
+const SETTLED_NS: u64 = 5_000_000;

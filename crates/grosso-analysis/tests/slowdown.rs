@@ -1,0 +1,175 @@
+//! Causes that slow a transfer, judged against transfers whose fault is known by construction.
+//!
+//! Thresholds were chosen on the seeds below 1000; these tests judge on others.
+
+use std::collections::BTreeMap;
+
+use grosso_analysis::{
+    checksums::{Levels, Verdict, judge},
+    evidence::{Given, Judge, Sight},
+    links::Links,
+    slowdown::{CONNECTIONS_MAX, Cause, Connections, Slowdowns},
+};
+use grosso_capture::{CaptureReader, Entry};
+use grosso_testkit::{
+    Packet,
+    transfer::{Capture, Fault, transfer},
+};
+use grosso_wire::dissect;
+
+/// Faults, and the cause to name first in a capture at the sender and in one at the receiver; `None` where that
+/// capture does not show the fault, and is not judged. The seed chooses the strength of a fault.
+fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 16] {
+    let strength = [1, 2, 5][seed as usize % 3];
+    [
+        (Fault::Loss(8 * strength), Some(Cause::LostAfter), Some(Cause::LostBefore)),
+        (
+            Fault::Reordering(10 * strength),
+            Some(Cause::ReorderedAfter),
+            Some(Cause::ReorderedBefore),
+        ),
+        (Fault::Duplication(10 * strength), Some(Cause::Duplicated), Some(Cause::Duplicated)),
+        (Fault::AckLoss(5 * strength), Some(Cause::AcksLost), None),
+        (
+            Fault::SmallWindow(4 * strength as u32),
+            Some(Cause::ReceiveWindow),
+            Some(Cause::ReceiveWindow),
+        ),
+        (Fault::SlowReader, Some(Cause::ZeroWindow), Some(Cause::ZeroWindow)),
+        (Fault::PausingWriter, Some(Cause::Application), Some(Cause::Application)),
+        (Fault::BlackHole, Some(Cause::BlackHole), None),
+        (Fault::BlackHoleForEver, Some(Cause::BlackHole), None),
+        (Fault::PathMtu, Some(Cause::PathMtu), None),
+        (Fault::PathMtuIgnored, Some(Cause::PathMtuIgnored), None),
+        (Fault::MergingRouter, Some(Cause::MergedByRouter), None),
+        (Fault::PushOnEveryPacket, Some(Cause::PushOnEveryPacket), Some(Cause::PushOnEveryPacket)),
+        (Fault::TinySegments, Some(Cause::TinySegments), Some(Cause::TinySegments)),
+        (Fault::FastTimestamps, Some(Cause::SteppingTimestamps), Some(Cause::SteppingTimestamps)),
+        (Fault::Corruption(8 * strength), Some(Cause::LostAfter), Some(Cause::BadChecksums)),
+    ]
+}
+
+/// A classic capture with times in nanoseconds.
+fn pcap(frames: &Capture) -> Vec<u8> {
+    let mut file = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
+    for word in [0x0004_0002, 0, 0, 1 << 18, 1_u32] {
+        file.extend(word.to_le_bytes());
+    }
+    for (time_ns, frame) in frames {
+        let len = frame.len() as u32;
+        let (seconds, nanoseconds) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+        for word in [seconds as u32, nanoseconds as u32, len, len] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(frame);
+    }
+    file
+}
+
+/// Returns the causes in a capture.
+fn slowdowns(frames: &Capture) -> Slowdowns {
+    let file = pcap(frames);
+    let mut judged = Judge::new(Given::default());
+    let (mut connections, mut levels) = (Connections::default(), Levels::default());
+    for is_surveyed in [false, true] {
+        judged.is_surveyed = is_surveyed;
+        let mut reader = CaptureReader::new(&file[..]).unwrap();
+        while let Some(entry) = reader.next().unwrap() {
+            let Entry::Packet(packet) = &entry else { continue };
+            let link = Links::default().of(packet).unwrap();
+            let meta = packet.meta();
+            let ports = judged.ports(&meta);
+            let stack = dissect(packet.data, link, &ports);
+            let sight = Sight::new(packet, &meta, &stack, link, ports);
+            if !is_surveyed {
+                judged.learn(&sight);
+                continue;
+            }
+            let judgment = judged.judge(&sight);
+            judge(packet.data, false, &stack, judged.claim(&sight), &mut levels);
+            let is_bad = levels.worst() == Some(Verdict::Bad);
+            connections.observe(&sight, &judgment, is_bad);
+        }
+    }
+    connections.conclude()
+}
+
+fn first(slowdowns: &Slowdowns) -> Option<Cause> {
+    slowdowns.causes.first().map(|slow| slow.finding.cause)
+}
+
+/// Judges faults on seeds: the share that is named first, and the table of what was named instead.
+fn judge_faults(seeds: std::ops::Range<u64>) -> (usize, usize, String) {
+    let (mut right, mut all) = (0, 0);
+    let mut table: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+    for seed in seeds {
+        for (fault, at_sender, at_receiver) in faults(seed) {
+            let captured = transfer(fault, seed);
+            for (point, frames, expected) in [
+                ("sender", &captured.at_sender, at_sender),
+                ("receiver", &captured.at_receiver, at_receiver),
+            ] {
+                if expected.is_none() {
+                    continue;
+                }
+                let found = first(&slowdowns(frames));
+                all += 1;
+                right += usize::from(found == expected);
+                let name = format!("{fault:?}");
+                let name = name.split('(').next().unwrap_or_default();
+                let row = table.entry(format!("{name} at the {point}")).or_default();
+                *row.entry(format!("{found:?}")).or_default() += 1;
+            }
+        }
+    }
+    let rows = table.iter().map(|(fault, found)| format!("{fault}: {found:?}\n"));
+    (right, all, rows.collect())
+}
+
+#[test]
+fn the_fault_of_a_transfer_is_named_first() {
+    let (right, all, table) = judge_faults(1000..1002);
+    assert!(right * 100 >= all * 95, "{right} of {all}\n{table}");
+}
+
+#[test]
+#[ignore = "200 situations"]
+fn the_faults_of_many_transfers_are_named_first() {
+    let (right, all, table) = judge_faults(2000..2013);
+    println!("{right} of {all}\n{table}");
+    assert!(right * 100 >= all * 95, "{right} of {all}\n{table}");
+}
+
+fn judge_healthy(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let captured = transfer(Fault::Healthy, seed);
+        for frames in [&captured.at_sender, &captured.at_receiver] {
+            let slowdowns = slowdowns(frames);
+            assert_eq!(slowdowns.slow_directions, 0, "seed {seed}: {:?}", slowdowns.causes);
+            assert_eq!(slowdowns.directions, 1, "seed {seed}");
+            assert_eq!(slowdowns.uncaptured_packets, 0, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_named_in_a_healthy_transfer() {
+    judge_healthy(1000..1012);
+}
+
+#[test]
+#[ignore = "200 captures"]
+fn nothing_is_named_in_many_healthy_transfers() {
+    judge_healthy(2000..2100);
+}
+
+#[test]
+fn connections_beyond_the_limit_are_judged_before_they_leave() {
+    let frames = (0..CONNECTIONS_MAX as u32 + 10).map(|number| {
+        let [_, _, high, low] = number.to_be_bytes();
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source([10, 1, high, low]));
+        (u64::from(number), packet.tcp(|tcp| tcp.sequence(1)).payload_len(1).build())
+    });
+    let slowdowns = slowdowns(&frames.collect());
+    assert_eq!((slowdowns.directions, slowdowns.evicted), (CONNECTIONS_MAX as u64 + 10, 10));
+}

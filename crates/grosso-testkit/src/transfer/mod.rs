@@ -1,0 +1,271 @@
+//! A TCP transfer over a path with one fault, captured at both ends: the fault is known by construction.
+//!
+//! A sender with SACK, timestamps, fast retransmit and a retransmission timer sends to a receiver that delays
+//! acknowledgments and reports DSACK. Between them lies a path that delays packets in order and then applies a
+//! [`Fault`]. The seed chooses the round trip, the rate, the length and the places of the fault.
+
+mod frames;
+mod receiver;
+mod sender;
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use self::{frames::Writer, receiver::Reader, sender::Source};
+use crate::random::Random;
+
+/// The one thing that is wrong with a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    Healthy,
+    /// The path loses this many data packets in 1000.
+    Loss(usize),
+    /// The path delays this many data packets in 1000 by a few others.
+    Reordering(usize),
+    /// The path delivers this many data packets in 1000 twice.
+    Duplication(usize),
+    /// The path loses this many acknowledgments in 100.
+    AckLoss(usize),
+    /// The receive window is this many segments.
+    SmallWindow(u32),
+    /// The receiver's application reads more slowly than data comes.
+    SlowReader,
+    /// The sender's application writes a little and pauses.
+    PausingWriter,
+    /// The path silently drops packets with more than 1000 bytes of payload.
+    BlackHole,
+    /// The same, and the sender never tries smaller ones.
+    BlackHoleForEver,
+    /// A router sends ICMP for packets larger than 1400 bytes, and the sender obeys.
+    PathMtu,
+    /// The same, and the sender does not obey before its timer gives up.
+    PathMtuIgnored,
+    /// A router merges two packets now and then, and sends ICMP about the result.
+    MergingRouter,
+    /// PSH is set in every packet.
+    PushOnEveryPacket,
+    /// Segments have 100 bytes.
+    TinySegments,
+    /// The timestamp clock ticks with every packet.
+    FastTimestamps,
+    /// The path damages this many data packets in 1000.
+    Corruption(usize),
+}
+
+/// Frames with their times in nanoseconds.
+pub type Capture = Vec<(u64, Vec<u8>)>;
+
+/// Both captures of a transfer.
+#[derive(Clone, Debug, Default)]
+pub struct Captured {
+    /// At the sender, before the path.
+    pub at_sender: Capture,
+    /// At the receiver, after the path.
+    pub at_receiver: Capture,
+}
+
+/// One TCP packet on its way.
+#[derive(Clone, Debug, Default)]
+struct Item {
+    from_sender: bool,
+    sequence: u32,
+    len: u32,
+    ack: u32,
+    is_syn: bool,
+    is_push: bool,
+    window: u32,
+    timestamps: (u32, u32),
+    blocks: Vec<(u32, u32)>,
+    identification: u16,
+    is_damaged: bool,
+}
+
+/// A thing that happens at a time.
+#[derive(Debug)]
+enum Event {
+    Arrival(Item),
+    /// An ICMP message about the path MTU reaches the sender.
+    TooBig,
+    Timer(u32),
+    DelayedAck(u32),
+    Write,
+    Read,
+}
+
+/// Events in order of time, and of their making.
+#[derive(Debug, Default)]
+struct Agenda {
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+    events: Vec<Option<Event>>,
+}
+
+impl Agenda {
+    fn add(&mut self, time_ns: u64, event: Event) {
+        self.heap.push(Reverse((time_ns, self.events.len())));
+        self.events.push(Some(event));
+    }
+
+    fn next(&mut self) -> Option<(u64, Event)> {
+        let Reverse((time_ns, place)) = self.heap.pop()?;
+        Some((time_ns, self.events[place].take()?))
+    }
+}
+
+/// The properties of the hosts and of the path that a seed chooses.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    fault: Fault,
+    is_ipv6: bool,
+    one_way_ns: u64,
+    ns_per_byte: u64,
+    segments: u32,
+}
+
+/// Runs the transfer that a seed chooses.
+pub fn transfer(fault: Fault, seed: u64) -> Captured {
+    let mut random = Random::new(seed);
+    // A sender without identifications shows the order of its packets only roughly.
+    let needs_ipv4 = matches!(fault, Fault::AckLoss(_) | Fault::Duplication(_));
+    let is_dense =
+        matches!(fault, Fault::PushOnEveryPacket | Fault::TinySegments | Fault::FastTimestamps);
+    // A small window limits a long path, and receive offload merges what is close together.
+    let one_ways: &[u64] = match fault {
+        Fault::SmallWindow(_) => &[5_000_000, 20_000_000],
+        _ if is_dense => &[200_000, 1_000_000],
+        _ => &[200_000, 1_000_000, 5_000_000, 20_000_000],
+    };
+    let setting = Setting {
+        fault,
+        is_ipv6: !needs_ipv4 && random.one_in(4),
+        one_way_ns: *random.choose(one_ways),
+        ns_per_byte: *random.choose(if is_dense { &[8, 16] } else { &[8, 16, 80] }),
+        segments: random.within(600, 1200) as u32,
+    };
+    let mut path = Path {
+        setting,
+        random,
+        agenda: Agenda::default(),
+        writer: Writer::new(setting.is_ipv6),
+        captured: Captured::default(),
+        free_ns: [0; 2],
+        arrival_ns: [0; 2],
+    };
+    let mut source = Source::new(setting);
+    let mut reader = Reader::new(setting);
+    source.connect(START_NS, &mut path);
+    while let Some((now_ns, event)) = path.agenda.next() {
+        match event {
+            Event::Arrival(item) if item.from_sender => reader.receive(now_ns, &item, &mut path),
+            Event::Arrival(item) => source.receive(now_ns, &item, &mut path),
+            Event::TooBig => source.shrink(now_ns, &mut path),
+            Event::Timer(number) => source.time_out(now_ns, number, &mut path),
+            Event::DelayedAck(number) => reader.time_out(now_ns, number, &mut path),
+            Event::Write => source.write(now_ns, &mut path),
+            Event::Read => reader.read(now_ns, &mut path),
+        }
+    }
+    path.captured.at_sender.sort_by_key(|(time, _)| *time);
+    path.captured.at_receiver.sort_by_key(|(time, _)| *time);
+    path.captured
+}
+
+/// The path, and the captures at its ends.
+struct Path {
+    setting: Setting,
+    random: Random,
+    agenda: Agenda,
+    writer: Writer,
+    captured: Captured,
+    /// The time at which each link is free, and the last arrival in order.
+    free_ns: [u64; 2],
+    arrival_ns: [u64; 2],
+}
+
+impl Path {
+    /// Sends a packet from one of the hosts.
+    fn send(&mut self, now_ns: u64, mut item: Item) {
+        let side = usize::from(item.from_sender);
+        let wire_ns = u64::from(item.len + HEADER_BYTES) * self.setting.ns_per_byte;
+        let departure_ns = now_ns.max(self.free_ns[side]);
+        self.free_ns[side] = departure_ns + wire_ns;
+        let frame = self.writer.frame(&item);
+        let near = if item.from_sender { 0 } else { 1 };
+        self.capture(near, departure_ns, frame);
+        let arrival_ns = departure_ns + wire_ns + self.setting.one_way_ns;
+        let arrival_ns = arrival_ns.max(self.arrival_ns[side] + 1);
+        if !item.from_sender {
+            let is_lost = match self.setting.fault {
+                Fault::AckLoss(percent) if !item.is_syn => self.random.percent(percent),
+                _ => false,
+            };
+            if !is_lost {
+                self.deliver(arrival_ns, side, item);
+            }
+            return;
+        }
+        let mut strikes = |per_mille: usize| item.len > 0 && self.random.below(1000) < per_mille;
+        match self.setting.fault {
+            Fault::Loss(share) if strikes(share) => {}
+            Fault::Reordering(share) if strikes(share) => {
+                let packets = self.random.within(2, 6) as u64;
+                let full_ns = u64::from(SEGMENT_BYTES + HEADER_BYTES) * self.setting.ns_per_byte;
+                self.record_arrival(arrival_ns + packets * full_ns, item);
+            }
+            Fault::Duplication(share) if strikes(share) => {
+                self.deliver(arrival_ns, side, item.clone());
+                self.deliver(arrival_ns + 1000, side, item);
+            }
+            Fault::Corruption(share) if strikes(share) => {
+                item.is_damaged = true;
+                self.deliver(arrival_ns, side, item);
+            }
+            Fault::BlackHole | Fault::BlackHoleForEver if item.len > 1000 => {}
+            Fault::PathMtu | Fault::PathMtuIgnored if item.len > ICMP_SEGMENT_BYTES => {
+                self.object(arrival_ns, &item, 1400, 0);
+            }
+            Fault::MergingRouter if item.len == SEGMENT_BYTES && strikes(20) => {
+                // The MTU fits full packets: 20 bytes more over IPv6, whose headers are longer.
+                let mtu = if self.setting.is_ipv6 { 1520 } else { 1500 };
+                self.object(arrival_ns, &item, mtu, SEGMENT_BYTES as u16);
+            }
+            _ => self.deliver(arrival_ns, side, item),
+        }
+    }
+
+    /// A router drops a packet, and its message reaches the sender.
+    fn object(&mut self, now_ns: u64, item: &Item, mtu: u16, more_bytes: u16) {
+        let frame = self.writer.too_big(item, mtu, more_bytes);
+        let time_ns = now_ns + self.setting.one_way_ns / 2;
+        self.capture(0, time_ns, frame);
+        self.agenda.add(time_ns, Event::TooBig);
+    }
+
+    /// Delivers a packet after those before it.
+    fn deliver(&mut self, time_ns: u64, side: usize, item: Item) {
+        self.arrival_ns[side] = time_ns;
+        self.record_arrival(time_ns, item);
+    }
+
+    fn record_arrival(&mut self, time_ns: u64, item: Item) {
+        let frame = self.writer.frame(&item);
+        self.capture(usize::from(item.from_sender), time_ns, frame);
+        if !item.is_damaged {
+            self.agenda.add(time_ns, Event::Arrival(item));
+        }
+    }
+
+    fn capture(&mut self, place: usize, time_ns: u64, frame: Vec<u8>) {
+        let captured = &mut self.captured;
+        let frames = if place == 0 { &mut captured.at_sender } else { &mut captured.at_receiver };
+        frames.push((time_ns, frame));
+    }
+}
+
+/// The time of the first packet.
+const START_NS: u64 = 1_700_000_000_000_000_000;
+/// Payload of a full packet.
+const SEGMENT_BYTES: u32 = 1448;
+/// Payload that fits the MTU of [`Fault::PathMtu`], also over IPv6.
+const ICMP_SEGMENT_BYTES: u32 = 1328;
+/// Headers of a packet on the link.
+const HEADER_BYTES: u32 = 66;
