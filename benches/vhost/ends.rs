@@ -21,7 +21,7 @@ use grosso_testkit::Packet;
 /// The first argument of an end.
 pub(super) const WORD: &str = "end";
 
-/// Frames and bytes that arrived, and the seconds in which they did.
+/// Frames and bytes that arrived, and the elapsed time in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub(super) frames: f64,

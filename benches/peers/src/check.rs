@@ -86,7 +86,7 @@ fn segmented(workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the fields in which two frames of the same headers differ.
+/// Returns the fields in which two frames with the same headers differ.
 fn differences(expected: &[u8], found: &[u8]) -> BTreeSet<String> {
     let (one, two) = (parsed(expected), parsed(found));
     let names = |parsed: &Parsed| parsed.layers.iter().map(|layer| layer.name).collect::<Vec<_>>();

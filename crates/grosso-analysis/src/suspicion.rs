@@ -204,7 +204,7 @@ fn address_resolution(frame: &[u8], stack: &Stack) -> Option<Inside> {
 }
 
 /// Returns whether a TCP header has no combination that no stack sends: reserved bits, an urgent pointer without URG,
-/// or flags that exclude each other.
+/// or flags that cannot be combined.
 fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
     let start = layer.offset as usize;
     if layer.kind != Kind::Tcp {

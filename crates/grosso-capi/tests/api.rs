@@ -167,7 +167,7 @@ fn a_verified_checksum_of_a_superframe_leaves_as_the_partial_one_that_its_header
     assert!(*frame == partial);
 }
 
-/// A virtio header cannot describe it, so its packets are delivered.
+/// A virtio header cannot describe this superframe, so its packets are delivered separately.
 #[test]
 fn a_superframe_whose_checksum_nobody_vouches_for_is_cut() {
     let mut seen = Seen::default();
@@ -314,7 +314,7 @@ fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
         // SAFETY: as many bytes as `size` says.
         let result = unsafe { grosso_coalescer_new((&raw const later).cast(), &raw mut handle) };
         assert_eq!(result, expected);
-        // SAFETY: null, or a handle that lives.
+        // SAFETY: the handle is null or alive.
         assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
     }
 }

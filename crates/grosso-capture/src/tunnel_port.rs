@@ -22,7 +22,7 @@ impl TunnelPort {
         Self { port, payload: UdpPayload::Header(kind) }
     }
 
-    /// Returns foo over UDP on this port, with payload of this IP protocol.
+    /// Returns an entry for foo over UDP on this port; the payload is of IP protocol `protocol`.
     #[must_use]
     pub const fn fou(port: u16, protocol: u8) -> Self {
         Self { port, payload: UdpPayload::Protocol(protocol) }

@@ -164,8 +164,9 @@ fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
     assert_eq!((p50, p99, max), (19_007, 20_000, 20_000));
 }
 
-/// The connections of this capture have round trips of microseconds, which both directions show; an unknown one could
-/// be long, and its acknowledgment clock would allow only trains of two.
+/// The connections of this capture have round-trip times of microseconds, which can be measured only from both
+/// directions. An unknown round-trip time could be long, and the acknowledgment clock would then allow only trains of
+/// two.
 #[test]
 fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     let bench = Bench::new();

@@ -215,7 +215,7 @@ impl PathTable {
     }
 }
 
-/// The name of a path without one of its own.
+/// Returns the default name of a path between these ports.
 pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let name = format!("{}-{}", left.device.name(), right.device.name());
@@ -459,7 +459,7 @@ impl PortTable {
         let mut spec = PortSpec::new(match (self.port, self.tunnel) {
             (Some(word), None) => word.parse()?,
             (None, Some(tunnel)) => Device::Tunnel(Box::new(tunnel)),
-            (Some(_), Some(_)) => return Err("port and tunnel exclude each other".to_owned()),
+            (Some(_), Some(_)) => return Err("port and tunnel cannot be combined".to_owned()),
             (None, None) => return Err("missing key \"port\" or \"tunnel\"".to_owned()),
         });
         for (name, on) in &self.features {
@@ -486,7 +486,7 @@ fn form(bytes: usize) -> Result<Form, String> {
 
 /// The reason why a path that forwards cannot have a lossy profile.
 pub const LOSSY: &str = "later packets overwrite earlier ones, so the output differs from \
-                                the input: use it only where TCP ends";
+                                the input: use it only on a host that terminates TCP";
 /// Most paths of a process.
 const PATHS_MAX: usize = 64;
 /// Bytes of the longest file; 64 paths with every key take a tenth of it.

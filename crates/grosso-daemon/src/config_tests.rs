@@ -538,7 +538,7 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
         (format!("type = \"vxlan\"\n{ends}\nid = 1\nkey = 7"), "key applies to gre"),
         (
             format!("type = \"vxlan\"\n{ends}\nid = 1\ngbp = true\ngpe = true"),
-            "tunnel: gbp and gpe exclude each other",
+            "tunnel: gbp and gpe cannot be combined",
         ),
         (format!("{ends}\nid = 1"), "tunnel: type is missing"),
     ] {
@@ -562,7 +562,7 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
     assert!(why.contains("no key \"mtu\""), "{why}");
     let both = to_tunnel("tap:vx0", &vxlan)
         .replace("[path.right.tunnel]", "[path.right]\nport = \"eth0\"\n[path.right.tunnel]");
-    assert!(wrong(&both).contains("port and tunnel exclude each other"));
+    assert!(wrong(&both).contains("port and tunnel cannot be combined"));
     let persistent = to_tunnel("tap:vx0", &vxlan)
         .replace("[path.right.tunnel]", "[path.right]\npersist = true\n[path.right.tunnel]");
     assert!(

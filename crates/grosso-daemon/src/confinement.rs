@@ -2,7 +2,8 @@
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|
-//! | of a path | none | packets, and nothing that opens or makes but Unix sockets where it connects to one or shares memory |
+//! | of a path | none | packets, and nothing that opens or makes but Unix sockets where it connects to one or shares
+//! memory |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
 //! | `closer` | none | closing what other programs passed |
@@ -117,7 +118,7 @@ pub fn start_closer(command: &str) -> Result<(), Failure> {
     closer::start(spawn).map_err(|error| failed(command, &error))
 }
 
-/// Confines the main thread, when the devices are open.
+/// Confines the main thread; call it once the devices are open.
 pub fn settle(command: &str) -> Result<(), Failure> {
     let landlock = sandbox::enter(Role::Opener).map_err(|error| failed(command, &error))?;
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).landlock = landlock;

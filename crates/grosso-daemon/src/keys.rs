@@ -36,7 +36,7 @@ impl KeySource {
         Ok(())
     }
 
-    /// The keys, after the configuration has been read.
+    /// Returns the keys; call it after the configuration has been read.
     pub fn keys(&self) -> Result<Keys, Failure> {
         match self {
             Self::File(_, Some(keys)) => Ok(keys.clone()),

@@ -20,7 +20,7 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Functions that do nothing.
+    /// Returns notices that do nothing.
     pub fn none() -> Self {
         let none = Notice::new(|| ());
         let scarce = ScarcityNotice(std::sync::Arc::new(|_| ()));

@@ -226,7 +226,8 @@ impl PortSpec {
         }
         if self.terminates && self.has_stages() {
             return Err(
-                "terminates: fragments and esp forward packets, so TCP does not end there".into()
+                "terminates: fragments and esp forward packets, so the port does not terminate TCP"
+                    .into(),
             );
         }
         if self.expand_acks && !self.terminates {

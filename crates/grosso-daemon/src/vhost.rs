@@ -67,7 +67,7 @@ impl FromStr for Vhost {
 }
 
 impl Vhost {
-    /// Features that the guest is offered, or that are used where the device has them.
+    /// Returns the features that a back end offers to the guest, or that a front end uses if the device has them.
     pub fn features(&self) -> Features {
         self.offloads.map_or(Features::ALL, |Offloads(features)| features)
     }

@@ -242,8 +242,8 @@ impl Egress {
         sent
     }
 
-    /// Sends a frame unchanged, with its checksum completed, or as its packets, depending on the features of the port.
-    /// The first slice must contain all headers.
+    /// Sends a frame unchanged, with its checksum completed, or split into packets, depending on the features of the
+    /// port. The first slice must contain all headers.
     ///
     /// # Errors
     /// Returns errors of the port.

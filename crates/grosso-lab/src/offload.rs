@@ -54,7 +54,7 @@ pub struct OffloadParameters {
 }
 
 impl Default for OffloadParameters {
-    /// Returns cubic, a hold of 100 microseconds, and a gigabit.
+    /// Returns the defaults: cubic, a hold time of 100 microseconds, and a wire of 1 Gb/s.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),

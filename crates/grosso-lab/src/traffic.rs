@@ -37,7 +37,7 @@ pub enum Traffic {
     TcpRequests,
     /// Datagrams of the sender's MTU, as fast as they are received.
     UdpStream,
-    /// Such datagrams, with many in one call (`UDP_SEGMENT`).
+    /// The datagrams of [`Self::UdpStream`], many per call (`UDP_SEGMENT`).
     UdpSegments,
     /// One byte in each direction over UDP.
     UdpRequests,

@@ -59,8 +59,8 @@ pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }
 
-/// Escapes odd characters. At each position, `kept` returns the number of bytes of the remaining text to keep
-/// unchanged.
+/// Escapes the characters that `kept` does not keep. At each position, `kept` returns the number of bytes of the
+/// remaining text to keep unchanged.
 pub fn escape(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);

@@ -49,7 +49,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Returns the destination for the report beside an output.
+    /// Returns where the report goes if the command also writes an output.
     pub fn beside(is_standard_output: bool) -> Self {
         if is_standard_output { Self::Error } else { Self::Standard }
     }

@@ -144,7 +144,7 @@ mod tests {
             println!("skipped: only root can become another user");
             return;
         }
-        let names = ["listens", "bound"].map(name);
+        let names = ["listens", "held"].map(name);
         let [listens, bound] = names.each_ref().map(|name| address(name));
         // The credentials date from the time at which the socket began to listen.
         let held = thread::spawn(move || {

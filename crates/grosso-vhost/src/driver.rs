@@ -212,8 +212,8 @@ pub const fn addresses(at: u64) -> Addresses {
 
 /// Number of slots and of entries of a ring.
 pub const SLOTS: u16 = 256;
-/// Length of a slot in bytes: the longest frame of 66 KiB with its header, in an odd number of cache lines. With whole
-/// pages, all slots would start in the same cache set and evict each other.
+/// Length of a slot in bytes: room for the longest frame (66 KiB) and its header, in an odd number of cache lines. If
+/// slots were whole pages, the starts of all slots would share a cache set and evict each other.
 pub const SLOT_BYTES: usize = (68 << 10) - 64;
 /// Length of a ring with its slots in bytes, a multiple of the page size.
 pub const RING_BYTES: u64 = HEAD_BYTES + SLOTS as u64 * SLOT_BYTES as u64;

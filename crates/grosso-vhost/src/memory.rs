@@ -202,7 +202,7 @@ impl Memory {
         let _ = guest;
     }
 
-    /// Returns whether a range of guest addresses is in its memory.
+    /// Returns whether a range of guest addresses lies in the guest's memory.
     #[must_use]
     pub fn has(&self, guest: u64, bytes: usize) -> bool {
         self.pieces(guest, bytes, |_, _, _| ())

@@ -42,9 +42,9 @@ pub mod request {
     pub const SET_VRING_ADDR: u32 = 9;
     /// Index of the next entry of a ring.
     pub const SET_VRING_BASE: u32 = 10;
-    /// Index of the next entry of a ring, which stops.
+    /// Stops a ring and requests the index of its next entry.
     pub const GET_VRING_BASE: u32 = 11;
-    /// Eventfd by which the driver notifies of entries.
+    /// Eventfd through which the driver signals new entries.
     pub const SET_VRING_KICK: u32 = 12;
     /// Eventfd by which the driver is notified.
     pub const SET_VRING_CALL: u32 = 13;

@@ -132,7 +132,7 @@ impl Gso {
         }
     }
 
-    /// Returns the payload bytes of every packet but the last, if these are equal.
+    /// Returns the payload length in bytes of every packet but the last, if these lengths are equal.
     #[must_use]
     pub const fn size(&self) -> Option<u16> {
         match self.size {

@@ -16,7 +16,8 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
         let size = random.within(1, data.len().div_ceil(8)) * 8;
         let pieces = arrange(cut(&data, size), &mut random);
         for rules in modes() {
-            // A payload that fits into one packet is not a fragment in IPv4, and an atomic one in IPv6.
+            // A payload that fits into one packet is not fragmented in IPv4 and is an atomic fragment in IPv6; neither
+            // is reassembled.
             let expected = match size < data.len() {
                 true => vec![version.whole(1, &data)],
                 false => vec![],

@@ -80,8 +80,8 @@ fn g04_ethernet_addresses_differ() {
     assert_apart(&Path::Ipv6.train(&[100; 3], destination));
 }
 
-/// Ethernet addresses do not belong to the flow (a difference from Linux): nothing overtakes when a path changes its
-/// router.
+/// Ethernet addresses do not belong to the flow (a difference from Linux): no packet overtakes another when the path
+/// changes to another router.
 #[test]
 fn g04_interleaved_ethernet_addresses_keep_the_order() {
     let frames = Path::Ipv4.train(&[100; 4], |index, s| {

@@ -66,8 +66,8 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Describes a delivery, with the numbers of its packets: the first packets with the same bytes that are in no other
-/// delivery yet.
+/// Describes a delivery with the numbers of its packets. Of packets with the same bytes, it takes the first that no
+/// other delivery has.
 fn train(
     out: &Out,
     frames: &[Vec<u8>],

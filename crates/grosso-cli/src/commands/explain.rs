@@ -161,7 +161,7 @@ impl Watcher {
         let payload: usize = if delivery.is_joined() {
             delivery.parts().take(count).map(|part| part.range().len()).sum()
         } else {
-            // A packet that leaves alone has one part, which is all of it.
+            // An unmerged packet has one part: the whole packet.
             let mut parts = delivery.parts();
             parts.next().map_or(0, |part| payload_len(part.bytes(), self.link, &self.ports))
         };

@@ -162,7 +162,7 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
     }
 }
 
-/// The answer of the keyboard.
+/// Result of waiting for a key.
 enum Keyboard {
     Silent,
     Ready,

@@ -282,7 +282,7 @@ impl Replay {
         self.round_trips.as_mut()?.observe(packet.data, link, &packet.ports, now_ns)
     }
 
-    /// The lane of a device and direction; `None` if there are too many.
+    /// Returns the index of the coalescer for a device and direction; `None` if there are already `LANES_MAX`.
     fn lane(&mut self, device: u32, direction: u32, link: LinkType, ports: Ports) -> Option<usize> {
         let is_it = |lane: &Lane| lane.device == device && lane.direction == direction;
         match self.lanes.iter().position(is_it) {

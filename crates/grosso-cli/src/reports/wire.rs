@@ -127,5 +127,5 @@ impl Report for WireReport {
     }
 }
 
-/// Most sizes that are counted one by one.
+/// Maximum number of sizes that are counted individually.
 const SIZES_MAX: usize = 64;

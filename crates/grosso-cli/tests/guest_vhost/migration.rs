@@ -110,7 +110,7 @@ fn under_streams(place: &Place, work: impl FnOnce() -> io::Result<()>) -> io::Re
     })
 }
 
-/// A monitor of QEMU, which speaks lines of JSON (QMP).
+/// A connection to QEMU's monitor, which exchanges lines of JSON (QMP).
 struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {

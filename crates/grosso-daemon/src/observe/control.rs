@@ -50,7 +50,7 @@ pub enum Ask {
 /// The answer of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The name of its form.
+    /// The name of the reply's schema.
     pub schema: String,
     /// The process number of the program.
     pub pid: u32,
@@ -73,7 +73,7 @@ impl Answer {
     }
 }
 
-/// The socket of this program, removed when this is dropped.
+/// The program's control socket; its file is removed when the value is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,

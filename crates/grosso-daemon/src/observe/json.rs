@@ -45,7 +45,7 @@ impl DeviceLine<'_> {
 }
 
 impl<'a> DeviceLine<'a> {
-    /// The line of one device.
+    /// Creates the line of one device.
     pub fn new(
         ts_ns: u64,
         pid: u32,

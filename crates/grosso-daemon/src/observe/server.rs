@@ -59,7 +59,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for these sockets.
+    /// Creates a server for these sockets.
     pub fn new(
         control: Option<UnixListener>,
         metrics: Option<TcpListener>,
@@ -369,7 +369,7 @@ impl Write for Stream {
     }
 }
 
-/// Most bytes of a request.
+/// Maximum length of a request in bytes.
 pub const ASK_BYTES_MAX: usize = 8 << 10;
 /// Most bytes that are read behind an ask; a request with all cookies of a browser ends long before.
 const DRAINED_BYTES_MAX: usize = 1 << 20;

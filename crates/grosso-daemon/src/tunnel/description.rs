@@ -56,7 +56,7 @@ impl TryFrom<&Words> for Description {
 }
 
 impl Description {
-    /// The words that describe it, including every one that has a default.
+    /// Returns the keywords that describe the tunnel, including those with default values.
     pub fn words(&self) -> Words {
         let mut words = Words::new(self.kind);
         let (kind, end) = (self.kind, &self.endpoint);
@@ -411,7 +411,7 @@ fn header(words: &Words) -> Result<Header, String> {
             };
             let generic_protocol = words.switch("gpe") == Some(true);
             if policy.is_some() && generic_protocol {
-                return Err("gbp and gpe exclude each other".to_owned());
+                return Err("gbp and gpe cannot be combined".to_owned());
             }
             Ok(Header::Vxlan { identifier: identifier()?, policy, generic_protocol })
         }
@@ -505,7 +505,7 @@ fn encapsulation(
         IpAddr::V6(_) => words.switch("encap-csum6").or_else(|| words.switch("encap-csum")),
     };
     if offload && said == Some(false) {
-        return Err("noencap-csum and encap-remcsum exclude each other: packets would have no \
+        return Err("noencap-csum and encap-remcsum cannot be combined: packets would have no \
                     checksum, inside or outside"
             .to_owned());
     }
@@ -544,12 +544,12 @@ fn udp(words: &Words, remote: IpAddr) -> Result<Udp, String> {
     if let Some(name) = ["remcsumtx", "remcsumrx"].into_iter().find(|name| is_on(name)) {
         if is_on("gpe") {
             return Err(format!(
-                "gpe and {name} exclude each other: they use the same header field"
+                "gpe and {name} cannot be combined: they use the same header field"
             ));
         }
         if !checksum {
             return Err(format!(
-                "{off} and {name} exclude each other: packets would have no checksum, inside or \
+                "{off} and {name} cannot be combined: packets would have no checksum, inside or \
                  outside"
             ));
         }
@@ -622,7 +622,7 @@ fn dont_fragment(words: &Words, remote: IpAddr) -> Result<DontFragment, String> 
     let ignores = words.switch("ignore-df") == Some(true);
     match (words.switch("pmtudisc").unwrap_or(true), ignores) {
         (true, false) => Ok(DontFragment::Set),
-        (true, true) => Err("ignore-df and pmtudisc exclude each other: nopmtudisc".to_owned()),
+        (true, true) => Err("ignore-df and pmtudisc cannot be combined: nopmtudisc".to_owned()),
         // As in Linux: if the inner packet must not be fragmented, nor must the outer one.
         (false, false) => Ok(DontFragment::Inherit),
         (false, true) => Ok(DontFragment::Ignored),
@@ -632,7 +632,7 @@ fn dont_fragment(words: &Words, remote: IpAddr) -> Result<DontFragment, String> 
 /// Whether the path is probed: as long as nothing forbids to find out what it carries.
 fn probes(words: &Words) -> Result<bool, String> {
     match (words.switch("probe"), words.switch("pmtudisc")) {
-        (Some(true), Some(false)) => Err("probe and nopmtudisc exclude each other".to_owned()),
+        (Some(true), Some(false)) => Err("probe and nopmtudisc cannot be combined".to_owned()),
         (probe, discovers) => Ok(probe.or(discovers).unwrap_or(true)),
     }
 }
@@ -664,7 +664,7 @@ fn encapsulation_limit(words: &Words, endpoint: &Endpoint) -> Result<Option<u8>,
     match words.number("encaplimit").map(u8::try_from) {
         Some(Ok(limit)) if is_bare => Ok(Some(limit)),
         Some(Ok(limit)) => {
-            Err(format!("encaplimit {limit} and encap exclude each other: encaplimit none"))
+            Err(format!("encaplimit {limit} cannot be combined with encap; use encaplimit none"))
         }
         _ if words.choice("encaplimit").is_some() => Ok(None),
         _ if words.kind.is_over_ipv6() == Some(true) && is_bare => Ok(Some(ENCAPSULATION_LIMIT)),

@@ -74,7 +74,7 @@ impl TunnelFiles {
         places
     }
 
-    /// The definition, which `grosso run` reads.
+    /// Returns the path of the definition, which `grosso run` reads.
     pub fn definition(&self) -> PathBuf {
         self.file(DEFINITION)
     }

@@ -156,8 +156,8 @@ fn what_contradicts_is_named_on_both_sides() {
         assert!(refused(line).starts_with(says), "{line}: {}", refused(line));
     }
     for (line, says) in [
-        ("vxlan id 1 V4 udpcsum noudpcsum", "udpcsum and noudpcsum exclude each other"),
-        ("vxlan id 1 V4 id 2", "id 1 and id 2 exclude each other"),
+        ("vxlan id 1 V4 udpcsum noudpcsum", "udpcsum and noudpcsum cannot be combined"),
+        ("vxlan id 1 V4 id 2", "id 1 and id 2 cannot be combined"),
         ("vxlan id 1 V4 id 1", "id is set twice"),
         ("vxlan id 1 V4 remote 192.0.2.2", "remote 192.0.2.2 is configured twice"),
         (
@@ -179,9 +179,9 @@ fn what_contradicts_is_named_on_both_sides() {
             "gretap V4 remote 192.0.2.3 fdb 2:0:0:0:0:1 192.0.2.3 fdb 02:00:00:00:00:01 192.0.2.2",
             "fdb 02:00:00:00:00:01 is configured twice",
         ),
-        ("vxlan id 1 V4 gbp gpe", "gbp and gpe exclude each other"),
-        ("vxlan id 1 V4 gpe remcsumrx", "gpe and remcsumrx exclude each other"),
-        ("vxlan id 1 V4 noudpcsum remcsumtx", "noudpcsum and remcsumtx exclude each other"),
+        ("vxlan id 1 V4 gbp gpe", "gbp and gpe cannot be combined"),
+        ("vxlan id 1 V4 gpe remcsumrx", "gpe and remcsumrx cannot be combined"),
+        ("vxlan id 1 V4 noudpcsum remcsumtx", "noudpcsum and remcsumtx cannot be combined"),
         ("vxlan id 1 V6 noudpcsum", "noudpcsum applies to IPv4 only"),
         ("vxlan id 1 V4 udp6zerocsumtx", "udp6zerocsumtx applies to IPv6 only"),
         (
@@ -194,8 +194,8 @@ fn what_contradicts_is_named_on_both_sides() {
         ("gre V4 ikey 1 okey 2", "key 1 inwards and key 2 outwards, but key sets both"),
         ("gre V4 ikey 1", "key 1 inwards and no outwards, but key sets both"),
         ("gre V4 icsum", "icsum and ocsum differ, but csum sets both directions"),
-        ("gre V4 ignore-df", "ignore-df and pmtudisc exclude each other"),
-        ("gre V4 nopmtudisc probe", "probe and nopmtudisc exclude each other"),
+        ("gre V4 ignore-df", "ignore-df and pmtudisc cannot be combined"),
+        ("gre V4 nopmtudisc probe", "probe and nopmtudisc cannot be combined"),
         ("ipip V4 mode ip6ip6", "mode ip6ip6 does not apply to ipip; expected any, ipip"),
         ("ipip V4 encap-dport 6080", "encap-dport needs encap fou or encap gue"),
         ("ipip V4 encap fou", "encap-dport is missing: encap fou has no default port"),
@@ -203,7 +203,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("ipip V4 encap gue encap-variant 1 encap-remcsum", "encap-remcsum requires a GUE header"),
         ("ipip V4 encap gue noencap-csum encap-remcsum", "noencap-csum and encap-remcsum"),
         ("gre V4 encap gue encap-variant 1", "encap-variant 1 carries IP packets only"),
-        ("ip6tnl V6 encap gue encaplimit 4", "encaplimit 4 and encap exclude each other"),
+        ("ip6tnl V6 encap gue encaplimit 4", "encaplimit 4 cannot be combined with encap"),
     ] {
         let line = line.replace("V4", V4).replace("V6", V6);
         assert!(refused(&line).starts_with(says), "{line}: {}", refused(&line));

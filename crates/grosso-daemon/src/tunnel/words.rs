@@ -188,7 +188,7 @@ impl Words {
             Some(before) if before == value => Err(format!("{} is set twice", word.name)),
             Some(before) => {
                 let [before, value] = [before, value].map(|value| word.spell(&value));
-                Err(format!("{before} and {value} exclude each other"))
+                Err(format!("{before} and {value} cannot be combined"))
             }
         }
     }

@@ -41,7 +41,7 @@ pub struct FragmentationOptions {
     pub forwards: bool,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
-    /// Key of hashes and identifications; should be random.
+    /// Key for hashes and identifications; should be random.
     pub seed: u64,
 }
 

@@ -310,7 +310,7 @@ impl LaidNetwork {
     fn lay_wire(&self, wire: &CustomWire) -> io::Result<()> {
         let place = |end: &String| {
             let spot = self.spec.spot(end).ok_or(io::ErrorKind::NotFound)?;
-            // A path that opens the end of a wire may be on a host because of its other end.
+            // A path that opens one end of this wire may run on a host because of the path's other device.
             Ok::<_, io::Error>(self.network(match spot {
                 Spot::Path(path) => self.places[path],
                 host @ Spot::Host(_) => host,

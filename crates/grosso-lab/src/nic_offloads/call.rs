@@ -75,7 +75,7 @@ impl Call {
     }
 }
 
-/// Sends a stream. Returns the numbers of bytes that were sent, and that the sink says have arrived.
+/// Sends a stream. Returns the number of bytes sent and the number that the sink reports as received.
 fn send(
     mut connection: &TcpStream,
     request: Request,

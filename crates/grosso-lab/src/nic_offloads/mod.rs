@@ -220,9 +220,10 @@ const LEFT_ALONE: [&str; 6] = [
 ];
 
 const NOTE: &str = "\
-*: the original setting, which is restored. CPU: busy time of all CPUs, including
-that of other programs; keep the machine idle. A feature is off together with
-its dependents. One TCP connection shows nothing about UDP, tunnels, forwarding.";
+*: the original setting, which is restored. CPU: busy time of all CPUs,
+including that of other programs; keep the machine idle. A feature is off
+together with its dependents. One TCP connection shows nothing about UDP,
+tunnels, forwarding.";
 
 #[cfg(test)]
 mod tests {

@@ -397,8 +397,8 @@ the kernel has the tunnel. Over veth, superframes cross any tunnel unsegmented.
 Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and coalescing. Summed:
 with RCO, and path b completes the checksums for a stack that does not know RCO.
 Checksums and tunnels are timed in separate trials, because reading the clock
-takes time; that time is subtracted. Tunnel: the time outside the kernel in which
-path a encapsulates and writes headers, and path b decapsulates, without
+takes time; that time is subtracted. Tunnel: the time outside the kernel in
+which path a encapsulates and writes headers, and path b decapsulates, without
 checksums. TX cost is tunnel and checksums of path a together: the ratio of
 consecutive trials with RCO and without.
 With RCO nobody computes inner checksums: path a leaves them to path b, whose

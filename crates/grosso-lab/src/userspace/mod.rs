@@ -264,8 +264,8 @@ impl RetransmissionTimer {
         (self.backoff, self.ends_ns) = (0, None);
     }
 
-    /// Returns whether the timer has ended; starts it if it is not running, and after an end for twice the time (RFC
-    /// 6298 section 5.5).
+    /// Returns whether the timer has expired. Starts it if it is not running; after it expires, restarts it with twice
+    /// the timeout (RFC 6298 section 5.5).
     fn is_over(&mut self, now_ns: u64) -> bool {
         let is_over = self.ends_ns.is_some_and(|ends_ns| now_ns >= ends_ns);
         if is_over {

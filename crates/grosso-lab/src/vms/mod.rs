@@ -359,7 +359,9 @@ mod tests {
     fn page_is_self_contained_and_shown() {
         let page = report().page("grosso lab vm");
         assert!(
-            page.contains("<h1>To a machine over vhost-user: 2.00 times QEMU's TAP</h1>"),
+            page.contains(
+                "<h1>Throughput to a VM over vhost-user: 2.00 times that of QEMU's TAP</h1>"
+            ),
             "{page}"
         );
         assert_shown(&page);

@@ -32,7 +32,7 @@ pub struct TunnelOffsets {
 impl VirtioHeader {
     /// Length of the short form, without `tunnel`.
     pub const BYTES: usize = 10;
-    /// Length of the form with `tunnel`.
+    /// Length in bytes of the long format, which includes `tunnel`.
     pub const TUNNEL_BYTES: usize = 24;
     /// Flag: the checksum is to be completed.
     pub const NEEDS_CHECKSUM: u8 = 1;

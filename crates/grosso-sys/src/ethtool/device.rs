@@ -159,7 +159,7 @@ pub fn set_coalesce(
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver does not report them, `ENODEV`.
+/// `EOPNOTSUPP` if the driver does not report them, `ENODEV` if there is no such device.
 pub fn rings(control: &Control, name: &InterfaceName) -> io::Result<Rings> {
     let [_, receive_max, _, _, transmit_max, receive, _, _, transmit] =
         exchange(control, name, [abi::ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0])?;

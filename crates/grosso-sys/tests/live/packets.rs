@@ -358,7 +358,7 @@ fn a_ring_sends_batch_after_batch_in_order() {
             }
         }
         assert_eq!(ring.send_batch(&[])?, 0);
-        // At most as many as there are slots.
+        // A batch sends at most one packet per slot.
         let mark = [7];
         let packet = parts(&[0; 10], &mark);
         assert_eq!(ring.send_batch(&[&packet[..]; 20])?, 16);

@@ -149,7 +149,7 @@ fn checksum(packet: &mut Packet, random: &mut Random) {
         .filter_map(|header| match header {
             Header::Ipv4(header) => Some(&mut header.checksum),
             Header::Tcp(header) => Some(&mut header.checksum),
-            // Without a checksum, none can be wrong.
+            // A UDP header without a checksum cannot have a wrong one.
             Header::Udp(header) if header.checksum == Checksum::Right => Some(&mut header.checksum),
             Header::Icmp(header) => Some(&mut header.checksum),
             Header::Gre(header) if header.with_checksum => Some(&mut header.checksum),

@@ -189,7 +189,7 @@ impl AsyncTunReceiver {
         self.receiver.interface()
     }
 
-    /// Returns the half for calls that do not wait.
+    /// Returns the inner half, for calls that do not wait.
     ///
     /// ```no_run
     /// # fn example(receiver: grosso_tun::AsyncTunReceiver) {

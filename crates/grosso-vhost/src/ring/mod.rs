@@ -119,8 +119,8 @@ impl Taken {
 }
 
 impl Ring {
-    /// Opens the ring of `size` entries at these addresses, split or packed as the features tell; `None` if it is not
-    /// entirely in the memory, or size or position is invalid.
+    /// Opens the ring of `size` entries at these addresses, split or packed according to the features; `None` if the
+    /// ring does not lie entirely in the memory, or if the size or position is invalid.
     #[must_use]
     pub fn new(
         memory: &Arc<Memory>,

@@ -72,9 +72,25 @@ pub(super) fn deciding(content: &[u8]) -> u16 {
     match content {
         [] => 0,
         [0, ..] => 0xffff,
-        [_, ..] => 0xff00,
+        [..16, ..] => 0xff00,
+        // The version of an IP header, a channel, or an address that begins like none of them.
+        _ => 0xf000,
     }
 }
 
 /// First four bits of an associated channel (RFC 4385 section 5).
 const CHANNEL: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::deciding;
+
+    #[test]
+    fn the_traffic_class_of_a_labeled_ipv6_packet_does_not_decide_what_it_is() {
+        assert_eq!(deciding(&[0x60, 0]), 0xf000);
+        assert_eq!(deciding(&[0x45, 0]), 0xf000);
+        assert_eq!(deciding(&[0x0c, 1]), 0xff00);
+        assert_eq!(deciding(&[0, 1]), 0xffff);
+        assert_eq!(deciding(&[]), 0);
+    }
+}

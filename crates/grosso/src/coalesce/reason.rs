@@ -267,7 +267,7 @@ mod tests {
             .collect();
         for (i, (list, name, sentence, _)) in names.iter().enumerate() {
             assert!(
-                name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+                name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
             );
             assert!(sentence.ends_with('.'), "{name}: {sentence}");
             assert!(names[..i].iter().all(|(l, n, ..)| (l, n) != (list, name)), "{name} twice");

@@ -160,7 +160,7 @@ impl<B> Datagram<'_, B> {
         Some(Fragmented { largest, identification: self.identity.identification })
     }
 
-    /// Takes the next fragment with its frame as it was pushed.
+    /// Takes the next fragment; its frame is unchanged since it was pushed.
     pub fn next_fragment(&mut self) -> Option<Fragment<B>> {
         let number = self.store.next_start(&mut self.rest)?;
         self.store.fragments.remove(number)

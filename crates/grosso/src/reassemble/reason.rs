@@ -118,7 +118,7 @@ mod tests {
         let discards = Discard::ALL.iter().map(|reason| (reason.name(), reason.sentence()));
         let all: alloc::vec::Vec<_> = passes.chain(discards).collect();
         for (i, (name, sentence)) in all.iter().enumerate() {
-            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
             assert!(sentence.ends_with('.'), "{name}: {sentence}");
             assert!(all[..i].iter().all(|(other, _)| other != name), "{name} twice");
         }

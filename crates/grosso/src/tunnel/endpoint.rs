@@ -383,7 +383,7 @@ impl fmt::Display for Contradiction {
             Self::Families => "local and remote address have different families",
             Self::Carrier => "this header cannot be carried by this protocol",
             Self::Identifier => "an identifier must be below 2^24",
-            Self::PolicyAndProtocol => "group policy and generic protocol exclude each other",
+            Self::PolicyAndProtocol => "group policy and generic protocol cannot be combined",
             Self::Options => "the options are incomplete or longer than 252 bytes",
             Self::Port => "a port must be 1 to 65535",
             Self::FlowLabel => "a flow label must be below 2^20",

@@ -13,8 +13,7 @@ use grosso_sys::namespace::NetworkNamespace;
 /// Time without a byte after which none is expected: the test fails instead of hanging.
 pub(crate) const STALLED: Duration = Duration::from_secs(6);
 
-/// Sends a stream of this length from one host to the other, and one back, at once, and compares
-/// every byte.
+/// Sends streams of this length in both directions at the same time, and compares every byte.
 pub(crate) fn exchange(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),

@@ -343,7 +343,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Batches that wait for a client: 16 MB, and one packet more each.
 const BATCHES_WAITING: usize = 64;
-/// Most bytes that a client may send before it is disconnected.
+/// Maximum number of bytes that a client may send before it is disconnected.
 const DISCARDED_BYTES_MAX: usize = 64 << 10;
 /// The time after which a client that takes none of the bytes that wait for it counts as stalled.
 const STALLED: Duration = Duration::from_secs(1);

@@ -209,7 +209,7 @@ impl Datagrams {
     }
 }
 
-/// The capture during the run.
+/// State of `decap` while it reads the capture.
 struct DecapWork<J> {
     output: Output,
     datagrams: Datagrams,

@@ -28,7 +28,7 @@ use crate::{
 /// Takes packets out of tunnels, in buffers that are reused.
 pub(super) struct Unwrapper {
     rules: DecapsulationRules,
-    /// The ports of tunnels for packets about which the capture says nothing.
+    /// Tunnel ports for packets whose ports the capture does not record.
     given: Ports,
     wanted: DepthLimit,
     pub(super) tally: DecapTally,
@@ -58,7 +58,7 @@ pub(super) enum DecapFate {
     Unchanged,
     /// It is a fragment of a datagram that a later packet completes.
     Waits,
-    /// It became another packet, with this metadata.
+    /// The packet was decapsulated or reassembled; the result has this metadata.
     Changed(PacketMeta),
 }
 

@@ -67,7 +67,7 @@ fn what_is_wrong_is_said_with_its_place() {
     said("10.93.1.1/24", "10.93.1.1/33", "expected an address with its prefix");
     said("left = \"e0\"", "left = \"e7\"", "no host has e0, and no path opens it");
     said("left = \"e0\"", "left = \"unix:/run/vm.sock\"", "the lab cannot create");
-    said("port = \"tap:r0\"", "port = \"tap:r9\"", "no path makes it");
+    said("port = \"tap:r0\"", "port = \"tap:r9\"", "no path creates it");
     let unset = wrong(", terminates = true }", " }");
     assert!(unset.contains("setting \"LRO of 2007\": path nic: profile inet-lro:"), "{unset}");
     said("path.nic.gro = false", "path.nik.gro = false", "no path \"nik\"; did you mean nic?");
@@ -78,7 +78,7 @@ fn what_is_wrong_is_said_with_its_place() {
     said("[\"a0\", \"e0\"]", "[\"a0\", \"e0\", \"e1\"]", "found 3 elements, expected 2");
     said("[\"a0\", \"e0\"]", "[\"a0\"]", "found 1 element, expected 2");
     said("runs = 5", "cpus = [0, 0, 1]", "found 3 elements, expected 2");
-    said("[\"a0\", \"e0\"]", "[\"a0\", \"e0\"]\nmtu = 60", "IPv4 wants 68 at least");
+    said("[\"a0\", \"e0\"]", "[\"a0\", \"e0\"]\nmtu = 60", "the minimum for IPv4 is 68");
     said("to = \"b\"", "to = \"c\"", "no host \"c\"");
     said("to = \"b\"", "to = \"b\"\nto-address = \"10.93.1.1\"", "has no address 10.93.1.1");
     said("runs = 5", "runs = 0", "runs must be 1 to 1000");

@@ -175,7 +175,7 @@ fn has(file: &str) -> Result<(), String> {
 const OWN: [&str; 3] = ["grosso bridge ... ", "grosso tunnel add ... ", "grosso run: "];
 const OTHERS: [&str; 4] = ["ethtool ", "sysctl ", "echo ", "ip link set "];
 /// A knob that is no program's.
-const ADVICE: &str = "count the bytes that they acknowledge (RFC 3465)";
+const ADVICE: &str = "count acknowledged bytes instead (RFC 3465)";
 /// Tunnels that words are added to, from the type on.
 const TUNNELS: [&str; 3] = [
     "ipip local 192.0.2.1 remote 192.0.2.2",

@@ -27,8 +27,8 @@ pub struct TrainRow<'a> {
     pub segment_size: Option<u16>,
     /// The headers of its first packet; its payload is that of the train.
     pub headers: Headers<'a>,
-    /// The reason why it left: `never` for a packet that passes through alone, `capture-...` for one that stays
-    /// outside of the engine.
+    /// The reason why the train ended: `never` for a packet that passed through, `capture_...` for a packet that the
+    /// engine did not examine.
     pub closed: &'static str,
     /// The reason why the packet that came then did not join it, or why it passes through alone; none if it left for
     /// another reason than a packet, or before packets are taken one by one.

@@ -41,7 +41,8 @@ pub struct VhostOptions {
     /// Role of the port at the rings: the device of a virtual machine (back end), or the driver of a device that
     /// another program implements, for example a switch (front end).
     pub side: VhostSide,
-    /// Offloads in both directions: those offered to the guest, or those used if the device has them.
+    /// Offloads in both directions. A back end offers them to the guest; a front end uses those that the device
+    /// supports.
     pub features: Features,
     /// Maximum size in bytes of the memory that a front end may share, if the port is a device. A guest that names
     /// untouched pages makes this process grow by at most this amount. The default is [`MAPPED_BYTES_MAX`].

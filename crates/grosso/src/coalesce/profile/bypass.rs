@@ -6,7 +6,7 @@
 pub struct Bypass {
     /// Bytes of a flow to verify before the decision. Bytes that the device verified cost nothing and do not count.
     pub probe_bytes: u32,
-    /// Minimum number of those packets that must merge, otherwise the flow is bypassed.
+    /// Minimum number of packets that must merge within [`Self::probe_bytes`]; otherwise the flow is bypassed.
     pub joined_min: u32,
     /// Bytes to deliver unmerged before the flow is tried again.
     pub skip_bytes: u32,

@@ -34,7 +34,9 @@ pub(super) fn plan(
         return Some(Err(Refusal::LinkFamily));
     }
     let start = usize::from(inner.offset);
-    let Some(checksum) = checksum_inside(meta.checksum, start) else {
+    // The stack may belong to another frame.
+    let Some(len) = frame.len().checked_sub(start) else { return Some(Err(Refusal::Malformed)) };
+    let Some(checksum) = checksum_inside(meta.checksum, start, len) else {
         return Some(Err(Refusal::ChecksumOutside));
     };
     let entry = u32_at(frame, usize::from(links.get(label)?.offset));
@@ -58,11 +60,15 @@ fn network(inside: &[Layer]) -> Option<Layer> {
     first.kind.is_ip().then_some(*first)
 }
 
-/// State of the checksums once `start` bytes are removed; `None` if a checksum before them is partial.
-fn checksum_inside(checksum: Checksum, start: usize) -> Option<Checksum> {
+/// Returns the state of the checksums once `start` bytes are removed and `len` are left; `None` if a partial checksum
+/// is not inside.
+fn checksum_inside(checksum: Checksum, start: usize, len: usize) -> Option<Checksum> {
     match checksum {
         Checksum::Partial { start: partial, offset } => {
             let start = usize::from(partial).checked_sub(start)?;
+            if start + usize::from(offset) + 2 > len {
+                return None;
+            }
             Some(Checksum::Partial { start: u16::try_from(start).ok()?, offset })
         }
         // The sum starts at the first IP header, which stays.

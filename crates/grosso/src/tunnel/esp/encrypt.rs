@@ -359,7 +359,7 @@ impl EncryptedSegments<'_, '_> {
         self.segments.remaining()
     }
 
-    /// Returns the length of the longest packet in bytes, a sufficient buffer size.
+    /// Returns the length of the longest packet in bytes; a buffer of this size is sufficient.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         self.segments.packet_len_max() + self.encryptor.overhead_max()
