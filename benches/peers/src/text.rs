@@ -22,9 +22,7 @@ pub(crate) fn text(report: &Report) -> String {
         "Rust compiled for {}; {} rounds in turn; medians, and the",
         machine.compiled_for, report.rounds
     );
-    out.push_str(
-        "median distance from them; ratio: time relative to the first of a row\n",
-    );
+    out.push_str("median distance from them; ratio: time relative to the first of a row\n");
     for row in &report.rows {
         out.push('\n');
         table(&mut out, row);

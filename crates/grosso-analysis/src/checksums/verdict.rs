@@ -336,6 +336,7 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
     let mut end = packet.len() + usize::from(is_cut);
     let mut depth = 0;
     let mut outer = false;
+    let mut is_ipv6 = false;
     for layer in stack.layers() {
         let start = layer.offset as usize;
         let mut level = Level {
@@ -358,6 +359,7 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
             }
             Kind::Ipv4 => {
                 let declared = declared_end(packet, start, ipv4::field::TOTAL_LENGTH.start, 0);
+                is_ipv6 = false;
                 end = within(declared, end, outer);
                 level.end = layer.end();
                 outer = true;
@@ -365,6 +367,7 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
             }
             Kind::Ipv6 => {
                 let field = ipv6::field::PAYLOAD_LENGTH.start;
+                is_ipv6 = true;
                 end = within(declared_end(packet, start, field, ipv6::HEADER_LEN), end, outer);
                 outer = true;
                 continue;
@@ -372,8 +375,10 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
             Kind::Udp => {
                 let declared = declared_end(packet, start, udp::field::LENGTH.start, 0);
                 let reaches = declared.filter(|&udp_end| udp_end >= layer.end());
-                // A superframe may exceed its length field (T13); the IP length then counts.
-                if declared.is_some() && reaches.is_none() && end - start <= u16::MAX.into() {
+                // A superframe may exceed its length field (T13); the IP length then counts. So it does for a length of 0
+                // over IPv6, a jumbogram (RFC 2675); over IPv4, Linux drops such a datagram.
+                let has_length = declared.is_some() || !is_ipv6;
+                if has_length && reaches.is_none() && end - start <= u16::MAX.into() {
                     (level.verdict, level.why) = (Verdict::Bad, Why::Length);
                 }
                 end = reaches.unwrap_or(end).min(end);

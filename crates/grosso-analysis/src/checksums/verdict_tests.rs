@@ -98,6 +98,16 @@ fn udp_that_is_shorter_than_its_header_is_bad_whatever_its_checksum() {
 }
 
 #[test]
+fn udp_over_ipv4_without_a_length_is_bad_although_its_checksum_is_right() {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(9);
+    let mut bytes = packet.build();
+    let checksum = u16::from_be_bytes([bytes[40], bytes[41]]);
+    put(&mut bytes, 38, 0);
+    put(&mut bytes, 40, update(checksum, 17, 0));
+    assert_eq!(verdicts(&bytes), [Verdict::Valid, Verdict::Bad]);
+}
+
+#[test]
 fn cut_packet_is_unverifiable_but_its_header_is_not() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(900);
     let bytes = packet.truncate(96).build();
