@@ -163,6 +163,24 @@ fn nothing_is_named_in_many_healthy_transfers() {
     judge_healthy(2000..2100);
 }
 
+/// Every path passes segments of the default MSS, so the peer of an unanswered smaller one has another reason.
+#[test]
+fn small_segments_without_an_answer_are_no_black_hole() {
+    let unanswered = |len: usize| {
+        let plain = |id: u64| Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id as u16));
+        let data = |time: u64, sequence: u32, len: usize| {
+            let packet = plain(time).tcp(|tcp| tcp.sequence(sequence)).payload_len(len);
+            (time * 1_000_000_000, packet.build())
+        };
+        let answer = plain(1).tcp(|tcp| tcp.ack(101)).answer().payload_len(0).build();
+        let mut frames: Capture = vec![data(0, 1, 100), (1_000_000_000, answer)];
+        frames.extend([2, 3, 5, 9, 17].map(|time| data(time, 101, len)));
+        first(&slowdowns(&frames))
+    };
+    assert_eq!(unanswered(1400), Some(Cause::BlackHole));
+    assert_ne!(unanswered(199), Some(Cause::BlackHole));
+}
+
 #[test]
 fn connections_beyond_the_limit_are_judged_before_they_leave() {
     let frames = (0..CONNECTIONS_MAX as u32 + 10).map(|number| {

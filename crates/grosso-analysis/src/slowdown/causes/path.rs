@@ -15,7 +15,8 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
         };
         let found = view.found(cause, Basis::Icmp, packets);
         findings.push(Finding { bytes: Some(mtu.into()), ..found });
-    } else if figures.stuck_bytes > 0 && (figures.stuck_times >= STUCK_MIN || figures.stuck_probed)
+    } else if figures.stuck_bytes > EVERY_PATH_BYTES
+        && (figures.stuck_times >= STUCK_MIN || figures.stuck_probed)
     {
         let found = view.found(Cause::BlackHole, Basis::Sequence, figures.stuck_times);
         let is_proven = figures.stuck_probed || figures.segment_max > figures.stuck_bytes;
@@ -39,3 +40,5 @@ impl View<'_> {
 
 /// Transmissions of one segment without an acknowledgment.
 const STUCK_MIN: u32 = 4;
+/// Default MSS of TCP over IPv4 (RFC 9293 section 3.7.1): no path MTU explains the loss of a smaller segment.
+const EVERY_PATH_BYTES: u32 = 536;
