@@ -148,6 +148,7 @@ fn counted(packets: &[Timed], bytes: impl Fn(&[u8]) -> usize) -> Counted {
 }
 
 #[test]
+#[ignore = "other monitors drop packets on a busy machine: bash .ci/run experiments"]
 fn tcpflow_writes_the_very_streams() {
     let Some(watched) = Watched::new(&["tcpflow"]) else { return };
     let tcpflow = watched.monitor("tcpflow -i mon0 -o streams", "listening on mon0");
@@ -184,6 +185,7 @@ fn tcpflow_writes_the_very_streams() {
 }
 
 #[test]
+#[ignore = "other monitors drop packets on a busy machine: bash .ci/run experiments"]
 fn softflowd_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["softflowd", "softflowctl"]) else { return };
     let listen = |port: u16| {
@@ -235,6 +237,7 @@ fn flows(collector: &UdpSocket, asked: &Counted) -> Counted {
 }
 
 #[test]
+#[ignore = "other monitors drop packets on a busy machine: bash .ci/run experiments"]
 fn argus_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["argus", "ra"]) else { return };
     let start = |device: &str| {
@@ -278,6 +281,7 @@ fn records(bench: &Bench, device: &str) -> Counted {
 }
 
 #[test]
+#[ignore = "other monitors drop packets on a busy machine: bash .ci/run experiments"]
 fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["pmacctd"]) else { return };
     let start = |device: &str| {
