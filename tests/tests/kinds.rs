@@ -94,6 +94,11 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "the public names of tunnels by the words of ip link",
     ),
     (
+        "grosso/src/tunnel/decapsulate/on_link.rs",
+        &["Ethernet", "Mpls", "Pseudowire", "Vlan"],
+        "a label stack of the link layer around a frame, with no IP header that ends it",
+    ),
+    (
         "grosso/src/tunnel/link.rs",
         &["Ethernet", "Pppoe", "Sll", "Sll2", "Vlan"],
         "where a link layer names what it carries, when that is replaced",
@@ -110,8 +115,8 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "grosso-cli/src/commands/decap/unwrap.rs",
-        &["Ipv6Extension", "Ipv6Fragment"],
-        "fragments around a tunnel, which are joined first",
+        &["Ethernet", "Ipv6Extension", "Ipv6Fragment"],
+        "fragments around a tunnel, which are joined first, and frames inside the link layer",
     ),
     (
         "grosso-cli/src/commands/encap.rs",
@@ -149,7 +154,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "grosso-wire/src/dissect.rs",
-        &["Ethernet", "Ipv6Extension", "Ipv6Fragment", "Null", "Sll", "Sll2"],
+        &["Ethernet", "Ipv6Extension", "Ipv6Fragment", "Null", "Ppp", "Pppoe", "Sll", "Sll2"],
         "the first header of each link type, and the numbers that IPv6 alone gives to its extensions",
     ),
     ("grosso-wire/src/stack.rs", &["Ethernet"], "what fills the free places of a stack"),

@@ -39,7 +39,7 @@ pub(crate) struct Machine {
 pub(crate) struct Absent {
     pub(crate) peer: &'static str,
     pub(crate) why: String,
-    /// How to install the peer; empty if the peer was left out deliberately.
+    /// Command that installs the peer; empty if the peer was left out deliberately.
     pub(crate) hint: &'static str,
 }
 

@@ -30,7 +30,8 @@ pub struct PacketMeta {
     pub interface: u32,
     /// Length on the link in bytes. A writer stores the captured length if that is larger.
     pub original_len: u32,
-    /// The `epb_flags` word as stored, without the length of a frame check sequence that is not part of the data. If `offload` is present, it takes precedence for bits 9 to 11.
+    /// The `epb_flags` word as stored, without the length of a frame check sequence that is not part of the data. If
+    /// `offload` is present, it takes precedence for bits 9 to 11.
     pub flags: Option<u32>,
     /// Offload state; `None` if not recorded.
     pub offload: Option<Offload>,

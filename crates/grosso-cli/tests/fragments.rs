@@ -746,7 +746,8 @@ fn a_tunnel_whose_header_checksum_is_left_to_the_device_is_removed() {
     assert_eq!(output[0], output[1]);
 }
 
-/// Only so many pairs of addresses have a latest datagram; a datagram between others counts as cut off by the end.
+/// The number of pairs of addresses that have a latest datagram is bounded; a datagram between others counts as cut off
+/// by the end of the capture.
 #[test]
 fn d17_pairs_of_addresses_beyond_the_bound_are_not_remembered() {
     const PAIRS_MAX: u32 = 65536;

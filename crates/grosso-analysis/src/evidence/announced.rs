@@ -43,8 +43,8 @@ impl Path {
     }
 }
 
-/// Reads an ICMP too-big message: returns the path of the quoted packet, the MTU (RFC 1191, RFC 8201), and the length of
-/// the quoted packet.
+/// Reads an ICMP too-big message: returns the path of the quoted packet, the MTU (RFC 1191, RFC 8201), and the length
+/// of the quoted packet.
 pub(crate) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16, u16)> {
     let icmp = stack.last().filter(|layer| layer.kind == Kind::Icmp)?;
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;

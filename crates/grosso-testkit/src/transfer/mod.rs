@@ -141,7 +141,7 @@ pub fn transfer(fault: Fault, seed: u64) -> Captured {
         ns_per_byte: *random.choose(if is_dense { &[8, 16] } else { &[8, 16, 80] }),
         segments: random.within(600, 1200) as u32,
     };
-    let mut path = Path {
+    let mut path = Passage {
         setting,
         random,
         agenda: Agenda::default(),
@@ -170,7 +170,7 @@ pub fn transfer(fault: Fault, seed: u64) -> Captured {
 }
 
 /// The path, and the captures at its ends.
-struct Path {
+struct Passage {
     setting: Setting,
     random: Random,
     agenda: Agenda,
@@ -181,7 +181,7 @@ struct Path {
     arrival_ns: [u64; 2],
 }
 
-impl Path {
+impl Passage {
     /// Sends a packet from one of the hosts.
     fn send(&mut self, now_ns: u64, mut item: Item) {
         let side = usize::from(item.from_sender);

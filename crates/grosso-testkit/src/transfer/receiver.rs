@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Event, Fault, Item, Path, SEGMENT_BYTES, Setting};
+use super::{Event, Fault, Item, Passage, SEGMENT_BYTES, Setting};
 
 /// The receiver: acknowledges every second packet, gaps at once, and reports what came twice.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn receive(&mut self, now_ns: u64, item: &Item, path: &mut Path) {
+    pub(super) fn receive(&mut self, now_ns: u64, item: &Item, path: &mut Passage) {
         if item.is_syn {
             self.next = item.sequence.wrapping_add(1);
             self.echo = item.timestamps.0;
@@ -88,14 +88,14 @@ impl Reader {
         }
     }
 
-    pub(super) fn time_out(&mut self, now_ns: u64, number: u32, path: &mut Path) {
+    pub(super) fn time_out(&mut self, now_ns: u64, number: u32, path: &mut Passage) {
         if number == self.timer && self.unacknowledged > 0 {
             self.answer(now_ns, false, None, path);
         }
     }
 
     /// The application reads what is there.
-    pub(super) fn read(&mut self, now_ns: u64, path: &mut Path) {
+    pub(super) fn read(&mut self, now_ns: u64, path: &mut Passage) {
         let had_data = self.unread > 0;
         self.unread = 0;
         if self.is_closed {
@@ -106,7 +106,7 @@ impl Reader {
         }
     }
 
-    fn answer(&mut self, now_ns: u64, is_syn: bool, twice: Option<(u32, u32)>, path: &mut Path) {
+    fn answer(&mut self, now_ns: u64, is_syn: bool, twice: Option<(u32, u32)>, path: &mut Passage) {
         self.unacknowledged = 0;
         self.timer += 1;
         self.identification = self.identification.wrapping_add(1);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Event, Fault, ICMP_SEGMENT_BYTES, Item, Path, SEGMENT_BYTES, Setting};
+use super::{Event, Fault, ICMP_SEGMENT_BYTES, Item, Passage, SEGMENT_BYTES, Setting};
 
 /// The sender: SACK, fast retransmit after three packets beyond a gap, a retransmission timer.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    pub(super) fn connect(&mut self, now_ns: u64, path: &mut Path) {
+    pub(super) fn connect(&mut self, now_ns: u64, path: &mut Passage) {
         if matches!(self.setting.fault, Fault::BlackHole | Fault::BlackHoleForEver) {
             // A first write of a few bytes passes, and the packet at the end of the window does too.
             self.end = self.una + 9 * SEGMENT_BYTES + 300;
@@ -72,7 +72,7 @@ impl Source {
         path.send(now_ns, item);
     }
 
-    pub(super) fn receive(&mut self, now_ns: u64, item: &Item, path: &mut Path) {
+    pub(super) fn receive(&mut self, now_ns: u64, item: &Item, path: &mut Passage) {
         self.echo = item.timestamps.0;
         self.window = item.window;
         if item.is_syn {
@@ -118,7 +118,7 @@ impl Source {
         }
     }
 
-    pub(super) fn time_out(&mut self, now_ns: u64, number: u32, path: &mut Path) {
+    pub(super) fn time_out(&mut self, now_ns: u64, number: u32, path: &mut Passage) {
         if number != self.timer || self.outstanding.is_empty() || self.timeouts >= TIMEOUTS_MAX {
             return;
         }
@@ -141,7 +141,7 @@ impl Source {
     }
 
     /// A message says that a packet was too big.
-    pub(super) fn shrink(&mut self, now_ns: u64, path: &mut Path) {
+    pub(super) fn shrink(&mut self, now_ns: u64, path: &mut Passage) {
         if self.setting.fault == Fault::PathMtu && self.segment > ICMP_SEGMENT_BYTES {
             self.resize(ICMP_SEGMENT_BYTES);
             for sent in self.outstanding.values_mut() {
@@ -166,7 +166,7 @@ impl Source {
     }
 
     /// The application writes a little.
-    pub(super) fn write(&mut self, now_ns: u64, path: &mut Path) {
+    pub(super) fn write(&mut self, now_ns: u64, path: &mut Passage) {
         self.written = self.end.min(self.written + 10 * SEGMENT_BYTES);
         self.fill(now_ns, path);
         if self.written < self.end {
@@ -176,7 +176,7 @@ impl Source {
     }
 
     /// Sends what the window and the allowance let through.
-    fn fill(&mut self, now_ns: u64, path: &mut Path) {
+    fn fill(&mut self, now_ns: u64, path: &mut Passage) {
         if !self.is_open {
             return;
         }
@@ -230,7 +230,7 @@ impl Source {
         }
     }
 
-    fn start_timer(&mut self, now_ns: u64, path: &mut Path) {
+    fn start_timer(&mut self, now_ns: u64, path: &mut Passage) {
         self.timer += 1;
         let wait_ns = (200_000_000 + 4 * self.setting.one_way_ns) << self.timeouts.min(6);
         path.agenda.add(now_ns + wait_ns, Event::Timer(self.timer));

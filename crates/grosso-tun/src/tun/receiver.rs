@@ -18,11 +18,8 @@ use grosso_wire::Stack;
 use super::{
     failed,
     interface::Interface,
-    room::{Filled, Room, fill},
+    room::{FRAMES_MAX, Filled, Room, fill},
 };
-
-/// Maximum frames per receive call: at 64 KiB each they already exceed the L1 and L2 caches.
-pub(super) const FRAMES_MAX: usize = 64;
 
 /// The receiving half of a [`Tun`](crate::Tun).
 ///

@@ -11,7 +11,8 @@ use grosso::{
 };
 use grosso_wire::Stack;
 
-use super::receiver::FRAMES_MAX;
+/// Maximum frames per receive call: at 64 KiB each they already exceed the L1 and L2 caches.
+pub(super) const FRAMES_MAX: usize = 64;
 
 /// Layout of the caller's buffers for [`TunReceiver::recv_into`](crate::TunReceiver::recv_into): room for the header
 /// and the tag of a tunnel around each packet.

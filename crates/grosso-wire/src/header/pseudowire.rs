@@ -72,7 +72,7 @@ pub(super) fn deciding(content: &[u8]) -> u16 {
     match content {
         [] => 0,
         [0, ..] => 0xffff,
-        [..16, ..] => 0xff00,
+        [first, ..] if *first < 16 => 0xff00,
         // The version of an IP header, a channel, or an address that begins like none of them.
         _ => 0xf000,
     }

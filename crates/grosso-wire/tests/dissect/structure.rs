@@ -1,4 +1,4 @@
-//! Bits that decide which headers follow do not vary along a train, or each of its packets would have a shape of its own.
+//! Bits that decide which headers follow do not vary along a train. Otherwise, each packet would have its own shape.
 
 use grosso_testkit::random::Random;
 use grosso_wire::{Kind, Law};
