@@ -55,7 +55,7 @@ struct Askable {
 }
 
 impl Asked {
-    /// The counters of the running paths so far. A path of which a thread does not answer within [`ANSWER_WAIT`] is
+    /// The counters of the running paths so far. A path of which a thread does not answer within `ANSWER_WAIT` is
     /// stuck, and has the last counters of that thread.
     pub fn readings(&self) -> Vec<PathReading> {
         // A queue answers when its current work is done; the list is not locked meanwhile.

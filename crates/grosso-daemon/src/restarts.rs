@@ -18,7 +18,7 @@ impl Restarts {
     }
 }
 
-/// Most times that a path is started again within [`RESTART_TIME`]: packets that someone sends again and again would
+/// Most times that a path is started again within `RESTART_TIME`: packets that someone sends again and again would
 /// make it meet the same defect forever.
 pub const RESTARTS_MAX: usize = 3;
 /// The time for which a defect counts.

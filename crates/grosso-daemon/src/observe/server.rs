@@ -1,7 +1,7 @@
 //! One thread that answers, no matter how its clients behave.
 //!
 //! A client may ask once per connection. It has [`ClientBounds::client_time`] in total, whether it sends byte by byte
-//! or does not read. What it sends beyond its ask is read and thrown away, up to [`DRAINED_BYTES_MAX`]. At most
+//! or does not read. What it sends beyond its ask is read and thrown away, up to `DRAINED_BYTES_MAX`. At most
 //! [`CLIENTS_MAX`] are served at a time at each of the two listeners, and one more replaces the one that has been there
 //! the longest, at the same listener: metrics clients that stall push nobody out who asks at the socket. Data paths are
 //! asked at most once in [`ClientBounds::fresh`], however many clients ask.

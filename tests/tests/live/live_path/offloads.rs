@@ -188,7 +188,7 @@ fn streams_pass_over_af_xdp_with_the_hosts_checksums_on_and_off() {
         let path = start(xdp, world.tap_port(&TapOptions::default()), RunOptions::new(7));
         streams(&world);
         let end = path.stop();
-        assert_clean(&end.left.stats());
+        assert_clean(end.left.stats());
         assert_clean(&end.right.stats());
         let (there, back) = (end.snapshot.left_to_right, end.snapshot.right_to_left);
         assert!(there.tx_frames < there.rx_frames, "{there:?}");
@@ -243,7 +243,7 @@ fn datagrams_of_gso_sockets_pass_af_xdp_with_the_hosts_checksums_on_and_off() {
             }
         }
         let end = path.stop();
-        assert_clean(&end.left.stats());
+        assert_clean(end.left.stats());
         assert_clean(&end.right.stats());
         assert!(end.snapshot.right_to_left.cut > 0, "{:?}", end.snapshot);
     }
