@@ -149,7 +149,7 @@ pub enum Device {
 
 impl Device {
     /// Returns the device that may be used here: a TAP if one can be created. Call this after
-    /// [`grosso_sys::permit::enter`].
+    /// [`grosso_sys::userns::enter`].
     #[must_use]
     pub fn probe() -> Self {
         if grosso_sys::userns::tap().is_ok() { Self::Tap } else { Self::Veth }
@@ -180,7 +180,7 @@ impl Hosts {
     /// receiver's kernel sends superframes if `superframes` is set.
     ///
     /// # Errors
-    /// Fails with `EPERM` without the privileges of [`grosso_sys::permit::enter`], and if the kernel has no veth, TUN
+    /// Fails with `EPERM` without the privileges of [`grosso_sys::userns::enter`], and if the kernel has no veth, TUN
     /// or packet sockets.
     pub fn receiving(
         layout: &Layout,

@@ -217,7 +217,7 @@ impl CustomNetwork {
     /// Makes the hosts and the wires. The devices of the paths are not there yet: see [`LaidNetwork::connect`].
     ///
     /// # Errors
-    /// Errors from the kernel; `EPERM` without the privileges of [`grosso_sys::permit::enter`].
+    /// Errors from the kernel; `EPERM` without the privileges of [`grosso_sys::userns::enter`].
     pub fn lay(&self) -> io::Result<LaidNetwork> {
         let invalid = |wrong: Contradiction| io::Error::new(io::ErrorKind::InvalidInput, wrong);
         self.check().map_err(invalid)?;
