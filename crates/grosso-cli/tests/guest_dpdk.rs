@@ -163,7 +163,7 @@ fn dpdk_gets_frames_on_both_of_two_pairs() {
     }
 }
 
-/// Its back end listens on one end, and connects on the other, where it is killed and restarted.
+/// The back end of DPDK listens on one end, and connects on the other, where it is killed and restarted.
 #[test]
 fn dpdk_as_the_device_gets_and_gives_all_frames() {
     let folder = tempfile::tempdir().unwrap();

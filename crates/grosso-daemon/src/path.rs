@@ -36,9 +36,9 @@ use crate::{confinement, error::Failure, tunnel::Description};
 pub struct PathSpec {
     /// The name of the path in messages and counters.
     pub name: String,
-    /// Its left end.
+    /// Left end of the path.
     pub left: PortSpec,
-    /// Its right end.
+    /// Right end of the path.
     pub right: PortSpec,
     /// Whether packets are coalesced towards a port that takes superframes.
     pub coalesce: bool,
@@ -103,7 +103,7 @@ impl PathSpec {
 /// A path whose threads run.
 #[derive(Debug)]
 pub struct RunningPath {
-    /// Its description.
+    /// Description of the path.
     pub spec: PathSpec,
     /// The name of the left device, as the kernel completed it.
     pub left: String,

@@ -19,9 +19,9 @@ pub enum Counting {
 /// The fields of one acknowledgment that the model reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgment {
-    /// Its acknowledgment number.
+    /// Acknowledgment number.
     pub number: u32,
-    /// Its unscaled window.
+    /// Window as sent, before scaling.
     pub window: u16,
     /// The echo of its timestamp, in milliseconds of the sender's clock.
     pub echo: Option<u32>,

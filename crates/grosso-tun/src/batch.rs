@@ -104,7 +104,7 @@ impl<B> Batch<B> {
         self.spares.pop()
     }
 
-    /// Adds an unused buffer, of which the batch keeps at most [`SPARES_MAX`].
+    /// Adds an unused buffer. The batch keeps at most [`SPARES_MAX`] of them.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::new();

@@ -17,7 +17,7 @@ use super::{
 /// An end of a tunnel, with the facts that the engine does not need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Its type.
+    /// Type of the tunnel.
     pub kind: Kind,
     /// The end, as the engine takes it.
     pub endpoint: Endpoint,

@@ -21,7 +21,7 @@ use super::{
 /// The NIC of a host behind a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inside {
-    /// Its kind; a veth pair carries only Ethernet frames.
+    /// Kind of the NIC; a veth pair carries only Ethernet frames.
     pub device: Device,
     /// The first header of its frames.
     pub layer: Layer,

@@ -119,7 +119,7 @@ mod linux {
     }
 
     /// Trials that mostly wait for their wires and only compare bytes: they depend on no rate and on no time to live.
-    /// They share the CPUs, and start before those that measure.
+    /// These trials share the CPUs, and start before the trials that measure.
     const WAITING: [&str; 3] = [
         "a_bad_wire_is_repaired_by_tcp",
         "fragments::tshark_joins_and_decrypts_what_is_on_the_wire",

@@ -1,8 +1,8 @@
 //! A vhost-user front end with its own driver: a VM without a CPU.
 //!
 //! Its memory is a file that it reads and writes as such, so that it shares nothing with the tested code. Guest
-//! addresses, process addresses and file offsets all differ, and the memory has two regions, of which the second in the
-//! guest is the first in the file.
+//! addresses, process addresses and file offsets all differ. The memory has two regions; the second region of the guest
+//! is the first one of the file.
 
 mod packed;
 

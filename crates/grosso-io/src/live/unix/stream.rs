@@ -29,7 +29,7 @@ pub(super) struct StreamEnd {
     acceptor: Acceptor,
     peer: Option<UnixSocket>,
     deframer: Deframer,
-    /// Rest of a frame of which the peer has received part.
+    /// Rest of a frame that the peer has received in part.
     unsent: Vec<u8>,
     /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,
