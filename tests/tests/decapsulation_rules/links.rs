@@ -2,6 +2,7 @@
 
 use grosso::{
     Meta,
+    checksum::Checksum,
     meta::VlanTag,
     tunnel::decapsulate::{Presented, Refusal},
 };
@@ -165,5 +166,35 @@ fn a_packet_alone_is_what_lies_in_the_tunnel_whatever_link_it_came_by() {
             assert!(!taken.plan.is_change());
             assert_eq!(frame[taken.plan.inner()], inside);
         }
+    }
+}
+
+/// RFC 4448: labels on a link have no IP around them.
+#[test]
+fn labels_around_a_frame_on_a_link_are_removed() {
+    let inside = Packet::new().ethernet(|e| e).vlan(|v| v.id(3)).ipv4(|ip| ip).udp(|u| u);
+    let (inside, start, offset) = inside.payload(b"in labels").build_partial();
+    for control in [&[][..], &[0, 0, 0, 0], &[0, 0, 0, 7]] {
+        let labels = [&[0, 1, 0x10, 64, 0, 2, 0x11, 64][..], control, &inside].concat();
+        let around = Packet::new().ethernet(|e| e).build();
+        let frame = [&around[..12], &[0x88, 0x47], &labels].concat();
+        let before = frame.len() - inside.len();
+        let checksum = Checksum::Partial { start: (before + start) as u16, offset: offset as u16 };
+        let meta = Meta { checksum, hash: Some(9), ..Meta::default() };
+        let out = take_with(&frame, &meta, LinkType::Ethernet, &rules()).unwrap();
+        assert_eq!(out.packet, inside);
+        let left = Checksum::Partial { start: start as u16, offset: offset as u16 };
+        assert_eq!((out.meta.checksum, out.meta.hash), (left, None));
+        // A partial checksum in front of the frame would be lost.
+        let checksum = Checksum::Partial { start: 2, offset: 0 };
+        let outside = take_with(&frame, &Meta { checksum, ..meta }, LinkType::Ethernet, &rules());
+        assert_eq!(outside.err(), Some(Refusal::ChecksumOutside));
+        // A cooked header has no place for the addresses of the frame.
+        let cooked = sll(0x8847, &labels);
+        assert_eq!(taken(&cooked, LinkType::LinuxSll), Err(Refusal::LinkFamily));
+        let mut alone = rules();
+        alone.presented = Presented::Alone;
+        let out = take_with(&cooked, &Meta::default(), LinkType::LinuxSll, &alone).unwrap();
+        assert_eq!(out.packet, inside);
     }
 }
