@@ -121,12 +121,15 @@ fn experiments_that_no_claim_names_run_too() {
     });
 }
 
-/// Does something for each item, at once for as many as want to: those that measure wait for a processor.
+/// Calls `each` for all items in threads of their own, which have the test's name so that the gate finds the messages
+/// of those that panic. Calls that measure wait for a processor.
 fn at_once<T: Copy + Send + Sync>(items: &[T], each: impl Fn(T) + Sync) {
+    let test = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
         for &item in items {
             let each = &each;
-            scope.spawn(move || each(item));
+            let thread = thread::Builder::new().name(test.clone());
+            thread.spawn_scoped(scope, move || each(item)).unwrap();
         }
     });
 }

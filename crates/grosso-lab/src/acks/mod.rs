@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn every_setting_is_measured_once_a_run() {
         let experiment = Acks::new(Plan::default(), None).unwrap();
-        assert_eq!(experiment.trials(), 3 * ((4 + 4) * (1 + 4 * 2) + 4 + 59));
+        assert_eq!(experiment.trials(), 3 * ((4 + 4) * (1 + 4 * 2) + 4 + 61));
         let settings = experiment.cases.iter().map(|case| experiment.setting(case));
         let carriers: Vec<_> = settings.map(|setting| setting.carrier).collect();
         let off = |carrier: &&Carrier| matches!(carrier, Carrier::Grosso { profile: None, .. });
