@@ -59,8 +59,8 @@ pub(crate) struct Rules {
     /// to 100us or auto:TIME [default: from the profile]
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
-    /// Reorder TCP before merging: "batch" within a poll; "holes" also waits for missing segments,
-    /// 100us or holes:TIME; "off" never [default: from the profile]
+    /// Put TCP segments in order before merging: "off", "batch" (within a poll), or "holes" (also wait for missing
+    /// segments, 100us or holes:TIME) [default: from the profile]
     #[arg(long, value_name = "LEVEL", value_parser = parse_repair)]
     pub(crate) reorder: Option<Repair>,
     #[command(flatten)]

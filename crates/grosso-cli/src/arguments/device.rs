@@ -53,7 +53,7 @@ pub(crate) struct Capture {
     #[arg(short = 'D', long = "list-interfaces")]
     #[arg(conflicts_with_all = ["interface", "write", "listen", "to", "filter", "words"])]
     pub(crate) list: bool,
-    /// Write to this file or - (standard output); several files divide the flows
+    /// Write to this file or - (standard output); repeat to distribute the flows over several files
     #[arg(short, long, value_name = "FILE")]
     write: Vec<PathBuf>,
     /// Split superframes and complete checksums
@@ -65,7 +65,7 @@ pub(crate) struct Capture {
     /// Send wire packets to the device that a monitor reads; tap:NAME creates a TAP device
     #[arg(long, value_name = "DEV")]
     pub(crate) to: Vec<String>,
-    /// Start a new file after SIZE million bytes; 64K, 8M and 1G are units of 1024
+    /// Start a new file after SIZE million bytes; the suffixes K, M and G are powers of 1024
     #[arg(short = 'C', long, value_name = "SIZE", value_parser = parse_file_bytes)]
     file_size: Option<u64>,
     /// Start a new file after this many seconds; the name may contain strftime fields such as %H%M%S
@@ -78,7 +78,7 @@ pub(crate) struct Capture {
     /// Stop after this many packets
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Limit captured packets to this many bytes
+    /// Capture at most this many bytes of each packet
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,

@@ -131,7 +131,7 @@ pub(crate) struct LabMore {
 /// The options of a measurement.
 #[derive(Args, Debug)]
 pub(crate) struct LabOptions {
-    /// Repeat each measurement N times [default: 3, for lro 5]
+    /// Repeat each measurement N times [default: 3; 5 for lro]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: Option<u16>,
     /// Measure for this long

@@ -39,8 +39,8 @@ pub(crate) struct Whatif {
     /// profile]
     #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_repair)]
     pub(crate) reorder: Vec<Repair>,
-    /// End a poll before a gap longer than TIME (or after 64 packets), after N packets, or, with "stamp", where the
-    /// timestamp changes
+    /// End a poll before a gap longer than TIME or after 64 packets; with a number N, after N packets; with "stamp", at
+    /// each new timestamp
     #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = parse_batch)]
     pub(crate) batch: Batch,
     #[command(flatten)]

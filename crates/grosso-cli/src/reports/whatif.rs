@@ -333,7 +333,7 @@ impl WhatifReport {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));
         if !first.invertible {
-            text.push_str(" (lossy: use it only where TCP ends)");
+            text.push_str(" (lossy: use it only on a host that terminates TCP)");
         }
         text.push('\n');
         if let [other, ..] = before
