@@ -59,7 +59,7 @@ pub(crate) struct Capture {
     /// Split superframes and complete checksums
     #[arg(long)]
     wire: bool,
-    /// Serve packets of the wire as pcap-over-IP; several addresses share the flows
+    /// Serve packets of the wire as pcap-over-IP; repeat to distribute the flows over several addresses
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
     /// Send wire packets to the device that a monitor reads; tap:NAME creates a TAP device
@@ -230,14 +230,14 @@ Examples:
   grosso wire -r send.pcapng -w wire.pcapng       packets of the wire
   sudo grosso capture -i eth0 -w quic.pcapng udp port 443
   sudo grosso capture -i any -w ring.pcapng -C 100 -W 10   the last 1 GB
-  sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  a file an hour
+  sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  one file per hour
   sudo grosso capture -i eth0 -w - | tshark -r -  live
   sudo grosso capture -i eth0 --wire -F pcap -w - | tcpflow -r -
   sudo grosso capture -i eth0 --to tap:mon0       for AF_PACKET on mon0
   sudo grosso capture -i eth0 --listen 127.0.0.1:57012   tshark -i TCP@127.0.0.1:57012";
 
 pub(super) const DEV_HELP: &str = "\
-Names, layout and JSON are those of ethtool. Short names: rx tx sg tso gso gro lro
+Names, layout and JSON are the same as in ethtool. Short names: rx tx sg tso gso gro lro
 rxvlan txvlan ntuple rxhash. All names in the output of -k work as well.
 
 Examples:

@@ -85,7 +85,7 @@ pub(crate) enum LabMeasurement {
     TcpRr(LabOptions),
     /// Throughput of MTU-sized UDP datagrams
     UdpStream(LabOptions),
-    /// UDP request-response latency, as tcp-rr
+    /// UDP request-response latency, like tcp-rr
     UdpRr(LabOptions),
 }
 
@@ -508,7 +508,7 @@ changes features of your device and restores them. --cpus pins sender, path and
 receiver, except in `profiles` (one thread), `nic` and `vm`.
 
 Examples:
-  grosso lab                      the headline, in twenty seconds
+  grosso lab                      the main measurement, in twenty seconds
   grosso lab --html report.html   another file for the page with plots
   grosso lab lro                  table R1, compared with the kernel's GRO
   grosso lab gso                  table R5: sender superframes, split by Grosso
@@ -539,8 +539,8 @@ Examples:
 const TUNNELS_HELP: &str = "\
 Each host's packets go through a tunnel that Grosso terminates over UDP sockets.
 With remote checksum offload (RCO) the receiver completes the inner checksum, or
-need not compute it at all. For comparison: the kernel's VXLAN on the same link,
-and Grosso's with every offload off.
+need not compute it at all. For comparison, the kernel's VXLAN runs on the same
+link, and Grosso's runs with every offload off.
 
 Examples:
   grosso lab tunnels                         everything, in two or three minutes

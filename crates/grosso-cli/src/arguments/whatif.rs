@@ -57,9 +57,9 @@ pub(crate) struct Whatif {
 
 pub(super) const WHATIF_HELP: &str = "\
 Replays the capture through a coalescer for every combination of profile, reorder
-level and hold time; the capture's timestamps are the clock. Segments a train
-count wire packets with a payload, including single packets. held is the delay
-from reordering and holding, accurate to 0.1 %.
+level and hold time; the capture's timestamps are the clock. The column
+segments/train counts wire packets with a payload, including single packets;
+packets held is the delay from reordering and holding, accurate to 0.1 %.
 
 Examples:
   grosso whatif wire.pcapng

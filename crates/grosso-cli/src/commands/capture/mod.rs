@@ -286,7 +286,7 @@ impl Running {
             CaptureEnd::Interrupted => Ok(Exit::Interrupted),
             CaptureEnd::InterfaceGone => {
                 let message = format!(
-                    "capture: {} was removed; the {packets} packets before are in {}",
+                    "capture: {} was removed; the {packets} packets before that are in {}",
                     source.name(),
                     outputs.name()
                 );
