@@ -293,7 +293,7 @@ fn io_failure(path: &Path, source: io::Error) -> Failure {
 
 fn spool_failure(error: io::Error) -> Failure {
     let folder = std::env::temp_dir();
-    let message = format!("copying the pipe to {}: {error}", folder.display());
+    let message = format!("cannot copy the pipe to {}: {error}", folder.display());
     let hint = "set TMPDIR=DIR in the environment to use another directory, or pass a file";
     Failure::environment("environment.spool", message).hint(hint)
 }

@@ -385,7 +385,7 @@ fn every_reason_not_to_merge_is_explained() {
                 second(|ip| ip.id(7), |t| t),
                 &[
                     "(id 0 -> 7)",
-                    "ip4 id increases by one per packet, or stays",
+                    "ip4 id increases by one per packet, or stays constant",
                     "id 1, or 0 in a train",
                 ],
             ),

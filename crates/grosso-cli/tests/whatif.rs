@@ -501,7 +501,7 @@ fn profiles_that_lose_are_named_and_never_the_best_while_others_are_there() {
         acknowledgments.chain((0..4).map(|index| segment(index, |t| t.source_port(7)))).collect();
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
     let run = bench.ok("whatif a --profile linux,freebsd --hold 20us");
-    assert!(run.stdout.contains("freebsd (lossy: use it only where TCP ends)"));
+    assert!(run.stdout.contains("freebsd (lossy: use it only on a host that terminates TCP)"));
     let report = bench.ok("whatif a --json --profile linux,freebsd --hold 20us").json();
     assert_eq!(report["settings"][1]["packets_up"], 2);
     assert_eq!(report["best"]["fewest"]["profile"], "linux");

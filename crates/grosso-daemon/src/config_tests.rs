@@ -159,7 +159,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}queues = 0\n"), "4:10: queues must be 1 to 64"),
         (format!("{path}queues = 65\n"), "4:10: queues must be 1 to 64"),
         (format!("{path}name = \"a b\"\n"), "4:8: \"a b\" is not a valid name"),
-        (format!("{path}impair = \"lose 1%\"\n"), "4:10: impairment: unknown word"),
+        (format!("{path}impair = \"lose 1%\"\n"), "4:10: impairment: unknown keyword"),
         (format!("{path}gro = \"on\"\n"), "4:7: expected true or false, found string \"on\""),
         (format!("{path}rx-usecs = -1\n"), "4:12: expected a whole number"),
         (format!("{path}profile = \"linx\"\n"), "1:1: no profile \"linx\"; did you mean linux?"),

@@ -107,7 +107,7 @@ impl FromStr for Impairment {
                 "corrupt" => share(value).map(|share| impairment.corrupt = share),
                 "limit" => value.parse().ok().map(|limit| impairment.limit_frames = limit),
                 "seed" => value.parse().ok().map(|seed| impairment.seed = seed),
-                _ => return Err(bad(format!("unknown word \"{word}\""))),
+                _ => return Err(bad(format!("unknown keyword \"{word}\""))),
             };
             parsed.ok_or_else(|| bad(format!("{word} cannot be \"{value}\"")))?;
         }
@@ -588,7 +588,7 @@ mod tests {
             ("delay 5", "delay cannot be \"5\""),
             ("delay -5ms", "delay cannot be \"-5ms\""),
             ("loss 101%", "loss cannot be \"101%\""),
-            ("fog 1%", "unknown word \"fog\""),
+            ("fog 1%", "unknown keyword \"fog\""),
         ] {
             let error = text.parse::<Impairment>().unwrap_err();
             assert!(error.to_string().contains(what), "{error}");

@@ -40,10 +40,10 @@ impl Reason {
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Short => "there are fewer bytes than the header needs",
-            Self::Version => "the version is not that of this header",
+            Self::Version => "the version does not match this header",
             Self::Length => "a length field is below its minimum",
             Self::Flags => "an unknown flag changes the layout",
-            Self::Options => "an option does not fit the space for options",
+            Self::Options => "an option does not fit into the space for options",
             Self::Value => "a value does not fit its field",
         }
     }

@@ -59,8 +59,8 @@ pub(crate) struct Rules {
     /// to 100us or auto:TIME [default: from the profile]
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
-    /// Reorder TCP before merging: "batch" within a poll; "holes" also waits for missing segments,
-    /// 100us or holes:TIME; "off" never [default: from the profile]
+    /// Put TCP segments in order before merging: "off", "batch" (within a poll), or "holes" (also wait for missing
+    /// segments, 100us or holes:TIME) [default: from the profile]
     #[arg(long, value_name = "LEVEL", value_parser = parse_repair)]
     pub(crate) reorder: Option<Repair>,
     #[command(flatten)]
@@ -388,8 +388,8 @@ Examples:
 pub(super) const DECAP_HELP: &str = "\
 Removes the outermost tunnel. With --recursive it removes all tunnels and joins IP
 fragments outside, between and inside them; --timeout, --overlap, --memory and
---distance work as in `grosso reassemble`. Packets that are in no tunnel, or must
-stay in it, stay unchanged and are counted by reason.
+--distance work as in `grosso reassemble`. Packets without a tunnel, or with one
+that cannot be removed, stay unchanged and are counted by reason.
 
 Tunnels: VXLAN, Geneve, GRE, GUE, FOU, IP in IP, MPLS in IP, on their assigned
 ports. For the old VXLAN port of Linux pass --port vxlan=8472.

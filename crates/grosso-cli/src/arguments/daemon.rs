@@ -28,7 +28,7 @@ pub(crate) struct Bridge {
     /// [default: from the profile]
     #[arg(long, value_name = "TIME", value_parser = parse_hold)]
     pub(crate) hold: Option<HoldTime>,
-    /// Reorder TCP before merging: off, batch, holes, or holes:TIME [default: from the profile]
+    /// Put TCP segments in order before merging: off, batch, holes, or holes:TIME [default: from the profile]
     #[arg(long, value_name = "LEVEL", value_parser = parse_repair, hide_short_help = true)]
     pub(crate) reorder: Option<Repair>,
     /// Merge by this profile: a name from `grosso profiles`, or a file [default: linux]

@@ -53,19 +53,19 @@ pub(crate) struct Capture {
     #[arg(short = 'D', long = "list-interfaces")]
     #[arg(conflicts_with_all = ["interface", "write", "listen", "to", "filter", "words"])]
     pub(crate) list: bool,
-    /// Write to this file or - (standard output); several files divide the flows
+    /// Write to this file or - (standard output); repeat to distribute the flows over several files
     #[arg(short, long, value_name = "FILE")]
     write: Vec<PathBuf>,
     /// Split superframes and complete checksums
     #[arg(long)]
     wire: bool,
-    /// Serve packets of the wire as pcap-over-IP; several addresses share the flows
+    /// Serve packets of the wire as pcap-over-IP; repeat to distribute the flows over several addresses
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
     /// Send wire packets to the device that a monitor reads; tap:NAME creates a TAP device
     #[arg(long, value_name = "DEV")]
     pub(crate) to: Vec<String>,
-    /// Start a new file after SIZE million bytes; 64K, 8M and 1G are units of 1024
+    /// Start a new file after SIZE million bytes; the suffixes K, M and G are powers of 1024
     #[arg(short = 'C', long, value_name = "SIZE", value_parser = parse_file_bytes)]
     file_size: Option<u64>,
     /// Start a new file after this many seconds; the name may contain strftime fields such as %H%M%S
@@ -78,7 +78,7 @@ pub(crate) struct Capture {
     /// Stop after this many packets
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Limit captured packets to this many bytes
+    /// Capture at most this many bytes of each packet
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
@@ -230,14 +230,14 @@ Examples:
   grosso wire -r send.pcapng -w wire.pcapng       packets of the wire
   sudo grosso capture -i eth0 -w quic.pcapng udp port 443
   sudo grosso capture -i any -w ring.pcapng -C 100 -W 10   the last 1 GB
-  sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  a file an hour
+  sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  one file per hour
   sudo grosso capture -i eth0 -w - | tshark -r -  live
   sudo grosso capture -i eth0 --wire -F pcap -w - | tcpflow -r -
   sudo grosso capture -i eth0 --to tap:mon0       for AF_PACKET on mon0
   sudo grosso capture -i eth0 --listen 127.0.0.1:57012   tshark -i TCP@127.0.0.1:57012";
 
 pub(super) const DEV_HELP: &str = "\
-Names, layout and JSON are those of ethtool. Short names: rx tx sg tso gso gro lro
+Names, layout and JSON are the same as in ethtool. Short names: rx tx sg tso gso gro lro
 rxvlan txvlan ntuple rxhash. All names in the output of -k work as well.
 
 Examples:

@@ -30,9 +30,9 @@ pub(crate) struct Export {
 
 pub(super) const EXPORT_HELP: &str = "\
 Each superframe becomes one row per packet, split as by `grosso wire`. Trains are
-those of `grosso coalesce`. docs/export.md lists the columns. Every shard reads
-all packets, so N shards together write the rows of one full run. A pipe is copied
-to a temporary file.
+the same as in `grosso coalesce`. docs/export.md lists the columns. Every shard
+reads all packets, so N shards together write the rows of one full run. A pipe is
+copied to a temporary file.
 
 Examples:
   grosso export ring/ --parquet packets.parquet --trains trains.parquet

@@ -13,7 +13,7 @@ pub(crate) struct Extcap {
     /// List the capture sources
     #[arg(long)]
     pub(crate) extcap_interfaces: bool,
-    /// Use this source: grosso- and an interface name
+    /// Capture from this source: grosso- followed by an interface name
     #[arg(long, value_name = "SOURCE")]
     pub(crate) extcap_interface: Option<String>,
     /// Print the link types of the source
@@ -34,7 +34,7 @@ pub(crate) struct Extcap {
     /// Capture packets as on the wire, or as this host sees them
     #[arg(long, value_name = "VIEW", default_value = "wire")]
     pub(crate) packets: PacketsOf,
-    /// Limit captured packets to this many bytes
+    /// Capture at most this many bytes of each packet
     #[arg(long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,

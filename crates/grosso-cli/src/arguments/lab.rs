@@ -85,7 +85,7 @@ pub(crate) enum LabMeasurement {
     TcpRr(LabOptions),
     /// Throughput of MTU-sized UDP datagrams
     UdpStream(LabOptions),
-    /// UDP request-response latency, as tcp-rr
+    /// UDP request-response latency, like tcp-rr
     UdpRr(LabOptions),
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct LabMore {
 /// The options of a measurement.
 #[derive(Args, Debug)]
 pub(crate) struct LabOptions {
-    /// Repeat each measurement N times [default: 3, for lro 5]
+    /// Repeat each measurement N times [default: 3; 5 for lro]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: Option<u16>,
     /// Measure for this long
@@ -508,7 +508,7 @@ changes features of your device and restores them. --cpus pins sender, path and
 receiver, except in `profiles` (one thread), `nic` and `vm`.
 
 Examples:
-  grosso lab                      the headline, in twenty seconds
+  grosso lab                      the main measurement, in twenty seconds
   grosso lab --html report.html   another file for the page with plots
   grosso lab lro                  table R1, compared with the kernel's GRO
   grosso lab gso                  table R5: sender superframes, split by Grosso
@@ -539,8 +539,8 @@ Examples:
 const TUNNELS_HELP: &str = "\
 Each host's packets go through a tunnel that Grosso terminates over UDP sockets.
 With remote checksum offload (RCO) the receiver completes the inner checksum, or
-need not compute it at all. For comparison: the kernel's VXLAN on the same link,
-and Grosso's with every offload off.
+need not compute it at all. For comparison, the kernel's VXLAN runs on the same
+link, and Grosso's runs with every offload off.
 
 Examples:
   grosso lab tunnels                         everything, in two or three minutes

@@ -186,7 +186,7 @@ pub(crate) enum Command {
     )]
     #[command(after_long_help = LAB_HELP)]
     Lab(Lab),
-    /// Check what works on this machine, and why not
+    /// Check which features work on this machine
     #[command(after_long_help = DOCTOR_HELP)]
     Doctor(Doctor),
     /// Record an interface with its offload metadata

@@ -73,7 +73,7 @@ Examples:
   grosso stats --prom > /var/lib/node_exporter/grosso.prom";
 
 pub(super) const MONITOR_HELP: &str = "\
-Rates are those of the wire. `in batch` and `segs/send` are wire packets per frame
+Rates count wire packets. `in batch` and `segs/send` are wire packets per frame
 received from the device and sent to it. The flush columns show why trains were
 flushed: size limit (size), changed timestamp or options (ts), PSH or FIN (psh),
 sequence gap (gap), hold time (time).

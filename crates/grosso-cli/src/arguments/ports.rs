@@ -27,7 +27,7 @@ struct PortWords {
     /// Set the UDP port of a tunnel: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
     #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port, hide_short_help = true)]
     ports: Vec<TunnelPort>,
-    /// Format of L2TPv3 sessions: cookie size in bytes and sublayer, for example 4/default or 0/none
+    /// Set the L2TPv3 session format: cookie size in bytes and sublayer, for example 4/default or 0/none
     #[arg(long, value_name = "COOKIE/SUBLAYER", value_parser = parse_pseudowire, hide_short_help = true)]
     l2tp: Option<Pseudowire>,
 }

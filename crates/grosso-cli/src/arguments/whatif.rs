@@ -39,8 +39,8 @@ pub(crate) struct Whatif {
     /// profile]
     #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_repair)]
     pub(crate) reorder: Vec<Repair>,
-    /// End a poll before a gap longer than TIME (or after 64 packets), after N packets, or, with "stamp", where the
-    /// timestamp changes
+    /// End a poll before a gap longer than TIME or after 64 packets; with a number N, after N packets; with "stamp", at
+    /// each new timestamp
     #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = parse_batch)]
     pub(crate) batch: Batch,
     #[command(flatten)]
@@ -57,9 +57,9 @@ pub(crate) struct Whatif {
 
 pub(super) const WHATIF_HELP: &str = "\
 Replays the capture through a coalescer for every combination of profile, reorder
-level and hold time; the capture's timestamps are the clock. Segments a train
-count wire packets with a payload, including single packets. held is the delay
-from reordering and holding, accurate to 0.1 %.
+level and hold time; the capture's timestamps are the clock. The column
+segments/train counts wire packets with a payload, including single packets;
+packets held is the delay from reordering and holding, accurate to 0.1 %.
 
 Examples:
   grosso whatif wire.pcapng

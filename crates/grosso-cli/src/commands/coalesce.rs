@@ -132,7 +132,7 @@ fn note_disorder(replay: &Replay, session: &mut Session) {
     let packets = units::count(behind, "packet");
     session
         .talk
-        .note(format!("{packets} arrived after later packets of their flow and ended its trains"));
+        .note(format!("{packets} arrived out of order and ended the trains of their flows"));
     session.talk.hint("--reorder batch restores their order; `grosso whatif` shows the gain");
 }
 

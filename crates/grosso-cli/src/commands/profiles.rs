@@ -110,7 +110,7 @@ impl Report for One {
         let family = if self.facts.invertible {
             "# Invertible: `segment` restores the original packets exactly."
         } else {
-            "# Lossy: later packets overwrite earlier ones. Use it only where TCP ends."
+            "# Lossy: later packets overwrite earlier ones. Use it only on a host that terminates TCP."
         };
         let _ = writeln!(text, "{}", style.faint(family));
         text + &self.file
@@ -147,7 +147,7 @@ pub(super) const ONE: ReportForm = ReportForm::of::<One>("grosso.profile/1");
 const ABOUT: &[(&str, &str)] = &[
     ("linux", "GRO of Linux 7.2, with a larger flow table: default"),
     ("linux-8x8", "GRO of Linux 7.2, with its own table of 8 x 8 flows"),
-    ("linux-6.12", "GRO of Linux 6.12: as linux-8x8, its rule for IP IDs"),
+    ("linux-6.12", "GRO of Linux 6.12: linux-8x8, older IP ID rule"),
     ("inet-lro", "generic LRO of Linux 2.6.24 to 4.4"),
     ("inet-lro-2007", "inet-lro as submitted for review in 2007"),
     ("myri10ge", "LRO of the driver for Myricom's 10 Gbit/s NICs"),

@@ -116,7 +116,7 @@ fn report(
 pub(super) fn note_unlisted(unlisted: u64, session: &mut Session) {
     if unlisted > 0 {
         let sets = units::count(unlisted, "set");
-        session.talk.note(format!("{sets} of unchanged fragments are not listed"));
+        session.talk.note(format!("not listed: {sets} of unchanged fragments"));
     }
 }
 

@@ -216,8 +216,8 @@ mod tests {
         let mut named = BTreeSet::new();
         for page in pages() {
             let title = match page.commands {
-                ["error", ..] => "What every command prints with --json if it fails".to_owned(),
-                [command, ..] => format!("What grosso {command} --json prints"),
+                ["error", ..] => "Output of a failed command with --json".to_owned(),
+                [command, ..] => format!("Output of grosso {command} --json"),
                 [] => unreachable!("a page is of a command"),
             };
             let right = document(&title, page.forms);

@@ -318,12 +318,12 @@ impl InspectReport {
                  virtual link, where they never happen). This is not the wire:"
             }
             "sender-host" if self.checksums.bad > 0 => {
-                "Taken on the sending host, before checksum offload (or on a virtual link, where \
-                 it never happens). Not the wire, and some checksums are bad: grosso csum verify."
+                "Captured on the sending host, before checksum offload (or on a virtual link, where \
+                 it never happens). This is not the wire, and some checksums are bad: grosso csum verify."
             }
             "sender-host" => {
                 "Captured on the sending host, before checksum offload (or on a virtual link, \
-                 where it never happens). No corruption, but not the wire."
+                 where it never happens). Nothing is corrupt, but this is not the wire."
             }
             "receiver-host" => {
                 "Captured on the receiving host, after packets were merged (GRO). This is not \

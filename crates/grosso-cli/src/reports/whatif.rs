@@ -333,7 +333,7 @@ impl WhatifReport {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));
         if !first.invertible {
-            text.push_str(" (lossy: use it only where TCP ends)");
+            text.push_str(" (lossy: use it only on a host that terminates TCP)");
         }
         text.push('\n');
         if let [other, ..] = before
@@ -406,7 +406,7 @@ impl WhatifReport {
             return "Nothing merges with any of these settings".into();
         }
         format!(
-            "Nothing merges with the invertible profiles; {}, only for hosts where TCP ends",
+            "Nothing merges with the invertible profiles; {}, only for hosts that terminate TCP",
             lossy.join(", ")
         )
     }
@@ -473,6 +473,6 @@ pub(crate) const NOT_KNOWN: &[&str] = &[
     "CPU time saved or spent",
     "the number of packets per poll, which --batch sets",
     "the reaction of senders to delayed acknowledgments",
-    "the timing at other places than the capture point",
+    "the timing at places other than the capture point",
     "packets that offloads had merged before the capture",
 ];

@@ -491,6 +491,7 @@ fn segments() -> Vec<Counter> {
     for (index, bound) in bounds.enumerate() {
         let (key, range) = match bound {
             Some(1) => ("1".to_owned(), "one wire packet".to_owned()),
+            Some(2) => ("2".to_owned(), "two wire packets".to_owned()),
             Some(bound) => (bound.to_string(), format!("{} to {bound} wire packets", below + 1)),
             None => ("inf".to_owned(), format!("more than {below} wire packets")),
         };

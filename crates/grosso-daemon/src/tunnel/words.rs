@@ -381,7 +381,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "multicast is not supported: list each peer with remote; all of them get packets \
                to groups",
     ),
-    ("dev", "routes decide which interface packets leave by: ip route add REMOTE dev IFACE"),
+    ("dev", "routes choose the interface for outgoing packets: ip route add REMOTE dev IFACE"),
     ("external", "external is not supported: the tunnel is configured here, not per packet"),
     ("vnifilter", "a tunnel has one id"),
     ("proxy", "address resolution is answered by the peer"),

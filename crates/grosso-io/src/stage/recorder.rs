@@ -85,7 +85,7 @@ impl SequenceRecorder {
             (RecordState::Idle, _) => Ok(recorder),
             (RecordState::Waiting, _) => Err(io::Error::new(io::ErrorKind::TimedOut, FROZEN)),
             (RecordState::Failed, Err(kind)) => Err(kind.into()),
-            (RecordState::Failed, Ok(_)) => Err(io::Error::other("it cannot be written")),
+            (RecordState::Failed, Ok(_)) => Err(io::Error::other("the file cannot be written")),
         }
     }
 
@@ -262,4 +262,5 @@ const FAILED: u8 = 0;
 #[cfg(unix)]
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 #[cfg(unix)]
-const FROZEN: &str = "it cannot be written in time; its file system may be frozen or unreachable";
+const FROZEN: &str =
+    "the file cannot be written in time; its file system may be frozen or unreachable";

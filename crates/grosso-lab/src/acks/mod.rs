@@ -378,8 +378,8 @@ receiver: reads fall to a third, 4-5 segments a unit; window 100 KB best.
 Streams have the kernel's own sender, which counts bytes without a limit, and no
 delay: a merged acknowledgment grows its window by all bytes it acknowledges.
 Transfers are timed from their first byte on; their senders are Reno, with an
-acknowledgment worth all its bytes (as to Linux), two segments at most (L = 2,
-RFC 3465, as to FreeBSD) or one segment. Ratios are relative to the column off.
+acknowledgment worth all its bytes (as in Linux), two segments at most (L = 2,
+RFC 3465, as in FreeBSD) or one segment. Ratios are relative to the column off.
 Transfers, and streams with Grosso at the sender: the receiver's kernel wakes
 its reader once 16 KB are there (SO_RCVLOWAT) and acknowledges every second
 segment until then, so that its reads are batched. Other streams are read as the

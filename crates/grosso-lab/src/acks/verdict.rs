@@ -161,8 +161,8 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
 
 /// Causes of a contradiction: of live figures, and of exact ones.
 const UNLIMITED: &str = "\
-this kernel's sender counts acknowledged bytes without a limit, so without a round-trip time only the \
-added delay remains";
+this kernel's sender counts acknowledged bytes without a limit, so if the path has no delay, merging costs only the \
+delay that it adds";
 const DEFECT: &str = "a bug in Grosso: these figures are exact";
 /// Share of throughput below which a treatment is costly: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;

@@ -58,7 +58,8 @@ impl Findings for CostFindings {
         };
         match (both(Offloads::On), both(Offloads::Off)) {
             (Some([on_a, on_b]), Some([off_a, off_b])) => format!(
-                "A packet costs {on_a:.0} + {on_b:.0} ns with offloads, {off_a:.0} + {off_b:.0} without"
+                "A packet costs {on_a:.0} ns to send and {on_b:.0} ns to receive with offloads, \
+                 {off_a:.0} and {off_b:.0} ns without"
             ),
             _ => "Nothing was measured".into(),
         }
@@ -224,7 +225,8 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shows_every_part() {
         let page = report().page("grosso lab cost --html \"a&b.html\"");
-        let headline = "A packet costs 110 + 55 ns with offloads, 550 + 275 without</h1>";
+        let headline = "A packet costs 110 ns to send and 55 ns to receive with offloads, \
+                        550 and 275 ns without</h1>";
         assert!(page.contains(headline), "{page}");
         assert_eq!(page.matches("<rect ").count(), 7 * 2 * 10);
         assert_shown(&page);

@@ -121,8 +121,14 @@ impl Guest {
     }
 
     fn silent(&mut self, error: RecvTimeoutError, output: &str) -> io::Error {
-        let state = self.machine.try_wait();
-        io::Error::other(format!("no further output from the guest ({error}, {state:?}): {output}"))
+        let state = match self.machine.try_wait() {
+            Ok(Some(status)) => format!("ended, {status}"),
+            Ok(None) => "running".to_owned(),
+            Err(unknown) => unknown.to_string(),
+        };
+        io::Error::other(format!(
+            "no further output from the guest ({error}; QEMU's state: {state}): {output}"
+        ))
     }
 }
 

@@ -112,7 +112,7 @@ Bars are medians, dots the single runs.";
     fn heading(&self, environment: &Environment<NicOffloadParameters>) -> String {
         let NicOffloadParameters { nic, peer, .. } = &environment.parameters;
         format!(
-            "the worth of each feature of {nic}, one TCP connection\n\
+            "the value of each feature of {nic}, one TCP connection\n\
              with the sink at {peer}; CPUs: {}\n{}",
             environment.processors,
             environment.spread_lines()

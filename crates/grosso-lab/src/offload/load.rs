@@ -77,7 +77,7 @@ const LOADS: [Load; 5] = [
     Load { bits: Some(100_000_000), on: "100 Mb/s", off: "100 Mb/s, off", compared: "100 Mb/s" },
     Load { bits: Some(400_000_000), on: "400 Mb/s", off: "400 Mb/s, off", compared: "400 Mb/s" },
     Load { bits: Some(1_200_000_000), on: "1.2 Gb/s", off: "1.2 Gb/s, off", compared: "1.2 Gb/s" },
-    Load { bits: None, on: "all there is", off: "all, off", compared: "all there is" },
+    Load { bits: None, on: "unlimited", off: "unlimited, off", compared: "unlimited" },
 ];
 /// Least growth of trains from the lowest load to the highest that both rows carry.
 const GROWS: f64 = 1.5;

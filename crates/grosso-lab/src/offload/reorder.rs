@@ -113,9 +113,9 @@ const OFF: &str = "off";
 const HOLES: &str = "behind holes";
 
 const NOTES: &[&str] = &[
-    "In the poll: the packets of one poll are put in order. And held: the same, and\n\
-     trains outlive the poll. Behind holes: packets after a hole wait for the\n\
-     missing ones at most 5 times the delay difference of the paths.",
+    "\"in the poll\": packets are put in order within one poll. \"and held\": the same, and\n\
+     trains are also held across polls. \"behind holes\": packets after a hole wait for\n\
+     the missing packets, at most 5 times the delay difference of the paths.",
     "Published in 2016 at 10 Gb/s: 40 us apart 9.19 falls to 5.63-5.87 Gb/s; with\n\
      100 us for a hole it is 9.27.",
 ];

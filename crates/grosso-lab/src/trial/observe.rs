@@ -309,7 +309,7 @@ impl Ended {
 }
 
 pub(crate) fn gone() -> io::Error {
-    io::Error::other("a thread ended before it began")
+    io::Error::other("a thread ended before it reported that it had started")
 }
 
 /// Interval between checks for the end.

@@ -257,12 +257,12 @@ const SETTINGS: [(VmPlace, &[VmCarrier]); 3] = {
 };
 
 const NOTE: &str = "\
-One TCP stream each way, after the machine has booted anew for each run. Path:
-the threads of Grosso's data paths, or passt; QEMU: all threads of the emulated
-vms, which have a TAP's calls in them. An emulated processor is tens of
-times as slow as this one, and makes and takes every packet: where a carrier
-costs little beside it, all are as fast. TAPs of two guests are ports of a
-bridge of the kernel; a tunnel beside Grosso's is the kernel's VXLAN on one.";
+One TCP stream in each direction; the VMs boot again for each run. Path: the
+threads of Grosso's data paths, or passt; QEMU: all threads of the emulated VMs,
+including the calls of a TAP. An emulated CPU is tens of times slower than this
+one, and handles every packet, so carriers that cost little in comparison are
+equally fast. The TAPs of two guests are ports of a kernel bridge; the tunnel
+compared with Grosso's is the kernel's VXLAN on a TAP.";
 
 #[cfg(test)]
 mod tests {

@@ -386,7 +386,7 @@ impl Passt {
                 return Err(io::Error::other(format!("{PASST}: {status}")));
             }
             if started.elapsed() > STALLED {
-                return Err(io::Error::other(format!("{PASST} makes no socket")));
+                return Err(io::Error::other(format!("{PASST} did not create its socket")));
             }
             thread::sleep(LOOK_AGAIN);
         }

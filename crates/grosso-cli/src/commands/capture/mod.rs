@@ -251,7 +251,7 @@ impl Running {
         if options.format() == Format::Pcap && is_host {
             let superframes = counts.superframes_tcp + counts.superframes_udp;
             session.talk.note(format!(
-                "pcap cannot store the segment size of {}, {} and the direction",
+                "pcap cannot store packet directions, the segment size of {} or the state of {}",
                 units::count(superframes, "superframe"),
                 units::count(counts.checksums_partial, "partial checksum"),
             ));
@@ -286,7 +286,7 @@ impl Running {
             CaptureEnd::Interrupted => Ok(Exit::Interrupted),
             CaptureEnd::InterfaceGone => {
                 let message = format!(
-                    "capture: {} was removed; the {packets} packets before are in {}",
+                    "capture: {} was removed; the {packets} packets before that are in {}",
                     source.name(),
                     outputs.name()
                 );

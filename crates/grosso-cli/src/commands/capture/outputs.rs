@@ -127,7 +127,7 @@ impl Outputs {
             && self.monitors.iter().all(|monitor| monitor.gone > 0)
         {
             let (name, packets) = (&monitor.name, units::count(self.packets, "packet"));
-            let message = format!("capture: {name} was removed; {packets} for it were dropped");
+            let message = format!("capture: {name} was removed; dropped {packets} for it");
             return Err(Failure::environment("environment.device_gone", message));
         }
         self.servers.iter_mut().try_for_each(PcapServer::flush)?;
@@ -150,7 +150,7 @@ impl Outputs {
     pub(super) fn gone(&self) -> impl Iterator<Item = String> {
         self.monitors.iter().filter(|monitor| monitor.gone > 0).map(|monitor| {
             let packets = units::count(monitor.gone, "packet");
-            format!("{} was removed; {packets} for it were dropped", monitor.name)
+            format!("{} was removed; dropped {packets} for it", monitor.name)
         })
     }
 

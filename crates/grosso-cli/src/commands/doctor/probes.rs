@@ -140,7 +140,9 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
         Err(error) if ErrorClass::of(&error) == ErrorClass::Forbidden => {
             Finding::fail(name, "needs CAP_NET_RAW").needs(&["net_raw"])
         }
-        Err(error) => Finding::fail(name, format!("veth or packet sockets: {error}")),
+        Err(error) => {
+            Finding::fail(name, format!("cannot create veth devices or packet sockets: {error}"))
+        }
     }
 }
 

@@ -308,7 +308,7 @@ fn words_of(field: &Field, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<
         }
         Law::Identification if reason == NoMerge::Identification => {
             let step = u16_at(came, 0).wrapping_sub(u16_at(held, 0));
-            (step > 1).then_some("increases by one per packet, or stays")
+            (step > 1).then_some("increases by one per packet, or stays constant")
         }
         Law::Sequence
             if matches!(reason, NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind) =>

@@ -93,7 +93,7 @@ impl CustomFile {
             let paths = changed(&base, &tables, changes, folder).map_err(|what| wrong(&what))?;
             if paths.iter().map(place).ne(places.iter().cloned().map(Ok)) {
                 return Err(wrong(
-                    "it would change the devices of a path, which the network defines",
+                    "a setting cannot change the devices of a path, because the network defines them",
                 ));
             }
             settings.push(CustomPaths { name: name.clone(), paths });

@@ -27,7 +27,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     let name = &options.name;
     if InterfaceName::new(name).is_err() || name.contains('%') {
         let message = format!("{COMMAND}: \"{name}\" is not a valid device name");
-        let hint = "a name has 1 to 15 characters, without spaces, slashes, colons and %";
+        let hint = "a name has 1 to 15 characters, and no spaces, slashes, colons or %";
         return Err(Failure::usage("usage.name", message).hint(hint));
     }
     let description = describe(COMMAND, words)?;

@@ -97,8 +97,9 @@ impl Table {
             let end = ends.iter().position(|end| end == remote);
             let end = end.ok_or_else(|| format!("{remote} is not a remote of the tunnel"))?;
             if !is_one_device(address) || entries.contains_key(address) {
+                let address = address.map(|byte| format!("{byte:02x}")).join(":");
                 return Err(format!(
-                    "{address:02x?} is not a unicast address, or is configured at two remotes"
+                    "MAC address {address} is not a unicast address, or is configured for two remotes"
                 ));
             }
             entries.insert(*address, ForwardingEntry { end, seen_ns: None });
