@@ -122,6 +122,9 @@ pub struct Interface {
     /// Length of the frame check sequence at the end of every packet in bytes, if recorded. Packets are read
     /// and written without it.
     pub fcs_bytes: Option<u8>,
+    /// Whether packets have NFLOG headers (`LINKTYPE_NFLOG`). Packets are read and written without them, as raw IP
+    /// (`LINKTYPE_RAW`).
+    pub has_nflog: bool,
 }
 
 impl Interface {
@@ -134,6 +137,7 @@ impl Interface {
             resolution: Resolution::NANOSECONDS,
             offset_seconds: 0,
             fcs_bytes: None,
+            has_nflog: false,
         }
     }
 

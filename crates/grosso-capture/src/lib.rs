@@ -61,6 +61,7 @@ mod layout;
 mod magic;
 mod merge;
 mod metadata;
+mod nflog;
 mod offload_option;
 pub mod options;
 mod order;

@@ -7,6 +7,7 @@ use super::error::{CaptureError, Damage};
 use super::format::{Interface, RECORD_BYTES_MAX, Resolution, SNAPLEN_DEFAULT};
 use super::layout::{Layout, Need, PacketLayout, Part, Span, Step};
 use super::magic::Magic;
+use super::nflog;
 use super::order::ByteOrder;
 
 /// Length of the file header.
@@ -78,12 +79,20 @@ impl FileHeader {
         let fcs_bytes = (network & FCS_PRESENT != 0).then_some((network >> 28) as u8 * 2);
         // Copies have no frame check sequences.
         raw[20..24].copy_from_slice(&order.u32_bytes(network & !(FCS_PRESENT | FCS_LENGTH)));
+        let (link_type, has_nflog) = match network & LINK_TYPE_MASK {
+            nflog::LINK_TYPE => (nflog::WITHOUT.into(), true),
+            link_type => (link_type, false),
+        };
+        if has_nflog {
+            raw[20..24].copy_from_slice(&order.u32_bytes(link_type));
+        }
         let interface = Interface {
-            link_type: network & LINK_TYPE_MASK,
+            link_type,
             snaplen: order.u32_at(&raw, 16),
             resolution,
             offset_seconds: 0,
             fcs_bytes,
+            has_nflog,
         };
         Ok(Self { order, interface, raw, lengths })
     }

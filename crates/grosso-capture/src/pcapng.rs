@@ -7,6 +7,7 @@
 use super::error::Damage;
 use super::format::{INTERFACES_MAX, Interface, RECORD_BYTES_MAX, Resolution};
 use super::layout::{Layout, Need, PacketLayout, Part, Span, Step};
+use super::nflog;
 use super::options::{Options, code, padding, push_end, push_option};
 use super::order::ByteOrder;
 
@@ -343,13 +344,18 @@ fn parse_interface(order: ByteOrder, block: &[u8]) -> Result<Interface, Damage> 
     let options = block_options(INTERFACE_DESCRIPTION, order, block);
     let single = |code| options.find(code).and_then(|value| value.first().copied());
     let offset = options.find(code::INTERFACE_OFFSET).and_then(|value| value.first_chunk::<8>());
+    let (link_type, has_nflog) = match order.u16_at(header, 8).into() {
+        nflog::LINK_TYPE => (nflog::WITHOUT.into(), true),
+        link_type => (link_type, false),
+    };
     Ok(Interface {
-        link_type: u32::from(order.u16_at(header, 8)),
+        link_type,
         snaplen: order.u32_at(header, 12),
         resolution: single(code::INTERFACE_RESOLUTION)
             .map_or(Resolution::MICROSECONDS, Resolution::from_byte),
         offset_seconds: offset.map_or(0, |bytes| order.u64_from(*bytes).cast_signed()),
         fcs_bytes: single(code::INTERFACE_FCS_LENGTH),
+        has_nflog,
     })
 }
 

@@ -11,6 +11,7 @@ use super::format::{Format, Interface, RECORD_BYTES_MAX};
 use super::layout::{Layout, Need, Part, Step};
 use super::magic::Magic;
 use super::metadata::flag;
+use super::nflog;
 use super::options::{Options, code};
 use super::order::ByteOrder;
 use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};
@@ -326,10 +327,14 @@ impl<R: Read> CaptureReader<R> {
         let offset = self.buffer.offset;
         let start = self.buffer.consume(bytes);
         let (format, order) = (self.format(), self.order());
-        if let Layout::Block { interface: Some(interface), .. } = &layout
-            && interface.fcs_bytes.is_some()
-        {
-            pcapng::clear_fcs(&mut self.buffer.bytes[start..start + bytes], order);
+        if let Layout::Block { interface: Some(interface), .. } = &layout {
+            let block = &mut self.buffer.bytes[start..start + bytes];
+            if interface.fcs_bytes.is_some() {
+                pcapng::clear_fcs(block, order);
+            }
+            if interface.has_nflog {
+                pcapng::put_link_type(block, order, nflog::WITHOUT);
+            }
         }
         let raw = &self.buffer.bytes[start..start + bytes];
         match layout {
@@ -344,10 +349,13 @@ impl<R: Read> CaptureReader<R> {
                 let options = Options::new(&raw[packet.options.range()], order);
                 let fcs = fcs_bytes(&options, description);
                 let data = &raw[packet.data.range()];
-                let original_len = packet.original_len.saturating_sub(fcs);
+                let mut original_len = packet.original_len.saturating_sub(fcs);
                 // The snapshot length may have truncated the frame check sequence, partly or entirely.
                 let end = data.len().saturating_sub(fcs as usize).max(original_len as usize);
-                let data = data.get(..end).unwrap_or(data);
+                let mut data = data.get(..end).unwrap_or(data);
+                if description.has_nflog {
+                    (data, original_len) = nflog::packet(order, data, original_len);
+                }
                 // Writers require an original length of at least the captured length.
                 let original_len = match fcs {
                     0 => original_len,
@@ -365,7 +373,7 @@ impl<R: Read> CaptureReader<R> {
                     options,
                     raw,
                     format,
-                    is_stripped: fcs > 0,
+                    is_stripped: fcs > 0 || description.has_nflog,
                 })
             }
             Layout::Block { kind, interface } => {

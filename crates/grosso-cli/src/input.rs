@@ -589,7 +589,6 @@ fn link_name(number: u32) -> String {
         195 => "IEEE802_15_4",
         220 => "USB_LINUX_MMAPPED",
         227 => "CAN_SOCKETCAN",
-        239 => "NFLOG",
         240 => "NETANALYZER",
         249 => "USBPCAP",
         253 => "NETLINK",

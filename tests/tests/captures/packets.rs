@@ -65,6 +65,36 @@ fn frame_check_sequence_bits_are_no_part_of_the_link_type() {
     assert_eq!(reader.interfaces()[0].fcs_bytes, None, "the presence bit is clear");
 }
 
+/// TLVs have the byte order of the file; a record without a packet is returned whole.
+#[test]
+fn packets_are_read_without_their_nflog_headers() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let mut record = File::new(order);
+        record.raw(&[2, 0, 0, 5]).u16(6).u16(12).raw(&[7, 7]).raw(&[0; 2]);
+        let front = record.bytes.len();
+        record.u16(10).u16(9).raw(b"packet").raw(&[0; 2]);
+        let whole = record.bytes;
+        let mut endless = File::new(order);
+        endless.raw(&[2, 0, 0, 5]).u16(3).u16(12).raw(&[0; 8]);
+        let records = [&whole, &whole[..front + 7], &whole[..front], &endless.bytes];
+        let mut classic = File::pcap(order, 0xa1b2_c3d4, 239);
+        let mut blocks = File::new(order);
+        blocks.section(|_| {}).interface(239, 0, |_| {});
+        for record in records {
+            classic.record(1, 0, record, whole.len() as u32);
+            blocks.packet(0, 1, record, whole.len() as u32, |_| {});
+        }
+        for file in [&classic.bytes, &blocks.bytes] {
+            let found = packets(file);
+            let data: Vec<_> = found.iter().map(|packet| &packet.data[..]).collect();
+            assert_eq!(data, [b"packet", &b"pac"[..], &whole[..front], &endless.bytes]);
+            let lengths: Vec<_> = found.iter().map(|packet| packet.original_len).collect();
+            assert_eq!(lengths, [6, 6, whole.len() as u32, whole.len() as u32]);
+            assert!(found.iter().all(|packet| packet.link_type == 101));
+        }
+    }
+}
+
 #[test]
 fn pcapng_packets_of_every_block_and_unit_are_read() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
