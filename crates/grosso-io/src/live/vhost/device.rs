@@ -380,7 +380,7 @@ impl Patience {
 /// Maximum number of polls of an empty ring: about 20 microseconds of a path, in which a running driver has sent a
 /// batch.
 const LOOKS_MAX: u16 = 128;
-/// Number of sleeps of which one is delayed for a trial.
+/// Interval of trials: one of this many sleeps is delayed for a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
 /// `EMSGSIZE` on Linux.
 const EMSGSIZE: i32 = 90;
