@@ -82,10 +82,10 @@ fn measured(frame: &[u8]) {
     black_box(encapsulator.stats());
 }
 
-/// The tunnels whose headers have room for remote checksum offload.
+/// Tunnels whose headers have room for remote checksum offload.
 const REMOTE: [&str; 2] = ["IPIP/GUE", "VXLAN"];
 
-/// Packets of a superframe, and bytes of each: so few that summing them costs almost nothing.
+/// Packets of a superframe, and bytes of each: small enough that summing them costs almost nothing.
 const PACKETS: usize = 45;
 const PACKET_BYTES: u16 = 8;
 
