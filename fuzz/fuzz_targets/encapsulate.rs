@@ -1,5 +1,5 @@
 //! Encapsulation: any tunnel, any frame in any slices, any metadata. Nothing panics, no bound is exceeded, superframes
-//! can be segmented or are refused, and decapsulation restores the frame.
+//! are segmented or refused, and decapsulation restores the frame.
 
 use crate::{Decisions, endpoint, stack};
 use grosso::{
