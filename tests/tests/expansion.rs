@@ -260,7 +260,7 @@ proptest! {
     #[test]
     fn never_more_acknowledgments_than_half_the_packets(steps in vec(step(), 1..40)) {
         let mut host = Host::new(Profile::linux());
-        // Ends of the packets that follow each other without a gap, and the start of the first of them.
+        // Ends of the packets that follow each other without a gap, and the start of the first one.
         let (mut begin, mut ends) = (FIRST, Vec::<u32>::new());
         let (mut next, mut before) = (FIRST, None);
         for step in steps {

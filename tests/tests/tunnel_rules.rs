@@ -126,7 +126,7 @@ fn t02_outer_checksum_is_there_on_all_packets_or_on_none() {
         Tunnelled { udp: |index, udp| if index == 1 { udp.checksum_zero() } else { udp }, ..SAME };
     assert_eq!(mixed.second(), Verdict::Refused(NoMerge::ChecksumPresence));
     assert_eq!(mixed.leaves(3), [100, 100, 100]);
-    // It is an outer header compared with the other difference, and so determines the reason.
+    // Compared with the other difference, this one is in an outer header, and so it determines the reason.
     let inner = Tunnelled { inner: |index, ip| ip.ttl(9 + index as u8), ..mixed };
     assert_eq!(inner.second(), Verdict::Refused(NoMerge::ChecksumPresence));
 }
@@ -521,7 +521,7 @@ fn t23_l2tp_cookies_are_compared() {
 fn t23_l2tp_with_sequence_numbers_and_control_messages_pass() {
     for frames in [l2tp(|i, l| l.sequence(i as u32)), l2tp(|_, l| l.session(0))] {
         assert_eq!(second(&frames), Verdict::Passed(Pass::Protocol));
-        // Also after a session whose headers are known.
+        // The same after a session whose headers are known.
         let mixed = [&l2tp(|_, l| l.session(1))[0], &frames[1]].map(Clone::clone);
         assert_eq!(second(&mixed), Verdict::Passed(Pass::Protocol));
     }

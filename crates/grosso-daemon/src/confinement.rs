@@ -142,7 +142,7 @@ pub fn connecting_thread() -> io::Result<()> {
     path_thread(Role::Connecting)
 }
 
-/// Confines a thread of a path that shares memory with a virtual machine.
+/// Confines a thread of a path that shares memory with a VM.
 pub fn machine_thread() -> io::Result<()> {
     path_thread(Role::Machine)
 }

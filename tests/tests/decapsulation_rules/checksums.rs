@@ -79,7 +79,7 @@ fn verified_checksums_are_not_verified_again() {
     assert_eq!(one(0, 1).unwrap_err(), Refusal::GreChecksum);
     let taken = take_knowing(&gue_gre(1, 1).build(), unnecessary(2)).unwrap();
     assert_eq!(taken.meta.checksum, unnecessary(0));
-    // An absent checksum does not use up a level.
+    // An absent checksum uses up no level.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
     let frame = packet.vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).build();
     assert_eq!(take_knowing(&frame, unnecessary(0)).unwrap().meta.checksum, unnecessary(0));

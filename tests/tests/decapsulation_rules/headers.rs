@@ -1,4 +1,4 @@
-//! The headers of each tunnel: those that a receiver accepts, and those it must refuse.
+//! Headers of each tunnel: those that a receiver accepts, and those that it must refuse.
 
 use grosso::tunnel::{Tunnel, decapsulate::Refusal};
 use grosso_testkit::{
@@ -319,7 +319,7 @@ fn padding_around_a_tunnel_stays_behind() {
     let inside = small.out_of_tunnel().unwrap().pad_to(60).build();
     let frame = ipv4().udp(|u| u).vxlan(|v| v).payload(&inside).build();
     assert_eq!(take(&frame).unwrap().packet, inside);
-    // Bytes after the inner packet of IP in IP belong to nothing.
+    // Bytes after the inner packet of IP in IP belong to no header.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(4));
     let trailing = packet.payload(&[&expected[14..], b"more"].concat());
     assert_eq!(take(&trailing.build()).unwrap().packet, expected);

@@ -1,4 +1,4 @@
-//! The form of the inner packet on each link type.
+//! The format of the inner packet on each link type.
 
 use grosso::{
     Meta,

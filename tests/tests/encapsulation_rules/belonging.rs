@@ -72,7 +72,7 @@ fn tunnels_of_other_kinds_are_foreign() {
             for receiver in &ends {
                 match admit(sender, &other_end(receiver)) {
                     Ok(()) => {
-                        // They differ in a property that receivers ignore.
+                        // The two formats differ in a property that receivers ignore.
                         let is_alike = sender.header == receiver.header
                             || matches!(
                                 (&sender.header, &receiver.header),

@@ -27,7 +27,7 @@ fn tcp() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(9)).payload_len(500)
 }
 
-/// The payload is not even in memory.
+/// Not even the payload is in memory.
 #[test]
 fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     let mut made = 0;

@@ -146,7 +146,7 @@ fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     }
 }
 
-/// Segments the frames that a device must not send in one piece.
+/// Segments the frames that a device must not send unsegmented.
 fn cut_all(frames: &[Known]) -> Vec<Known> {
     let cut_one = |frame: &Known| match frame.meta.gso {
         Some(_) => cut(frame, LinkType::Raw, &Ports::NONE, Outgoing::default()),

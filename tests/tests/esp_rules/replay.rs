@@ -72,7 +72,7 @@ impl Oracle {
     }
 }
 
-/// A receiver and its oracle, which must agree.
+/// A receiver and an oracle, which must agree.
 struct Both {
     recipe: Recipe,
     decryptor: Decryptor,

@@ -100,7 +100,7 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     limited.limits.source_bytes = 100_000;
     let mut rig = Rig::new(limited);
     (0..100).for_each(|id| _ = rig.push(&tiny(id)));
-    // A buffer, a page of places, and the datagram: at most 25 of them fit.
+    // A buffer, a page of positions, and the datagram: at most 25 of them fit.
     assert!((15..25).contains(&rig.held_datagrams()), "{}", rig.held_datagrams());
     assert!(rig.held_bytes() > rig.held_datagrams() * 4096);
     rig.finish();
@@ -242,7 +242,7 @@ fn b43_everything_comes_back_at_the_end() {
         let finished = Returned::Discarded(Discard::Finished);
         let back = rig.returned.iter().filter(|(_, why)| *why == finished).count();
         assert_eq!(back, if mode == ReassemblyMode::Coalesce { 0 } else { 400 });
-        // It can also be used again.
+        // The engine can also be used again.
         push_all(&mut rig, Version::V6, 1, &cut(&data, 80));
         rig.finish();
     }

@@ -29,7 +29,7 @@ fn interleaved(flows: u16) -> Vec<Vec<u8>> {
     (0..2).flat_map(|index| trains.iter().map(move |train| train[index].clone())).collect()
 }
 
-/// Pushes each frame with the device's hash that `hash` gives its index.
+/// Pushes each frame with the device hash that `hash` returns for its index.
 fn with_hashes(profile: Profile, frames: &[Vec<u8>], hash: impl Fn(usize) -> u32) -> Vec<Out> {
     let mut engine = Engine::new(profile);
     for (index, frame) in frames.iter().enumerate() {

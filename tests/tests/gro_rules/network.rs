@@ -24,7 +24,7 @@ fn assert_second(path: Path, change: impl Fn(Segment) -> Segment, verdict: Verdi
     assert_apart(&frames);
 }
 
-/// Asserts that both segments of a train with this change join.
+/// Asserts that both segments of a train with this change merge.
 #[track_caller]
 fn assert_merges(path: Path, change: impl Fn(usize, Segment) -> Segment) {
     assert_payloads(&path.train(&[100, 100], change), &[200]);
@@ -262,7 +262,7 @@ fn g21_a_home_address_in_the_place_of_an_option_that_is_cut_off_is_summed() {
         let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(options);
         packet.tcp(|t| t.sequence(1 + 100 * index)).payload_len(100).build()
     };
-    // Three bytes of padding, and then an option of 200 bytes in a header of 32, or the home address.
+    // Three bytes of padding, followed by an option of 200 bytes in a header of 32, or by the home address.
     let cut_off = of(0, |d| d.data(&[&[1, 3, 0, 0, 0, 0x1e, 200][..], &[0; 23]].concat()));
     let home = |index| {
         of(index, |d| {

@@ -17,7 +17,7 @@ use grosso_testkit::{Packet, headers::Tcp};
 /// A change that makes a packet ineligible, by name.
 type Ineligible = (&'static str, fn(Segment) -> Segment);
 
-/// Every kind of TCP packet that can be in no train, or never merges with a held one.
+/// TCP packets that cannot be in a train, or never merge with a held packet.
 const TCP: &[Ineligible] = &[
     ("wrong checksum", |s| s.tcp(|tcp| tcp.checksum_xor(1))),
     ("data offset below five", |s| s.tcp(|tcp| tcp.data_offset_raw(4))),
@@ -34,7 +34,7 @@ const TCP: &[Ineligible] = &[
     ("padding", |s| s.frame(|packet| packet.trailer(&[0; 4]))),
 ];
 
-/// Such packets only for IPv4. (If the header length is too short, the addresses are not read.)
+/// IPv4-only packets of this kind. (If the header length is too short, the addresses are not read.)
 const IPV4: &[Ineligible] = &[
     ("header checksum", |s| s.ipv4(|ip| ip.checksum_xor(1))),
     ("options", |s| s.ipv4(|ip| ip.options(&[1, 1, 1, 1]))),
@@ -46,7 +46,7 @@ const IPV4: &[Ineligible] = &[
     ("length zero", |s| s.ipv4(|ip| ip.total_len_raw(0))),
 ];
 
-/// Such packets only for IPv6.
+/// IPv6-only packets of this kind.
 const IPV6: &[Ineligible] = &[
     ("atomic fragment", |s| s.extensions(|packet| packet.fragment(|f| f))),
     ("first fragment", |s| s.extensions(|packet| packet.fragment(|f| f.more(true)))),
@@ -59,7 +59,7 @@ const IPV6: &[Ineligible] = &[
     ("length zero", |s| s.ipv6(|ip| ip.payload_len_raw(0))),
 ];
 
-/// Such packets for UDP.
+/// UDP datagrams of this kind.
 const UDP: &[Ineligible] = &[
     ("wrong checksum", |s| s.udp(|udp| udp.checksum_xor(1))),
     ("no checksum", |s| s.udp(|udp| udp.checksum_zero())),

@@ -1,4 +1,4 @@
-//! Every reason that the engine can give has an example.
+//! Every reason that the engine can report has an example.
 
 use std::collections::BTreeSet;
 

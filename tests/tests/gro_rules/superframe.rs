@@ -78,7 +78,7 @@ fn g53_a_packet_alone_is_unmodified_and_verified() {
     assert_eq!(out.meta.gso, None);
 }
 
-/// Every test that coalesces also segments the result and compares; this one does so explicitly.
+/// Every test that coalesces also segments the result and compares; this test does so explicitly.
 #[test]
 fn g54_cutting_gives_the_packets_back() {
     for path in Path::ALL {

@@ -194,7 +194,7 @@ fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
     let options = FragmentOptions::new(9000, !ID);
     let fragments = fragment(&packet.build(), &came_in(200), &options).unwrap();
     assert_eq!(fragments.iter().map(|f| f.len() - 14).collect::<Vec<_>>(), [1280, 824]);
-    // They keep their original identification.
+    // The fragments keep their original identification.
     assert!(fragments.iter().all(|f| f[58..62] == ID.to_be_bytes()));
 }
 

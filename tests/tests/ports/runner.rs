@@ -35,7 +35,7 @@ fn send(port: &mut MemoryPort, frame: &[u8]) {
     assert_eq!(port.transmit(&[frame], &Meta::default()).unwrap(), Transmitted::Taken);
 }
 
-/// A port that stays open until the other end of the path has delivered a number of frames.
+/// A port that stays open until the other endpoint of the path has delivered a number of frames.
 struct Lingering {
     port: MemoryPort,
     target: RefCell<MemoryPort>,
@@ -142,8 +142,8 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
     }
 }
 
-/// A hundred held trains share one timer: that of the earliest train, whose expiry releases all that are due. If the
-/// machine stalls meanwhile there is no timer.
+/// A hundred held trains share one timer: that of the earliest train, whose expiry releases all trains that are due. If
+/// the machine stalls meanwhile, there is no timer.
 #[test]
 fn one_timer_serves_all_held_trains() {
     let (sleeps, delivered) = run(Hold::Fixed, 500_000, frames(100, 20), 100);

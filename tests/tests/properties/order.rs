@@ -41,7 +41,7 @@ struct Turn {
     v6: bool,
 }
 
-/// A packet that does not belong to the train, after these outer headers.
+/// A packet that cannot belong to the train, after these outer headers.
 type Odd = fn(Packet, Turn) -> Packet;
 
 /// Odd packets of TCP with both IP versions.

@@ -6,7 +6,7 @@
 //! | `reading` | the counters of the devices of data paths, added up as asked |
 //! | `text`, `json`, `prometheus` | output formats |
 //! | `control` | the socket that reports the counters of a running program: server and client |
-//! | `http` | the answers for Prometheus |
+//! | `http` | the responses for Prometheus |
 //! | `monitor` | rates, and the screen that shows them |
 //! | `server` | one thread that serves all clients, however they behave |
 

@@ -278,7 +278,7 @@ impl DatagramSocketBuilder {
         self.set_buffers(file)
     }
 
-    /// Returns whether the socket has IPv4 beside IPv6, and the caller wants to see IPv4 addresses as such.
+    /// Returns whether the socket has IPv4 as well as IPv6, and the caller wants IPv4 addresses unmapped.
     fn has_both(&self, file: &OwnedFd) -> io::Result<bool> {
         let may_have = self.dual_stack && !self.local.is_ipv4() && self.protocol == Protocol::Udp;
         Ok(may_have && !sockopt::ipv6_v6only(file)?)
@@ -396,7 +396,7 @@ impl DatagramSocket {
         remote.is_ipv4() == self.local.is_ipv4() || (remote.is_ipv4() && self.has_both)
     }
 
-    /// The address in the family of the socket.
+    /// Returns the address in the family of the socket.
     fn mapped(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V4(v4) if self.has_both => {

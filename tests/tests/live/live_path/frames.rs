@@ -24,7 +24,7 @@ use grosso_wire::virtio::{
 
 use super::world::{World, name, skip, until};
 
-/// A UDP port on which nobody listens.
+/// A UDP port without a listener.
 const QUIET: u16 = 53_999;
 
 /// Opens the two sides of one TAP device: its descriptor, and a packet socket on the interface.

@@ -106,7 +106,7 @@ fn what_is_proven_counts_down_to_the_floor() {
         assert!(forbids(&mut near, &mut far, &datagram(true, mtu)).is_some());
         assert_eq!(forbids(&mut near, &mut far, &datagram(true, mtu + 1)), None);
     }
-    // Without a floor, no proven value counts.
+    // Without a configured minimum, no proven value counts.
     let (near, _) = ipip(68, |options| options.mtu = Some(1000));
     assert_eq!(near.mtu(), Some(1000));
 }

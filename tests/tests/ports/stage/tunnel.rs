@@ -268,7 +268,7 @@ fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     };
     assert_eq!(arrive(3000, true, 0), (Gso::every(1410), vec![1468, 1468, 18 + 40 + 180]));
     assert_eq!(arrive(3000, true, 1), (Gso::every(1390), vec![1468, 1468, 18 + 60 + 220]));
-    // It fits, or is a packet of a link with a larger MTU.
+    // The packet fits, or belongs to a link with a larger MTU.
     assert_eq!(arrive(1410, true, 0), (None, vec![1468]));
     assert_eq!(arrive(3000, false, 0), (None, vec![3058]));
 }
