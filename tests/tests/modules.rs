@@ -222,7 +222,7 @@ fn needs_tests(predicate: &Meta) -> bool {
     }
 }
 
-/// The guards check product code under a `cfg` that tests also enable, and skip code that is only for tests.
+/// Tests that the guards check product code under a `cfg` that tests also enable, and skip code that is only for tests.
 #[test]
 fn code_for_tests_is_told_from_code_that_tests_enable_too() {
     let is_skipped = |attribute: &str| {

@@ -104,7 +104,7 @@ fn every_bit_of_a_header_counts_as_much_predicted_as_compared() {
     }
 }
 
-/// The first packet of a train whose flow had an earlier train is compared with the remembered headers of that.
+/// Compares the first packet of a train with the remembered headers of an earlier train of its flow.
 #[test]
 fn every_bit_counts_as_much_behind_a_train_that_left() {
     for (name, stack) in STACKS {

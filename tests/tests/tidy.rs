@@ -245,8 +245,8 @@ fn every_file_of_tests_is_part_of_a_program() {
     assert_none(&wrong, "name it as a module in a [[test]] of a Cargo.toml, or it never runs");
 }
 
-/// proptest writes regression files next to the source file, or into a directory next to the directory of the enclosing
-/// `main.rs` or `lib.rs`.
+/// Checks the locations of proptest's regression files: next to the source file, or in a directory next to the
+/// directory of the enclosing `main.rs` or `lib.rs`.
 #[test]
 fn regressions_are_where_the_next_run_reads_them() {
     let is_root =

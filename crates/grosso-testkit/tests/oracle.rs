@@ -197,7 +197,7 @@ fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
     assert_eq!(two(&short), [1, 1]);
 }
 
-/// Rule G5a: the length of a PPPoE session counts two bytes more than IP does.
+/// Tests rule G5a: the length of a PPPoE session counts two bytes more than IP does.
 #[test]
 fn g05a_no_train_outgrows_the_length_of_pppoe() {
     let shape_of = |last: usize, pppoe: bool| {
@@ -216,7 +216,7 @@ fn g05a_no_train_outgrows_the_length_of_pppoe() {
     assert_eq!(shape_of(room - 1, true), [6, 1]);
 }
 
-/// Rule S20: a datagram gets a checksum even if the superframe has none.
+/// Tests rule S20: a datagram gets a checksum even if the superframe has none.
 #[test]
 fn s20_every_datagram_has_a_checksum() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
@@ -296,7 +296,7 @@ fn linux_couples_one_tunnel_level_and_no_udp() {
     assert_eq!((nested(0), nested(1), nested(2)), (1, 1, 2));
 }
 
-/// Rule C54: without a verified outer checksum, nothing protects the payload.
+/// Tests rule C54: without a verified outer checksum, nothing protects the payload.
 #[test]
 fn c54_remote_checksum_needs_an_outer_checksum() {
     let two = |outer: &dyn Fn(Udp) -> Udp, gue: &dyn Fn(Gue) -> Gue, tcp: &dyn Fn(Tcp) -> Tcp| {

@@ -106,7 +106,7 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     rig.finish();
 }
 
-/// A sender that never completes a datagram does not lock out others, whatever it sends.
+/// Tests that a sender that never completes a datagram does not lock out others, whatever it sends.
 #[test]
 fn p32_a_stale_sender_does_not_silence_the_rest() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -126,7 +126,7 @@ fn p32_a_stale_sender_does_not_silence_the_rest() {
     }
 }
 
-/// An honest sender is served during a flood from spoofed sources, each of them new.
+/// Tests that an honest sender is served during a flood from spoofed sources, each of them new.
 #[test]
 fn p32_spoofed_sources_do_not_silence_an_honest_one() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -226,7 +226,7 @@ fn more_datagrams_than_the_limit_drop_the_one_that_waited_longest() {
     rig.finish();
 }
 
-/// The engine can be finished while it holds datagrams, and nothing is lost.
+/// Tests that the engine can be finished while it holds datagrams, and nothing is lost.
 #[test]
 fn b43_everything_comes_back_at_the_end() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual] {
@@ -262,7 +262,7 @@ fn what_is_missing_is_told() {
     }
 }
 
-/// In every order, fragments cost about the same number of steps: here, only as many pages as needed.
+/// Tests that in every order, fragments cost about the same number of steps: here, only as many pages as needed.
 #[test]
 fn b40_p31_the_worst_order_takes_no_more_memory_than_the_best() {
     let data = data(Version::V4, 16_000, 40);

@@ -86,7 +86,7 @@ fn k83_one_overlap_kills_the_datagram() {
     }
 }
 
-/// The kernel's IPv6 connection tracking may deliver overlapping fragments; here the caller chooses the policy.
+/// Tests the caller's choice of a policy; the kernel's IPv6 connection tracking may deliver overlapping fragments.
 #[test]
 fn k84_permissive_policies_deliver_what_overlaps() {
     let data = data(Version::V6, 4000, 84);

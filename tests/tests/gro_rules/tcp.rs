@@ -192,7 +192,7 @@ fn g32_sequence_number_is_not_the_next() {
     }
 }
 
-/// Linux ignores the urgent pointer if URG is clear; segmentation could not restore it.
+/// Tests the urgent pointer, which Linux ignores if URG is clear; segmentation could not restore it.
 #[test]
 fn g33_urgent_pointer_must_be_equal() {
     let refused = Verdict::Refused(NoMerge::TcpUrgentPointer);

@@ -154,8 +154,8 @@ fn s60_padding_is_left_out_and_missing_bytes_are_noticed() {
     assert_eq!(of_mtu(&packet, 68), Err(NoFragments::BytesMissing));
 }
 
-/// A receiver truncates a packet to the length in its PPPoE header, and drops one whose IP header declares more (rule
-/// G5a).
+/// Tests that bytes beyond the PPPoE length do not count: a receiver truncates a packet to that length, and drops one
+/// whose IP header declares more (rule G5a).
 #[test]
 fn s60_bytes_that_pppoe_does_not_count_are_missing() {
     let packet = Packet::new().ethernet(|e| e).pppoe(|p| p).ipv4(|ip| ip.df(false)).udp(|udp| udp);

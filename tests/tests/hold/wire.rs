@@ -80,7 +80,7 @@ fn trains_of_two_hundred_connections_have_fifteen_packets_within_20_us() {
     }
 }
 
-/// A whole burst arrives within 14 us at 40 Gb/s, and within 54 us at 10 Gb/s.
+/// Tests whole bursts, which arrive within 14 us at 40 Gb/s, and within 54 us at 10 Gb/s.
 #[test]
 fn trains_of_one_to_64_connections_have_forty_packets() {
     for (packet_ns_x100, hold_ns) in [(FORTY_GIGABIT, HOLD_NS), (TEN_GIGABIT, 100_000)] {
@@ -95,8 +95,8 @@ fn trains_of_one_to_64_connections_have_forty_packets() {
     }
 }
 
-/// Sorting a poll's packets by flow, as FreeBSD does, merges packets within one poll; holding merges as many, and more
-/// if a burst is split between two polls.
+/// Compares holding with sorting a poll's packets by flow, as FreeBSD does: sorting merges packets within one poll;
+/// holding merges as many, and more if a burst is split between two polls.
 #[test]
 fn holding_is_never_worse_than_a_sorted_batch() {
     let mut sorted = holding(Hold::Fixed, 0);

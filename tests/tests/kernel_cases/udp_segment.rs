@@ -176,7 +176,8 @@ fn k56_uso_with_checksums_left_to_the_device() {
     }
 }
 
-/// The device repeats the header, so its length must be that of one segment, even without a remainder (B5).
+/// Tests that the repeated header has the length of one segment, even without a remainder, because the device repeats
+/// it (B5).
 // Rules: S47, B5
 #[test]
 fn k56_uso_partial() {

@@ -256,7 +256,8 @@ fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
     }
 }
 
-/// The back end that served the rings before may have died between using an entry and signaling it.
+/// Tests the first call: the back end that served the rings before may have died between using an entry and signaling
+/// it.
 #[test]
 fn a_driver_is_called_once_when_its_rings_begin() {
     for wanted in FORMS {
@@ -292,8 +293,8 @@ fn a_driver_is_interrupted_when_it_wants_to_be_and_kicks_when_it_is_asked() {
     }
 }
 
-/// The device does not stop polling a ring before it has requested kicks from the driver; a driver that has added
-/// entries meanwhile gets no request.
+/// Tests that the device does not stop polling a ring before it has requested kicks from the driver; a driver that has
+/// added entries meanwhile gets no request.
 #[test]
 fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
     for wanted in EVENTS {
@@ -342,7 +343,8 @@ fn a_machine_may_boot_again_go_and_come() {
     }
 }
 
-/// A superframe waits for room in a guest; the next guest accepts only packets, with complete checksums.
+/// Tests a superframe that waits for room in a guest, while the next guest accepts only packets, with complete
+/// checksums.
 #[test]
 fn a_frame_that_waited_for_a_guest_is_made_for_the_one_that_boots_anew() {
     for wanted in FORMS {

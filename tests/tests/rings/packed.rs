@@ -188,8 +188,8 @@ fn words(guest: &Guest) -> Vec<[u8; 8]> {
     (0..guest.size).map(|slot| guest.bytes(TABLE + 16 * u64::from(slot) + 8)).collect()
 }
 
-/// The device dies while it marks the descriptors of a frame with buffers of one and two descriptors, at every position
-/// in the ring and after every mark.
+/// Replaces a device that dies while it marks the descriptors of a frame with buffers of one and two descriptors, at
+/// every position in the ring and after every mark.
 #[test]
 fn a_device_marks_what_another_one_left_unmarked() {
     const SIZE: u16 = 9;
@@ -301,7 +301,7 @@ fn numbers_are_handed_back_as_they_are_and_nothing_is_a_length_too() {
     }
 }
 
-/// The flags of descriptors after the first one of a chain may have any lap bits.
+/// Tests that the flags of descriptors after the first one of a chain may have any lap bits.
 #[test]
 fn a_chain_is_made_available_by_its_first_descriptor() {
     for laps in [0, AVAILABLE_FLAG, USED_FLAG, LAPS] {
@@ -338,7 +338,8 @@ fn a_table_stands_alone_in_its_chain() {
     }
 }
 
-/// A ring with arbitrary flags starts somewhere in it, and the entries that its driver adds from there are accepted.
+/// Tests a ring with arbitrary flags: it starts somewhere in the ring, and the entries that its driver adds from there
+/// are accepted.
 #[test]
 fn any_flags_are_some_place() {
     for bits in 0..1_u32 << 8 {

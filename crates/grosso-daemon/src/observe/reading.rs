@@ -55,7 +55,7 @@ impl Values {
         self.0.iter().copied()
     }
 
-    /// Dropped frames by reason, without reasons that are zero.
+    /// Returns the dropped frames by reason, without zero counts.
     pub fn drops(&self) -> BTreeMap<String, u64> {
         let counters = COUNTERS.iter().zip(&self.0);
         let dropped = counters.filter_map(|(counter, value)| {

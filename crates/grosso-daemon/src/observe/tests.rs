@@ -448,7 +448,7 @@ fn metrics_are_served_where_there_is_no_socket_and_the_socket_where_there_are_no
     assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
 }
 
-/// Each listener limits its own clients: stalled clients of one listener displace no client of the other.
+/// Tests that each listener limits its own clients: stalled clients of one listener displace no client of the other.
 #[test]
 fn stalled_clients_of_metrics_leave_one_at_the_socket_in_its_place() {
     let (_folder, service, _) = service(FOREVER, true);

@@ -161,7 +161,8 @@ const TUNNELS_MAX: usize = 1024;
 mod tests {
     use super::*;
 
-    /// The kernel reuses the inode number of a removed network namespace for the next one.
+    /// Tests that a later network gets another number, although the kernel reuses the inode number of a removed
+    /// namespace.
     #[test]
     fn a_folder_has_the_number_that_no_later_network_gets() {
         match network_cookie() {

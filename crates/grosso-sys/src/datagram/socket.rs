@@ -660,14 +660,14 @@ impl AsFd for DatagramSocket {
     }
 }
 
-/// `struct in_pktinfo`: interface index, source address, and an address that is only received.
+/// Encodes a `struct in_pktinfo`: interface index, source address, and an address that is only received.
 fn packet_info_v4(source: Ipv4Addr) -> [u8; 12] {
     let mut info = [0; 12];
     info[INDEX_BYTES..INDEX_BYTES + 4].copy_from_slice(&source.octets());
     info
 }
 
-/// `struct in6_pktinfo`: source address and interface index.
+/// Encodes a `struct in6_pktinfo`: source address and interface index.
 fn packet_info_v6(source: Ipv6Addr) -> [u8; 20] {
     let mut info = [0; 20];
     info[..16].copy_from_slice(&source.octets());

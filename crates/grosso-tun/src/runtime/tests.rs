@@ -77,7 +77,7 @@ async fn cancelled_after<T>(
 /// Length of a packet: about ten of them fill a socket.
 const PACKET_BYTES: usize = 20_000;
 
-/// Distinct packets, which do not merge.
+/// Returns distinct packets, which do not merge.
 fn packets() -> Vec<Vec<u8>> {
     (0..100_u8).map(|i| vec![i; PACKET_BYTES]).collect()
 }

@@ -111,7 +111,7 @@ fn what_is_proven_counts_down_to_the_floor() {
     assert_eq!(near.mtu(), Some(1000));
 }
 
-/// A tag of an inner frame is outside the device's MTU, and part of the path's.
+/// Tests a tag of an inner frame, which is outside the device's MTU and inside the path's.
 #[test]
 fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     let gretap = || Header::Gre { key: None, checksum: false, sequence: false, ethernet: true };

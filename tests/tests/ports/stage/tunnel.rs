@@ -248,8 +248,8 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
     assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
 }
 
-/// A kernel on the same machine leaves TCP checksums and the segmentation of its superframes to a device; a socket does
-/// not report the size.
+/// Tests superframes of a kernel on the same host, which leaves TCP checksums and segmentation to a device; a socket
+/// does not report the size.
 #[test]
 fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     let arrive = |payload: usize, is_open: bool, family: usize| {
@@ -273,7 +273,7 @@ fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     assert_eq!(arrive(3000, false, 0), (None, vec![3058]));
 }
 
-/// For UDP, a socket does report the size.
+/// Tests UDP superframes, for which a socket does report the size.
 #[test]
 fn the_sum_of_a_superframe_that_no_device_made_is_made_for_each_packet() {
     let (mut near, mut far) = vxlan(|_| ());

@@ -138,7 +138,7 @@ fn shown(width: usize) -> &'static [Column] {
     &COLUMNS[..fits.count()]
 }
 
-/// The recent activity of the chosen device, and the reasons why its trains left.
+/// Draws the recent activity of the chosen device, and the reasons for its flushes.
 fn draw_detail(frame: &mut Frame<'_>, area: Rect, device: &Rates, history: &History, paint: Paint) {
     let Rates { device: name, path, peer, pid, trains_held: held, .. } = device;
     let title = format!(" {name}: path {path}, to {peer}, process {pid}, trains held {held} ");
