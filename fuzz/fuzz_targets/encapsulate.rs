@@ -89,7 +89,7 @@ fn put_in(
     }
     let before = completed(&frame[..end], &meta.checksum).split_off(put_in.replaced);
     let on_the_wire = completed(&sent, &put_in.meta.checksum);
-    // First unchanged, because its receiver may be on this host, then as it is on a wire.
+    // The packet is tested unchanged, because its receiver may be on this host, and then as it is on a wire.
     for (sent, known) in [(sent, put_in.meta), (on_the_wire, Meta::default())] {
         if let Some(taken) = taken(&sent, &known, &endpoint)
             && meta.vlan.is_none()

@@ -6,7 +6,7 @@
 
 use std::{env, process::Command};
 
-/// Returns the case whose instructions are being counted, if this is such a run.
+/// Returns the case whose instructions are being counted, if this process is a counting run.
 #[must_use]
 pub fn case() -> Option<usize> {
     env::var(CASE).ok().map(|case| case.parse().expect("a number"))

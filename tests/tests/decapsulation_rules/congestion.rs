@@ -20,7 +20,7 @@ const FIGURE_4: [[Option<u8>; 4]; 4] = [
     [Some(ECT1), Some(ECT1), Some(ECT1), Some(CE)],
     [Some(CE), Some(CE), Some(CE), Some(CE)],
 ];
-/// The order of its rows and columns.
+/// Order of the rows and columns of `FIGURE_4`.
 const FIELDS: [u8; 4] = [NOT, ECT0, ECT1, CE];
 const NOT: u8 = 0b00;
 const ECT0: u8 = 0b10;

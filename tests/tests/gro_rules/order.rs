@@ -87,7 +87,7 @@ fn assert_order(
     }
 }
 
-/// Tests that none of the packets overtakes that Linux delivers before flow matching, where they can overtake.
+/// Tests that no packet overtakes another, not even those that Linux delivers before flow matching.
 // Rules: B7, B55, P16
 #[test]
 fn g75_nothing_of_a_tcp_connection_overtakes() {

@@ -310,7 +310,7 @@ fn sequence(position: u16, mut packet: impl FnMut(u16, bool, u32) -> Vec<u8>) ->
         .collect()
 }
 
-/// Asserts that all packets leave in the order in which they came.
+/// Asserts that all packets leave in the order in which they arrived.
 fn assert_kept(frames: &[Vec<u8>], name: &str) {
     let mut profile = Profile::linux();
     profile.tunnels_max = 2;

@@ -162,7 +162,7 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
         assert!(reason.contains(why), "{reason}");
         assert!(!back.is_running(Way::ToGuest));
     }
-    // A log that was too short while it was not requested.
+    // The log was too short while it was not enabled.
     let mut back = back_end();
     set_up(&mut back, &guest, 0, Way::ToGuest);
     assert_eq!(give_log(&mut back, [LOG_BYTES - 1, OFFSET], &log_file()), Ok(true));

@@ -40,7 +40,7 @@ pub struct DeviceLine<'a> {
 }
 
 impl DeviceLine<'_> {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<DeviceLine<'static>>("grosso.stats/1");
 }
 

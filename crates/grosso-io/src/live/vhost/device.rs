@@ -95,7 +95,7 @@ impl VhostDevice {
         self.role.turn();
     }
 
-    /// Enables notifications of frames, unless polling once more is worth it. Returns whether they are enabled.
+    /// Enables notifications of frames, unless another poll is worthwhile. Returns whether they are enabled.
     pub(super) fn rests(&mut self) -> bool {
         let way = self.role.incoming();
         if self.role.has_ring(way) && self.patience.looks_again(self.will_be_told) {
