@@ -140,7 +140,7 @@ impl World {
         let mut writes = self.guest.lay_out(0);
         let first = writes.pop().unwrap();
         writes.into_iter().for_each(|(at, words)| self.guest.write(at, words));
-        // The number of descriptors is unknown for a chain as long as the ring.
+        // A chain as long as the ring cannot be recognized while it is written.
         if is_cut && slots < size {
             self.replace();
         }
