@@ -158,7 +158,7 @@ pub struct PortSpec {
     pub partial_checksums: Option<bool>,
     /// Whether all TCP to a TUN or TAP device ends at its host, which forwards none.
     pub terminates: bool,
-    /// Whether each acknowledgment of trains that the host sends is replaced by one for each of the trains' packets.
+    /// Whether each acknowledgment of trains that the host sends is replaced by those for the trains' packets.
     pub expand_acks: bool,
     /// Reassembly and fragmentation.
     pub fragments: Option<FragmentsSpec>,
@@ -293,7 +293,7 @@ impl PortSpec {
         self.fragments.as_ref()?.mode_or(usual)
     }
 
-    /// Returns whether no packet is too long for the port: it segments longer packets, or a host takes them through a
+    /// Returns whether no packet is too long for the port: it fragments longer packets, or a host takes them through a
     /// device of its own.
     pub fn takes_any_length(&self) -> bool {
         let is_tun = matches!(self.device, Device::Tap(_) | Device::Tun(_) | Device::Passed(_));

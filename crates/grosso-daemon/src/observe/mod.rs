@@ -3,7 +3,7 @@
 //! | module | job |
 //! |---|---|
 //! | `table` | every counter: name, unit, sentence, series |
-//! | `reading` | the counters of the devices of data paths, added up as asked |
+//! | `reading` | the counters of the devices of data paths, added up as requested |
 //! | `text`, `json`, `prometheus` | output formats |
 //! | `control` | the socket that reports the counters of a running program: server and client |
 //! | `http` | the responses for Prometheus |
