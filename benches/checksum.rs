@@ -7,7 +7,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use grosso_benches::{configuration, group};
 use grosso_checksum::{Sum, copy};
 
-/// Lengths: an IPv4 header, a small packet, payload and packet of Ethernet's MTU, a jumbo packet, a superframe.
+/// Lengths of an IPv4 header, a small packet, payload and packet of Ethernet's MTU, a jumbo packet, and a superframe.
 const LENGTHS: [usize; 6] = [20, 64, 1448, 1500, 9000, 65536];
 
 fn sum(criterion: &mut Criterion) {

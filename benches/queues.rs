@@ -65,7 +65,7 @@ fn spread(queues: usize) -> Vec<Workload> {
     shares
 }
 
-/// Returns the time in which all queues together coalesce this many packets.
+/// Returns the time in which all queues together coalesce their packets.
 fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     let all: usize = shares.iter().map(|share| share.frames.len()).sum();
     let start = Barrier::new(shares.len());
@@ -91,8 +91,7 @@ fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     })
 }
 
-/// Pins the thread to a processor of its own: the thread that wakes it at a barrier would otherwise pull it to its own
-/// processor.
+/// Pins the thread to a CPU of its own: the thread that wakes it at a barrier would otherwise pull it to its own CPU.
 fn stay(processor: usize) {
     #[cfg(target_os = "linux")]
     if let Ok(allowed) = grosso_sys::scheduling::allowed_processors()

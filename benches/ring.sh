@@ -23,7 +23,7 @@ scratch=$(mktemp -d)
 servers= tunnels= kind=
 far=10.9.0.2
 
-# end NAMESPACE DEVICE ADDRESS: creates a host at one end of the wire.
+# end NAMESPACE DEVICE ADDRESS: creates a host at one endpoint of the link.
 end() {
     ip netns exec "$1" sysctl -qw net.ipv4.tcp_early_retrans=0
     ip -n "$1" addr add "$3" dev "$2"

@@ -1,5 +1,5 @@
 //! A capture tool: a device that receives all traffic routed to it and writes it to a capture file, with superframes
-//! split into the packets of the wire.
+//! split into wire packets.
 //!
 //! `capture DEVICE FILE.pcap [PACKETS]`; then, for example, `ip link set DEVICE up` and `ip route add ... dev DEVICE`.
 use std::{

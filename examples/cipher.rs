@@ -1,8 +1,8 @@
 //! AES-GCM for the VPN examples: an encrypted packet follows a counter and ends with a tag.
 //!
-//! Both ends have a copy of the 16 bytes of a key file; one end is `a` and the other `b`. The nonce is a counter that
-//! restarts with the program, so a key is valid for one run of both: real programs agree on keys first, for example
-//! with Noise (see `wireguard.rs`), and keep a window of received numbers.
+//! Both endpoints have a copy of the 16 bytes of a key file; one endpoint is `a` and the other `b`. The nonce is a
+//! counter that restarts with the program, so a key is valid for one run of both: real programs agree on keys first,
+//! for example with Noise (see `wireguard.rs`), and keep a window of received numbers.
 #![cfg(target_os = "linux")]
 
 use std::{error::Error, fs};
@@ -17,16 +17,16 @@ const COUNTER: usize = 8;
 /// Bytes after the encrypted packet: the tag.
 const TAG: usize = 16;
 
-/// One end's half of a cipher: it encrypts its packets and decrypts those of the other end.
+/// One endpoint's half of a cipher: it encrypts its own packets and decrypts those of the peer.
 pub struct Cipher {
     cipher: Aes128Gcm,
-    /// First byte of the nonces of this end; the other end's has the lowest bit inverted.
+    /// First byte of this endpoint's nonces; the peer's first byte has the lowest bit inverted.
     role: u8,
     sent: u64,
 }
 
 impl Cipher {
-    /// Reads the key that both ends have.
+    /// Reads the key that both endpoints have.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or does not have 16 bytes.
@@ -35,7 +35,7 @@ impl Cipher {
         Ok(Self { cipher: Aes128Gcm::new(&key.into()), role: u8::from(role == "b"), sent: 0 })
     }
 
-    /// Replaces what is in the buffer by the sealed packet.
+    /// Replaces the contents of the buffer with the sealed packet.
     pub fn seal(&mut self, packet: &[u8], sealed: &mut Vec<u8>) {
         sealed.clear();
         self.sent += 1;
@@ -47,7 +47,7 @@ impl Cipher {
         sealed.extend_from_slice(&tag);
     }
 
-    /// Replaces what is in the buffer by the packet that was sealed; returns whether it was, by the other end.
+    /// Replaces the contents of the buffer with the opened packet; returns whether the peer sealed it.
     #[must_use]
     pub fn open(&self, sealed: &[u8], packet: &mut Vec<u8>) -> bool {
         packet.clear();

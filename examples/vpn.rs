@@ -1,4 +1,4 @@
-//! One end of a VPN: a TUN device, a UDP socket, AES-GCM between them, one peer, and one thread per direction.
+//! One endpoint of a VPN: a TUN device, a UDP socket, AES-GCM between them, one peer, and one thread per direction.
 //!
 //! `vpn LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`; `cipher.rs` describes the key file.
 use std::{env, error::Error, io, net::SocketAddr, thread};
@@ -9,7 +9,8 @@ use grosso_tun::{
     UdpSender,
 };
 
-/// Seals packets of the host and sends them to the peer. Congestion marks of the packets stay inside.
+/// Seals packets of the host and sends them to the peer. Congestion marks of the packets are not copied to the
+/// datagrams.
 fn outwards(
     mut tun: TunReceiver,
     mut udp: UdpSender,

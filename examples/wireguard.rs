@@ -1,7 +1,7 @@
-//! One end of a WireGuard tunnel with one peer: boringtun's `noise` between a TUN device and a UDP socket.
+//! One endpoint of a WireGuard tunnel with one peer: boringtun's `noise` between a TUN device and a UDP socket.
 //!
-//! `wireguard LOCAL:PORT REMOTE:PORT DEVICE KEYFILE`: the file has the private key of this end and the public key of
-//! the other, 32 bytes each.
+//! `wireguard LOCAL:PORT REMOTE:PORT DEVICE KEYFILE`: the file has the private key of this endpoint and the public key
+//! of the peer, 32 bytes each.
 use std::{
     env,
     error::Error,
@@ -106,7 +106,7 @@ fn len(result: &TunnResult<'_>) -> usize {
     }
 }
 
-/// Puts a buffer on a list, if there is something in it.
+/// Adds a buffer to a list, unless it is empty.
 fn keep(len: usize, mut buffer: Vec<u8>, list: &mut Vec<Vec<u8>>, spare: &mut Vec<Vec<u8>>) {
     buffer.truncate(len);
     if len > 0 { list.push(buffer) } else { spare.push(buffer) }

@@ -19,7 +19,7 @@ skip() {
     exit 0
 }
 
-# Prints the directory where Cargo has put boringtun's source.
+# Prints the directory into which Cargo unpacked boringtun's source.
 source_of_boringtun() {
     rm -rf "$work/fetch" && mkdir -p "$work/fetch/src" && touch "$work/fetch/src/lib.rs"
     printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[dependencies]\n' \
@@ -29,7 +29,7 @@ source_of_boringtun() {
         grep -o '"manifest_path":"[^"]*/boringtun-'"$version"'/Cargo.toml"' | head -n 1 | cut -d '"' -f 4
 }
 
-# port NAME DEVICE CRATE...: copies the source with another device, and the crate that this needs.
+# port NAME DEVICE CRATE...: copies the source with another device, and adds the crate that the device needs.
 port() {
     local tree=$work/source/$1 device=$2
     shift 2

@@ -19,7 +19,7 @@ pub struct TunSocket {
 
 struct Reader {
     tun: TunReceiver,
-    /// Packets of superframes, one after the other, and the end of each.
+    /// Packets of superframes back to back, and the end of each.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     next: usize,
@@ -45,7 +45,7 @@ impl TunSocket {
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };
-        // One half per direction, so that neither waits for the lock of the other.
+        // One half per direction, so that neither waits for the other's lock.
         let (receiver, sender) = tun.map_err(Error::Socket)?.split();
         Ok(Self {
             fd: receiver.as_raw_fd(),
@@ -83,7 +83,8 @@ impl TunSocket {
         self.write4(src)
     }
 
-    /// Sends the written packets, those of a flow as superframes. Without room they are lost, as on a wire.
+    /// Sends the written packets, merging those of a flow into superframes. Packets without room are lost, as on a
+    /// wire.
     pub fn flush(&self) {
         let writer = &mut *self.writer.lock();
         let _ = writer.tun.try_send(&mut writer.batch);

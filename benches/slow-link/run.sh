@@ -105,7 +105,7 @@ shape
 start strace -f -qq -e signal=none -e trace=sendto,sendmsg,sendmmsg,ppoll -o "$scratch/calls" \
     "$grosso" bridge tap:t0 w0 "$@"
 stream 3
-# strace exits with its program, and not on a signal.
+# strace ends with its program, and ignores signals.
 kill $(cat /proc/"$path"/task/"$path"/children)
 wait "$path" || true
 sends() {

@@ -6,7 +6,7 @@ use criterion::{BenchmarkGroup, Criterion, SamplingMode, measurement::WallTime};
 
 use crate::step::{Cache, Step};
 
-/// Adds a benchmark of steps to a group.
+/// Benchmarks of steps, added to a group.
 pub trait Bench {
     /// Times `work`; one iteration is one packet.
     fn packets(&mut self, name: &str, cache: Cache, work: &mut impl Step);
@@ -32,7 +32,7 @@ impl Bench for BenchmarkGroup<'_, WallTime> {
     }
 }
 
-/// Configures criterion as every benchmark here uses it: 30 rounds of equal length.
+/// Returns the configuration of criterion for every benchmark here: 30 rounds of equal length.
 #[must_use]
 pub fn configuration() -> Criterion {
     Criterion::default()

@@ -30,7 +30,7 @@ impl Cutter {
         Self { datagrams, fragment: vec![0; 1 << 16], next: 0 }
     }
 
-    /// Makes the fragments of every datagram once.
+    /// Creates the fragments of every datagram once.
     pub fn trace(&mut self) -> usize {
         (0..self.datagrams.len()).map(|_| self.step()).sum()
     }
@@ -41,7 +41,7 @@ impl Step for Cutter {
         core::iter::once(self.datagrams[self.next].as_slice())
     }
 
-    /// Makes the fragments of one datagram. Returns their number.
+    /// Creates the fragments of one datagram. Returns their number.
     #[inline]
     fn step(&mut self) -> usize {
         let slices = [self.datagrams[self.next].as_slice()];

@@ -16,7 +16,7 @@ pub enum Join {
     Coalesce,
     /// Copied together, with the transport checksum of the datagram verified from the sums of the copies.
     Verify,
-    /// In its buffers: the delivery refers to them.
+    /// Kept in the original buffers: the delivery refers to them.
     KeepGeometry,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Joiner<'a> {
         Self { frames: &workload.frames, reassembler, next: 0, delivered_bytes: 0 }
     }
 
-    /// Joins every fragment of the workload once.
+    /// Reassembles every fragment of the workload once.
     pub fn trace(&mut self) -> usize {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }

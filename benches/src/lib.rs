@@ -3,12 +3,12 @@
 //! | item | work that it repeats |
 //! |---|---|
 //! | [`Receiver`] | coalesces a workload, poll by poll |
-//! | [`Sender`] | cuts the superframes of a workload into complete packets |
-//! | [`Scatterer`] | the same with the payload left where it is |
-//! | [`Joiner`] | joins the fragments of a workload, poll by poll |
-//! | [`Terminator`] | takes a workload out of a tunnel and coalesces it, or the other way round |
-//! | [`Cutter`] | makes fragments of the datagrams of a workload |
-//! | `Bench` | times any of them by Criterion: nanoseconds a packet, hot or cold |
+//! | [`Sender`] | segments the superframes of a workload into complete packets |
+//! | [`Scatterer`] | the same, with the payload left in place |
+//! | [`Joiner`] | reassembles the fragments of a workload, poll by poll |
+//! | [`Terminator`] | decapsulates a workload and coalesces it, in either order |
+//! | [`Cutter`] | fragments the datagrams of a workload |
+//! | `Bench` | times any of them with Criterion: nanoseconds per packet, hot or cold |
 //!
 //! Each of the first six is a [`Step`], which `peers` times next to the work of others.
 //!
@@ -74,7 +74,7 @@ pub fn profiles() -> Vec<Profile> {
     let staged = [
         with("batch", |profile| profile.batch = Batch::ByFlow { packets: 64 }),
         with("bypass", |profile| profile.bypass = Some(Bypass::default())),
-        // Acknowledgments show the round trip, as on a path.
+        // Acknowledgments reveal the round trip, as on a path.
         with("hold", |profile| {
             profile.hold = Hold::Controlled;
             profile.limits.hold_ns = 100_000;

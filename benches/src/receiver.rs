@@ -12,7 +12,7 @@ use crate::{
     step::{Cache, Step},
 };
 
-/// The party that verifies the checksums.
+/// The verifier of the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The device, at every level.
@@ -44,8 +44,8 @@ impl Trust {
     }
 }
 
-/// Leaves the innermost checksum of each packet to a device, as a host does whose device offers it, and returns what
-/// every packet's metadata then say.
+/// Leaves the innermost checksum of each packet to a device, as a host does whose device offers it, and returns the
+/// checksum state of every packet's metadata.
 #[must_use]
 pub fn leave_checksums(workload: &mut Workload) -> Checksum {
     let mut left = Checksum::None;

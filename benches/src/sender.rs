@@ -30,7 +30,7 @@ impl<'a> Sender<'a> {
         Self { superframes: Superframes::new(workload), packet: vec![0; 1 << 16] }
     }
 
-    /// Cuts every superframe of the workload once.
+    /// Segments every superframe of the workload once.
     pub fn trace(&mut self) -> usize {
         (0..self.superframes.frames.len()).map(|_| self.step()).sum()
     }
@@ -52,7 +52,7 @@ impl Step for Sender<'_> {
         core::iter::once(self.superframes.upcoming())
     }
 
-    /// Cuts one superframe. Returns the packets written.
+    /// Segments one superframe. Returns the packets written.
     #[inline]
     fn step(&mut self) -> usize {
         let packet = &mut self.packet;
@@ -85,7 +85,7 @@ impl<'a> Scatterer<'a> {
         Self { superframes: Superframes::new(workload), headers, payload_bytes: 0 }
     }
 
-    /// Cuts every superframe of the workload once.
+    /// Segments every superframe of the workload once.
     pub fn trace(&mut self) -> usize {
         (0..self.superframes.frames.len()).map(|_| self.step()).sum()
     }
@@ -111,7 +111,7 @@ impl Step for Scatterer<'_> {
         core::iter::once(self.superframes.upcoming())
     }
 
-    /// Cuts one superframe. Returns its packets, each of which has a header of its own in memory.
+    /// Segments one superframe. Returns its packets, each of which has its own header in memory.
     #[inline]
     fn step(&mut self) -> usize {
         let (headers, payload_bytes) = (&mut self.headers, &mut self.payload_bytes);

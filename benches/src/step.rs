@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-/// Work that is done step by step, without end.
+/// Work that is done step by step, endlessly.
 pub trait Step {
     /// Returns the frames that the next step reads.
     fn upcoming(&self) -> impl Iterator<Item = &[u8]>;
@@ -10,18 +10,18 @@ pub trait Step {
     /// Does one step. Returns the number of packets that it processed.
     fn step(&mut self) -> usize;
 
-    /// Reads every cache line of the frames of the next step.
+    /// Reads every cache line of the next step's frames.
     fn touch(&self) {
         self.upcoming().for_each(touch);
     }
 }
 
-/// Reads every cache line of some bytes.
+/// Reads every cache line of a slice.
 pub fn touch(bytes: &[u8]) {
     black_box(bytes.iter().step_by(CACHE_LINE_BYTES).fold(0_u8, |sum, b| sum.wrapping_add(*b)));
 }
 
-/// Whether the bytes of a step are in the cache when it starts.
+/// Cache state of a step's bytes at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
     /// Every cache line of the frames was just read, outside the measured time.

@@ -68,7 +68,7 @@ impl<'a> Terminator<'a> {
         }
     }
 
-    /// Takes every poll of the workload once.
+    /// Processes every poll of the workload once.
     pub fn trace(&mut self) -> usize {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }

@@ -1,4 +1,4 @@
-//! DPDK's `testpmd` as an end: one port, whose worker thread polls on its own CPU.
+//! DPDK's `testpmd` as an endpoint: one port, whose worker thread polls on its own CPU.
 
 use std::{
     io::{BufRead, BufReader, Lines, Write},
@@ -27,7 +27,7 @@ impl Tester {
     /// bytes, otherwise it receives frames.
     pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
         let mut command = Command::new("stdbuf");
-        // It uses no huge pages, which few machines have configured. The thread that reads commands sleeps.
+        // The program uses no huge pages, which few hosts have configured. The thread that reads commands sleeps.
         let processor = usize::from(gives.is_none());
         let lcores = format!("0@{},1@{processor}", 1 - processor);
         command.args(["-oL", "dpdk-testpmd", "--lcores", &lcores, "-n", "1", "--no-pci"]);

@@ -1,4 +1,4 @@
-//! One of two ends, in its own process on its own CPU.
+//! One of two endpoints, in its own process on its own CPU.
 
 use std::{
     path::PathBuf,
@@ -18,7 +18,7 @@ use grosso_io::{
 use grosso_sys::{scheduling::pin, tun::Layer, wait::monotonic};
 use grosso_testkit::Packet;
 
-/// The first argument of an end.
+/// First argument of an endpoint process.
 pub(super) const WORD: &str = "end";
 
 /// Frames and bytes that arrived, and the elapsed time in seconds.
@@ -47,12 +47,12 @@ impl Place {
     }
 }
 
-/// Returns the command of an end that receives frames at `place` and reports them.
+/// Returns the command of an endpoint that receives frames at `place` and reports them.
 pub(super) fn taking(place: &Place, lasts: Duration) -> Command {
     command("take", place, lasts.as_secs_f64().to_string())
 }
 
-/// Returns the command of an end that sends frames with this many bytes of payload, until it is killed.
+/// Returns the command of an endpoint that sends frames with this many bytes of payload, until it is killed.
 pub(super) fn giving(place: &Place, payload: usize) -> Command {
     command("give", place, payload.to_string())
 }
@@ -64,18 +64,18 @@ fn command(what: &str, place: &Place, last: String) -> Command {
     command
 }
 
-/// Parses the report of an end that receives frames.
+/// Parses the report of an endpoint that receives frames.
 pub(super) fn heard(words: &str) -> Arrived {
     let mut numbers = words.split_whitespace().map(|word| word.parse().expect("a number"));
     let mut next = || numbers.next().expect("three numbers");
     Arrived { frames: next(), bytes: next(), seconds: next() }
 }
 
-/// Runs one end, as these arguments specify.
+/// Runs one endpoint, as these arguments specify.
 pub(super) fn run(words: &[String]) {
     let [what, kind, place, last] = words else { panic!("four words: {words:?}") };
     let gives = what == "give";
-    // The sending end is on the first CPU.
+    // The sending endpoint is on the first CPU.
     let _ = pin(None, usize::from(!gives));
     match kind.as_str() {
         "tap" => {
@@ -102,7 +102,7 @@ fn work(port: impl Port, gives: bool, last: &str) {
     }
 }
 
-/// Gives batches of frames for ever, looking at its own ring in between as a path does.
+/// Sends batches of frames endlessly, polling its own ring in between, as a path does.
 fn give(mut port: impl Port, payload: usize) {
     let (frame, meta) = frame(payload);
     let (header, rest) = frame.split_at(54);
@@ -118,7 +118,7 @@ fn give(mut port: impl Port, payload: usize) {
     }
 }
 
-/// Takes frames until the time is over, which begins some time after the first one.
+/// Receives frames until the measured time is over, which begins some time after the first frame.
 fn take(mut port: impl Port, lasts: f64) -> Arrived {
     let mut buffers = Vec::with_capacity(BATCH);
     while look(&mut port, &mut buffers).0 == 0 {}
@@ -137,7 +137,7 @@ fn take(mut port: impl Port, lasts: f64) -> Arrived {
     }
 }
 
-/// Takes a batch; returns the number of frames and of their bytes.
+/// Receives a batch; returns the number of frames and their total length.
 fn look(port: &mut impl Port, buffers: &mut Vec<PortBuffer>) -> (u64, u64) {
     let now_ns = u64::try_from(monotonic().as_nanos()).unwrap_or(u64::MAX);
     let (mut frames, mut bytes) = (0, 0);
@@ -163,7 +163,7 @@ fn frame(payload: usize) -> (Vec<u8>, Meta) {
     (bytes, Meta { checksum, gso: Some(Gso { size, ..Gso::UNKNOWN }), ..Meta::default() })
 }
 
-/// Frames per batch: as many as a path's poll.
+/// Frames per batch: as many as in a poll of a path.
 const BATCH: usize = 64;
-/// Time after the first frame that does not count.
+/// Time after the first frame that is not measured.
 const WARM_UP: Duration = Duration::from_millis(200);

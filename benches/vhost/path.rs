@@ -25,7 +25,7 @@ use grosso_testkit::{
 };
 use grosso_vhost::memory::{Memory, RegionPlace};
 
-/// Measures a path for that long, for each length.
+/// Measures a path for this duration, for each length.
 pub(super) fn run(lasts: Duration) {
     for (name, len, merges) in [
         ("superframes of 60000 bytes", 60_000, true),
@@ -39,7 +39,7 @@ pub(super) fn run(lasts: Duration) {
     }
 }
 
-/// Measures the frames and bytes that arrived, and the seconds.
+/// Measures the number of frames and bytes that arrived, and the seconds.
 fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     let folder = std::env::temp_dir().join(format!("grosso-vhost-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -122,7 +122,7 @@ impl Driver {
         }
     }
 
-    /// Makes every entry available that the back end has done with, or that was collected.
+    /// Makes every entry available that the back end has used, or that was collected.
     fn offer(&mut self, ring: usize) {
         let [_, available, used] = rings(ring).map(|at| GUEST + at);
         if ring == FROM_GUEST {

@@ -1,4 +1,4 @@
-//! The rows of the table: pairs of ends, and lengths of frames.
+//! The rows of the table: pairs of endpoints, and lengths of frames.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ const FRAMES: [(&str, usize); 3] = [
     ("packets of 64 bytes", 10),
 ];
 
-/// Two ends: the sender, and the receiver.
+/// Two endpoints: the sender, and the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pair {
     Grosso,
@@ -81,7 +81,7 @@ fn show(name: &str, results: &mut [Arrived]) {
     );
 }
 
-/// Returns million frames per second.
+/// Returns the rate in millions of frames per second.
 fn rate(arrived: &Arrived) -> f64 {
     arrived.frames / arrived.seconds / 1e6
 }
@@ -126,14 +126,14 @@ fn measure(pair: Pair, payload: usize, lasts: Duration, bridge: Option<&Bridge>)
     }
 }
 
-/// Waits for a file, which another program makes.
+/// Waits for a file, which another program creates.
 fn wait_for(path: &Path) {
     while !path.exists() {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A process that ends at the latest when this is dropped.
+/// A process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Running {

@@ -23,7 +23,7 @@ use grosso_sys::{
 /// Bytes of a stream through the tunnel.
 const STREAM_BYTES: usize = (4 << 20) + 5;
 
-/// A program that ends with the test.
+/// A program that is killed when the test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -78,7 +78,7 @@ fn set_up(device: &str, address: Ipv4Addr) {
     Control::new().unwrap().set_up(&name, true).unwrap();
 }
 
-/// Connects two hosts with a wire, each with the device of an example, and checks that a stream between them arrives
+/// Connects two hosts with a link, each with the device of an example, and checks that a stream between them arrives
 /// unchanged. `ends` has an example and its last arguments for each host.
 fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     let Some([a, b]) = hosts() else { return };

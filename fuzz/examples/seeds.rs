@@ -99,7 +99,7 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     writer.finish().expect("memory takes everything")
 }
 
-/// Returns a capture of packets and superframes, for a classifier that may be given sizes.
+/// Returns a capture of packets and superframes, for a classifier that may know the sizes.
 fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
@@ -121,7 +121,7 @@ fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     [given, writer.finish().expect("memory takes everything")].concat()
 }
 
-/// Choices, and a list of actions most of which are the usual one.
+/// Returns choices, and a list of actions, most of which are the usual one.
 fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     let mut bytes = random.bytes(choices);
     for _ in 0..random.within(4, count) {
@@ -130,8 +130,8 @@ fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns a path whose longest packets have 1500 bytes, with a separate loss rate for long packets; it is polled every
-/// second, or as often as possible while messages say that it is narrow.
+/// Returns a path that carries packets of up to 1500 bytes, with a separate loss rate for long packets; it is polled
+/// every second, or as often as possible while messages report a smaller MTU.
 fn probes(random: &mut Random) -> Vec<u8> {
     let [hear, lose, answer, poll, long_packets] = [0, 3, 4, 6, 1];
     let step = if random.percent(50) { 64 } else { 1 };
@@ -192,7 +192,7 @@ const REQUESTS: [&str; 6] = [
     "\u{1}OPTIONS * HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
 ];
 
-/// Returns a poll of a tested program: a packet, and a superframe of two packets.
+/// Returns a poll of a program under test: a packet, and a superframe of two packets.
 fn records() -> Vec<u8> {
     let packets: Vec<_> = Traffic::new(1).take(1).collect();
     let mut bytes = vec![2];
@@ -205,7 +205,7 @@ fn records() -> Vec<u8> {
     bytes
 }
 
-/// Files with keys and with sequence numbers and an answer with counters, each after the number of its kind.
+/// Files with keys and with sequence numbers, and a reply with counters, each after the number of its kind.
 const FILES: [&str; 5] = [
     "\u{0}in 000102030405060708090a0b0c0d0e0fdeadbeef\nout 0xf00102030405060708090a0b0c0d0e0fdeadbeef\n",
     "\u{0}# 256 bits\nin 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0fdeadbeef\nout f0\n",
@@ -216,7 +216,7 @@ const FILES: [&str; 5] = [
     "\u{1}{\"schema\":\"grosso.counters/1\",\"pid\":7,\"ts_ns\":1,\"devices\":[],\"confinement\":{}}\n",
 ];
 
-/// Impaired links.
+/// Arguments of impaired links.
 const WIRES: [&str; 4] = [
     "delay 5ms jitter 1ms loss 10% reorder 20% seed 7",
     "rate 10G duplicate 20% corrupt 20% limit 9",
@@ -229,7 +229,7 @@ fn coalesce(random: &mut Random) -> Vec<u8> {
     let mut bytes = random.bytes(7);
     bytes[1] |= 1;
     for _ in 0..random.within(4, 60) {
-        // The next segment of the first flow, or anything.
+        // The next segment of the first flow, or any action.
         let action = if random.percent(70) { 0 } else { random.bits() as u8 };
         bytes.push(action);
     }

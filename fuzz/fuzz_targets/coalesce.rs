@@ -11,7 +11,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Greatest number of frames: more take longer and find nothing new.
+/// Maximum number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 32;
 /// Number of flows at once.
 const FLOWS: usize = 3;
@@ -55,7 +55,7 @@ fn profile(decisions: &mut Decisions<'_>) -> Profile {
     profile
 }
 
-/// Does one action: most actions send a frame.
+/// Performs one action: most actions send a frame.
 fn step(session: &mut Session, senders: &mut [Sender], decisions: &mut Decisions<'_>, kit: Link) {
     let action = decisions.byte();
     session.now_ns += u64::from(action & 3);

@@ -1,4 +1,4 @@
-//! The dissector: layers are inside the frame, one after the other, and the extent reported for the lengths is true.
+//! The dissector: layers are inside the frame, in order, and the reported extent matches the lengths.
 
 use crate::Decisions;
 use grosso_rig::engine::PORTS;

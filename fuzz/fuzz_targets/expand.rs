@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments: trains delivered and acknowledgments changed in any way. There are as many copies as
-//! numbers, in order up to this acknowledgment, of its length, and correct if it was correct.
+//! Expansion of acknowledgments: delivered trains, and acknowledgments changed in any way. The copies are in order up
+//! to the original acknowledgment, as many as announced, have its length, and are correct if the original was correct.
 
 use crate::Decisions;
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Ports, expand::Expander};
@@ -12,7 +12,7 @@ use grosso_testkit::{
 const LEN: usize = 1000;
 const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
-/// Greatest number of actions: more take longer and find nothing new.
+/// Maximum number of actions: more take longer and find nothing new.
 const ACTIONS_MAX: usize = 48;
 
 /// Runs the target on one input.
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Delivers a train, now and then with a gap in front.
+/// Delivers a train, sometimes after a gap.
 fn deliver(
     coalescer: &mut Coalescer<Vec<u8>>,
     expander: &mut Expander,

@@ -1,5 +1,5 @@
-//! Files and answers of the program itself, which others may have changed: keys, sequence numbers, counters; and the
-//! output of a tested program. A file of sequence numbers that is truncated anywhere is rejected, so that no used
+//! Files and replies of the program itself, which others may have changed: keys, sequence numbers, counters; and the
+//! output of a program under test. A file of sequence numbers that is truncated anywhere is rejected, so that no used
 //! number counts as unused.
 
 use std::{env, fs, path::PathBuf, process};

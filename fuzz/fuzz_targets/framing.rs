@@ -1,4 +1,4 @@
-//! A stream of frames after their lengths: the same frames, or the same end, are found however the bytes arrive.
+//! A stream of frames, each after its length: the same frames, or the same end, are found however the bytes arrive.
 
 use crate::Decisions;
 use grosso_io::framing::{Deframer, TooLong};

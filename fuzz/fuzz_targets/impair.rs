@@ -12,7 +12,7 @@ use grosso_io::{
     memory::wire,
 };
 
-/// Greatest number of frames: more take longer and find nothing new.
+/// Maximum number of frames: more take longer and find nothing new.
 const FRAMES_MAX: u64 = 64;
 
 /// Runs the target on one input.
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
         now_ns = now_ns.saturating_add(u64::from(decisions.byte()) << (decisions.byte() % 57));
         near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();
     }
-    // Frames arrive when their time has come, and none is due for ever.
+    // Frames arrive when they are due, and no frame stays due for ever.
     while let Some(at_ns) = near.deadline() {
         now_ns = now_ns.max(at_ns);
         near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();

@@ -14,7 +14,7 @@ use grosso_io::{
 };
 use grosso_testkit::{oracle::Link, stack::Place};
 
-/// Greatest number of frames: more take longer and find nothing new.
+/// Maximum number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 32;
 /// Capacity of a wire: more than the fragments of all frames.
 const ROOM: usize = 4096;
@@ -103,7 +103,8 @@ fn receive(port: &mut impl Port, received: &mut Vec<(Vec<u8>, Meta)>) {
     port.receive(0, usize::MAX, &mut take).unwrap();
 }
 
-/// Fragments to an MTU and reassembles: nothing is held for ever, and packets that needed no fragments are unchanged.
+/// Fragments to an MTU and reassembles: nothing is held for ever, and packets that needed no fragmentation are
+/// unchanged.
 fn fragmented(frames: &[Vec<u8>], link: LinkType, mtu: u16) {
     let (near, far) = wire(link, Device::new(Features::NONE), ROOM);
     let mut options = FragmentationOptions::new(7);

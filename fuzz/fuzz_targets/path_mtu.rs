@@ -1,6 +1,6 @@
-//! Packets that do not fit into a tunnel: any frame, any length. Those that fit are accepted; a message is short and
-//! correct, goes back to the sender, and its reader finds the packet in it. Anything else is read as no message or as
-//! garbage.
+//! Packets that exceed the MTU of a tunnel: any frame, any length. Packets that fit are accepted. An ICMP message is
+//! short and correct, goes back to the sender, and its reader finds the packet in it. Other bytes are read as no
+//! message, or as an invalid one.
 
 use crate::{Decisions, stack};
 use grosso::{

@@ -1,5 +1,6 @@
 //! Probing of a path with any messages, answers and losses: the known MTU stays between the base and the longest
-//! packet, a path is narrow only after losses, and no events make it send more than a few packets per second.
+//! packet, a path is narrow only after losses, and no sequence of events makes it send more than a few packets per
+//! second.
 
 use std::collections::VecDeque;
 

@@ -10,7 +10,7 @@ use grosso::{
 };
 use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 
-/// Greatest number of fragments: more take longer and find nothing new.
+/// Maximum number of fragments: more take longer and find nothing new.
 const FRAGMENTS_MAX: usize = 64;
 /// Number of keys at once.
 const KEYS: usize = 3;

@@ -20,7 +20,7 @@ use grosso_io::{
 use grosso_testkit::{oracle::Link, stack::Place};
 use grosso_wire::{Kind, LinkType, Ports, dissect};
 
-/// Greatest number of frames: more take longer and find nothing new.
+/// Maximum number of frames: more take longer and find nothing new.
 const FRAMES_MAX: usize = 16;
 /// Capacity of a wire: more than the fragments of all frames.
 const ROOM: usize = 4096;
@@ -29,7 +29,7 @@ const ROOM: usize = 4096;
 pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let is_good = decisions.byte() & 1 == 0;
-    // Nothing protects the headers of a link.
+    // Nothing protects the link headers.
     let links = [(LinkType::Raw, Link::Ip), (LinkType::Ethernet, Link::Ethernet)];
     let (link, kit) = decisions.choose(if is_good { &links } else { &links[..1] });
     if decisions.byte() & 1 == 0 {
@@ -102,7 +102,7 @@ fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     }
 }
 
-/// A wire with a point in its middle where frames are lost, repeated and damaged.
+/// A link with a point in its middle where frames are lost, repeated and damaged.
 struct Road {
     ends: [Option<MemoryPort>; 2],
     middle: [MemoryPort; 2],
@@ -124,7 +124,7 @@ impl Road {
         self.ends[1].take().expect("once")
     }
 
-    /// Carries what waits in the middle.
+    /// Forwards the frames that wait in the middle.
     fn carry(&mut self, decisions: &mut Decisions<'_>, is_good: bool) {
         for mut frame in receive(&mut self.middle[0]) {
             let fate = if is_good { 0 } else { decisions.byte() };
@@ -174,7 +174,7 @@ fn insist(port: &mut impl Port, frame: &[u8]) {
     while port.flush().unwrap() == Transmitted::NoRoom {}
 }
 
-/// Receives all frames that a port has.
+/// Receives all available frames of a port.
 fn receive<P: Port>(port: &mut P) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {

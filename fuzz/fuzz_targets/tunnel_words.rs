@@ -1,5 +1,5 @@
-//! The arguments of tunnels: arguments that are read, written as arguments or as a file, and read again are unchanged.
-//! And those of security associations: the rows of a table are read as such.
+//! The arguments of tunnels: they are unchanged after they are read, written as arguments or as a file, and read again.
+//! And the arguments of security associations: the generated table is valid.
 
 use std::net::{IpAddr, Ipv4Addr};
 

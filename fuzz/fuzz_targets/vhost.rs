@@ -1,5 +1,5 @@
-//! The peer of vhost-user sends and writes anything: a front end and a guest to a back end with rings in memory of any
-//! contents, and a back end to a front end whose memory it shares.
+//! A vhost-user peer sends and writes anything: a front end and guest to a back end, with rings in memory of any
+//! contents; and a back end to a front end, whose memory it shares.
 
 use std::{cell::RefCell, fs::File, io::IoSlice, os::unix::fs::FileExt};
 
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
 }
 
 thread_local! {
-    /// One back end for all runs, because its descriptors are expensive to create and to close.
+    /// One back end for all runs, because creating and closing its descriptors is expensive.
     static BACK: RefCell<BackEnd> = RefCell::new(BackEnd::new(OFFERED).expect("a back end"));
     static FRONT: RefCell<FrontEnd> = RefCell::new(FrontEnd::new(OFFERED).expect("a front end"));
 }
@@ -67,7 +67,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
             }
         }
     }
-    // Whatever happened before, a newly set ring works, in either form.
+    // Whatever happened before, a newly configured ring works, in either form.
     for (chosen, words) in
         [(OFFERED, [9, 0, 0, 0, 0, 0, 0x80, 0]), (OFFERED & !PACKED, [9, 0, 0, 0, 0, 0, 0, 0])]
     {
@@ -169,7 +169,7 @@ fn describe(memory: &File, decisions: &mut Decisions<'_>) {
     }
 }
 
-/// Does something, after which each page that is another than before is in the log, if there is one.
+/// Performs an action, and checks that each changed page is in the log, if there is one.
 fn logged(memory: &File, is_logged: bool, act: impl FnOnce()) {
     if !is_logged {
         return act();
@@ -191,7 +191,7 @@ fn logged(memory: &File, is_logged: bool, act: impl FnOnce()) {
     }
 }
 
-/// Takes what is there, of each pair: never more than the ring has, or as many faults.
+/// Receives the available frames of each pair: never more than the ring has, or as many faults.
 fn drain(back: &mut BackEnd) {
     let mut frame = [0; 4096];
     for _ in 0..back.pairs() {
@@ -288,7 +288,7 @@ fn write_used(memory: &File, decisions: &mut Decisions<'_>) {
     memory.write_all_at(&last.to_ne_bytes(), ring + USED + 2).expect("memory");
 }
 
-/// Takes what is there: never more than was made available, or as many faults.
+/// Receives the available frames: never more than were made available, or as many faults.
 fn drain_front(front: &mut FrontEnd) {
     let mut frame = [0; 4096];
     let Some(ring) = front.ring(Way::ToGuest) else { return };

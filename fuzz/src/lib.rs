@@ -16,7 +16,7 @@ pub struct Decisions<'a> {
 }
 
 impl<'a> Decisions<'a> {
-    /// Decisions from these bytes.
+    /// Creates decisions from these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }

@@ -170,7 +170,7 @@ fn damaged_acknowledgments_are_in_no_vector() {
     assert_eq!(coalescer.stats().passed[Pass::Checksum.index()], 1);
 }
 
-/// Returns the numbers delivered in one poll, and the counts of reasons why acknowledgments were kept.
+/// Returns the acknowledgment numbers delivered in one poll, and the counts of the reasons for kept acknowledgments.
 fn filtered(filtering: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; Kept::COUNT]) {
     let mut engine = Engine::new(profile(filtering));
     for frame in frames {

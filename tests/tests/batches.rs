@@ -159,8 +159,8 @@ fn a_batch_of_many_rounds_forgets_the_flows_of_those_before() {
 }
 
 proptest! {
-    /// Asserts for any input that each packet leaves once, in the order of its flow, and that there are no fewer trains
-    /// than in order of arrival with a table that evicts no flow.
+    /// Asserts for any input that each packet leaves once, in the order of its flow, and that there are at most as many
+    /// trains as in order of arrival with a table that evicts no flow.
     #[test]
     fn nothing_is_lost_and_no_flow_is_reordered(
         seed in any::<u64>(),

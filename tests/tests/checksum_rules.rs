@@ -126,7 +126,7 @@ fn c20_packets_under_way_join_and_are_cut_again() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// One packet in 65536 has a complete checksum that equals its pseudo-header sum.
+/// Tests the one packet in 65536 whose complete checksum equals its pseudo-header sum.
 #[test]
 fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     let packet = |index: u16| {
@@ -146,7 +146,7 @@ fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// An absent checksum does not count among those that a device verified (rule C20).
+/// Tests that an absent checksum does not count among those that a device verified (rule C20).
 // Rules: C20
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {
@@ -176,7 +176,7 @@ fn c21_carried_sum_decides() {
     assert_eq!(verdict(&frame, complete_sum(&frame, 14)), WRONG);
 }
 
-/// The bytes before a checksum are subtracted from the device's sum.
+/// Tests that the bytes before a checksum are subtracted from the device's sum.
 // Rules: B64
 #[test]
 fn c22_carried_sum_serves_every_level() {
@@ -239,7 +239,7 @@ fn c20_partial_packets_merge_and_are_partial_again() {
     assert_eq!(segment(&engine.delivered[0]), frames.map(|(frame, ..)| frame));
 }
 
-/// The field must hold the pseudo-header sum, because segmentation writes nothing else.
+/// Tests that the field must hold the pseudo-header sum, because segmentation writes nothing else.
 #[test]
 fn c20_partial_checksum_without_its_seed_passes() {
     let (mut frame, start, offset) = partial(100);
@@ -312,7 +312,8 @@ fn c30_verified_levels_are_told() {
     assert_eq!(verdict(&vxlan(0x8000, 0x8000), Checksum::None), WRONG);
 }
 
-/// Local checksum offload: the outer checksum is correct once the device has completed the inner one, at every depth.
+/// Tests local checksum offload: the outer checksum is correct once the device has completed the inner one, at every
+/// depth.
 #[test]
 fn c40_outer_checksums_are_complete_around_a_partial_one() {
     let tunnel = |packet: Packet| packet.udp(|u| u).vxlan(|v| v).ethernet(|e| e);
@@ -404,7 +405,7 @@ fn c55_remote_checksum_offload_that_points_elsewhere_passes() {
     }
 }
 
-/// The option would extend beyond the header (B13, P40).
+/// Tests an option that would extend beyond the header (B13, P40).
 // Rules: B13, P40
 #[test]
 fn c55_remote_checksum_offload_beyond_its_header_passes() {
@@ -412,8 +413,8 @@ fn c55_remote_checksum_offload_beyond_its_header_passes() {
     assert_eq!(verdict(&frames[0], Checksum::None), Verdict::Passed(Pass::Malformed));
 }
 
-/// The inner field must hold the pseudo-header sum that the receiver completes; otherwise segmentation would not
-/// restore it.
+/// Tests that the inner field must hold the pseudo-header sum that the receiver completes; otherwise segmentation would
+/// not restore it.
 #[test]
 fn c53_remote_checksum_offload_without_a_seed_passes() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
@@ -422,7 +423,8 @@ fn c53_remote_checksum_offload_without_a_seed_passes() {
     assert_eq!(verdict(&frame, Checksum::None), Verdict::Passed(Pass::ChecksumForm));
 }
 
-/// Linux completes the inner checksum and leaves the flag set, so that the receiver corrupts the packet (B51).
+/// Tests for a bug in Linux, which completes the inner checksum and leaves the flag set, so that the receiver corrupts
+/// the packet (B51).
 // Rules: S45, B51
 #[test]
 fn c57_remote_checksum_offload_survives_joining_and_cutting() {

@@ -254,13 +254,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Compared with a list of the delivered packets: whatever arrives in any order, an acknowledgment is expanded only
-    /// if everything after the previous one was delivered in order, and then to at most one per two packets, each at
-    /// the end of a packet, of which the last is unchanged.
+    /// Compares expansion with a list of the delivered packets: whatever arrives in any order, an acknowledgment is
+    /// expanded only if everything after the previous one was delivered in order, and then to at most one per two
+    /// packets. Each copy ends at the end of a packet, and the last one is unchanged.
     #[test]
     fn never_more_acknowledgments_than_half_the_packets(steps in vec(step(), 1..40)) {
         let mut host = Host::new(Profile::linux());
-        // Ends of the packets that follow each other without a gap, and the start of the first of them.
+        // Ends of the packets that follow each other without a gap, and the start of the first one.
         let (mut begin, mut ends) = (FIRST, Vec::<u32>::new());
         let (mut next, mut before) = (FIRST, None);
         for step in steps {

@@ -32,7 +32,7 @@ fn three_jobs_run_each_step_of_the_gate_once() {
     assert_eq!(run, steps, "the jobs of ci.yml and all_steps of .ci/run");
 }
 
-/// The cargo-c feature changes no code, so no separate build without it is needed.
+/// Checks that `.ci/features` builds each feature alone, except cargo-c, which changes no code.
 #[test]
 fn every_feature_of_a_crate_is_checked_alone() {
     let script = text(".ci/features");

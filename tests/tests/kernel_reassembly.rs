@@ -99,7 +99,8 @@ fn the_kernel_reports_the_same_errors() {
     }
 }
 
-/// The kernel reassembles a SYN in fragments of eight bytes and answers it, here with a reset: nothing listens.
+/// Tests that the kernel reassembles a SYN in fragments of eight bytes and answers it, here with a reset: nothing
+/// listens.
 // Rules: P29
 #[test]
 fn the_kernel_answers_a_synchronization_in_tiny_fragments() {

@@ -20,9 +20,9 @@ use grosso_testkit::random::Random;
 
 /// Number of superframes in the random test.
 const SUPERFRAMES: u64 = 1500;
-/// Greatest number of packets in a superframe, below the length of the oracle's read queue without real root.
+/// Maximum number of packets in a superframe, below the length of the oracle's read queue without real root.
 const PACKETS_MAX: usize = 400;
-/// Size of the greatest IP packet.
+/// Size of the longest IP packet.
 const BYTES_MAX: usize = 65_535;
 
 /// Reason why the kernel and the engine segment a superframe into different packets.

@@ -190,7 +190,7 @@ fn only_the_listed_places_name_kinds_of_headers() {
     }
 }
 
-/// The registry is a macro, so `cargo fmt` does not find the files of the headers.
+/// Checks the format of the header files, which `cargo fmt` does not find, because the registry is a macro.
 #[test]
 fn the_files_of_the_headers_are_formatted() {
     let files = sources(&root().join("crates/grosso-wire/src/header"));

@@ -17,7 +17,7 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The levels that still have cycles: crate, and directory from `src` on. A row is removed with its last cycle.
+/// Levels that still have cycles: crate, and directory from `src` on. A row is removed with its last cycle.
 const CIRCLES: &[(&str, &str)] = &[];
 
 /// The crates in which a name still means several types, and the number of such names.
@@ -104,15 +104,15 @@ fn a_circle_is_found_through_paths_and_what_is_exported_again() {
     assert_eq!(found, [BTreeSet::from(["a", "b", "c"].map(str::to_owned))]);
 }
 
-/// A module: a file, or a part of one.
+/// A module: a file, or part of one.
 struct Module {
-    /// Its path from the root of its crate.
+    /// Path of the module from the root of its crate.
     path: Vec<String>,
-    /// Every path in it, as written.
+    /// Every path in the module, as written.
     paths: BTreeSet<Vec<String>>,
-    /// The last names of its re-exports, and their paths.
+    /// The last names of the module's re-exports, and their paths.
     exported: BTreeMap<String, Vec<String>>,
-    /// The types and traits that it defines.
+    /// Types and traits that the module defines.
     types: Vec<String>,
 }
 
@@ -137,7 +137,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     found
 }
 
-/// Reads a file and those of the modules below it, which lie in `folder`: a macro may declare some.
+/// Reads a file and those of the modules below it, which are in `folder`: a macro may declare some.
 fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>) {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -179,7 +179,7 @@ fn files(folder: &Path) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// Adds a module and those inside of it.
+/// Adds a module and the modules inside it.
 fn add(path: Vec<String>, file: File, modules: &mut Vec<Module>) {
     let mut rest = Vec::new();
     for item in file.items {
@@ -222,7 +222,7 @@ fn needs_tests(predicate: &Meta) -> bool {
     }
 }
 
-/// The guards check product code under a `cfg` that tests also enable, and skip code that is only for tests.
+/// Tests that the guards check product code under a `cfg` that tests also enable, and skip code that is only for tests.
 #[test]
 fn code_for_tests_is_told_from_code_that_tests_enable_too() {
     let is_skipped = |attribute: &str| {
@@ -308,7 +308,7 @@ fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     }
 }
 
-/// The modules of one level that import each other, each pair with one module that does.
+/// Pairs of modules on one level that import each other, each with one module that does.
 type Imports = BTreeMap<(String, String), String>;
 
 /// Returns the imports between neighbours, by their common directory.
@@ -398,5 +398,5 @@ fn join<T: AsRef<str>>(rows: &[T]) -> String {
     rows.iter().map(AsRef::as_ref).collect::<Vec<_>>().join("\n  ")
 }
 
-/// Greatest number of re-exports of one name.
+/// Maximum number of re-exports of one name.
 const EXPORTS_MAX: usize = 8;

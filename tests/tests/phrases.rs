@@ -64,7 +64,7 @@ fn a_phrase_is_found_in_prose_and_not_in_names() {
     assert!(!has(page, "labelled", "bell"));
 }
 
-/// Every page of `docs` is in the navigation of the site, and every entry of the navigation is a page.
+/// Tests that every page of `docs` is in the navigation of the site, and every entry of the navigation is a page.
 #[test]
 fn the_site_leads_to_every_page() {
     let docs = root().join("docs");

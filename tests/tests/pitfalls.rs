@@ -232,7 +232,7 @@ fn p20_flows_leave_in_the_order_of_their_first_packets() {
     assert_eq!(bytes, frames);
 }
 
-/// Every flow is in one bucket, as if all hashes agreed in the bits that select it.
+/// Tests flows in one bucket, as if all hashes agreed in the bits that select it.
 #[test]
 fn p21_flows_of_one_bucket_are_never_merged() {
     let mut profile = Profile::linux();
@@ -326,7 +326,7 @@ fn p39_every_accurate_ecn_count_keeps_its_place() {
     }
 }
 
-/// The secret seed decides which flows of a flood evict each other.
+/// Tests that the secret seed decides which flows of a flood evict each other.
 #[test]
 fn p50_the_seed_decides_which_flows_collide() {
     let frames = connections(60);

@@ -104,7 +104,7 @@ fn every_bit_of_a_header_counts_as_much_predicted_as_compared() {
     }
 }
 
-/// The first packet of a train whose flow had an earlier train is compared with the remembered headers of that.
+/// Compares the first packet of a train with the remembered headers of an earlier train of its flow.
 #[test]
 fn every_bit_counts_as_much_behind_a_train_that_left() {
     for (name, stack) in STACKS {
@@ -198,7 +198,7 @@ fn every_word_of_zeros_or_ones_counts_as_much() {
     }
 }
 
-/// Tests a correct checksum, in the form that no sender writes.
+/// Tests a correct checksum in the form that no sender writes.
 #[test]
 fn minus_zero_as_a_checksum_counts_as_much() {
     let judged = |before| {

@@ -17,14 +17,14 @@ const TEXT: &str = "docs/rules";
 const TESTED: &[&str] = &["tests/tests", "crates"];
 /// The crates whose test names contain numbers of other lists: only comments of these tests count.
 const NUMBERED_OTHERWISE: &[&str] = &["crates/grosso-analysis", "crates/grosso-cli"];
-/// Tests that hold something other than the engine to a rule, and its name in the rows.
+/// Tests that check something other than the engine, and its name in the rows.
 const OTHERS: &[(&str, &str)] =
     &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
 
 /// The start of the comment that lists further rules; `G32, K4` follows.
 const COMMENT: &str = "// Rules: ";
 
-/// The advice if the page is outdated.
+/// Advice if the page is outdated.
 const ANEW: &str =
     "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test house rules_table::";
 /// The first lines of the page.
@@ -131,7 +131,7 @@ impl Row {
         Some(Self { label: label.to_owned(), rules, says: says.to_owned(), note: String::new() })
     }
 
-    /// Adds a further line, which starts the note or carries on where the line before it ended.
+    /// Adds a further line, which starts the note or continues the previous line.
     fn carry_on(&mut self, line: &str) {
         let note = line.strip_prefix("* ");
         if note.is_some() || !self.note.is_empty() {
@@ -222,7 +222,7 @@ fn rules() -> BTreeSet<String> {
     rows().into_iter().flat_map(|row| row.rules).collect()
 }
 
-/// Returns all tests that show rules, in the order of their folders, files and names.
+/// Returns all tests that show rules, sorted by directory, file and name.
 fn tests() -> Vec<Test> {
     let files = TESTED.iter().flat_map(|folder| files(folder));
     let sources = files.filter(|file| file.ends_with(".rs"));

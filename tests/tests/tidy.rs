@@ -100,7 +100,7 @@ const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys", "gross
 /// The crates that build without `std` and use a clock, randomness and IO only through arguments.
 const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];
 
-/// Names that would introduce a clock, randomness or IO into one of them.
+/// Names that would introduce a clock, randomness or IO into one of these crates.
 const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "std::time",
     "Instant",
@@ -118,14 +118,14 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "dbg!",
 ];
 
-/// Greatest number of lines of a source file. From 600 on, consider splitting it.
+/// Maximum number of lines of a source file. From 600 on, consider splitting it.
 const LINES_MAX: usize = 900;
-/// Greatest number of columns of a line, except for tables, links and JSON in documents.
+/// Maximum number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
 /// Words that start a clause instead of a sentence: a doc comment starts with a noun or a verb.
 const OPENERS: &[&str] = &["What", "How", "Who", "Whose", "Where", "Why", "Which", "When"];
 
-/// Greatest size in bytes of a file that is not text, such as a capture.
+/// Maximum size in bytes of a file that is not text, such as a capture.
 const BINARY_BYTES_MAX: u64 = 300_000;
 
 #[test]
@@ -145,7 +145,7 @@ fn arrows_between_crates_go_downwards() {
                 .filter(|name| !allowed.contains(&name.as_str()))
                 .map(|name| format!("{} imports {name}: not an arrow downwards", package.name)),
         );
-        // By depending on itself a crate enables features for its own tests that others have to request.
+        // By depending on itself, a crate enables features for its own tests that others have to request.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(tests.filter(|name| !own.contains(&name.as_str())).map(|name| {
@@ -245,8 +245,8 @@ fn every_file_of_tests_is_part_of_a_program() {
     assert_none(&wrong, "name it as a module in a [[test]] of a Cargo.toml, or it never runs");
 }
 
-/// proptest writes regression files next to the source file, or into a directory next to the directory of the enclosing
-/// `main.rs` or `lib.rs`.
+/// Checks the locations of proptest's regression files: next to the source file, or in a directory next to the
+/// directory of the enclosing `main.rs` or `lib.rs`.
 #[test]
 fn regressions_are_where_the_next_run_reads_them() {
     let is_root =
@@ -484,13 +484,13 @@ fn every_dependency_has_a_decision() {
 struct Package {
     name: String,
     manifest: PathBuf,
-    /// The root files of its library and its programs.
+    /// Root files of the package's library and programs.
     roots: Vec<PathBuf>,
-    /// Programs of its tests, and the root file of each.
+    /// Test programs of the package, and the root file of each.
     tests: BTreeMap<String, PathBuf>,
-    /// Dependencies of its library and programs.
+    /// Dependencies of the package's library and programs.
     normal: Vec<String>,
-    /// Dependencies only of its tests and examples.
+    /// Dependencies that only the package's tests and examples use.
     development: Vec<String>,
 }
 

@@ -126,7 +126,7 @@ fn t02_outer_checksum_is_there_on_all_packets_or_on_none() {
         Tunnelled { udp: |index, udp| if index == 1 { udp.checksum_zero() } else { udp }, ..SAME };
     assert_eq!(mixed.second(), Verdict::Refused(NoMerge::ChecksumPresence));
     assert_eq!(mixed.leaves(3), [100, 100, 100]);
-    // It is an outer header compared with the other difference, and so determines the reason.
+    // Compared with the other difference, this one is in an outer header, and so it determines the reason.
     let inner = Tunnelled { inner: |index, ip| ip.ttl(9 + index as u8), ..mixed };
     assert_eq!(inner.second(), Verdict::Refused(NoMerge::ChecksumPresence));
 }
@@ -389,7 +389,8 @@ fn t11_kind_of_tunnel_says_what_a_device_must_know() {
     assert!(feature(&gre(Gre::checksum)).contains(Features::GRE_CHECKSUM_SEGMENTATION));
 }
 
-/// Once its limit is raised, Linux lets a tunnelled train grow until its UDP length wraps (B1, B57).
+/// Tests for a bug of Linux, which lets a tunnelled train grow until its UDP length wraps once its limit is raised (B1,
+/// B57).
 // Rules: B1, B57
 #[test]
 fn t13_a_tunnel_never_grows_beyond_its_length_fields() {
@@ -484,7 +485,7 @@ fn t21_gre_key_makes_the_flow() {
     assert_eq!(payload_lengths(&coalesce(&interleaved)), [200, 200]);
 }
 
-/// Linux passes these; here the checksum is verified and recomputed like any other.
+/// Tests packets that Linux passes; here the checksum is verified and recomputed like any other.
 #[test]
 fn t21_gre_with_checksum_inside_gue_or_fou_merges() {
     let frames =
@@ -521,13 +522,14 @@ fn t23_l2tp_cookies_are_compared() {
 fn t23_l2tp_with_sequence_numbers_and_control_messages_pass() {
     for frames in [l2tp(|i, l| l.sequence(i as u32)), l2tp(|_, l| l.session(0))] {
         assert_eq!(second(&frames), Verdict::Passed(Pass::Protocol));
-        // Also after a session whose headers are known.
+        // The same after a session whose headers are known.
         let mixed = [&l2tp(|_, l| l.session(1))[0], &frames[1]].map(Clone::clone);
         assert_eq!(second(&mixed), Verdict::Passed(Pass::Protocol));
     }
 }
 
-/// A random session identifier does not create a separate header stack, of which a limited number is remembered.
+/// Tests that a random session identifier does not create a separate header stack; only a limited number of stacks is
+/// remembered.
 #[test]
 fn t23_l2tp_sessions_share_their_headers() {
     let sessions = (1..=200_u32).map(|number| number.wrapping_mul(0x9e37_79b9));

@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::{frame::ETHERNET_BYTES, work::Work};
 
-/// Faults of a contender's output, as sentences; empty if the output is right.
+/// Returns the faults of a contender's output, as sentences; empty if the output is correct.
 pub(crate) fn complaints(work: Work, workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     match work {
         Work::CoalesceTrusted | Work::CoalesceVerified => {
@@ -61,7 +61,7 @@ fn how_often(bytes: Option<&Vec<u8>>) -> [usize; 256] {
     counts
 }
 
-/// Compares every packet with the one that the oracle cuts.
+/// Compares every packet with the one that the oracle segments.
 fn segmented(workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     let Some(gso) = workload.gso else { return vec!["no superframes".to_owned()] };
     let expected: Vec<Vec<u8>> = workload

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use grosso_benches::{Cache, Step};
 
-/// Everyone who can do the work, in the order of the tables.
+/// A contender, in the order of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Grosso,
@@ -16,12 +16,12 @@ pub(crate) enum Peer {
     Smoltcp,
     Etherparse,
     InternetChecksum,
-    /// Not a peer but the machine: the cost of only reading the bytes.
+    /// The machine itself: the cost of only reading the bytes.
     Machine,
 }
 
 impl Peer {
-    /// The peers that can be left out, by name.
+    /// Peers that can be left out, by name.
     pub(crate) const OTHERS: [Self; 8] = [
         Self::Dpdk,
         Self::TunRs,
@@ -53,7 +53,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
-    /// Distinguishes two contenders of one peer; may be empty.
+    /// Name that distinguishes two contenders of one peer; may be empty.
     pub(crate) variant: &'static str,
     /// Work inside the timed part: parse, verify, copy, sums.
     pub(crate) inside: &'static str,
@@ -108,7 +108,7 @@ pub(crate) trait Contender {
 /// A contender of any kind.
 pub(crate) type Boxed<'a> = Box<dyn Contender + 'a>;
 
-/// Work in turns, each after a preparation that is not timed.
+/// Work in turns, each after an untimed preparation.
 pub(crate) trait Turns {
     /// Prepares the input of the next turn.
     fn prepare(&mut self);
@@ -117,7 +117,7 @@ pub(crate) trait Turns {
     fn turn(&mut self) -> usize;
 }
 
-/// A step of the benches, whose frames are read beforehand if requested.
+/// A step of the benches, whose frames are optionally read beforehand.
 pub(crate) struct Stepped<S> {
     pub(crate) step: S,
     pub(crate) cache: Cache,

@@ -17,7 +17,7 @@ use crate::{
     work::Work,
 };
 
-/// Compiles the program for the processor of this machine, as DPDK's users do.
+/// Compiles the program for the CPU of this machine, as DPDK's users do.
 pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     let hint = "apt-get install libdpdk-dev pkg-config gcc";
     let flags = run(Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]));
@@ -34,7 +34,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     Ok(program)
 }
 
-/// Returns DPDK's contenders for a workload, if it does that kind.
+/// Returns DPDK's contenders for a workload, if DPDK does that kind of work.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,

@@ -8,11 +8,11 @@ use crate::row_report::{Line, RowReport};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Aim {
-    /// Least ratio of the fastest peer's time to Grosso's, among the peers that do all of the row's work.
+    /// Minimum ratio of the fastest peer's time to Grosso's, among the peers that do all of the row's work.
     AsFast,
-    /// Greatest ratio of the time on another workload to the time on the first.
+    /// Maximum ratio of the time on another workload to the time on the first.
     AsLong,
-    /// Greatest ratio of Grosso's time to the time in which the machine reads the same bytes.
+    /// Maximum ratio of Grosso's time to the time in which the machine reads the same bytes.
     Reading,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Verdict {
     pub(crate) aim: Aim,
     pub(crate) wanted: f64,
     pub(crate) measured: f64,
-    /// The contender whose figure decides.
+    /// Contender whose figure decides.
     pub(crate) beside: String,
     pub(crate) met: bool,
 }

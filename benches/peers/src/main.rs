@@ -10,7 +10,7 @@
 //! | `field` | participants of a run, and the reasons why others are missing |
 //! | `measure` | rounds in turn, medians, ratios |
 //! | `goals` | goals for Grosso's speed |
-//! | `check`, `semantics` | whether the output is right |
+//! | `check`, `semantics` | checks of the output |
 //! | `row_report`, `report`, `text`, `page` | the findings of a row and of a run, and their forms |
 //! | `progress` | a bar during the run |
 

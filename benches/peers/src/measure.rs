@@ -16,10 +16,10 @@ pub(crate) struct Figures {
     pub(crate) ratio: f64,
 }
 
-/// Lets every contender do its workload `rounds` times, in turn, after one turn that is not counted.
+/// Runs every contender's workload `rounds` times, in turn, after one uncounted turn.
 ///
-/// A contender that fails has its error instead of figures. If the first fails, all do: the others are measured against
-/// it.
+/// A contender that fails has its error instead of figures. If the first one fails, all do, because the others are
+/// measured against it.
 pub(crate) fn alternate(
     contenders: &mut [Boxed<'_>],
     rounds: usize,
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::contender::{About, Contender, Peer};
 
-    /// A contender that reports given nanoseconds and records its turns.
+    /// A contender that reports configured nanoseconds and records its turns.
     struct Told {
         name: char,
         ns: Vec<u64>,

@@ -62,7 +62,7 @@ impl Report {
     /// Schema identifier of the JSON.
     pub(crate) const SCHEMA: &'static str = "grosso.peers/1";
 
-    /// Faults of Grosso's own output, which must be empty.
+    /// Returns the faults of Grosso's own output, which must be empty.
     pub(crate) fn own_faults(&self) -> Vec<String> {
         let lines = self.rows.iter().flat_map(|row| row.contenders.iter().map(move |l| (row, l)));
         let faults = lines.filter(|(_, line)| line.is_grosso()).flat_map(|(row, line)| {

@@ -31,7 +31,7 @@ struct Case {
 /// Compares the output frames, the second argument, with the input frames and returns the fault, if any.
 type Judge = fn(&[Vec<u8>], &[Vec<u8>]) -> Option<&'static str>;
 
-/// Gives the cases of a kind of work to the contenders that `contenders` makes for each.
+/// Passes the cases of a kind of work to the contenders that `contenders` creates for each case.
 pub(crate) fn examine(
     work: Work,
     contenders: impl Fn(Work, Cache, &Workload) -> Vec<Boxed<'_>>,
@@ -39,7 +39,7 @@ pub(crate) fn examine(
     let mut findings = Vec::new();
     for case in &cases(work) {
         for mut contender in contenders(work, Cache::Hot, &case.workload) {
-            // A contender without output has reported that in the row.
+            // The row already reports a contender without output.
             let Ok(output) = contender.output() else { continue };
             let wrong = (case.judge)(&case.workload.frames, &output);
             let contender = contender.about().name();
@@ -207,7 +207,7 @@ fn changes(input: &[Vec<u8>], output: &[Vec<u8>], field: &str) -> bool {
     })
 }
 
-/// Returns whether the packets of a frame had equal sizes, except for a shorter last one.
+/// Returns whether the packets of a frame have equal sizes, except for a shorter last one.
 fn can_be_cut_again(input: &[Vec<u8>], frame: &[u8]) -> bool {
     let sizes: Vec<usize> =
         members(frame).iter().map(|number| input[usize::from(*number) - 1].len()).collect();

@@ -46,7 +46,7 @@ pub(crate) fn text(report: &Report) -> String {
     out
 }
 
-/// Returns the subject of a row, in words.
+/// Returns the subject of a row as text.
 pub(crate) fn heading(row: &RowReport) -> String {
     let what = match row.work {
         Work::CoalesceTrusted => "coalesce, sums trusted",

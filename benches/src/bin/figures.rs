@@ -14,16 +14,16 @@ use serde_json::Value;
 /// The rows of each group, by the name of the group.
 type Groups = BTreeMap<String, BTreeMap<Row, Figure>>;
 
-/// The name of a benchmark, sorted numerically by its number.
+/// Name of a benchmark, sorted numerically by its number.
 type Row = (u64, String);
 
-/// The measurement of one benchmark.
+/// Measurement of one benchmark.
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     median_ns: f64,
-    /// The median distance from the median.
+    /// Median distance from the median.
     spread_ns: f64,
-    /// Bytes that are processed in that time, if the benchmark measures bytes.
+    /// Bytes processed in that time, if the benchmark measures bytes.
     bytes: Option<f64>,
 }
 

@@ -139,7 +139,7 @@ fn measured(work: &mut dyn FnMut() -> usize) -> usize {
     black_box(work())
 }
 
-/// Counts everything, as many works at once as there are CPUs: counts do not depend on what runs beside them.
+/// Counts all workloads, as many at once as there are CPUs: other programs do not influence the counts.
 fn count_all() -> Result<Counts, String> {
     let names: Vec<String> = names().collect();
     let next = AtomicUsize::new(0);
@@ -219,7 +219,7 @@ fn parse(line: &str) -> Option<(String, f64)> {
 const INSIDE: &str = "--inside-valgrind";
 const RECORD: &str = "--record";
 
-/// Greatest accepted growth of a count.
+/// Maximum accepted growth of a count.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.toml");

@@ -114,7 +114,7 @@ const FIN_AND_PSH: u32 = 0x009;
 const ECN: u32 = 0x1c0;
 /// The flow label in the first word of IPv6.
 const FLOW_LABEL: u32 = 0x000f_ffff;
-/// Maximum number of bytes of a field in a text.
+/// Maximum number of bytes of a field that a message shows.
 const SHOWN_BYTES: usize = 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Examination of a program: every vector in turn, and a new process after each breakdown.
+//! Examination of a program: every vector in turn, with a new process after each breakdown.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering},

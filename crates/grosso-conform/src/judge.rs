@@ -105,8 +105,8 @@ impl<'a> Court<'a> {
         Self { vector, found: vec![false; vector.frames.len()], faults: Vec::new() }
     }
 
-    /// Reads a record: chooses the interpretation of the header for which the most packets are in the input and the
-    /// others resemble input packets.
+    /// Reads a record: chooses the interpretation of the header that recovers the most input packets and for which the
+    /// other packets resemble input packets.
     fn hear(&mut self, record: &Framed) -> Option<Left> {
         let Heard { readings, vouches } = match read(record) {
             Ok(said) => said,
@@ -122,7 +122,7 @@ impl<'a> Court<'a> {
         };
         let (_, members, packets) = heard
             .map(|(members, packets)| (likeness(&members, &packets), members, packets))
-            // The first of the best interpretations.
+            // Among equally good interpretations, the first one wins.
             .reduce(|best, next| if next.0 > best.0 { next } else { best })?;
         members.iter().flatten().for_each(|index| self.found[*index] = true);
         Some(Left { packets, members, vouches })
@@ -214,8 +214,8 @@ impl<'a> Court<'a> {
         Difference { text: format!("packet {} is changed: {text}", index + 1), rule }
     }
 
-    /// Returns the input packet that corresponds to a packet of a frame: itself, or a missing packet, preferably the
-    /// one that fits between its neighbours in the frame.
+    /// Returns the input packet that corresponds to a packet of a frame: the packet itself, or a missing packet,
+    /// preferably the one that fits between its neighbours in the frame.
     fn meant(&mut self, left: &Left, place: usize) -> Option<usize> {
         if let Some(member) = left.members[place] {
             return Some(member);
@@ -237,7 +237,7 @@ impl<'a> Court<'a> {
         (0..found.len()).filter(move |index| !found[*index])
     }
 
-    /// Returns the reason why these packets must not form one frame, if there is one.
+    /// Returns the reason why these packets must not be merged into one frame, if there is one.
     fn apart(&self, joined: &[usize]) -> Option<String> {
         if joined.len() < 2 {
             return None;

@@ -103,7 +103,7 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
         return Err(Unsound { rule: "G51", text });
     };
     let mut seeded = frame.to_vec();
-    // After some headers the sum is not defined.
+    // The sum is not defined after some headers.
     if make_partial(&mut seeded, stack) != Checksum::None && seeded != frame {
         let at = usize::from(start) + usize::from(offset);
         let [is, should] = [frame, &seeded].map(|bytes| {

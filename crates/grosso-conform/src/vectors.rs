@@ -1,5 +1,5 @@
-//! Test vectors of coalescing, as described in `docs/conformance.md`. They are those of the repository's `vectors/`,
-//! which the package contains.
+//! Test vectors of coalescing, as described in `docs/conformance.md`. The package contains the vectors of the
+//! repository's `vectors/`.
 
 use grosso_capture::{CaptureReader, Entry};
 use grosso_report::error::Failure;

@@ -1,4 +1,4 @@
-//! Accepting clients of listeners, with bounds that no client can move.
+//! Accepting clients of listeners, within bounds that no client can change.
 
 use std::{
     io,
@@ -11,17 +11,17 @@ use crate::talk::Talk;
 /// Accepts the waiting clients of listeners that do not block.
 #[derive(Debug, Default)]
 pub struct Acceptor {
-    /// The time until which no client is accepted, because there were no descriptors left.
+    /// Time until which no client is accepted, because no descriptors were left.
     closed_until: Option<Instant>,
 }
 
 impl Acceptor {
-    /// The time until which no client can be accepted; `None` if one can be now.
+    /// Returns the time until which no client can be accepted, or `None` if one can be accepted now.
     pub fn closed_until(&self, now: Instant) -> Option<Instant> {
         self.closed_until.filter(|until| now < *until)
     }
 
-    /// Accepts at most [`CLIENTS_MAX`] clients: the others wait for the next round.
+    /// Accepts at most [`CLIENTS_MAX`] clients; further clients wait for the next round.
     pub fn accept<T>(&mut self, now: Instant, mut accept: impl FnMut() -> io::Result<T>) -> Vec<T> {
         let mut accepted = Vec::new();
         while accepted.len() < CLIENTS_MAX {
@@ -39,12 +39,13 @@ impl Acceptor {
     }
 }
 
-/// Whether to try again when the stream is ready.
+/// Returns whether to try again when the stream is ready.
 pub fn is_soon(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Notes that others than this host reach an address at which `what` is served. `option` sets the address.
+/// Prints a note that hosts other than this one can reach the address at which `what` is served. `option` sets the
+/// address.
 pub fn note_reach(talk: &mut Talk, what: &str, address: SocketAddr, option: &str) {
     if !address.ip().is_loopback() {
         talk.note(format!("{what} on {address} can be reached from other hosts"));
@@ -52,7 +53,7 @@ pub fn note_reach(talk: &mut Talk, what: &str, address: SocketAddr, option: &str
     }
 }
 
-/// Most clients that a listener serves at a time.
+/// Maximum number of clients that a listener serves at a time.
 pub const CLIENTS_MAX: usize = 32;
-/// The time for which no client is accepted when there are no descriptors left.
+/// Time for which no client is accepted when no descriptors are left.
 const CLOSED: Duration = Duration::from_millis(100);

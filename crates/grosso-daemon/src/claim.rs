@@ -1,9 +1,9 @@
-//! Claims to keys and interfaces, by which programs on a host see that another one uses the same.
+//! Claims on keys and interfaces, which show the programs on a host that another program uses the same one.
 //!
-//! A claim is a listening Unix socket without a file, named by the key's fingerprint or by the interface: it is there
-//! for all users of a network namespace, whatever their directories, and is gone when its program ends. Its holder is
-//! believed only if it is root or this user (ADR 0217). The key file is locked too, which programs in other network
-//! namespaces see.
+//! A claim is a listening Unix socket without a file, named after the key's fingerprint or the interface. All users of
+//! a network namespace see it, whatever their directories, and it disappears when its program ends. A claim counts only
+//! if its holder is root or this user (ADR 0217). The key file is locked as well, and programs in other network
+//! namespaces see that lock.
 
 use std::{
     fs::{File, TryLockError},
@@ -18,9 +18,9 @@ use grosso_sys::{
 
 use super::keys::{Key, Keys};
 
-/// Claims both keys of a pair, each for its direction, until the result is dropped: the other end of the pair may be
-/// on the same host. Passes a note about each key whose claim another user holds to `note`. The error is
-/// [`io::ErrorKind::WouldBlock`] if another port has claimed one of them.
+/// Claims both keys of a pair, each for its direction, until the result is dropped: the peer of the pair may be on the
+/// same host. Passes a note about each key whose claim another user holds to `note`. The error is
+/// [`io::ErrorKind::WouldBlock`] if another port has claimed one of the keys.
 pub(super) fn claim(
     keys: &Keys,
     file: Option<&Path>,
@@ -41,8 +41,8 @@ pub(super) fn claim(
     Ok(claims)
 }
 
-/// Claims an interface until the result is dropped. The error is [`io::ErrorKind::AddrInUse`] if another path has it.
-/// Without an error and a claim, another user holds the name.
+/// Claims an interface until the result is dropped. The error is [`io::ErrorKind::AddrInUse`] if another path has
+/// claimed it. `Ok(None)` means that another user holds the name.
 pub(super) fn interface(name: &str) -> io::Result<Option<File>> {
     match claim_name(&format!("grosso-interface-{name}"))? {
         Claim::Held(socket) => Ok(Some(socket.into())),

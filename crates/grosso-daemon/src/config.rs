@@ -1,4 +1,5 @@
-//! Paths from a file: TOML, with the key names of `ip link` and `ethtool`. `docs/configuration.md` describes it.
+//! Paths read from a TOML file, with the key names of `ip link` and `ethtool`. `docs/configuration.md` describes the
+//! format.
 
 use core::{fmt, ops::Range};
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
@@ -27,7 +28,7 @@ use crate::{
     wrong::Wrong,
 };
 
-/// The contents of a file.
+/// The contents of a configuration file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The address at which Prometheus is served.
@@ -39,7 +40,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a configuration file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let name = shown(path);
         let text = path::read_text(path, CONFIG_BYTES_MAX).map_err(|error| match error.kind() {
@@ -64,8 +65,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the keys of all ports that have some. No two ports may send with the same key: a nonce would be used
-    /// twice.
+    /// Reads the keys of all ports that have keys. No two ports may send with the same key, because a nonce would be
+    /// used twice.
     pub fn read_keys(&mut self, folder: &Path) -> Result<(), Failure> {
         let ports = self.paths.iter_mut().flat_map(|path| [&mut path.left, &mut path.right]);
         let mut specs: Vec<&EspSpec> = Vec::new();
@@ -79,7 +80,7 @@ impl Config {
         Ok(())
     }
 
-    /// Parses a text. Relative paths of profiles are taken from `folder`.
+    /// Parses a configuration text. Relative paths of profiles are relative to `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
         let file: FileTable =
             toml::from_str(text).map_err(|error| Wrong::of_parser(text, &error))?;
@@ -95,7 +96,7 @@ impl Config {
     }
 }
 
-/// The paths of tables of `text`. No two have a name or a device in common.
+/// Returns the paths described by the tables of `text`. No two paths may share a name or a device.
 pub fn paths(
     text: &str,
     tables: Vec<Spanned<PathTable>>,
@@ -120,12 +121,13 @@ pub fn paths(
     Ok(paths)
 }
 
-/// Says why two paths cannot be: they have a device in common, or tunnels that would take each other's packets.
+/// Returns the reason why two paths exclude each other: a shared device, or tunnels that would take each other's
+/// packets.
 fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
     let taken = [&other.left.device, &other.right.device];
     [&path.left.device, &path.right.device].into_iter().find_map(|device| match device {
         Device::Tunnel(tunnel) => {
-            // A tunnel is never the left end.
+            // A tunnel is never the left end of a path.
             let Device::Tunnel(taken) = &other.right.device else { return None };
             let name = tunnel.name();
             if tunnel.takes_same(taken) || tunnel.shares_port(taken) {
@@ -150,7 +152,7 @@ struct FileTable {
     path: Vec<Spanned<PathTable>>,
 }
 
-/// The table of a path, as it is written.
+/// The table of a path, as written in the file.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PathTable {
@@ -177,7 +179,7 @@ fn yes() -> bool {
 }
 
 impl PathTable {
-    /// The path that it describes; files that it names are relative to `folder`.
+    /// Returns the path that the table describes; file names are relative to `folder`.
     pub fn spec(self, folder: &Path) -> Result<PathSpec, String> {
         let mut profile = match &self.profile {
             None => Profile::linux(),
@@ -222,7 +224,7 @@ pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
     name.chars().map(|c| if fits(c) { c } else { '_' }).collect()
 }
 
-/// Checks that the parts of a path fit each other; the error says why not.
+/// Checks that the parts of a path are compatible. The error says why they are not.
 pub fn check(spec: &PathSpec) -> Result<(), String> {
     if spec.left.device.name() == spec.right.device.name() {
         return Err(format!("{} is both endpoints of the path", spec.left.device.name()));
@@ -240,7 +242,7 @@ pub fn check(spec: &PathSpec) -> Result<(), String> {
     for port in [&spec.left, &spec.right] {
         port.check()?;
         if port.esp.is_some() && spec.queues > 1 {
-            // All packets of an association share one sequence of numbers.
+            // All packets of an association share one sequence.
             return Err(format!("{} has esp, which needs queues = 1", port.device));
         }
         match &port.device {
@@ -271,7 +273,7 @@ pub fn check(spec: &PathSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a poll takes a frame at least, and that no thread looks for one without an end.
+/// Checks that a poll takes at least one frame, and that busy polling is bounded.
 fn check_polling(polling: &Polling) -> Result<(), String> {
     let (budgets, most_us) = (Polling::BUDGETS, Polling::BUSY_NS_MAX / 1000);
     if let Some(budget) = polling.budget_frames.filter(|budget| !budgets.contains(budget)) {
@@ -284,7 +286,7 @@ fn check_polling(polling: &Polling) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a tunnel is on the side where it may be, and supports the requested options.
+/// Checks that a tunnel is on the side where one is allowed, and supports the requested options.
 fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     if let Device::Tunnel(tunnel) = &spec.left.device {
         return Err(format!(
@@ -299,7 +301,7 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     }
     let is_numbered = matches!(tunnel.endpoint.header, Header::Gre { sequence: true, .. });
     if is_numbered && spec.queues > 1 {
-        // All packets of a direction share one sequence of numbers.
+        // All packets of a direction share one sequence.
         return Err(format!(
             "{} has seq, but the path has {} queues: the peer drops late packets, so use queues \
              = 1",
@@ -319,7 +321,7 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that what is joined from fragments of one port can leave by the other.
+/// Checks that packets reassembled from fragments of one port can leave through the other.
 fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
     let Some(mode) = from.fragments_mode(to) else { return Ok(()) };
     let (here, there) = (&from.device, &to.device);
@@ -352,7 +354,7 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
     }
 }
 
-/// A name that fits into a counter's label and a message.
+/// A path name that fits into a counter's label and a message.
 #[derive(Clone, Debug)]
 pub struct PathName(pub String);
 
@@ -403,7 +405,7 @@ impl<'de> Deserialize<'de> for ImpairText {
     }
 }
 
-/// A port is a word alone, or a table that contains the word.
+/// A port is either a word, or a table that contains the word.
 impl<'de> Deserialize<'de> for PortSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
@@ -484,14 +486,14 @@ fn form(bytes: usize) -> Result<Form, String> {
     known.ok_or_else(|| format!("a virtio header has 10, 12, 20 or 24 bytes, not {bytes}"))
 }
 
-/// The reason why a path that forwards cannot have a lossy profile.
+/// Reason why a path that forwards cannot have a lossy profile.
 pub const LOSSY: &str = "later packets overwrite earlier ones, so the output differs from \
                                 the input: use it only on a host that terminates TCP";
-/// Most paths of a process.
+/// Maximum number of paths of a process.
 const PATHS_MAX: usize = 64;
-/// Bytes of the longest file; 64 paths with every key take a tenth of it.
+/// Maximum size of a configuration file in bytes; 64 paths with every key take a tenth of it.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of the longest name of a path.
+/// Maximum length of a path name in bytes.
 const NAME_BYTES_MAX: usize = 32;
 
 #[cfg(test)]

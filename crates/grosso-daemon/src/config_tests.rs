@@ -4,12 +4,12 @@ use grosso_io::live::Opening;
 use super::*;
 use crate::port::Device;
 
-/// The configuration that a text describes; its folder has no files.
+/// Returns the configuration that a text describes; its directory has no files.
 fn parse(text: &str) -> Result<Config, Wrong> {
     Config::parse(text, Path::new("/"))
 }
 
-/// The error in a text, as the user reads it.
+/// Returns the error in a text, as the user reads it.
 fn wrong(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
@@ -101,7 +101,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
         let expected = format!("5:1: packets for {name}:192.0.2.9 also arrive at path \"1\"");
         assert!(wrong.contains(&expected), "{wrong}");
     }
-    // The kernel gives a port that something is sent from to one socket.
+    // The kernel gives a port that is used as a source to one socket.
     let fou = |sport, dport| {
         format!("{ipip}, encap = \"fou\", encap-sport = {sport}, encap-dport = {dport}")
     };
@@ -113,7 +113,8 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
     assert!(parse(&both("tun", &fou(5, 6), &fou(8, 7))).is_ok());
 }
 
-/// Every socket of every queue sends from a port of its own, and one of them may be the port at which all receive.
+/// Tests that every socket of every queue needs a source port of its own; one of them may be the port at which all
+/// queues receive.
 #[test]
 fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
     let path = |queues: u8, lines: &str| {
@@ -269,12 +270,12 @@ fn more_paths_than_there_may_be_are_refused() {
     assert!(wrong(&(text + &path(PATHS_MAX))).contains("more than 64 paths"));
 }
 
-/// A path whose left port is a table with `stage` in it.
+/// Returns a path whose left port is a table that contains `stage`.
 fn with(stage: &str) -> String {
     format!("[[path]]\nleft = {{ port = \"eth1\", {stage} }}\nright = \"tap:t\"\n")
 }
 
-/// The keys that ESP requires.
+/// Keys that ESP requires.
 const ESP: &str =
     "spi-in = 0x101, spi-out = 0x102, key-file = \"edge.key\", sequence-file = \"edge.seq\"";
 
@@ -347,7 +348,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
     assert!(wrong(&queues).contains("eth1 has esp, which needs queues = 1"));
 }
 
-/// A path between two tables.
+/// Returns a path between two tables.
 fn between(left: &str, right: &str) -> String {
     format!("[[path]]\nleft = {{ {left} }}\nright = {{ {right} }}\n")
 }
@@ -480,7 +481,7 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
     assert!(read(&one).unwrap_err().contains("chmod 600"));
 }
 
-/// A path from a TUN device to a tunnel whose table has these lines.
+/// Returns a path from a TUN device to a tunnel whose table has these lines.
 fn to_tunnel(device: &str, lines: &str) -> String {
     format!("[[path]]\nname = \"t\"\nleft = \"{device}\"\n\n[path.right.tunnel]\n{lines}\n")
 }

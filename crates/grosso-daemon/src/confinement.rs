@@ -62,13 +62,13 @@ impl From<ThreadState> for ConfinedThread {
 }
 
 impl Confinement {
-    /// A line for each thread.
+    /// Returns a line for each thread.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let landlock = if self.landlock { 1 } else { 0 };
         self.threads.iter().map(move |thread| {
             let name = harmless(&thread.name);
             let ConfinedThread { uid, cap_eff, no_new_privs, seccomp, .. } = thread;
-            // Of filters, /proc says 2.
+            // `/proc` reports 2 for filters.
             let (no_new_privs, seccomp) = (u8::from(*no_new_privs), 2 * u8::from(*seccomp));
             format!(
                 "{name}: uid {uid}, CapEff {cap_eff}, NoNewPrivs {no_new_privs}, Seccomp {seccomp}, \
@@ -77,30 +77,30 @@ impl Confinement {
         })
     }
 
-    /// Whether every thread has given up what it can.
+    /// Returns whether every thread has given up everything that it can.
     pub fn is_whole(&self) -> bool {
         let is_confined = |thread: &ConfinedThread| thread.no_new_privs && thread.seccomp;
         !self.threads.is_empty() && self.threads.iter().all(is_confined)
     }
 }
 
-/// The confinement of this process when it was last looked at.
+/// Confinement of this process at the last update.
 static KNOWN: Mutex<Confinement> = Mutex::new(Confinement { landlock: false, threads: Vec::new() });
 
-/// The confinement of this process, for those who ask.
+/// Returns the last known confinement of this process.
 pub fn known() -> Confinement {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Looks at the threads of this process again, when paths have come or gone.
+/// Updates the known confinement of this process after paths have started or ended.
 pub fn look() {
-    // Where `/proc` is hidden, threads are not reported.
+    // Threads are not reported if `/proc` is hidden.
     let threads = sandbox::own_threads().unwrap_or_default();
     let threads = threads.into_iter().map(ConfinedThread::from).collect();
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).threads = threads;
 }
 
-/// Makes ready for the confinement, before any thread is started: the process becomes this user, if one is named.
+/// Prepares the confinement before any thread starts: the process becomes this user, if one is configured.
 pub fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Result<(), Failure> {
     if let Some(name) = user {
         User::named(name).and_then(become_user).map_err(|error| no_user(command, name, &error))?;
@@ -112,7 +112,8 @@ pub fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Result<(), F
     Ok(())
 }
 
-/// Starts the thread that closes descriptors from other programs, for commands whose ports or sockets may receive some.
+/// Starts the thread that closes descriptors from other programs, for commands whose ports or sockets may receive
+/// descriptors.
 pub fn start_closer(command: &str) -> Result<(), Failure> {
     let spawn = |work| spawn("closer", Role::Closer, work).map(drop);
     closer::start(spawn).map_err(|error| failed(command, &error))
@@ -126,7 +127,7 @@ pub fn settle(command: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Confines the main thread of a capture, when its files and sockets are open.
+/// Confines the main thread of a capture. Call it once its files and sockets are open.
 pub fn record() -> Result<(), Failure> {
     sandbox::enter(Role::Recording).map(drop).map_err(|error| failed("capture", &error))
 }
@@ -141,7 +142,7 @@ pub fn connecting_thread() -> io::Result<()> {
     path_thread(Role::Connecting)
 }
 
-/// Confines a thread of a path that shares memory with a virtual machine.
+/// Confines a thread of a path that shares memory with a VM.
 pub fn machine_thread() -> io::Result<()> {
     path_thread(Role::Machine)
 }
@@ -153,7 +154,7 @@ fn path_thread(role: Role) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a thread, and returns once it is confined.
+/// Starts a thread, and returns once the thread is confined.
 pub fn spawn(
     name: &str,
     role: Role,
@@ -162,7 +163,7 @@ pub fn spawn(
     spawn_entering(name, move || sandbox::enter(role), work)
 }
 
-/// Starts a thread that makes and writes files in these directories, and returns once it is confined.
+/// Starts a thread that creates and writes files in these directories, and returns once the thread is confined.
 pub fn spawn_opener(
     name: &str,
     directories: Vec<PathBuf>,
@@ -180,7 +181,7 @@ fn spawn_entering(
     let confined = move || {
         let result = enter();
         let is_confined = result.is_ok();
-        // The caller waits for it.
+        // The caller waits for the result.
         let _ = sender.send(result);
         if is_confined {
             work();
@@ -191,7 +192,7 @@ fn spawn_entering(
     entered.recv().unwrap_or_else(ended).map(|_| thread)
 }
 
-/// The failure to become a user.
+/// Returns the failure to become a user.
 pub fn no_user(command: &str, name: &str, error: &io::Error) -> Failure {
     let message = format!("{command}: user {name}: {error}");
     let hint = match error.kind() {
@@ -206,7 +207,7 @@ fn failed(command: &str, error: &io::Error) -> Failure {
     Failure::environment("environment.confinement", message)
 }
 
-/// Faults that tests ask for by `GROSSO_FAULT=KIND THREAD TIMES`, in builds with assertions only.
+/// Faults that tests inject with `GROSSO_FAULT=KIND THREAD TIMES`, only in builds with assertions.
 #[cfg(debug_assertions)]
 mod fault {
     use std::{
@@ -228,7 +229,7 @@ mod fault {
         }
         match kind {
             "panic" => panic!("a panic that a test requested"),
-            // A new socket is none of a path's business.
+            // A path must not create sockets.
             _ => drop(UnixDatagram::unbound()),
         }
     }

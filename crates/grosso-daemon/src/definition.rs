@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{error::Failure, tunnel::Definition};
 
-/// Reads a file that was made by [`Definition::to_toml`], and may have been edited since.
+/// Reads a file that [`Definition::to_toml`] made and that may have been edited since.
 pub fn read(path: &Path) -> Result<Definition, Failure> {
     let config = Config::read(path)?;
     let found = config.paths.into_iter().find_map(|path| of(&path));
@@ -30,7 +30,7 @@ fn of(path: &PathSpec) -> Option<Definition> {
     Some(Definition { name: name.clone(), mtu: (*mtu)?, description: (**description).clone() })
 }
 
-/// The port specification of the device that leads into a tunnel.
+/// Returns the port specification of the device that leads into a tunnel.
 pub fn port(definition: &Definition) -> PortSpec {
     let name = definition.name.clone();
     let device = match definition.description.endpoint.carries_ethernet() {

@@ -1,4 +1,4 @@
-//! Interfaces that the user names, and the failures if one does not exist or may not be touched.
+//! Interfaces that the user names, and the failures if an interface does not exist or may not be changed.
 
 use std::{collections::BTreeSet, io};
 
@@ -16,7 +16,7 @@ use crate::{
     wrong::similar,
 };
 
-/// The interface called `name`, for the command `command`.
+/// Returns the interface called `name`, for the command `command`.
 pub fn find(command: &str, control: &Control, name: &str) -> Result<InterfaceName, Failure> {
     if let Ok(interface) = InterfaceName::new(name)
         && control.index(&interface).is_ok()
@@ -33,8 +33,8 @@ pub fn find(command: &str, control: &Control, name: &str) -> Result<InterfaceNam
     Err(Failure::environment("environment.no_interface", message).hint(hint))
 }
 
-/// An attribute of an interface in sysfs, if sysfs shows this interface: a mounted sysfs may show another network
-/// namespace, with another interface of the same name.
+/// Returns an attribute of an interface from sysfs, if sysfs shows this interface. A mounted sysfs may show another
+/// network namespace, with another interface of the same name.
 pub fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<String> {
     let read = |attribute: &str| {
         let text = kernel::read(format!("/sys/class/net/{name}/{attribute}"));
@@ -46,7 +46,7 @@ pub fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<St
     read(attribute)
 }
 
-/// The failure of `command` to do `what`, which needs `capability`, by the kernel's error.
+/// Returns the failure of `command` to do `what`, which needs `capability`, for the kernel's error.
 pub fn refused(command: &str, what: &str, capability: &'static str, error: &io::Error) -> Failure {
     match ErrorClass::of(error) {
         ErrorClass::Forbidden => forbidden(command, what, &[capability]),
@@ -69,7 +69,7 @@ pub fn refused(command: &str, what: &str, capability: &'static str, error: &io::
     }
 }
 
-/// The failure of `command` to do `what` without one of these capabilities.
+/// Returns the failure of `command` to do `what` without one of these capabilities.
 pub fn forbidden(command: &str, what: &str, needed: &[&'static str]) -> Failure {
     let message = format!("{command}: {what} needs {}", listed(needed));
     Failure::environment("environment.permission", message)
@@ -77,8 +77,8 @@ pub fn forbidden(command: &str, what: &str, needed: &[&'static str]) -> Failure 
         .missing(Needs::of(needed))
 }
 
-/// The same failure, with all capabilities that its command needs and this process does not have, so that one change
-/// of its privileges is enough.
+/// Adds to a failure all capabilities that its command needs and this process lacks, so that one change of privileges
+/// is enough.
 pub fn with_all_needs(failure: Failure, needs: impl FnOnce() -> Needs) -> Failure {
     if failure.missing == Needs::NONE {
         return failure;
@@ -94,7 +94,7 @@ pub fn with_all_needs(failure: Failure, needs: impl FnOnce() -> Needs) -> Failur
     failure
 }
 
-/// Capabilities in a sentence.
+/// Returns these capabilities as part of a sentence.
 fn listed(names: &[&str]) -> String {
     let names: Vec<String> =
         names.iter().map(|name| format!("CAP_{}", name.to_uppercase())).collect();
@@ -105,31 +105,31 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Hint where this program has as many descriptors as it may; a queue of a tunnel in UDP takes 22.
+/// Hint for a program that has reached its limit of descriptors; a queue of a tunnel in UDP takes 22.
 const DESCRIPTORS: &str =
     "each queue needs several descriptors: ulimit -n 20000, or LimitNOFILE=20000 for a service";
 
-/// The way to get capabilities, by their names.
+/// Returns the hint how to get these capabilities.
 pub fn privilege(missing: &[&str]) -> String {
     format!("run it with sudo, or: sudo {}", setcap(missing, &capabilities()))
 }
 
-/// The command that adds capabilities to those that this program has. It names these as well, because a file's are
-/// replaced by what the command names.
+/// Returns the command that adds capabilities to those of this program. The command also names the capabilities that
+/// the file already has, because `setcap` replaces them all.
 pub fn setcap(missing: &[&str], held: &[&str]) -> String {
     let names: BTreeSet<_> = held.iter().chain(missing).map(|name| format!("cap_{name}")).collect();
     let names: Vec<_> = names.into_iter().collect();
     format!("setcap {}+ep {}", names.join(","), program())
 }
 
-/// The names of the capabilities that this process has, of those that matter here.
+/// Returns the names of the relevant capabilities that this process has.
 pub fn capabilities() -> Vec<&'static str> {
     let has = userns::capabilities().unwrap_or(0);
     let held = CAPABILITIES.iter().filter(|(number, _)| has & (1 << number) != 0);
     held.map(|(_, name)| *name).collect()
 }
 
-/// The name of this program on another command line.
+/// Returns the name of this program for another command line.
 pub fn program() -> String {
     let path = std::env::current_exe();
     path.map_or_else(|_| "grosso".into(), |path| path.display().to_string())
@@ -145,7 +145,7 @@ mod tests {
         let failure = || refused("bridge", "opening e0", "net_raw", &error);
         let none = with_all_needs(failure(), || Needs::of(&["net_raw"]));
         assert_eq!(none.message, "bridge: opening e0 needs CAP_NET_RAW");
-        // The test may have capabilities itself, which are not missing.
+        // The test itself may have capabilities, which are then not missing.
         let needed = ["bpf", "net_admin", "net_raw", "sys_admin"];
         let held = capabilities();
         let others: Vec<_> =

@@ -1,4 +1,4 @@
-//! The events of a process while its paths run: signals, and ends of paths.
+//! Events of a process while its paths run: signals, and the ends of paths.
 
 use std::{
     io,
@@ -14,35 +14,35 @@ use signal_hook::{
 
 use crate::confinement;
 
-/// An event to act on.
+/// An event that the process handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// SIGINT: end, and print a summary.
     Interrupt,
     /// SIGTERM: end.
     Terminate,
-    /// SIGHUP: read the configuration again, if there is one.
+    /// SIGHUP: reload the configuration, if there is one.
     HangUp,
     /// SIGUSR1: print the counters so far.
     Report,
-    /// The path of this number ended.
+    /// The path with this number ended.
     PathEnded(u64),
-    /// The path of this number has few sequence numbers of ESP left, or none.
+    /// The path with this number has few ESP sequence numbers left, or none.
     Scarce(u64, Scarcity),
-    /// The path of this number dropped a packet of its own tunnel for the first time.
+    /// The path with this number dropped a packet of its own tunnel for the first time.
     Looped(u64),
-    /// A route to the other end of the tunnel of this path changed.
+    /// A route to the remote endpoint of this path's tunnel changed.
     RouteChanged(u64),
-    /// A path found something while it started that the user should know.
+    /// A path found something during its start that the user should know.
     Note(String),
 }
 
-/// The queue of events. Its length is bounded by the number of signals and paths: the kernel merges equal signals that
-/// wait, a path ends once, drops its first own packet once and has a few notes each time it starts, and each of its
-/// queues looks at its routes once a second.
+/// The queue of events. The number of signals and paths bounds its length: the kernel merges equal pending signals; a
+/// path ends once, reports its first own packet once, and has a few notes each time it starts; each of its queues
+/// checks its routes once a second.
 #[derive(Debug)]
 pub struct Events {
-    /// The end at which threads of paths report events.
+    /// Sender for the threads of paths.
     pub sender: Sender<Event>,
     receiver: Receiver<Event>,
 }
@@ -72,7 +72,7 @@ impl Events {
 
     /// Waits for the next event.
     pub fn next(&self) -> Event {
-        // There is always a sender: the one in this value.
+        // This value holds a sender, so the channel never closes.
         self.receiver.recv().unwrap_or(Event::Terminate)
     }
 }

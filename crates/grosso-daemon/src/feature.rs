@@ -1,10 +1,10 @@
-//! Features of ports by the names that users know, and names of features that no port has.
+//! Features of ports by their user-visible names, and names of features that no port has.
 
 use grosso::features::Features;
 
 use crate::wrong::similar;
 
-/// The feature with this name, or with one of the short names of `ethtool -K`.
+/// Returns the feature with this name, or with this short name of `ethtool -K`.
 pub(super) fn named(name: &str) -> Result<Features, String> {
     let short = match name {
         "sg" => Some(Features::SCATTER_GATHER),
@@ -31,12 +31,12 @@ pub(super) fn named(name: &str) -> Result<Features, String> {
     })
 }
 
-/// The reason why no port has the feature of this name, and what does its work; `None` for any other name.
+/// Returns the reason why no port has the feature of this name, and what to use instead; `None` for any other name.
 pub(super) fn elsewhere(name: &str) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| *instead)
 }
 
-/// Features of ethtool that no port has, by its names, with the reason and what does their work.
+/// Features of ethtool that no port has, with the reason and the replacement.
 const ELSEWHERE: [(&[&str], &str); 3] = [
     (
         &["ufo", "udp-fragmentation-offload", "tx-udp-fragmentation"],

@@ -1,4 +1,4 @@
-//! Keys of ESP, from a file that only its owner can read, or from a descriptor. They are never printed, and are
+//! ESP keys, from a file that only its owner can read, or from a descriptor. Keys are never printed, and are
 //! overwritten when they are no longer needed.
 
 use core::fmt;
@@ -23,12 +23,12 @@ use crate::{error::Failure, name::shown};
 pub enum KeySource {
     /// A file, and its contents once the configuration has been read.
     File(PathBuf, Option<Keys>),
-    /// A descriptor that another program left open, which is read to its end when the path starts.
+    /// A descriptor inherited from another program, which is read to its end when the path starts.
     Descriptor(i32),
 }
 
 impl KeySource {
-    /// Reads the file, which is in `folder` unless its path is absolute; a descriptor is read later.
+    /// Reads the file, which is relative to `folder` unless its path is absolute. A descriptor is read later.
     pub fn read(&mut self, folder: &Path) -> Result<(), Failure> {
         if let Self::File(path, keys) = self {
             *keys = Some(read_file(&folder.join(path))?);
@@ -49,13 +49,13 @@ impl KeySource {
 /// The keys of both directions, each with its salt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// The key of packets that arrive.
+    /// Key for received packets.
     pub inbound: Key,
-    /// The key of packets that leave.
+    /// Key for sent packets.
     pub outbound: Key,
 }
 
-/// A key with its salt, once in memory, which is locked there.
+/// A key with its salt, stored once, in locked memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Arc<Zeroizing<Vec<u8>>>);
 
@@ -72,12 +72,12 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key in the form that an association takes.
+    /// Returns the key in the form that an association takes.
     pub fn material(&self) -> Result<KeyMaterial, NoAssociation> {
         KeyMaterial::aes_gcm(&self.0)
     }
 
-    /// Whether it is the same key, whatever the salt.
+    /// Returns whether both keys are equal, whatever their salts.
     pub fn equals(&self, other: &Self) -> bool {
         self.without_salt() == other.without_salt()
     }
@@ -86,19 +86,19 @@ impl Key {
         &self.0[..self.0.len().saturating_sub(SALT_BYTES)]
     }
 
-    /// A number that tells keys apart, whatever their salt, and tells nothing of them.
+    /// Returns a number that distinguishes keys, whatever their salts, without revealing anything about them.
     pub(super) fn fingerprint(&self, purpose: &str) -> u128 {
         fingerprint(&[purpose.as_bytes(), self.without_salt()])
     }
 }
 
 impl Keys {
-    /// A number that tells pairs of keys apart and tells nothing of them.
+    /// Returns a number that distinguishes pairs of keys without revealing anything about them.
     pub fn fingerprint(&self) -> u128 {
         fingerprint(&[b"pair", &self.outbound.0, &self.inbound.0])
     }
 
-    /// Parses lines of `in` and `out`, each with the hexadecimal digits of a key and its salt.
+    /// Parses `in` and `out` lines, each with the hexadecimal digits of a key and its salt.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let (mut inbound, mut outbound) = (None, None);
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
@@ -127,7 +127,7 @@ impl Keys {
             outbound: outbound.ok_or_else(|| missing("out"))?,
         };
         if keys.inbound.equals(&keys.outbound) {
-            // A nonce of one side could be one of the other side too, and packets could be sent back to their sender.
+            // With equal keys, both sides could use the same nonce, and packets could be reflected to their sender.
             return Err("in and out must be different keys".to_owned());
         }
         Ok(keys)
@@ -139,7 +139,7 @@ impl Key {
         let digits = digits.strip_prefix(b"0x").unwrap_or(digits);
         let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
         let (pairs, rest) = digits.as_chunks::<2>();
-        // The buffer never grows, because that would leave a copy behind.
+        // The buffer never grows, because growth would leave a copy behind.
         let mut bytes = locked(pairs.len())?;
         for [high, low] in pairs {
             match (nibble(*high), nibble(*low)) {
@@ -156,7 +156,7 @@ impl Key {
     }
 }
 
-/// A digest of parts, of which nothing but their equality can be known.
+/// Returns a digest of these parts, which reveals only whether they are equal to others.
 fn fingerprint(parts: &[&[u8]]) -> u128 {
     let mut digest = Sha256::new().chain_update("grosso esp keys");
     for part in parts {
@@ -167,7 +167,7 @@ fn fingerprint(parts: &[&[u8]]) -> u128 {
     bytes.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// Empty memory for a secret of this many bytes, which is never swapped out and is overwritten at the end.
+/// Returns empty memory for a secret of this many bytes, which is never swapped out and is overwritten when dropped.
 fn locked(bytes: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     let memory = Zeroizing::new(Vec::with_capacity(bytes));
     secret::lock(memory.as_ptr(), memory.capacity())
@@ -192,7 +192,7 @@ fn read_file(path: &Path) -> Result<Keys, Failure> {
     understand(file, &format!("key file {name}"))
 }
 
-/// Reads a descriptor, which can be read only once: the result is kept for paths that start again.
+/// Reads a descriptor, which can be read only once: the result is kept for paths that restart.
 fn read_descriptor(number: i32) -> Result<Keys, Failure> {
     static READ: Mutex<BTreeMap<i32, Keys>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,16 +209,16 @@ fn read_descriptor(number: i32) -> Result<Keys, Failure> {
     Ok(keys)
 }
 
-/// Reads a text with keys into memory that is locked and overwritten at the end, and hides the process.
+/// Reads a text with keys into memory that is locked and later overwritten, and hides the process.
 ///
 /// # Errors
-/// If it is longer than that, or cannot be read; `name` says what it is.
+/// If the text is too long, or cannot be read; `name` describes it in the message.
 pub fn read_secret(
     source: impl Read,
     bytes_max: usize,
     name: &str,
 ) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    // No core dump may show what is read here, and no other program of this user.
+    // No core dump and no other program of this user may see what is read here.
     let hidden = secret::hide_process().map_err(|error| error.to_string());
     let mut text = hidden
         .and_then(|()| locked(2 * bytes_max))
@@ -243,9 +243,9 @@ fn understand(file: File, name: &str) -> Result<Keys, Failure> {
     })
 }
 
-/// Bytes of the salt behind a key.
+/// Length of the salt after a key, in bytes.
 const SALT_BYTES: usize = 4;
-/// Bytes of the longest text with keys.
+/// Maximum length of a text with keys, in bytes.
 const KEY_BYTES_MAX: usize = 4096;
 
 #[cfg(test)]

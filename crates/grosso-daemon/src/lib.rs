@@ -4,18 +4,18 @@
 //! | module | job |
 //! |---|---|
 //! | [`config`] | paths from a file |
-//! | [`port`] | one end of a path: its name and its options |
+//! | [`port`] | one endpoint of a path: its name and its options |
 //! | [`definition`] | a tunnel with its device, from the file of its path |
 //! | `feature` | features by the names that users know |
 //! | [`stages`] | the stages of a port: fragments and ESP |
 //! | [`keys`] | keys of ESP, from a file or a descriptor |
 //! | `readers` | the users who can read or write a file of keys |
-//! | `claim` | a host's programs see that another one uses a key |
-//! | [`xfrm`] | security associations in the words of `ip xfrm state` |
+//! | `claim` | claims on keys and interfaces, which other programs on the host see |
+//! | [`xfrm`] | security associations in the syntax of `ip xfrm state` |
 //! | [`tunnel`] | tunnels, described as for `ip link` |
-//! | [`tunnel_end`] | the end of a path that is a tunnel |
-//! | [`unix`] | the end of a path that is a Unix socket |
-//! | [`vhost`] | the end of a path that is the device of a virtual machine |
+//! | [`tunnel_end`] | a tunnel as an endpoint of a path |
+//! | [`unix`] | a Unix socket as an endpoint of a path |
+//! | [`vhost`] | the device of a VM as an endpoint of a path |
 //! | [`path`] | a path that runs |
 //! | [`paths`] | all paths of the process, and their counters |
 //! | `routes` | routes of tunnels that lead back into them |
@@ -24,14 +24,14 @@
 //! | [`recorder`] | the helper process that writes the files of sequence numbers |
 //! | [`notices`] | notices from the threads of a path |
 //! | [`events`] | the events of a process while its paths run |
-//! | [`restarts`] | paths that met a defect, and whether they are started again |
+//! | [`restarts`] | restarts of paths after a panic |
 //! | [`confinement`] | the privileges that each thread of running data paths gives up |
 //! | [`observe`] | the counters of running data paths, for people and for programs |
 //! | [`acceptor`] | accepting clients of listeners, with bounds |
 //! | [`manager`] | messages to a service manager |
 //!
-//! Only [`tunnel`] is there on other systems than Linux. The crate parses no command line and does not exit: failures
-//! are values of [`grosso_report`], and notes go to the console that the caller passes.
+//! Systems other than Linux have only [`tunnel`]. The crate parses no command line and does not exit: failures are
+//! values of [`grosso_report`], and notes go to the console that the caller passes.
 //!
 //! ```
 //! # #[cfg(target_os = "linux")]

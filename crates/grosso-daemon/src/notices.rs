@@ -6,16 +6,16 @@ use grosso_io::{Notice, stage::ScarcityNotice};
 
 use super::events::Event;
 
-/// The functions that a running path calls, from its threads.
+/// Callbacks that the threads of a running path call.
 #[derive(Clone, Debug)]
 pub struct Notices {
-    /// The first packet of its own tunnel came back to it.
+    /// Called when the path receives the first packet of its own tunnel.
     pub(super) looped: Notice,
-    /// A route of its tunnel changed.
+    /// Called when a route of the path's tunnel changes.
     pub(super) route_changed: Notice,
-    /// Few sequence numbers of ESP are left, or none.
+    /// Called when few ESP sequence numbers are left, or none.
     pub(super) scarce: ScarcityNotice,
-    /// The queue for notes about what the path found while it started.
+    /// Queue for notes about what the path found during its start.
     pub(super) notes: Option<Sender<Event>>,
 }
 
@@ -29,7 +29,7 @@ impl Notices {
 
     /// Shows a note about the path.
     pub(super) fn note(&self, note: String) {
-        // The receiver may be gone.
+        // The receiver may have been dropped.
         let _ = self.notes.as_ref().map(|notes| notes.send(Event::Note(note)));
     }
 }

@@ -1,4 +1,4 @@
-//! A path that runs.
+//! A running path between two ports.
 
 use std::{
     fs::File,
@@ -42,54 +42,54 @@ pub struct PathSpec {
     pub right: PortSpec,
     /// Whether packets are coalesced towards a port that takes superframes.
     pub coalesce: bool,
-    /// The profile to merge by. A lossy one is used only in directions whose end terminates TCP; the other direction
+    /// Merge profile. A lossy profile is used only in directions whose endpoint terminates TCP; the other direction
     /// uses the default profile.
     pub profile: Profile,
-    /// Queues of each port, with a thread each.
+    /// Number of queues of each port, one thread each.
     pub queues: usize,
-    /// The processors that the queues' threads are bound to; without any, none is bound.
+    /// CPUs to which the queues' threads are bound; empty for no binding.
     pub processors: Vec<usize>,
-    /// The impairment of the frames that come from both ports.
+    /// Impairment of the frames from both ports.
     pub impairment: Option<Impairment>,
-    /// Frames of a poll, and the wait for the next one.
+    /// Frames per poll, and the wait for the next frame.
     pub polling: Polling,
 }
 
-/// The size of a poll, and the wait for the next one.
+/// The size of a poll, and the wait for the next frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Polling {
-    /// Most frames of one poll; `None` for the usual number.
+    /// Maximum number of frames per poll; `None` for the default.
     pub budget_frames: Option<u16>,
-    /// The time for which a thread looks for the next frame before it sleeps, in nanoseconds.
+    /// Busy-poll time before a thread sleeps, in nanoseconds.
     pub busy_ns: u64,
 }
 
 impl Polling {
-    /// Frames that a poll may be told to take: the longest keeps as many slots of a ring as half of the usual one has.
+    /// Range of frames per poll. The largest poll occupies as many ring slots as half of the default ring has.
     pub const BUDGETS: RangeInclusive<u16> = 1..=1024;
-    /// The longest time to look for a frame, in nanoseconds; the kernel's own advice for `net.core.busy_poll` is 50 us.
+    /// Maximum busy-poll time, in nanoseconds; the kernel's documentation suggests 50 us for `net.core.busy_poll`.
     pub const BUSY_NS_MAX: u64 = 1_000_000_000;
 }
 
 impl PathSpec {
-    /// Whether it would forward merged packets that its profile cannot cut into the original ones.
+    /// Returns whether the path would forward merged packets that its profile cannot split into the original ones.
     pub fn forwards_what_it_lost(&self) -> bool {
         !self.profile.rules.is_invertible() && !self.left.terminates && !self.right.terminates
     }
 
-    /// Whether its threads make sockets, to connect again.
+    /// Returns whether the path's threads create sockets, in order to reconnect.
     fn makes_sockets(&self) -> bool {
         let makes =
             |port: &PortSpec| matches!(&port.device, Device::Unix(unix) if unix.makes_sockets());
         makes(&self.left) || makes(&self.right)
     }
 
-    /// Whether its threads share memory with a virtual machine.
+    /// Returns whether the path's threads share memory with a VM.
     fn shares_memory(&self) -> bool {
         [&self.left, &self.right].iter().any(|port| matches!(port.device, Device::Vhost(_)))
     }
 
-    /// The profile to merge by towards one of its ends.
+    /// Returns the merge profile towards one of the endpoints.
     fn profile_towards(&self, port: &PortSpec) -> Profile {
         if self.profile.rules.is_invertible() || port.terminates {
             return self.profile.clone();
@@ -100,29 +100,29 @@ impl PathSpec {
     }
 }
 
-/// A path whose threads run.
+/// A path with running threads.
 #[derive(Debug)]
 pub struct RunningPath {
     /// Description of the path.
     pub spec: PathSpec,
-    /// The name of the left device, as the kernel completed it.
+    /// Name of the left device, as completed by the kernel.
     pub left: String,
-    /// The name of the right device.
+    /// Name of the right device.
     pub right: String,
-    /// The interfaces that a path of another program has too.
+    /// Interfaces that a path of another program uses too.
     pub shared: Vec<String>,
-    /// Whether it was noted that its tunnel dropped a packet of its own.
+    /// Whether a note was printed that the tunnel dropped a packet of its own.
     pub(super) has_looped: bool,
-    /// The route that leads back into its tunnel, as noted last.
+    /// Last noted route that leads back into the path's tunnel.
     pub(super) route_loop: Option<RouteLoop>,
-    /// Claims to its interfaces, which others see.
+    /// Claims on the path's interfaces, which other programs see.
     _claims: Vec<File>,
     group: Group,
 }
 
 impl RunningPath {
-    /// Opens the ports and starts the threads. `ended` is called when they have ended, whether stopped or not. `others`
-    /// are the tunnels that run, each with its device.
+    /// Opens the ports and starts the threads. `ended` is called when the threads have ended, stopped or not. `others`
+    /// are the running tunnels, each with its device.
     pub fn start(
         spec: PathSpec,
         command: &str,
@@ -177,24 +177,24 @@ impl RunningPath {
         })
     }
 
-    /// Handles through which its queues can be asked.
+    /// Returns handles that query the path's queues.
     pub fn handles(&self) -> &[Handle] {
         self.group.handles()
     }
 
-    /// Makes it deliver its held packets and end, without waiting for that.
+    /// Makes the path deliver its held packets and end, without waiting for that.
     pub fn tell_to_stop(&self) {
         self.group.stop();
     }
 
-    /// Makes it deliver its held packets, and returns the failure, if any, and the counters of its queues. A thread
-    /// that has not ended by then is left behind.
+    /// Makes the path deliver its held packets, and returns the failure, if any, and the counters of its queues. A
+    /// thread that has not ended at `until` is abandoned.
     pub fn stop(self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.group.stop_and_join(until)
     }
 }
 
-/// Claims to the interfaces of a path, and the interfaces that another path has.
+/// Claims the interfaces of a path, and returns the claims and the interfaces that another path uses.
 fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
     let (mut claims, mut shared) = (Vec::new(), Vec::new());
     for port in [&spec.left, &spec.right] {
@@ -202,14 +202,14 @@ fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
         match claim::interface(name) {
             Ok(claim) => claims.extend(claim),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => shared.push(name.clone()),
-            // Who may not claim it carries its packets all the same.
+            // A path that may not claim its interface still carries packets.
             Err(_) => {}
         }
     }
     (claims, shared)
 }
 
-/// Opens a port, and configures its interface by its specification.
+/// Opens a port, and configures its interface as specified.
 pub fn open(spec: &PortSpec, queues: usize, command: &str) -> Result<Vec<LivePort>, Failure> {
     let refused = |error| refusal::opening(command, &spec.device, queues, &error);
     let opening = spec.opening().ok_or_else(|| refused(io::ErrorKind::Unsupported.into()))?;
@@ -220,7 +220,7 @@ pub fn open(spec: &PortSpec, queues: usize, command: &str) -> Result<Vec<LivePor
     Ok(ports)
 }
 
-/// Sets the options that belong to the interface and not to the port.
+/// Sets the options of the interface, as opposed to those of the port.
 fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
     let is_own = matches!(spec.device, Device::Tap(_) | Device::Tun(_));
     let up = spec.up.or_else(|| is_own.then_some(true));
@@ -242,19 +242,18 @@ fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
         }
     }
     match up {
-        // A device in this state already is left alone: this process may lack the right to change it.
+        // A device that is already in this state is not changed, because this process may lack the right.
         Some(up) if link.up != up => control.set_up(&name, up),
         _ => Ok(()),
     }
 }
 
-/// Default queue lengths, in packets, of TUN (500) and TAP (1000) devices. Other lengths were configured and are
-/// kept.
+/// Default queue lengths, in packets, of TUN (500) and TAP (1000) devices. Any other length was configured and is kept.
 const KERNEL_QUEUES: [u32; 2] = [500, 1000];
-/// Packets that wait there instead, as many as in the receive ring of an interface.
+/// Queue length that replaces the default, in packets: that of an interface's receive ring.
 const QUEUE_PACKETS: u32 = 2048;
 
-/// Each port behind an impaired wire with a random sequence of its own.
+/// Puts an impaired link with its own random sequence in front of each port.
 fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Impair<LivePort>> {
     let seeds = (0..).map(|queue| impairment.seed.wrapping_add(2 * queue + side));
     let wires = ports.into_iter().zip(seeds).map(|(port, seed)| {
@@ -265,7 +264,7 @@ fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Imp
     wires.collect()
 }
 
-/// Starts a path, with the stages of its ports if they have any.
+/// Starts a path, with the stages of its ports if there are any.
 fn staged<P>(
     spec: &PathSpec,
     lefts: Vec<P>,

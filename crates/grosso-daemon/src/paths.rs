@@ -32,16 +32,16 @@ use crate::{
 /// The running paths.
 #[derive(Debug)]
 pub struct Paths {
-    /// The command, with which failures begin.
+    /// Command that starts the message of each failure.
     command: String,
     running: Vec<(u64, RunningPath)>,
-    /// The number of paths that were ever started, from which each gets a number of its own.
+    /// Number of paths ever started, from which each path gets its own number.
     started: u64,
     events: Sender<Event>,
     asked: Asked,
 }
 
-/// A way to read the counters of all paths from any thread, without making a path wait.
+/// Reads the counters of all paths from any thread, without making a path wait.
 #[derive(Clone, Debug, Default)]
 pub struct Asked(Arc<Mutex<Vec<Askable>>>);
 
@@ -55,16 +55,16 @@ struct Askable {
 }
 
 impl Asked {
-    /// The counters of the running paths so far. A path of which a thread does not answer within `ANSWER_WAIT` is
-    /// stuck, and has the last counters of that thread.
+    /// Returns the current counters of the running paths. A path is stuck if one of its threads does not reply within
+    /// `ANSWER_WAIT`; the last counters of that thread are used.
     pub fn readings(&self) -> Vec<PathReading> {
-        // A queue answers when its current work is done; the list is not locked meanwhile.
+        // A queue replies when its current work is done; the list is not locked meanwhile.
         let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ask = |path: Askable| {
             let requests: Vec<Request> = path.handles.iter().map(Handle::request).collect();
             (path, requests)
         };
-        // All are asked before the first is waited for: many that are stuck cost no more time than one.
+        // All paths are queried before the first reply is awaited, so that many stuck paths take no more time than one.
         let asked: Vec<_> = paths.into_iter().map(ask).collect();
         let reading = |(path, requests): (Askable, Vec<Request>)| {
             let readings = requests.into_iter().filter_map(|request| request.wait(ANSWER_WAIT));
@@ -79,7 +79,7 @@ impl Asked {
 }
 
 impl Paths {
-    /// An empty list. Each path that ends sends an event.
+    /// Creates an empty list. Each path that ends sends an event.
     pub fn new(command: &str, events: Sender<Event>) -> Self {
         let (running, asked) = (Vec::new(), Asked::default());
         Self { command: command.to_owned(), running, started: 0, events, asked }
@@ -92,7 +92,7 @@ impl Paths {
         let event = |event: Event| {
             let events = self.events.clone();
             move || {
-                // The receiver may be gone.
+                // The receiver may have been dropped.
                 let _ = events.send(event.clone());
             }
         };
@@ -128,14 +128,14 @@ impl Paths {
         Some(self.take(at))
     }
 
-    /// Removes the path that ended by itself from the running ones; `None` for one that was stopped.
+    /// Removes a path that ended by itself; returns `None` for a path that was stopped.
     pub fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), Broken>)> {
         let at = self.running.iter().position(|(running, _)| *running == number)?;
         Some(self.take(at))
     }
 
-    /// The note that the tunnel of this path dropped a packet of its own; `None` after the first, and for a path that
-    /// was stopped.
+    /// Returns the note that the tunnel of this path dropped a packet of its own; `None` after the first, and for a
+    /// stopped path.
     pub fn looped(&mut self, number: u64) -> Option<String> {
         let (_, path) = self.running.iter_mut().find(|(running, _)| *running == number)?;
         if core::mem::replace(&mut path.has_looped, true) {
@@ -148,7 +148,7 @@ impl Paths {
         ))
     }
 
-    /// The note that a route of this path's tunnel leads back into it, unless that was noted before.
+    /// Returns the note that a route of this path's tunnel leads back into the tunnel, unless it was already noted.
     pub fn route_changed(&mut self, number: u64) -> Option<String> {
         let at = self.running.iter().position(|(running, _)| *running == number)?;
         let (_, path) = &self.running[at];
@@ -160,7 +160,7 @@ impl Paths {
         path.route_loop.as_ref().filter(|_| is_new).map(|found| found.note(&path.right))
     }
 
-    /// The tunnels of Grosso that are known, each with its device: those of this process, and those of `grosso tunnel`.
+    /// Returns the known tunnels of Grosso, each with its device: those of this process, and those of `grosso tunnel`.
     fn tunnels(&self) -> Vec<(String, Description)> {
         let own = self.running.iter().filter_map(|(_, path)| match &path.spec.right.device {
             Device::Tunnel(description) => Some((path.left.clone(), (**description).clone())),
@@ -176,7 +176,7 @@ impl Paths {
 
     /// Stops all paths, in the order in which they were started.
     pub fn stop_all(&mut self) -> Vec<(PathReading, Result<(), Broken>)> {
-        // All are told before the first is waited for, and have one time together.
+        // All paths are signaled before the first is awaited, and share one deadline.
         self.running.iter().for_each(|(_, path)| path.tell_to_stop());
         let until = Instant::now() + STOP_WAIT;
         let ended = self.running.drain(..).map(|(_, path)| end(path, until)).collect();
@@ -184,17 +184,17 @@ impl Paths {
         ended
     }
 
-    /// The specifications of the running paths.
+    /// Returns the specifications of the running paths.
     pub fn specs(&self) -> impl Iterator<Item = &PathSpec> {
         self.running.iter().map(|(_, path)| &path.spec)
     }
 
-    /// The way to read their counters.
+    /// Returns a reader of the paths' counters.
     pub fn asked(&self) -> Asked {
         self.asked.clone()
     }
 
-    /// The note about a path with few sequence numbers left, if it still runs.
+    /// Returns the note about a path with few sequence numbers left, if it still runs.
     pub fn scarcity_note(&self, number: u64, scarcity: Scarcity) -> Option<String> {
         let (_, path) = self.running.iter().find(|(running, _)| *running == number)?;
         let name = &path.spec.name;
@@ -210,7 +210,7 @@ impl Paths {
         })
     }
 
-    /// One line for each path.
+    /// Returns one line for each path.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.running.iter().map(|(_, path)| {
             let queues = match path.spec.queues {
@@ -223,9 +223,9 @@ impl Paths {
         })
     }
 
-    /// Visible reasons why the paths carry nothing, or something twice, or could lose something: devices that are down
-    /// or that another program has too, features that are lost with others, tunnels whose path nothing is found out
-    /// about.
+    /// Returns notes on visible reasons why the paths carry nothing, carry something twice, or could lose packets:
+    /// devices that are down or that another program uses, features disabled with others, tunnels whose path is not
+    /// probed.
     pub fn notes(&self) -> Vec<String> {
         let ports = self.specs().flat_map(|spec| [&spec.left, &spec.right]);
         let features = ports.filter_map(PortSpec::features_lost);
@@ -239,12 +239,12 @@ impl Paths {
         self.down().into_iter().chain(shared).chain(features).chain(tunnels).collect()
     }
 
-    /// Notes about devices that are down.
+    /// Returns notes about devices that are down.
     fn down(&self) -> Vec<String> {
         let Ok(netlink) = Netlink::new() else { return Vec::new() };
         let devices = self.running.iter().flat_map(|(_, path)| [&path.left, &path.right]);
         let is_down = |device: &&String| {
-            // The device of a passed descriptor may be in another network namespace.
+            // The device of an inherited descriptor may be in another network namespace.
             let link = InterfaceName::new(device).and_then(|name| netlink.link(&name));
             link.is_ok_and(|link| !link.up)
         };
@@ -277,13 +277,12 @@ impl Paths {
 fn end(path: RunningPath, until: Instant) -> (PathReading, Result<(), Broken>) {
     let (name, left, right) = (path.spec.name.clone(), path.left.clone(), path.right.clone());
     let (result, queues) = path.stop(until);
-    // The message about a thread that was left behind says more.
+    // The message about an abandoned thread says more.
     (PathReading { name, left, right, queues, stuck: None }, result)
 }
 
-/// Longest time that a thread of a path has to answer a request for its counters. One that takes longer is reported
-/// as stuck.
+/// Maximum time for a path's thread to reply with its counters. A thread that takes longer is reported as stuck.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
-/// Longest time that threads of paths have to end once they are told to: one second for the packets that they hold
-/// (`RunOptions::drain`), and the rest for a busy machine. A thread that takes longer is left behind.
+/// Maximum time for the threads of paths to end after the request: one second for the packets that they hold
+/// (`RunOptions::drain`), and the rest for a busy machine. A thread that takes longer is abandoned.
 pub const STOP_WAIT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! One end of a path: its name and its options.
+//! One endpoint of a path: its name and its options.
 
 use core::{fmt, ops::RangeInclusive};
 use std::str::FromStr;
@@ -36,18 +36,18 @@ pub enum Device {
         /// Its first queue.
         queue: u32,
     },
-    /// A descriptor that another program left open: `fd:N`.
+    /// An inherited descriptor: `fd:N`.
     Passed(i32),
     /// A Unix socket: `unix:PATH`, and options after commas.
     Unix(Unix),
-    /// The device of a virtual machine: `vhost-user:PATH`, and options after commas.
+    /// The device of a VM: `vhost-user:PATH`, and options after commas.
     Vhost(Vhost),
-    /// The end of a tunnel, which files alone describe.
+    /// A tunnel endpoint, which only configuration files can describe.
     Tunnel(Box<Description>),
 }
 
 impl Device {
-    /// The names of the sockets that it has or connects to.
+    /// Returns the paths of the sockets that the device creates or connects to.
     pub fn socket_paths(&self) -> Vec<&str> {
         match self {
             Self::Unix(unix) => unix.paths(),
@@ -102,7 +102,8 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// The name that identifies it; that of a tunnel leaves out its own address, and two may share it.
+    /// Returns the name that identifies the device. The name of a tunnel leaves out its own address, so two tunnels may
+    /// share it.
     pub fn name(&self) -> String {
         match self {
             Self::Packet(name) | Self::Tap(name) | Self::Tun(name) | Self::Xdp { name, .. } => {
@@ -115,7 +116,7 @@ impl Device {
         }
     }
 
-    /// The features that it may have.
+    /// Returns the features that the device can have.
     fn features(&self) -> Features {
         match self {
             Self::Unix(unix) => unix.features(),
@@ -130,43 +131,43 @@ fn interface(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// One end of a path.
+/// One endpoint of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
-    /// The device, or the kind of socket.
+    /// Device, or kind of socket.
     pub device: Device,
-    /// The features of the device that are used, and that it offers to its host, as far as it can.
+    /// Features of the device to use, and to offer to its host, as far as supported.
     pub features: Features,
     /// The virtio header of a TUN or TAP device, or of frames at a Unix socket.
     pub header: Option<Form>,
     /// The MTU to set, in bytes.
     pub mtu: Option<u16>,
-    /// Whether to bring the device up or take it down; by default, a TUN or TAP device of our own is brought up.
+    /// Whether to bring the device up or down; by default, a TUN or TAP device of our own is brought up.
     pub up: Option<bool>,
-    /// Whether an interface is to receive frames for other hosts; by default, a packet port does.
+    /// Whether the interface receives frames for other hosts; by default, a packet port does.
     pub promiscuous: Option<bool>,
     /// Whether a TUN or TAP device outlives the path.
     pub persistent: Option<bool>,
-    /// Slots of a packet port's receive ring.
+    /// Number of slots of a packet port's receive ring.
     pub ring_slots: Option<usize>,
-    /// Bytes of a slot.
+    /// Size of a slot in bytes.
     pub slot_bytes: Option<usize>,
-    /// Slots of a packet port's transmit ring.
+    /// Number of slots of a packet port's transmit ring.
     pub transmit_slots: Option<usize>,
-    /// Whether senders on this host leave partial checksums, which AF_XDP cannot show.
+    /// Whether senders on this host leave partial checksums, which AF_XDP does not report.
     pub partial_checksums: Option<bool>,
-    /// Whether all TCP that goes to a TUN or TAP device ends at its host, which forwards none.
+    /// Whether all TCP to a TUN or TAP device ends at its host, which forwards none.
     pub terminates: bool,
-    /// Whether each acknowledgment of trains that the host sends is replaced by those of the trains' packets.
+    /// Whether each acknowledgment of trains that the host sends is replaced by those for the trains' packets.
     pub expand_acks: bool,
-    /// The joining and making of fragments.
+    /// Reassembly and fragmentation.
     pub fragments: Option<FragmentsSpec>,
-    /// The encryption and decryption of packets.
+    /// Encryption and decryption of packets.
     pub esp: Option<EspSpec>,
 }
 
 impl PortSpec {
-    /// A port with the usual options.
+    /// Creates a port with the default options.
     pub fn new(device: Device) -> Self {
         let header = match &device {
             Device::Unix(unix) => unix.header,
@@ -191,7 +192,7 @@ impl PortSpec {
         }
     }
 
-    /// Checks that every option fits this kind of port; the error names one that does not, and the reason.
+    /// Checks that every option applies to this kind of port. The error names one that does not, and the reason.
     pub fn check(&self) -> Result<(), String> {
         let is_tun = matches!(self.device, Device::Tap(_) | Device::Tun(_) | Device::Passed(_));
         let is_packet = matches!(self.device, Device::Packet(_));
@@ -268,12 +269,12 @@ impl PortSpec {
         }
     }
 
-    /// Whether its packets pass through stages before they reach the path.
+    /// Returns whether packets of the port pass through stages before they reach the path.
     pub fn has_stages(&self) -> bool {
         self.fragments.is_some() || self.esp.is_some()
     }
 
-    /// The note that names the features which are lost with those that were turned off, because they depend on them.
+    /// Returns the note that names features which are disabled because they depend on those that were turned off.
     pub fn features_lost(&self) -> Option<String> {
         let lost = self.features.without(self.features.active());
         let names = Features::NAMES.iter().filter(|(_, one)| lost.contains(*one));
@@ -284,21 +285,22 @@ impl PortSpec {
         })
     }
 
-    /// The mode in which it treats fragments on a path to another port; `None` if it leaves them alone.
+    /// Returns how the port treats fragments on a path to another port; `None` if it passes them unchanged.
     pub fn fragments_mode(&self, to: &Self) -> Option<FragmentsMode> {
-        // Fragments of encrypted packets end where those are decrypted.
+        // Fragments of encrypted packets are reassembled where the packets are decrypted.
         let ends = self.esp.is_some() || to.terminates;
         let usual = if ends { FragmentsMode::Local } else { FragmentsMode::Forward };
         self.fragments.as_ref()?.mode_or(usual)
     }
 
-    /// Whether no packet is too long for it: longer ones are cut, or a host takes them through a device of its own.
+    /// Returns whether no packet is too long for the port: it fragments longer packets, or a host takes them through a
+    /// device of its own.
     pub fn takes_any_length(&self) -> bool {
         let is_tun = matches!(self.device, Device::Tap(_) | Device::Tun(_) | Device::Passed(_));
         is_tun || self.fragments.as_ref().is_some_and(FragmentsSpec::cuts)
     }
 
-    /// The port to open; `None` for a tunnel.
+    /// Returns the port to open; `None` for a tunnel.
     pub fn opening(&self) -> Option<Opening> {
         Some(match &self.device {
             Device::Packet(name) => {
@@ -344,12 +346,12 @@ impl PortSpec {
     }
 }
 
-/// The forms of port names.
+/// Forms of port names.
 pub const WORDS: &str = "IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], \
                                 unix:PATH[,OPTION...], vhost-user:PATH[,OPTION...] or fd:NUMBER";
-/// Bytes of the largest MTU of a TAP device: those of the longest frame without its Ethernet header.
+/// Maximum MTU of a TAP device in bytes: the longest frame without its Ethernet header.
 const MTU_TAP_MAX: u16 = 65521;
-/// Slots that a transmit ring may have: as many as the queues of the longest NICs.
+/// Range of the slots of a transmit ring: up to the longest queues of NICs.
 const TRANSMIT_SLOTS: RangeInclusive<usize> = 2..=8192;
 
 #[cfg(test)]

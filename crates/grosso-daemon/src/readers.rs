@@ -7,14 +7,14 @@ use rustix::{fs::fgetxattr, io::Errno, process::geteuid};
 /// Users who can read or write a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
-    /// Its owner, who is this user or root, and perhaps this user by a list: `LoadCredential=` of systemd makes such
-    /// files.
+    /// The owner, who is this user or root, and possibly this user through a list: `LoadCredential=` of systemd makes
+    /// such files.
     Own,
-    /// Others as well.
+    /// Other users as well.
     Others { mode: u32 },
 }
 
-/// Finds out who can read or write an open file.
+/// Determines who can read or write an open file.
 pub(super) fn of(file: &File) -> io::Result<Readers> {
     let facts = file.metadata()?;
     let mode = facts.mode() & 0o7777;
@@ -26,15 +26,15 @@ pub(super) fn of(file: &File) -> io::Result<Readers> {
     let mut list = [0; LIST_BYTES_MAX];
     let is_own = match fgetxattr(file, "system.posix_acl_access", &mut list) {
         Ok(len) => is_trusted && list.get(..len).is_some_and(|list| is_for(list, user)),
-        // There is none, or one of many entries, or the file system has none.
+        // The file has no list, or one with too many entries, or the file system does not support lists.
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => false,
         Err(error) => return Err(error.into()),
     };
     Ok(if is_own { Readers::Own } else { Readers::Others { mode } })
 }
 
-/// Whether an access control list, as the kernel stores it (`acl(5)`, `linux/posix_acl_xattr.h`), permits nothing to
-/// anybody but the owner and this user. Where there is a list, the group bits of the mode are its mask, and permit
+/// Returns whether an access control list, as the kernel stores it (`acl(5)`, `linux/posix_acl_xattr.h`), permits
+/// nothing to anybody but the owner and this user. With a list, the group bits of the mode are its mask, and permit
 /// nothing by themselves.
 fn is_for(list: &[u8], user: u32) -> bool {
     let Some((version, entries)) = list.split_first_chunk::<4>() else { return false };
@@ -52,13 +52,13 @@ fn is_for(list: &[u8], user: u32) -> bool {
     u32::from_le_bytes(*version) == VERSION && rest.is_empty() && entries.iter().all(is_harmless)
 }
 
-/// The permission bits of a file for everybody except its owner.
+/// Permission bits of a file for everybody except its owner.
 const OTHERS: u32 = 0o077;
-/// Bytes of the longest list that is looked at: fifteen entries.
+/// Maximum length of a list that is read, in bytes: fifteen entries.
 const LIST_BYTES_MAX: usize = 4 + 15 * 8;
-/// The version of lists.
+/// Version of lists.
 const VERSION: u32 = 2;
-/// The tags of entries.
+/// Tags of entries.
 const OWNER: u16 = 1;
 const USER: u16 = 2;
 const MASK: u16 = 0x10;
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// The list of entries of a tag, a permission and a number.
+    /// Returns a list of entries, each with a tag, a permission and a number.
     fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for (tag, permitted, id) in entries {
@@ -86,7 +86,7 @@ mod tests {
     const GROUP: u16 = 4;
     const OTHER: u16 = 0x20;
 
-    /// The list that systemd gives a credential of a user.
+    /// Returns the list that systemd sets on a credential of a user.
     fn credential(user: u32) -> Vec<u8> {
         let ends = [(GROUP, 0, NOBODY), (MASK, 4, NOBODY), (OTHER, 0, NOBODY)];
         list(&[[(OWNER, 4, NOBODY), (USER, 4, user)].as_slice(), &ends].concat())

@@ -16,7 +16,7 @@ use grosso_sys::{
 /// The helper process, once started.
 static HELPER: OnceLock<Helper> = OnceLock::new();
 
-/// Starts the helper, before any thread is started.
+/// Starts the helper. Call it before any thread starts.
 pub fn start() -> io::Result<()> {
     let helper = Helper::start(|| sandbox::enter(Role::Recorder).map(drop), work)?;
     let _ = HELPER.set(helper);
@@ -27,7 +27,7 @@ fn work(Job { number, files: [file, link] }: Job) {
     record(File::from(file), number, UnixStream::from(link));
 }
 
-/// A recorder for this file by the helper, or by the thread of its path in a program without one.
+/// Returns a recorder for this file, run by the helper, or by the path's thread in a program without a helper.
 pub(super) fn recorder(file: SequenceFile) -> io::Result<SequenceRecorder> {
     let Some(helper) = HELPER.get() else { return SequenceRecorder::here(file) };
     SequenceRecorder::apart(file, |file, keys, link| {

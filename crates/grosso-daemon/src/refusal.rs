@@ -13,7 +13,7 @@ use crate::{
     needs::Needs,
 };
 
-/// The failure to open this many queues of a device.
+/// Returns the failure to open this many queues of a device.
 pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io::Error) -> Failure {
     let failure = match device {
         Device::Tap(name) | Device::Tun(name) => tun(command, name, queues, error),
@@ -29,7 +29,7 @@ pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io:
     failure.unwrap_or_else(|| refused(command, &what(&device.name()), "net_admin", error))
 }
 
-/// The capabilities with which a device is opened.
+/// Returns the capabilities that opening a device requires.
 pub fn needs(port: &PortSpec) -> Needs {
     let opened: &[&str] = match &port.device {
         Device::Packet(_) => &["net_raw"],
@@ -47,14 +47,14 @@ pub fn needs(port: &PortSpec) -> Needs {
     Needs::of(opened).and(Needs::of(changed))
 }
 
-/// The capabilities for AF_XDP.
+/// Capabilities that AF_XDP requires.
 const XDP_NEEDS: &[&str] = &["net_admin", "net_raw", "bpf"];
 
 fn what(name: &str) -> String {
     format!("opening {name}")
 }
 
-/// The failure for an interface that does not exist.
+/// Returns the failure for an interface that does not exist.
 fn interface(command: &str, name: &str) -> Option<Failure> {
     let control = Control::new().ok()?;
     find(command, &control, name).err()

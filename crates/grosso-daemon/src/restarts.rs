@@ -1,13 +1,13 @@
-//! Paths that met a defect, and whether they are started again.
+//! Restarts of paths after a panic.
 
 use std::time::{Duration, Instant};
 
-/// The defects of the last minute, by path.
+/// Panics of the last minute, by path.
 #[derive(Debug, Default)]
 pub struct Restarts(Vec<(String, Instant)>);
 
 impl Restarts {
-    /// Whether a path that met a defect now is to be started again: [`RESTARTS_MAX`] times a minute.
+    /// Returns whether a path that panicked now restarts: at most [`RESTARTS_MAX`] times a minute.
     pub fn allow(&mut self, path: &str, now: Instant) -> bool {
         self.0.retain(|(_, at)| now.duration_since(*at) < RESTART_TIME);
         if self.0.iter().filter(|(name, _)| name == path).count() >= RESTARTS_MAX {
@@ -18,10 +18,9 @@ impl Restarts {
     }
 }
 
-/// Most times that a path is started again within `RESTART_TIME`: packets that someone sends again and again would
-/// make it meet the same defect forever.
+/// Maximum number of restarts of a path within `RESTART_TIME`: repeated packets could make it panic forever.
 pub const RESTARTS_MAX: usize = 3;
-/// The time for which a defect counts.
+/// Time for which a panic counts.
 const RESTART_TIME: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -13,14 +13,14 @@ use crate::{error::Failure, tunnel::Description};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RouteLoop {
     remote: IpAddr,
-    /// The devices through which its packets pass, the tunnel's own last.
+    /// Devices through which the packets pass, the tunnel's own last.
     devices: Vec<String>,
 }
 
 impl RouteLoop {
-    /// The first route of a tunnel that leads back into it. `device` leads into the tunnel; `known` are other tunnels
-    /// of Grosso, each with its device. Tunnels of the kernel are found by their devices. A route that cannot be
-    /// queried is no loop: the packets themselves are watched, too.
+    /// Returns the first route of a tunnel that leads back into it. `device` leads into the tunnel; `known` are other
+    /// tunnels of Grosso, each with its device. Tunnels of the kernel are found through their devices. A route that
+    /// cannot be queried does not count as a loop, because the packets themselves are watched too.
     pub(super) fn find(
         description: &Description,
         device: &str,
@@ -38,14 +38,14 @@ impl RouteLoop {
         })
     }
 
-    /// The failure to start a tunnel with this route.
+    /// Returns the failure to start a tunnel with this route.
     pub(super) fn refusal(&self, command: &str, tunnel: &str) -> Failure {
         let message = format!("{command}: {tunnel}: {}", self.sentence());
         let failure = Failure::environment("environment.loop", message);
         failure.hint(self.remedy())
     }
 
-    /// The note that a route of a running tunnel has become one.
+    /// Returns the note that a route of a running tunnel has become a loop.
     pub(super) fn note(&self, tunnel: &str) -> String {
         format!("{tunnel}: {}: {}", self.sentence(), self.remedy())
     }
@@ -63,15 +63,16 @@ impl RouteLoop {
 /// A search for a device, along routes and through tunnels.
 struct Search<'a> {
     netlink: Netlink,
-    /// Index of the device that is searched for.
+    /// Index of the device to find.
     own: u32,
     known: &'a [(String, Description)],
-    /// Links whose routes were followed already.
+    /// Links whose routes were already followed.
     seen: Vec<u32>,
 }
 
 impl Search<'_> {
-    /// The names of the devices that packets to a host pass up to the own one; `None` if they do not come to it.
+    /// Returns the names of the devices that packets to a host traverse up to the tunnel's own device; `None` if they
+    /// do not reach it.
     fn devices_to(
         &mut self,
         destination: IpAddr,
@@ -94,7 +95,7 @@ impl Search<'_> {
         Some([vec![name], rest].concat())
     }
 
-    /// The link over which packets leave, below devices that only tag them.
+    /// Returns the link through which packets leave, below devices that only tag them.
     fn link_to(
         &self,
         destination: IpAddr,
@@ -115,7 +116,8 @@ impl Search<'_> {
         Some(link)
     }
 
-    /// The destinations of the packets around those that a tunnel's device takes, with their sources and ports.
+    /// Returns the destinations of the outer packets for packets that enter a tunnel's device, with their sources and
+    /// ports.
     fn tunnelled(&self, link: &Link) -> Vec<(IpAddr, Option<IpAddr>, Option<u16>)> {
         if let Some(remote) = link.remote {
             return vec![(remote, None, None)];
@@ -131,7 +133,7 @@ impl Search<'_> {
     }
 }
 
-/// Types of links whose packets leave over another one as they are, or with a tag.
+/// Types of links whose packets leave through another link, unchanged or tagged.
 const ON_TOP: &[&str] = &["vlan", "macvlan", "ipvlan"];
-/// Devices whose routes are followed from one tunnel.
+/// Maximum number of devices whose routes are followed from one tunnel.
 const DEVICES_MAX: usize = 64;

@@ -1,4 +1,5 @@
-//! The stages of a port, which process its own packets: fragments and ESP, with the key names of sysctl and `ip xfrm`.
+//! Stages of a port, which process packets on their way from and to it: fragments and ESP, with the key names of sysctl
+//! and `ip xfrm`.
 
 use std::{
     fs::File,
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::error::Failure;
 
-/// The joining and making of fragments at a port.
+/// Reassembly and fragmentation at a port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FragmentsSpec {
@@ -54,26 +55,26 @@ fn yes() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FragmentsMode {
-    /// Datagrams are handed on whole.
+    /// Fragments are reassembled, and datagrams stay whole.
     Local,
-    /// Datagrams are whole on the path, and leave in fragments as they came.
+    /// Datagrams are reassembled for the path, and leave in their original fragments.
     Forward,
-    /// Fragments pass unchanged once the first one of their datagram has come.
+    /// Fragments pass unchanged once the first fragment of their datagram has arrived.
     Virtual,
 }
 
 impl FragmentsSpec {
-    /// Returns the configured mode, or `usual` if none is configured; `None` if fragments pass through unread.
+    /// Returns the configured mode, or `usual` if none is configured; `None` if fragments are not parsed.
     pub(super) fn mode_or(&self, usual: FragmentsMode) -> Option<FragmentsMode> {
         self.reassemble.then_some(self.mode.unwrap_or(usual))
     }
 
-    /// Whether packets that are too long are cut.
+    /// Returns whether packets that are too long are fragmented.
     pub(super) fn cuts(&self) -> bool {
         self.mtu.is_some()
     }
 
-    /// Checks that the options agree; the error says why not.
+    /// Checks that the options are compatible. The error says why they are not.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.mtu.is_some_and(|mtu| mtu < ipv4::MTU_MIN) {
             return Err(format!("fragments: the minimum mtu is {} bytes", ipv4::MTU_MIN));
@@ -109,7 +110,7 @@ impl FragmentsSpec {
         (options.mtu, options.ignore_df) = (self.mtu, self.ignore_df);
         options.forwards = mode == Some(FragmentsMode::Forward);
         let is_virtual = mode == Some(FragmentsMode::Virtual);
-        // Data are copied in either other mode: a device must not run out of buffers while fragments are missing.
+        // Data are copied in both other modes: a device must not run out of buffers while fragments are missing.
         let mut rules =
             ReassemblyRules::new(if is_virtual { Buffers::Virtual } else { Buffers::Coalesce });
         let limits = &mut rules.limits;
@@ -126,19 +127,19 @@ impl FragmentsSpec {
     }
 }
 
-/// The encryption and decryption at a port.
+/// Encryption and decryption at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EspSpec {
     spi_in: u32,
     spi_out: u32,
-    /// In tunnel mode, this end and the other.
+    /// Addresses of the local and the remote endpoint in tunnel mode.
     tunnel: Option<(IpAddr, IpAddr)>,
     icv: IcvLength,
     extended: bool,
     replay_window: u32,
-    /// The UDP ports of this end and of the other end.
+    /// UDP ports of the local and the remote endpoint.
     encap: Option<UdpPorts>,
-    /// Addresses of packets sent.
+    /// Selectors for the addresses of sent packets.
     selectors: Selectors,
     level: Level,
     pub(super) keys: KeySource,
@@ -146,12 +147,12 @@ pub struct EspSpec {
 }
 
 impl EspSpec {
-    /// Whether it encrypts fragments, which transport mode does not (RFC 4303 section 3.1.1).
+    /// Returns whether the stage encrypts fragments, which transport mode does not (RFC 4303 section 3.1.1).
     pub(super) fn takes_fragments(&self) -> bool {
         self.tunnel.is_some()
     }
 
-    /// Reads the files that it names; those with a relative path are in `folder`.
+    /// Reads the files that the table names; relative paths are relative to `folder`.
     pub(super) fn read(&mut self, folder: &Path) -> Result<(), Failure> {
         self.keys.read(folder)?;
         self.sequence_file = folder.join(&self.sequence_file);
@@ -172,7 +173,7 @@ impl EspSpec {
         }
     }
 
-    /// The file or association that it shares with another port, as a sentence; no two ports may share one.
+    /// Returns the file or association that both ports use, as a sentence; no two ports may share one.
     pub(super) fn shares_with(&self, other: &Self) -> Option<String> {
         if self.sequence_file == other.sequence_file {
             let file = self.sequence_file.display();
@@ -273,7 +274,7 @@ impl EspSpec {
     }
 }
 
-/// The mode between the ends of a tunnel, which are known to be of one address family.
+/// Returns the mode for the endpoints of a tunnel, which are known to be of one address family.
 fn mode(ends: Option<(IpAddr, IpAddr)>) -> EspMode {
     match ends {
         Some((IpAddr::V4(source), IpAddr::V4(destination))) => {
@@ -286,7 +287,7 @@ fn mode(ends: Option<(IpAddr, IpAddr)>) -> EspMode {
     }
 }
 
-/// The table of ESP in the file.
+/// The ESP table in the file.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct EspTable {
@@ -335,7 +336,7 @@ struct EncapTable {
     dport: u16,
 }
 
-/// Prefixes of the addresses of packets sent.
+/// Prefixes for the addresses of sent packets.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SelectorsTable {
@@ -353,7 +354,7 @@ impl SelectorsTable {
     }
 }
 
-/// A prefix as in `10.1.0.0/16`, or an address alone.
+/// Parses a prefix such as `10.1.0.0/16`, or a single address.
 pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
     let address: Option<IpAddr> = address.parse().ok();
@@ -414,7 +415,7 @@ impl EspTable {
             keys,
             sequence_file: self.sequence_file,
         };
-        // Any key will do to check the other options.
+        // Any key serves to check the other options.
         let key = || KeyMaterial::aes_gcm(&[0; 20]).map_err(named);
         spec.outbound(key()?).check().map_err(named)?;
         spec.inbound(key()?).check().map_err(named)?;
@@ -422,7 +423,7 @@ impl EspTable {
     }
 }
 
-/// The stages to put in front of a port, which treats fragments in this mode.
+/// Returns the options of the stages in front of a port that treats fragments in this mode.
 pub(super) fn options(
     fragments: Option<&FragmentsSpec>,
     mode: Option<FragmentsMode>,
@@ -444,10 +445,11 @@ pub(super) fn options(
     Ok((fragments, esp))
 }
 
-/// Bits of the integrity check value by default.
+/// Default length of the integrity check value, in bits.
 const ICV_BITS: u32 = 128;
-/// Bounds of the memory for incomplete datagrams, in bytes: at least a few of the longest, at most more than enough.
+/// Bounds of the memory for incomplete datagrams, in bytes: at least a few maximum-size datagrams, at most far more
+/// than needed.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;
-/// Longest time that a datagram may be incomplete, in seconds.
+/// Maximum reassembly time of a datagram, in seconds.
 const SECONDS_MAX: u64 = 3600;

@@ -1,4 +1,4 @@
-//! The end of a path that is a tunnel: sockets, and the tunnel in front of them.
+//! A tunnel as an endpoint of a path: sockets, and the tunnel in front of them.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -23,15 +23,15 @@ use crate::{
     tunnel::Description,
 };
 
-/// The end of a path that is a tunnel, one port for each queue.
+/// A tunnel endpoint of a path, one port for each queue.
 pub(super) enum Ends {
-    /// In UDP.
+    /// Ports in UDP.
     Udp(Vec<TunnelStage<UdpPort>>),
-    /// Directly in IP. The kernel does not join the fragments that these ports read.
+    /// Ports directly in IP. The kernel does not reassemble the fragments that these ports read.
     Ip(Vec<TunnelStage<Fragmentation<IpPort>>>),
 }
 
-/// Opens a tunnel's sockets, those of each queue with their share of the flows. `device` leads into the tunnel.
+/// Opens a tunnel's sockets, for each queue with its share of the flows. `device` leads into the tunnel.
 pub(super) fn open(
     description: &Description,
     device: &str,
@@ -72,7 +72,7 @@ pub(super) fn open(
             rules.in_tunnels = false;
         }
         joining.ports = endpoint.ports();
-        // Only the sender fragments IPv6, and the kernel does not for raw sockets.
+        // Only the sender fragments IPv6, and the kernel does not do so for raw sockets.
         joining.follows_path = endpoint.local.is_ipv6();
         Fragmentation::new(port, &joining)
     });
@@ -91,13 +91,14 @@ fn tunnelled<P: Port>(
         .map_err(|error| Failure::environment("environment.tunnel", format!("{command}: {error}")))
 }
 
-/// The Ethernet address of a device, if it has one.
+/// Returns the Ethernet address of a device, if it has one.
 fn address(device: &str) -> Option<[u8; 6]> {
     let link = InterfaceName::new(device).and_then(|name| Netlink::new()?.link(&name));
     link.ok()?.hardware_address
 }
 
-/// The note that nothing finds out what a tunnel's path carries, or that it is of no use, although no word forbids it.
+/// Returns the note that a tunnel's path MTU is not probed, or that probing is of no use, although no option forbids
+/// it.
 pub fn unprobed(description: &Description) -> Option<String> {
     let probing = description.probes.then(|| EchoSocket::open(description.endpoint.local))?;
     let Err(error) = probing else { return untold(description) };
@@ -112,8 +113,8 @@ pub fn unprobed(description: &Description) -> Option<String> {
     Some(format!("{name}: the path MTU is not probed with echo requests: {why}"))
 }
 
-/// The note that the kernel cannot be told what the path of a tunnel in UDP over IPv6 carries, of which it makes the
-/// fragments: the message to it comes by way of the loopback device, which is down in a new network namespace.
+/// Returns the note that the kernel cannot learn the path MTU of a tunnel in UDP over IPv6, although it creates the
+/// fragments: the message to the kernel passes through the loopback device, which is down in a new network namespace.
 fn untold(description: &Description) -> Option<String> {
     let Endpoint { local, carrier, .. } = &description.endpoint;
     let is_told = local.is_ipv6() && !matches!(carrier, Carrier::Ip);
@@ -127,7 +128,7 @@ fn untold(description: &Description) -> Option<String> {
     })
 }
 
-/// The failure to open a socket at a tunnel's own address.
+/// Returns the failure to open a socket at a tunnel's own address.
 pub fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure {
     let (address, port) = (local.ip(), local.port());
     match error.kind() {
@@ -139,7 +140,7 @@ pub fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure
             );
             Failure::environment("environment.local", message).hint(hint)
         }
-        // The kernel's own error is that of the port to receive at.
+        // The kernel's error concerns the receive port.
         io::ErrorKind::AddrInUse if error.raw_os_error().is_none() => {
             let hint = format!(
                 "ss -uanp 'src {address}' shows the programs; set other ports with srcport or \

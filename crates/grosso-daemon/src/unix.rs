@@ -1,4 +1,4 @@
-//! A Unix socket as the end of a path, as the user names it.
+//! A Unix socket as an endpoint of a path, as the user describes it.
 
 use core::fmt;
 use std::{path::Path, str::FromStr};
@@ -16,11 +16,11 @@ pub struct Unix {
     /// The path of the socket.
     pub path: String,
     kind: UnixKind,
-    /// Whether the other program listens.
+    /// Whether this side connects because the other program listens.
     connects: bool,
-    /// The path of a socket for the other program's datagrams.
+    /// Path of a socket for datagrams from the other program.
     local: Option<String>,
-    /// The virtio header of its frames.
+    /// Virtio header of the socket's frames.
     pub header: Option<Form>,
     offloads: Option<Offloads>,
     /// Permissions of the socket's file.
@@ -76,27 +76,28 @@ impl Unix {
         }
     }
 
-    /// Whether its thread connects to a socket by name: again, or to the sender of a datagram.
+    /// Returns whether the thread connects to a socket by name: in order to reconnect, or to reply to the sender of a
+    /// datagram.
     pub fn makes_sockets(&self) -> bool {
         self.connects || self.kind == UnixKind::Datagram
     }
 
-    /// The names of its sockets: that of the port, and that for the answers.
+    /// Returns the paths of the sockets: that of the port, and that for datagrams from the other program.
     pub fn paths(&self) -> Vec<&str> {
         [Some(self.path.as_str()), self.local.as_deref()].into_iter().flatten().collect()
     }
 
-    /// Whether it was said what the other program takes.
+    /// Returns whether the offloads of the other program are configured.
     pub fn has_offloads(&self) -> bool {
         self.offloads.is_some()
     }
 
-    /// Features of frames that the other program takes, behind virtio headers.
+    /// Returns the features of frames that the other program accepts with virtio headers.
     pub fn features(&self) -> Features {
         self.offloads.map_or_else(usual_features, |Offloads(features)| features)
     }
 
-    /// The options of the port.
+    /// Returns the options of the port.
     pub fn options(&self, header: Option<Form>, features: Features) -> UnixOptions {
         let mode = self.mode.unwrap_or(live::MODE);
         let mut options = UnixOptions::new(&self.path);
@@ -135,7 +136,7 @@ impl fmt::Display for Unix {
     }
 }
 
-/// Work that the other program takes, beyond whole packets with complete checksums.
+/// Offloads that the other program accepts, beyond whole packets with complete checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offloads(pub(super) Features);
 
@@ -167,7 +168,7 @@ impl fmt::Display for Offloads {
     }
 }
 
-/// Offloads by virtio's names, in short.
+/// Returns the short virtio names of the offloads.
 fn offload_words() -> [(&'static str, Features); 4] {
     let tcp =
         Features::TCP_ECN_SEGMENTATION | Features::TCP_MANGLEID_SEGMENTATION | Features::GSO_ROBUST;
@@ -179,7 +180,7 @@ fn offload_words() -> [(&'static str, Features); 4] {
     ]
 }
 
-/// The path of a socket, if there can be one.
+/// Parses the path of a socket.
 pub(super) fn socket(kind: &str, path: &str) -> Result<String, String> {
     match UnixAddress::new(Path::new(path)) {
         Ok(_) => Ok(path.to_owned()),
@@ -187,13 +188,13 @@ pub(super) fn socket(kind: &str, path: &str) -> Result<String, String> {
     }
 }
 
-/// Permissions of a file.
+/// Parses the permissions of a file.
 pub(super) fn mode(digits: &str) -> Result<u32, &'static str> {
     let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or("mode is octal, for example mode=660")
 }
 
-/// The options after the path.
+/// Options after the path.
 const WORDS: &str =
     "dgram, connect, local=PATH, vnet, vnet=BYTES, offloads=csum+tso4+tso6+uso and mode=OCTAL";
 

@@ -1,4 +1,4 @@
-//! The network device of a virtual machine, or the driver of one, as the end of a path, as the user names it.
+//! The network device of a VM, or the driver of one, as an endpoint of a path, as the user describes it.
 
 use core::fmt;
 use std::str::FromStr;
@@ -14,14 +14,14 @@ use super::unix::{Offloads, mode, socket};
 pub struct Vhost {
     /// The path of the socket.
     pub path: String,
-    /// Whether the other program is the device, and not its driver.
+    /// Whether the other program is the device rather than the driver.
     is_driver: bool,
-    /// Whether the other program listens.
+    /// Whether this side connects because the other program listens.
     connects: bool,
     offloads: Option<Offloads>,
     /// Permissions of the socket's file.
     mode: Option<u32>,
-    /// Most bytes of memory that a virtual machine may share.
+    /// Maximum memory that a VM may share, in bytes.
     memory: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Vhost {
         self.offloads.map_or(Features::ALL, |Offloads(features)| features)
     }
 
-    /// The options of the port.
+    /// Returns the options of the port.
     pub fn options(&self, features: Features) -> VhostOptions {
         let mode = self.mode.unwrap_or(MODE);
         let mut options = VhostOptions::new(&self.path);
@@ -111,7 +111,7 @@ impl fmt::Display for Vhost {
     }
 }
 
-/// Reads a number of bytes with a unit of binary multiples, such as `4G`.
+/// Reads a number of bytes with a binary unit, such as `4G`.
 fn memory(text: &str) -> Result<u64, String> {
     let wrong = || format!("memory={text}: expected a size such as 512M or 4G, at most 1T");
     let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
@@ -121,7 +121,7 @@ fn memory(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| (1..=MAPPED_BYTES_MAX).contains(bytes)).ok_or_else(wrong)
 }
 
-/// The memory of this host, in bytes: no virtual machine that runs on it needs more, unless memory is overcommitted.
+/// Returns the memory of this host, in bytes: no VM on it needs more, unless memory is overcommitted.
 fn memory_of_host() -> u64 {
     let facts = sysinfo();
     let bytes = (facts.totalram as u64).saturating_mul(facts.mem_unit.into());
@@ -130,7 +130,7 @@ fn memory_of_host() -> u64 {
 
 /// Units of a size.
 const UNITS: [(&str, u64); 4] = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
-/// The options after the path.
+/// Options after the path.
 const WORDS: &str = "driver, connect, offloads=csum+tso4+tso6+uso, memory=SIZE and mode=OCTAL";
 
 #[cfg(test)]

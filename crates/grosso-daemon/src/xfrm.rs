@@ -1,4 +1,4 @@
-//! Security associations in the words of `ip xfrm state`: as that prints them, or as its `add` takes them.
+//! Security associations in the syntax of `ip xfrm state`, either its output or the arguments of its `add`.
 
 use core::str::FromStr;
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use super::{
     stages::{EspTable, prefix},
 };
 
-/// One association.
+/// One security association.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State<'a> {
-    /// The number of its first line.
+    /// Number of the association's first line.
     line: usize,
     source: Option<IpAddr>,
     destination: Option<IpAddr>,
@@ -25,31 +25,31 @@ struct State<'a> {
     key: &'a str,
     is_extended: bool,
     replay_window: u32,
-    /// The UDP ports of its source and its destination.
+    /// UDP ports of the source and the destination.
     encap: Option<(u16, u16)>,
     /// Prefixes of the source and the destination.
     selector: Option<(&'a str, &'a str)>,
-    /// Whether its counters have begun.
+    /// Whether the association's counters have begun.
     has_counters: bool,
-    /// Whether packets have been sent or received with it.
+    /// Whether the association has sent or received packets.
     is_used: bool,
 }
 
-/// The settings and keys of a port that is one end of two associations.
+/// The settings and keys of a port that is an endpoint of two associations.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EspEnd {
-    /// Lines of the table `esp` of a configuration file, but for those that name files.
+    /// Lines of the table `esp` of a configuration file, except those that name files.
     pub table: String,
-    /// The text of a key file.
+    /// Text of a key file.
     pub keys: Zeroizing<String>,
-    /// Whether packets have been sent or received with either.
+    /// Whether either association has sent or received packets.
     pub is_used: bool,
 }
 
-/// Finds the two associations of this end, with the only other end or the one that is named.
+/// Finds the two associations of this endpoint with the only peer, or with the given one.
 ///
 /// # Errors
-/// The first thing that is not understood, or that a port cannot do, with its line.
+/// The first option that is unknown, or that a port does not support, with its line.
 pub fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<EspEnd, String> {
     let states = states(text)?;
     let others = |state: &&State<'_>| {
@@ -87,7 +87,7 @@ pub fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<EspEnd, S
             ));
         }
     }
-    // The buffer never grows, because that would leave a copy behind.
+    // The buffer never grows, because growth would leave a copy behind.
     let mut keys = Zeroizing::new(String::with_capacity(BYTES_MAX));
     for part in ["in ", inbound.key, "\nout ", outbound.key, "\n"] {
         keys.push_str(part);
@@ -101,12 +101,12 @@ pub fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<EspEnd, S
     Ok(EspEnd { table, keys, is_used: inbound.is_used || outbound.is_used })
 }
 
-/// The same pair, seen from the other end.
+/// Returns the same pair from the peer's point of view.
 fn swapped<T>(pair: Option<(T, T)>) -> Option<(T, T)> {
     pair.map(|(one, other)| (other, one))
 }
 
-/// The lines of the table.
+/// Returns the lines of the table.
 fn table(inbound: &State<'_>, outbound: &State<'_>) -> String {
     let [spi_in, spi_out] = [inbound, outbound].map(|state| state.spi.unwrap_or_default());
     let mut table = format!("spi-in = {spi_in:#x}\nspi-out = {spi_out:#x}\n");
@@ -129,14 +129,14 @@ fn table(inbound: &State<'_>, outbound: &State<'_>) -> String {
     table
 }
 
-/// Whether a port takes a table, whatever its files.
+/// Checks that a port accepts a table, apart from its files.
 fn check(table: &str) -> Result<(), String> {
     let table = format!("{table}key-fd = 3\nsequence-file = \"sequence\"\n");
     let table = toml::from_str::<EspTable>(&table).map_err(|error| error.message().to_owned())?;
     table.spec().map(drop)
 }
 
-/// All associations of a text.
+/// Parses all associations of a text.
 fn states(text: &str) -> Result<Vec<State<'_>>, String> {
     let mut states: Vec<State<'_>> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -158,7 +158,7 @@ fn states(text: &str) -> Result<Vec<State<'_>>, String> {
 }
 
 impl<'a> State<'a> {
-    /// Takes a word, and those that belong to it.
+    /// Parses a keyword and its arguments.
     fn take(&mut self, word: &str, words: &mut XfrmWords<'a>) -> Result<(), String> {
         match word {
             "src" => self.source = Some(words.parsed("an address")?),
@@ -176,7 +176,7 @@ impl<'a> State<'a> {
                     }
                 };
             }
-            // A wide window is 0 where the others are, and comes among the counters.
+            // A wide window prints 0 here, and its real size among the counters.
             "replay-window" | "replay_window" => {
                 self.replay_window = self.replay_window.max(words.number()?);
             }
@@ -200,7 +200,8 @@ impl<'a> State<'a> {
             "seq-hi" | "seq" | "oseq-hi" | "oseq" => {
                 self.is_used |= words.number()? != 0 && self.has_counters;
             }
-            // They name the association, or say when it was used, or that any family is meant: no packet changes.
+            // These options name the association, report when it was used, or allow any address family; they change no
+            // packet.
             "reqid" | "dir" | "bitmap" | "bitmap-length" => drop(words.value()?),
             "lastused" => words.at = words.words.len(),
             "flag" | "af-unspec" => {}
@@ -219,8 +220,8 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// The UDP ports: `type espinudp sport 4500 dport 4500 addr 0.0.0.0` as printed, `espinudp 4500 4500 0.0.0.0` as
-    /// given.
+    /// Parses the UDP ports: `type espinudp sport 4500 dport 4500 addr 0.0.0.0` in output, `espinudp 4500 4500 0.0.0.0`
+    /// in arguments.
     fn encap(&mut self, words: &mut XfrmWords<'a>) -> Result<(), String> {
         words.skip_if("type");
         let kind = words.value()?;
@@ -258,7 +259,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// Whether it has all that it needs.
+    /// Checks that the association is complete.
     fn check(&self) -> Result<(), String> {
         for (is_there, what) in [
             (self.is_esp, "proto esp"),
@@ -274,7 +275,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// The words of a line, and the place of the next.
+/// The words of a line, and the position of the next.
 struct XfrmWords<'a> {
     words: Vec<&'a str>,
     at: usize,
@@ -288,7 +289,7 @@ impl<'a> XfrmWords<'a> {
         word.map(|word| word.trim_end_matches(','))
     }
 
-    /// Leaves out `ip xfrm state add`.
+    /// Skips `ip xfrm state add`.
     fn skip_command(&mut self) -> Result<(), String> {
         if self.words.first() != Some(&"ip") {
             return Ok(());
@@ -314,7 +315,7 @@ impl<'a> XfrmWords<'a> {
         word.parse().map_err(|_| self.wrong(&format!("{word} is not {what}")))
     }
 
-    /// A number, decimal or hexadecimal.
+    /// Parses a decimal or hexadecimal number.
     fn number(&mut self) -> Result<u32, String> {
         let word = self.value()?;
         let number = match word.strip_prefix("0x") {
@@ -324,13 +325,13 @@ impl<'a> XfrmWords<'a> {
         number.map_err(|_| self.wrong(&format!("{word} is not a 32-bit number")))
     }
 
-    /// A prefix as it is written.
+    /// Returns a prefix as written.
     fn prefix(&mut self) -> Result<&'a str, String> {
         let word = self.value()?;
         prefix(word).map(|_| word).map_err(|wrong| self.wrong(&wrong))
     }
 
-    /// Leaves out this word, if it comes next.
+    /// Skips this word, if it comes next.
     fn skip_if(&mut self, word: &str) {
         if self.words.get(self.at) == Some(&word) {
             self.at += 1;
@@ -342,21 +343,21 @@ impl<'a> XfrmWords<'a> {
     }
 }
 
-/// Whether this is a word of the bitmap of a wide window.
+/// Returns whether this word belongs to the bitmap of a wide window.
 fn is_bitmap(word: &str) -> bool {
     word.len() == 8 && word.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Bytes of the longest text with associations: some thirty of them.
+/// Maximum length of a text with associations, in bytes: about thirty associations.
 pub const BYTES_MAX: usize = 16 << 10;
-/// The algorithm of RFC 4106 in the kernel's words.
+/// Algorithm of RFC 4106, as the kernel names it.
 const ALGORITHM: &str = "rfc4106(gcm(aes))";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As iproute2 6.1 prints two associations of Linux 6.1.
+    /// Output of iproute2 6.1 for two associations of Linux 6.1.
     const PRINTED: &str = "\
 src 10.9.0.1 dst 10.9.0.2
 \tproto esp spi 0x00001001 reqid 0 mode transport
@@ -376,7 +377,7 @@ src 10.9.0.2 dst 10.9.0.1
         pair(text, "10.9.0.2".parse().unwrap(), None)
     }
 
-    /// Lines of `ip xfrm state add` for both ways, each with more words.
+    /// Returns lines of `ip xfrm state add` for both directions, each with additional options.
     fn given(outbound: &str, inbound: &str) -> String {
         let line = |(from, to): (&str, &str), spi: u32, digit: &str, more: &str| {
             let key = digit.repeat(40);
@@ -396,7 +397,7 @@ src 10.9.0.2 dst 10.9.0.1
         let keys = "in 0x000102030405060708090a0b0c0d0e0fdeadbeef\n\
                     out 0xfffefdfcfbfaf9f8f7f6f5f4f3f2f1f0deadbeef\n";
         assert_eq!(*made.keys, keys);
-        // The other end has them the other way round.
+        // The peer has the associations the other way round.
         let other = pair(PRINTED, "10.9.0.1".parse().unwrap(), None).unwrap();
         assert!(other.table.starts_with("spi-in = 0x1002\nspi-out = 0x1001\n"));
     }

@@ -47,7 +47,7 @@ pub struct DirectionStats {
     pub uncut: u64,
     /// Acknowledgments that were replaced by several.
     pub acknowledgments_expanded: u64,
-    /// Acknowledgments transmitted in their place, including the original as the last one.
+    /// Acknowledgments transmitted instead, including the original as the last one.
     pub acknowledgments_expanded_into: u64,
     /// Acknowledgments of trains that were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],

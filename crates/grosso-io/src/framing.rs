@@ -53,7 +53,7 @@ pub struct Deframer {
     frame_bytes_max: usize,
 }
 
-/// A frame of which bytes are still missing, or none.
+/// An incomplete frame, or none.
 #[derive(Debug)]
 struct Unfinished {
     buffer: Vec<u8>,

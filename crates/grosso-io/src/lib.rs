@@ -29,7 +29,7 @@
 //! | [`coalescer`] | the coalescer for packets in ports' buffers |
 //! | [`path`] | one direction of a data path between two ports |
 //! | [`egress`] | segmentation and checksums for a transmit port, and its queue |
-//! | [`framing`] | frames in a byte stream, as used by virtual machines |
+//! | [`framing`] | frames in a byte stream, as used by VMs |
 //! | `live` | TUN, TAP, packet sockets, AF_XDP and Unix sockets (Linux) |
 //! | `runner` | a data path on its own thread (Linux) |
 //!

@@ -71,7 +71,7 @@ pub trait Port {
     }
 
     /// Returns another descriptor that becomes readable when frames arrive, for a port whose first descriptor is for
-    /// control messages: a virtual machine signals frames by a kick.
+    /// control messages: a VM signals frames with a kick.
     #[cfg(unix)]
     fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None

@@ -375,7 +375,7 @@ impl Target {
         }
     }
 
-    /// Returns how many of these frames, from the first on, the capture may still hold.
+    /// Returns the number of these frames, from the first on, that the capture may still hold.
     fn fitting(&mut self, frames: &[Noted]) -> usize {
         let left = &mut self.frame_bytes_left;
         let fits = |noted: &&Noted| {

@@ -45,7 +45,7 @@ impl Talk {
         }
     }
 
-    /// Prints requested lines while the command runs, even if it is quiet.
+    /// Prints requested lines while the command runs, even with `quiet`.
     pub fn block(&self, text: &str) {
         eprint(&harmless_painted(text.trim_end()));
     }

@@ -9,7 +9,7 @@ use grosso_testkit::{
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-/// Generates a frame of any stack, with at most three of its first bytes changed, and possibly truncated.
+/// Generates a frame of any stack, with up to three of its first bytes changed, and possibly truncated.
 pub fn frames() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
     (any::<u64>(), changes, 0_usize..200, prop::option::of(any::<prop::sample::Index>())).prop_map(

@@ -105,7 +105,7 @@ impl Engine {
         self.step(|coalescer, sink| coalescer.finish(sink));
     }
 
-    /// Does something with the coalescer, and keeps what it delivers.
+    /// Runs `step` on the coalescer, and keeps the deliveries.
     fn step<T>(
         &mut self,
         act: impl FnOnce(&mut Coalescer<Vec<u8>>, &mut dyn Sink<Vec<u8>>) -> T,
@@ -115,7 +115,7 @@ impl Engine {
     }
 
     /// Returns all deliveries after checks: no packet and no buffer was lost, every superframe is the one that the
-    /// literal oracle makes of its packets, and cutting gives back exactly these pushed frames, in the order of each
+    /// literal oracle makes of its packets, and segmentation restores exactly these pushed frames, in the order of each
     /// flow.
     ///
     /// # Panics
@@ -177,7 +177,7 @@ pub fn coalesce_with(profile: Profile, frames: &[Vec<u8>]) -> Vec<Out> {
     engine.checked(frames)
 }
 
-/// Cuts one delivered frame, and compares a superframe with the oracle's join of its packets.
+/// Segments one delivered frame, and compares a superframe with the oracle's merge of its packets.
 fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
     let packets = segment(out);
     assert_eq!(packets.len(), out.packets as usize);
@@ -193,13 +193,13 @@ fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Cuts one frame; a frame that is no superframe is returned as it is.
+/// Segments one frame; a frame that is not a superframe is returned unchanged.
 #[must_use]
 pub fn segment(out: &Out) -> Vec<Vec<u8>> {
     segment_for(out, LinkType::Ethernet, Outgoing::default())
 }
 
-/// Cuts one frame for a device; a frame that is no superframe is returned as it is.
+/// Segments one frame for a device; a frame that is not a superframe is returned unchanged.
 #[must_use]
 pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>> {
     match cut(&[&out.bytes], &out.meta, link, outgoing) {
@@ -209,8 +209,8 @@ pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>
     }
 }
 
-/// Cuts the frame that consists of `slices`, both with copied and with scattered payload, and checks that the packets
-/// are the same.
+/// Segments the frame that consists of `slices`, both with copied and with scattered payload, and checks that the
+/// packets are the same.
 ///
 /// # Errors
 /// Returns the engine's refusal.

@@ -1,4 +1,4 @@
-//! The work of a test in instructions, counted by valgrind: a number that other programs on the machine do not
+//! The work of a test in instructions, counted by valgrind: a number that other programs on the same host do not
 //! influence.
 //!
 //! For each case, a test starts itself once under valgrind; the process started that way runs only that case
@@ -6,13 +6,14 @@
 
 use std::{env, process::Command};
 
-/// Returns the case whose instructions are being counted, if this is such a run.
+/// Returns the case whose instructions are being counted, if this process is a counting run.
 #[must_use]
 pub fn case() -> Option<usize> {
     env::var(CASE).ok().map(|case| case.parse().expect("a number"))
 }
 
-/// Returns the number of instructions in a case of the calling test; `test` is its name with that of its module.
+/// Returns the number of instructions in a case of the calling test; `test` is the test's name, qualified with its
+/// module.
 ///
 /// # Errors
 /// Fails if valgrind is not installed.

@@ -77,11 +77,11 @@ pub struct Session {
     link: LinkType,
     /// The pushed frames; a buffer's number is its index here.
     pub pushed: Vec<Pushed>,
-    /// The delivered frames.
+    /// Delivered frames.
     pub left: Vec<Left>,
     /// Numbers of the buffers that the engine holds.
     pub held: BTreeSet<usize>,
-    /// The time that the engine is given.
+    /// Current time of the engine.
     pub now_ns: u64,
 }
 
@@ -141,7 +141,7 @@ impl Session {
         self.account();
     }
 
-    /// Does something with the coalescer now, and keeps what it delivers.
+    /// Runs `step` on the coalescer at the current time, and keeps the deliveries.
     fn step<T>(
         &mut self,
         act: impl FnOnce(&mut Coalescer<Numbered>, u64, &mut dyn Sink<Numbered>) -> T,
@@ -242,9 +242,9 @@ impl Session {
         self.assert_reasons();
     }
 
-    /// Asserts that the deliveries, once cut, are exactly the pushed packets, including the state of partial checksums,
-    /// in the order of every flow unless the profile repairs it, and that packets that were not joined are unchanged.
-    /// No superframes must have been pushed.
+    /// Asserts that the deliveries, once segmented, are exactly the pushed packets, including the state of partial
+    /// checksums, in the order of every flow unless the profile repairs it, and that packets that were not merged are
+    /// unchanged. No superframes must have been pushed.
     ///
     /// # Panics
     /// Panics if this check fails.
@@ -268,7 +268,7 @@ impl Session {
     }
 
     /// Asserts that a packet was refused or passed for the reason in its verdict. A refused packet may also count as
-    /// passed, because it ends a train that it cannot join. Packets that had to wait only count.
+    /// passed, because it ends a train into which it cannot merge. Packets that had to wait are only counted.
     fn assert_reasons(&self) {
         let stats = self.coalescer.stats();
         let mut refused = vec![0; stats.refused.len()];

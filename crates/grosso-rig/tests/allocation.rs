@@ -248,7 +248,7 @@ fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     .collect()
 }
 
-/// A million flows of one packet each need only the memory of the limits (P50).
+/// Tests that a million flows of one packet each need only the memory of the limits (P50).
 #[test]
 fn p50_a_flood_of_flows_keeps_memory_constant() {
     let (fixed, controlled) = (Hold::Fixed, Hold::Controlled);
@@ -289,7 +289,7 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
     }
 }
 
-/// New header stacks are also remembered up to a limit.
+/// Tests that new header stacks are also remembered up to a limit.
 #[test]
 fn a_flood_of_header_stacks_keeps_memory_constant() {
     let frames: Vec<Vec<u8>> =

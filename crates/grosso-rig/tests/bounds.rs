@@ -11,6 +11,6 @@ mod tunnel_work;
 
 use grosso_rig::allocator::Counting;
 
-/// It counts per thread, and therefore per test.
+/// The allocator counts per thread, and therefore per test.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

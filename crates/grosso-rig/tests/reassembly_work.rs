@@ -124,12 +124,12 @@ fn stale(numbers: std::ops::Range<u32>, edit: fn(&mut [u8], u32)) -> Frames {
     numbers.map(numbered).collect()
 }
 
-/// Sets another identification each time.
+/// Sets a new identification each time.
 fn one_source(frame: &mut [u8], number: u32) {
     frame[58..62].copy_from_slice(&number.to_be_bytes());
 }
 
-/// Sets another source network each time.
+/// Sets a new source network each time.
 fn spoofed(frame: &mut [u8], number: u32) {
     frame[22..26].copy_from_slice(&number.to_be_bytes());
 }

@@ -47,7 +47,7 @@ const FLOODS: &[(&str, Flood)] = &[
 /// The reference flood: in order, without the tiers that answer early.
 const MEASURE: usize = 0;
 
-/// Pairs of floods, with the greatest ratio of the second's cost to the first's.
+/// Pairs of floods, with the maximum ratio of the second's cost to the first's.
 const BOUNDS: &[(usize, usize, f64)] =
     &[(0, 1, 0.25), (0, 2, 0.5), (0, 3, 0.6), (0, 4, 0.6), (0, 5, 0.6), (0, 6, 0.7), (6, 7, 1.2)];
 

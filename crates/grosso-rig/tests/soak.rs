@@ -1,6 +1,6 @@
 //! A soak test: memory does not grow, and every packet is delivered.
 //!
-//! Traffic of many flows and all header stacks passes an impaired wire, is coalesced, held and segmented again, and
+//! Traffic of many flows and all header stacks passes an impaired link, is coalesced, held and segmented again, and
 //! then compared, byte for byte, with the packets received from the wire. Both consumers stall occasionally.
 //! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of an hour needs the release profile:
 //!
@@ -32,15 +32,15 @@ use grosso_wire::LinkType;
 
 /// Packets of a run in the gate.
 const PACKETS: u64 = 4_000_000;
-/// Packets that are generated in advance, and sent repeatedly with other ports.
+/// Packets that are generated in advance, and sent repeatedly with changed ports.
 const TEMPLATES: usize = 10_000;
-/// Greatest number of frames on each wire.
+/// Maximum number of frames on each wire.
 const WIRE_FRAMES: usize = 32;
 /// Nanoseconds between two packets.
 const INTERVAL_NS: u64 = 700;
-/// Tolerated growth of the memory in use after the warm-up: eight buffers of a superframe. Buffers change positions,
-/// and so sizes, up to that of the longest frame, and longer ones are still found after a billion packets. The warm-up
-/// takes several million packets.
+/// Tolerated growth of the memory in use after the warm-up: eight buffers of a superframe. Buffers grow to the length
+/// of the longest frame at their position, and longer frames still occur after a billion packets. The warm-up takes
+/// several million packets.
 const SLACK_BYTES: i64 = 512 << 10;
 
 #[test]
@@ -141,7 +141,7 @@ impl Soak {
         }
     }
 
-    /// Offers that many packets, and returns the greatest number of bytes in use.
+    /// Offers `packets` packets, and returns the maximum number of bytes in use.
     fn run(&mut self, packets: u64) -> i64 {
         let end = self.offered + packets;
         let mut peak = live_bytes();
@@ -153,7 +153,7 @@ impl Soak {
         peak
     }
 
-    /// Sends the next packets as long as there is room.
+    /// Sends the next packets while there is room.
     fn offer(&mut self, packets: u64) {
         for _ in 0..packets {
             let number = self.offered as usize;
@@ -169,8 +169,8 @@ impl Soak {
         }
     }
 
-    /// Moves all that can be moved. The second consumer polls every third time, the first one sleeps for a while now
-    /// and then.
+    /// Moves everything that can be moved. The second consumer polls every third time; the first one pauses
+    /// occasionally.
     fn turn(&mut self) {
         self.turns += 1;
         self.there.poll(&mut self.wire, &mut self.superframes.0, self.now_ns).unwrap();
@@ -238,7 +238,7 @@ fn hash(frame: &[u8]) -> u64 {
     state ^ state >> 32
 }
 
-/// A port whose received packets are summed.
+/// A port that sums its received packets.
 struct Observed<P> {
     port: P,
     sum: Sum,

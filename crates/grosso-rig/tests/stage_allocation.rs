@@ -33,7 +33,7 @@ fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     EspStage::new(port, EspOptions::new(out, back, 0)).expect("associations that agree")
 }
 
-/// Moves frames over a wire that lacks room for all fragments of one, and returns the number that arrived.
+/// Moves frames over a wire that lacks room for all fragments of one, and returns the number of frames that arrived.
 fn pass(from: &mut Host, to: &mut Host, frames: &[(Vec<u8>, Meta)], now_ns: u64) -> usize {
     let mut arrived = 0;
     let mut take = |to: &mut Host| {

@@ -69,7 +69,7 @@ impl Sink<Vec<u8>> for Receiver {
     }
 }
 
-/// One coalescer with all tiers and one with none, in lockstep.
+/// One coalescer with all tiers and one without any, in lockstep.
 struct Both {
     profile: Profile,
     coalescers: [Coalescer<Vec<u8>>; 2],
@@ -143,7 +143,7 @@ fn profiles() -> Vec<Profile> {
         with(|profile| {
             profile.bypass = Some(Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 });
         }),
-        // A packet that bypasses a stage may find no free part, and merges with nothing.
+        // A packet that bypasses a stage may find no free slot, and merges with nothing.
         with(|profile| {
             profile.limits.parts = 3;
             profile.bypass = Some(Bypass { probe_bytes: 20_000, joined_min: 9, skip_bytes: 2000 });

@@ -82,10 +82,10 @@ fn measured(frame: &[u8]) {
     black_box(encapsulator.stats());
 }
 
-/// The tunnels whose headers have room for remote checksum offload.
+/// Tunnels whose headers have room for remote checksum offload.
 const REMOTE: [&str; 2] = ["IPIP/GUE", "VXLAN"];
 
-/// Packets of a superframe, and bytes of each: so few that summing them costs almost nothing.
+/// Packets of a superframe, and bytes of each: small enough that summing them costs almost nothing.
 const PACKETS: usize = 45;
 const PACKET_BYTES: u16 = 8;
 
@@ -168,7 +168,7 @@ fn bomb((kind, tunnels): (usize, usize)) -> Vec<u8> {
     (0..tunnels).fold(inside, |inside, _| LEVELS[kind](Packet::new()).payload(&inside).build())
 }
 
-/// The tunnels are removed one by one from the outside, and none is added around this many headers.
+/// Tests that the tunnels are removed one by one from the outside, and none is added around this many headers.
 #[test]
 fn p45_a_bomb_comes_apart_one_tunnel_at_a_time_and_takes_no_other() {
     for case in [(0, 20), (0, 3000), (1, 20), (1, 1000)] {

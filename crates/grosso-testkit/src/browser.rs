@@ -1,4 +1,4 @@
-//! A page as displayed by a real browser: Chromium without a screen, if it is installed.
+//! A page as displayed by a real browser: headless Chromium, if it is installed.
 
 use std::{
     env, fs,
@@ -7,9 +7,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// Opens a page on a narrow screen and on a wide one, light and dark, and returns what is wrong with it: messages on
-/// the console, text of less than 11 pixels, text that is cut off at the sides, and a dark page that is the light one.
-/// `None`, with a printed reason, without a browser.
+/// Opens a page on a narrow screen and on a wide one, light and dark, and returns its defects: messages on the console,
+/// text of less than 11 pixels, text truncated at the sides, and a dark page that equals the light one. Without a
+/// browser, prints a reason and returns `None`.
 ///
 /// # Panics
 /// Panics if the browser does not print the page.
@@ -43,7 +43,7 @@ fn find() -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-/// Returns the result of the probe in a page of this width, after the lines of the console.
+/// Returns the result of the probe in a page of this width, after the console output.
 fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)) -> Vec<String> {
     // The page is embedded in another page, because a window cannot be that narrow.
     let probed = page.replace("</html>", &format!("{PROBE}</html>"));
@@ -92,7 +92,7 @@ impl Drop for Folder {
     }
 }
 
-/// Names of the browser.
+/// Program names of the browser.
 const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 /// A narrow screen and a wide one.
 const WIDTHS: [u32; 2] = [375, 1280];

@@ -28,10 +28,10 @@ pub fn assert_conserved<A: AsRef<[u8]>, B: AsRef<[u8]>>(input: &[A], output: &[B
     );
 }
 
-/// Asserts that the packets of every flow come out in the order in which they went in.
+/// Asserts that the packets of every flow leave in the order in which they entered.
 ///
 /// # Panics
-/// Panics if a flow was reordered; the message names the flow and shows the first packet out of place.
+/// Panics if a flow was reordered; the message names the flow and shows the first packet out of order.
 pub fn assert_order_within_flows<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     input: &[A],
     output: &[B],
@@ -52,7 +52,7 @@ pub fn assert_order_within_flows<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     }
 }
 
-/// Formats the first bytes of a frame and its length, for messages.
+/// Formats the first bytes and the length of a frame, for messages.
 pub fn hex(frame: &[u8]) -> String {
     let shown: Vec<String> = frame.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
     format!(

@@ -2,15 +2,15 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`Packet`] and [`headers`] | any frame, right or wrong on purpose, header by header |
-//! | [`browser`] | a page as a real browser shows it |
+//! | [`Packet`] and [`headers`] | any frame, correct or deliberately wrong, header by header |
+//! | [`browser`] | a page as a real browser displays it |
 //! | [`esp_vectors`] | published encrypted packets |
 //! | [`flows`] | invariants between input and output |
-//! | `front_end` | a machine without a processor, at a socket of vhost-user (Linux) |
-//! | `processor` | a processor of its own for each test that measures (Linux) |
+//! | `front_end` | a vhost-user front end: a VM without a CPU (Linux) |
+//! | `processor` | an exclusive CPU for each test that measures (Linux) |
 //! | [`oracle`] | expected results and the flow of a frame, computed slowly and literally |
 //! | [`stack`] | header stacks, nested |
-//! | [`transfer`] | a TCP transfer over a path with one fault, captured at both ends |
+//! | [`transfer`] | a TCP transfer over a path with one fault, captured at both endpoints |
 //! | [`Traffic`] | seeded flows with deviations |
 //! | [`strategy`] | the same for `proptest` |
 //! | [`workloads`] | the traffic of the benchmarks, by name |

@@ -9,7 +9,7 @@ use crate::headers::{
 use crate::oracle::{FOU_PORT, GUE_PORT};
 use crate::random::mix;
 
-/// A packet under construction: headers, payload, and the changes that the link made to its end.
+/// A packet under construction: headers, payload, and the changes at its end, such as padding.
 ///
 /// ```
 /// use grosso_testkit::{oracle, Packet};
@@ -40,7 +40,7 @@ pub struct Packet {
 enum Payload {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// This many bytes of the stream that the sequence number points into.
+    /// This many bytes of the stream, from the sequence number on.
     Stream(usize),
 }
 
@@ -96,7 +96,7 @@ impl Packet {
         icmp: Icmp = |_: &Self| Icmp::new();
         /// Appends an SCTP common header.
         sctp: Sctp = |_: &Self| Sctp::new();
-        /// Appends an ESP header; the payload takes the place of the encrypted part.
+        /// Appends an ESP header; the payload replaces the encrypted part.
         esp: Esp = |_: &Self| Esp::new();
         /// Appends a GRE header.
         gre: Gre = |_: &Self| Gre::new();
@@ -152,26 +152,25 @@ impl Packet {
     }
 
     /// Sets a payload of `len` bytes that depend only on the innermost TCP sequence number (0 without TCP) and on their
-    /// place behind it, so that every segmentation of one stream has the same bytes.
+    /// offset from it, so that every segmentation of one stream has the same bytes.
     pub fn payload_len(mut self, len: usize) -> Self {
         self.payload = Payload::Stream(len);
         self
     }
 
-    /// Appends zeros until the frame has `len` bytes, as Ethernet does below 60; no header counts
-    /// them.
+    /// Appends zeros until the frame has `len` bytes, as Ethernet does below 60; no header length includes them.
     pub fn pad_to(mut self, len: usize) -> Self {
         self.pad_to = len;
         self
     }
 
-    /// Appends bytes behind the padding that no header counts.
+    /// Appends bytes after the padding that no header length includes.
     pub fn trailer(mut self, bytes: &[u8]) -> Self {
         self.trailer = bytes.to_vec();
         self
     }
 
-    /// Cuts the finished frame off after `len` bytes, as a short capture does.
+    /// Truncates the finished frame to `len` bytes, as a short capture does.
     pub fn truncate(mut self, len: usize) -> Self {
         self.truncate = Some(len);
         self
@@ -183,8 +182,8 @@ impl Packet {
     }
 
     /// Builds the frame with the innermost transport checksum partial: the field holds the folded, uncomplemented
-    /// pseudo-header sum. Outer checksums are those of the completed packet (rule C40). Also returns the offset at
-    /// which the sum starts, and the offset of its field from there.
+    /// pseudo-header sum. Outer checksums match the completed packet (rule C40). Also returns the offset at which the
+    /// sum starts, and the offset of its field from there.
     ///
     /// # Panics
     /// Panics without a TCP or UDP header.

@@ -1,11 +1,10 @@
-//! CPUs for tests that measure: one each, so that as many of them run at once as there are CPUs, and each alone on its
-//! own.
+//! CPUs for tests that measure: each test has a CPU to itself, so as many tests run at once as there are CPUs.
 
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPUs of this process, and those that no test uses.
+/// The CPUs of this process, and the unused ones among them.
 struct Processors {
     all: CpuSet,
     free: Mutex<Vec<usize>>,
@@ -29,9 +28,9 @@ pub fn count() -> usize {
     PROCESSORS.all.count() as usize
 }
 
-/// The only CPU of the calling thread, and of the processes that it starts, until this value is dropped.
+/// An exclusive CPU of the calling thread, and of the processes that it starts, until this value is dropped.
 ///
-/// It stays with its thread, whose affinity it represents.
+/// The value stays with its thread, whose affinity it represents.
 #[derive(Debug)]
 pub struct Processor {
     number: usize,
@@ -39,7 +38,7 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// Waits until a processor is free, and binds the calling thread to it.
+    /// Waits until a CPU is free, and binds the calling thread to it.
     ///
     /// # Panics
     ///

@@ -1,6 +1,6 @@
 //! A small seeded random number generator.
 
-/// SplitMix64: a seed gives the same sequence on every machine, for ever.
+/// SplitMix64: a seed gives the same sequence on every machine.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -63,7 +63,7 @@ impl Random {
         bytes
     }
 
-    /// Brings `items` into random order (Fisher and Yates).
+    /// Shuffles `items` (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

@@ -24,7 +24,7 @@ pub enum Front {
     Nsh,
 }
 
-/// An IP version, and the extension headers that follow.
+/// An IP version, with its extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     /// IPv4 without options.
@@ -46,7 +46,7 @@ pub enum Network {
 pub struct Route {
     /// The type: 0, 2 or 4.
     pub kind: u8,
-    /// Number of segments left; the last of them is the final destination.
+    /// Number of segments left; the last one is the final destination.
     pub left: u8,
 }
 
@@ -121,7 +121,7 @@ pub struct Stack {
     pub transport: Transport,
 }
 
-/// Values that distinguish the packets of a flow from each other, and one flow from another.
+/// Values that distinguish the packets of a flow, and the flows from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Number of the flow, which determines the inner source port and address.
@@ -221,7 +221,7 @@ impl Default for Place {
     }
 }
 
-/// Greatest number of headers in a random stack, so that two more still fit into the 16 of a dissection.
+/// Maximum number of headers in a random stack, so that two more still fit into the 16 of a dissection.
 pub const HEADERS_MAX: usize = 14;
 
 /// Every front.

@@ -70,7 +70,7 @@ pub fn train_of(seed: u64, count: usize) -> GeneratedTrain {
     GeneratedTrain { stack, frames }
 }
 
-/// Greatest number of payload bytes of a train: 65535 minus ample room for headers.
+/// Maximum payload of a train in bytes: 65535 minus ample room for headers.
 const TRAIN_BYTES_MAX: usize = 65_000;
 
 /// Generates a seed that is not shrunk, because a smaller one is not simpler.

@@ -1,8 +1,8 @@
 //! The traffic of every benchmark, by name: Ethernet frames generated from a seed, with correct checksums.
 //!
-//! The table of workloads leaves some choices open, which are made here: flows that are not declared as interleaved
-//! arrive in bursts of mean 8; outer IP headers have identification 0 and DF; fragments arrive datagram by datagram,
-//! from the sources in turn; the superframes of a `gso_` workload belong to one flow.
+//! The table of workloads leaves these choices open: flows that are not declared as interleaved arrive in bursts of
+//! mean 8; outer IP headers have identification 0 and DF; fragments arrive datagram by datagram, from the sources in
+//! turn; the superframes of a `gso_` workload belong to one flow.
 
 use crate::Packet;
 use crate::headers::Tcp;
@@ -141,7 +141,7 @@ impl Connection {
                 ipv4(outer(start).udp(|u| u.source_port(port)).gue(|g| g.remote_checksum()))
             }
         };
-        // The clock of the timestamps ticks every 44 segments of a flow.
+        // The timestamp clock ticks every 44 segments of a flow.
         let now = self.clock.wrapping_add(self.sent / 44);
         let (sequence, ack) = (self.sequence, self.ack);
         let packet = packet.tcp(|t| {
@@ -324,7 +324,7 @@ fn superframes(name: &'static str, random: &mut Random) -> Workload {
         "gso_gre" => Path::Gre,
         _ => Path::Ipv4,
     };
-    // With an outer header, its identification is 0 in every packet.
+    // The outer header, if there is one, has identification 0 in every packet.
     let fixed_ids = u32::from(matches!(path, Path::Vxlan | Path::Gre));
     let description = Description { gso_size, fixed_ids, cwr_on_all: false };
     let mut connection = Connection::new(path, 0, random);

@@ -44,7 +44,7 @@ fn k01_to_k04_lengths() {
     assert_eq!(shape(&[tcp4(0, 100, plain), tcp4(100, 50, plain)]), [2]);
     assert_eq!(shape(&[tcp4(0, 100, plain), tcp4(100, 1, plain)]), [2]);
     assert_eq!(shape(&[tcp4(0, 50, plain), tcp4(50, 100, plain)]), [1, 1]);
-    // Rule G11: padding that no header counts.
+    // Rule G11: padding that no header length includes.
     let padded = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(200));
     let padded = padded.payload_len(1).pad_to(60).build();
     assert_eq!(shape(&[tcp4(0, 100, plain), padded]), [1, 1]);
@@ -90,7 +90,7 @@ fn k12_k13_checksum_and_sequence() {
     let first = tcp4(0, 100, plain);
     assert_eq!(shape(&[first.clone(), tcp4(100, 100, |t| t.checksum_xor(1))]), [1, 1]);
     assert_eq!(shape(&[first.clone(), tcp4(101, 100, plain)]), [1, 1]);
-    // Rule G75 in a stricter form: nothing overtakes, so the train ends at the wrong packet.
+    // Rule G75 in a stricter form: no packet is overtaken, so the train ends at the wrong packet.
     let after = tcp4(100, 100, plain);
     assert_eq!(shape(&[first, tcp4(100, 100, |t| t.checksum_xor(1)), after]), [1, 1, 1]);
 }
@@ -175,7 +175,7 @@ fn k31_k32_size() {
     assert_eq!(shape(&frames), [45, 1]);
 }
 
-/// Oddities that keep a packet out of every train, even if its neighbours have the same ones.
+/// Tests that odd packets stay out of every train, even if their neighbours have the same oddity.
 #[test]
 fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
     let two = |edit: &dyn Fn(u32) -> Vec<u8>| shape(&[edit(0), edit(100)]);
@@ -197,7 +197,7 @@ fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
     assert_eq!(two(&short), [1, 1]);
 }
 
-/// Rule G5a: the length of a PPPoE session counts two bytes more than IP does.
+/// Tests rule G5a: the length of a PPPoE session counts two bytes more than IP does.
 #[test]
 fn g05a_no_train_outgrows_the_length_of_pppoe() {
     let shape_of = |last: usize, pppoe: bool| {
@@ -216,7 +216,7 @@ fn g05a_no_train_outgrows_the_length_of_pppoe() {
     assert_eq!(shape_of(room - 1, true), [6, 1]);
 }
 
-/// Rule S20: a datagram gets a checksum even if the superframe has none.
+/// Tests rule S20: a datagram gets a checksum even if the superframe has none.
 #[test]
 fn s20_every_datagram_has_a_checksum() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
@@ -296,7 +296,7 @@ fn linux_couples_one_tunnel_level_and_no_udp() {
     assert_eq!((nested(0), nested(1), nested(2)), (1, 1, 2));
 }
 
-/// Rule C54: without a verified outer checksum, nothing protects the payload.
+/// Tests rule C54: without a verified outer checksum, nothing protects the payload.
 #[test]
 fn c54_remote_checksum_needs_an_outer_checksum() {
     let two = |outer: &dyn Fn(Udp) -> Udp, gue: &dyn Fn(Gue) -> Gue, tcp: &dyn Fn(Tcp) -> Tcp| {
@@ -542,7 +542,7 @@ fn traffic_is_varied() {
     }
 }
 
-/// Reasons for which trains of hostile traffic end: some packet breaks every law.
+/// Tests that trains of hostile traffic end for every reason: some packet violates each law.
 #[test]
 fn every_reason_occurs() {
     let mut reasons = std::collections::BTreeSet::new();

@@ -155,7 +155,7 @@ fn overrides_are_written() {
     assert_eq!(tcp4().payload_len(100).truncate(37).build().len(), 37);
 }
 
-/// Rule C50: Ethernet, IPv4 and TCP inside give the low byte 0x11 and the first word 0x08200000.
+/// Tests rule C50: Ethernet, IPv4 and TCP inside give the low byte 0x11 and the first word 0x08200000.
 #[test]
 fn c50_vxlan_remote_checksum_bits() {
     let vxlan = |packet: Packet| packet.udp(|u| u).vxlan(|v| v.remote_checksum());
@@ -166,7 +166,8 @@ fn c50_vxlan_remote_checksum_bits() {
     assert_eq!(states(&frame), [&expected[..], &[("tcp", State::Remote)]].concat());
 }
 
-/// Rule C51: flag P, the private flags, then the start and the absolute offset, counted from the end of the GUE header.
+/// Tests rule C51: flag P, the private flags, then the start and the absolute offset, counted from the end of the GUE
+/// header.
 #[test]
 fn c51_gue_remote_checksum_fields() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
@@ -218,8 +219,8 @@ fn a_stream_has_the_same_bytes_however_it_is_cut() {
     }
 }
 
-/// RFC 8200 section 8.1 and RFC 6275 section 11.3.1: a packet in transit has the checksum for its final destination and
-/// for the home address of its sender.
+/// Tests RFC 8200 section 8.1 and RFC 6275 section 11.3.1: a packet in transit has the checksum for its final
+/// destination and for the home address of its sender.
 #[test]
 fn checksums_are_those_of_the_last_stop_and_of_home() {
     let address = |last: u8| [0xfd, 0xcc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];

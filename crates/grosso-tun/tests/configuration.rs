@@ -29,7 +29,7 @@ fn a_device_is_opened_with_mtu_addresses_and_state() {
         .address("fd00::1".parse().unwrap(), 64)
         .persistence(Persistence::Persistent)
         .up();
-    // Opened twice: the second time the device has everything.
+    // The device is opened twice: the second time everything is already configured.
     for _ in 0..2 {
         let tun: Tun = host.run(|| Tun::open("vpn%d", &options)).unwrap().unwrap();
         let interface = tun.interface();
@@ -119,7 +119,7 @@ fn only_requested_offloads_are_missing() {
 #[test]
 fn without_receive_offloads_the_kernel_passes_packets_only() {
     for receives in [Features::NONE, Features::ALL] {
-        // The program would take superframes: the switch is that of the device.
+        // The program would accept superframes: the device's setting decides.
         let options = TunOptions::new().receives(receives).takes(Features::ALL);
         let Some((host, mut tun)) = host(A, &options) else { return };
         let socket = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new()));
@@ -262,7 +262,7 @@ fn adopted_and_connected_sockets_work() {
     udp.recv(|datagram| assert_eq!(datagram.payload, b"from the peer")).unwrap();
     let error = udp.connect("[::1]:9".parse().unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    // Nobody listens any more: the ICMP error of one datagram does not lose another one.
+    // Nobody listens any more: the ICMP error for one datagram does not lose another one.
     let gone = peer.local_addr().unwrap();
     drop(peer);
     udp.send(&mut &[Datagram::new(b"lost in vain", gone)][..]).unwrap();

@@ -1,4 +1,4 @@
-//! The device and the socket against the running kernel: hosts in network namespaces of their own, joined by this
+//! The device and the socket against the running kernel: hosts in their own network namespaces, connected by this
 //! process.
 //!
 //! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
@@ -28,24 +28,24 @@ use grosso_tun::{
 };
 use hosts::{A, B, batch, datagram, host, remove, set_up};
 
-/// More than the windows of TCP hold, and no multiple of a segment.
+/// Length of a stream: more than TCP's windows hold, and not a multiple of a segment.
 const STREAM_BYTES: usize = (8 << 20) + 77;
 
-/// Packets that the kernel received from the device of a host, each superframe being one.
+/// Returns the number of packets that the kernel received from the device of a host; a superframe counts once.
 fn received(host: &NetworkNamespace) -> u64 {
     let name = InterfaceName::new("tun0").unwrap();
     let link = host.run(|| Netlink::new()?.link(&name)).unwrap().unwrap();
     link.statistics.receive_packets
 }
 
-/// Packets that went to each of two hosts.
+/// Number of packets that were carried to each of two hosts.
 #[derive(Debug, Default)]
 struct Carried {
     to_a: u64,
     to_b: u64,
 }
 
-/// Carries packets between two devices until told to stop.
+/// Carries packets between two devices until `stop` is set.
 fn carry(a: &mut Tun, b: &mut Tun, stop: &AtomicBool) -> Carried {
     let mut carried = Carried::default();
     while !stop.load(Ordering::Relaxed) {
@@ -69,7 +69,7 @@ fn carry_one_way(from: &mut Tun, to: &mut Tun) -> u64 {
     carried
 }
 
-/// Sends a stream from one host to another, and holds that it arrives.
+/// Sends a stream from one host to another, and checks that it arrives.
 fn stream(from: &NetworkNamespace, to: &NetworkNamespace, address: Ipv4Addr) {
     let listener = to.run(|| TcpListener::bind((address, 0)).unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
@@ -148,7 +148,7 @@ fn who_takes_superframes_gets_them() {
     assert!(superframes > 50, "{superframes}");
 }
 
-/// Carries frames as they are described, and returns the number of superframes.
+/// Carries frames with their metadata, and returns the number of superframes.
 fn relay(from: &mut Tun, to: &mut Tun) -> u32 {
     let mut superframes = 0;
     from.receiver
@@ -200,7 +200,7 @@ fn joined_packets_pass_a_device_that_has_no_offloads() {
     assert!(frames * 2 < carried, "{carried} packets were received as {frames} frames");
 }
 
-/// Carries packets to a device without offloads, joined.
+/// Carries packets to a device without offloads, merged by a `Joiner`.
 fn join_into(joiner: &mut Joiner, from: &mut Tun, to: &tun::Tun) -> u64 {
     let mut packets = Batch::new();
     from.try_recv(|packet, _| packets.push_copy(packet)).unwrap();

@@ -50,7 +50,7 @@ fn tokio_waits_for_both() {
         let (len, _) = socket.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], b"in parts");
 
-        // The device has nothing to read yet, so the runtime has to wait. A cancelled call takes nothing with it.
+        // The device has nothing to read yet, so the runtime has to wait. A cancelled call has received nothing.
         let mut packets: Vec<Vec<u8>> = Vec::new();
         assert!(once(receiver.recv(|packet, _| packets.push(packet.to_vec()))).await.is_none());
         let room = Room::new(0, 0);
@@ -108,7 +108,8 @@ fn a_device_that_disappears_ends_every_wait() {
     });
 }
 
-/// Datagrams to an address that does not resolve wait in the kernel at the expense of the socket, which is then full.
+/// Datagrams to an address that does not resolve wait in the kernel and count towards the socket's buffer, which is
+/// then full.
 #[test]
 fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
     const DATAGRAMS: usize = 100;
@@ -124,7 +125,7 @@ fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
         let mut device = AsyncTun::new(device).unwrap();
         let mut udp = AsyncUdp::new(socket.unwrap().unwrap()).unwrap();
         let mut rest = &list[..];
-        // The runtime learns first that the socket has room.
+        // The runtime first has to notice that the socket has room.
         while rest.len() == DATAGRAMS {
             assert!(once(udp.sender.send(&mut rest)).await.is_none(), "the socket is full");
             tokio::task::yield_now().await;

@@ -72,7 +72,7 @@ struct Queue {
     is_started: bool,
     is_enabled: bool,
     ring: Option<Ring>,
-    /// Whether to call the driver unconditionally: a previous device may have died after using entries and before
+    /// Whether to notify the driver unconditionally: a previous device may have died after using entries and before
     /// notifying.
     is_new: bool,
 }

@@ -1,5 +1,5 @@
-//! vhost-user: both endpoints of a virtual machine's network device, with shared memory, virtqueues in it, and a Unix
-//! socket for the control messages (virtio 1.3, and the vhost-user specification of QEMU).
+//! vhost-user: both endpoints of a VM's network device, with shared memory, virtqueues in it, and a Unix socket for the
+//! control messages (virtio 1.3, and the vhost-user specification of QEMU).
 //!
 //! ```no_run
 //! use grosso_vhost::{backend::{BackEnd, Way}, features};

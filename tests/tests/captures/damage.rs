@@ -258,7 +258,7 @@ fn errors_of_a_writer_say_what_happened() {
     assert!(full.to_string().ends_with("(after packet 0)"), "{full}");
 }
 
-/// Options before the damage are written, and the damage is counted.
+/// Tests that options before the damage are written, and the damage is counted.
 #[test]
 fn damaged_options_are_written_as_far_as_they_are_sound() {
     for order in [ByteOrder::Little, ByteOrder::Big] {

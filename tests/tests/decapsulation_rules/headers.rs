@@ -1,4 +1,4 @@
-//! The headers of each tunnel: those that a receiver accepts, and those it must refuse.
+//! Headers of each tunnel: those that a receiver accepts, and those that it must refuse.
 
 use grosso::tunnel::{Tunnel, decapsulate::Refusal};
 use grosso_testkit::{
@@ -71,7 +71,7 @@ fn tunnels_have_the_names_of_ip_link() {
     taken(&inside(ipv4().gre(|g| g).mpls(|m| m)), Tunnel::Gre);
 }
 
-/// Rule W24: the port determines the protocol.
+/// Tests rule W24: the port determines the protocol.
 #[test]
 fn w10_w24_fou_is_the_protocol_that_its_port_says() {
     for (protocol, packet, tunnel) in [
@@ -177,8 +177,8 @@ fn w40_w41_geneve_options() {
     refused(&overlong, Refusal::GeneveOptions);
 }
 
-/// A device that inspects packets of other hosts is not an endpoint of their tunnel, so an unknown critical option is
-/// reported, not refused.
+/// Tests that an unknown critical option is reported, not refused, by a device that inspects packets of other hosts,
+/// because it is not an endpoint of their tunnel.
 #[test]
 fn w41_critical_options_are_told_of_where_they_are_taken_to_be_understood() {
     let mut rules = rules();
@@ -202,7 +202,7 @@ fn w41_critical_options_are_told_of_where_they_are_taken_to_be_understood() {
     assert_eq!(refusal, Refusal::GeneveOptions);
 }
 
-/// Linux ignores the bits for which RFC 2784 section 2.3 demands refusal.
+/// Tests the GRE bits that Linux ignores, although RFC 2784 section 2.3 demands refusal.
 #[test]
 fn w50_gre_bits() {
     for flags in [0x4000, 0x0800, 0x0400, 1, 2, 4, 7] {
@@ -307,7 +307,7 @@ fn lengths_agree_with_each_other() {
     refused(&zero, Refusal::LengthZero);
 }
 
-/// Padding after the tunnel's declared end is removed.
+/// Tests that padding after the tunnel's declared end is removed.
 #[test]
 fn padding_around_a_tunnel_stays_behind() {
     let small = ipv4().gre(|g| g).ipv4(|ip| ip).udp(|u| u.destination_port(9));
@@ -319,7 +319,7 @@ fn padding_around_a_tunnel_stays_behind() {
     let inside = small.out_of_tunnel().unwrap().pad_to(60).build();
     let frame = ipv4().udp(|u| u).vxlan(|v| v).payload(&inside).build();
     assert_eq!(take(&frame).unwrap().packet, inside);
-    // Bytes after the inner packet of IP in IP belong to nothing.
+    // Bytes after the inner packet of IP in IP belong to no header.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(4));
     let trailing = packet.payload(&[&expected[14..], b"more"].concat());
     assert_eq!(take(&trailing.build()).unwrap().packet, expected);

@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// A plan for a longer frame has no effect on a shorter one.
+/// Tests that a plan for a longer frame has no effect on a shorter one.
 #[test]
 fn a_plan_for_another_frame_does_not_panic() {
     for stack in Stack::all() {

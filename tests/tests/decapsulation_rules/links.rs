@@ -1,4 +1,4 @@
-//! The form of the inner packet on each link type.
+//! The format of the inner packet on each link type.
 
 use grosso::{
     Meta,
@@ -52,7 +52,7 @@ fn tags_around_an_ip_packet_stay_and_the_last_names_it() {
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
 }
 
-/// Rule W4: the device's metadata described the outer frame.
+/// Tests rule W4: the device's metadata described the outer frame.
 #[test]
 fn w04_a_tag_beside_the_frame_stays_as_tags_in_it_do_and_the_hash_goes() {
     let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
@@ -130,7 +130,8 @@ fn without_a_link_layer_there_is_only_ip() {
     assert_eq!(taken(&null(2, &arp), LinkType::Null), Err(Refusal::LinkFamily));
 }
 
-/// The number for IPv6 differs between systems, so it cannot be written.
+/// Tests that a loopback capture keeps its family: the number for IPv6 differs between systems, so it cannot be
+/// written.
 #[test]
 fn loopback_captures_keep_their_family() {
     let ipip = Packet::new().ipv4(|ip| ip).ipv4(|ip| ip).udp(|u| u);
@@ -169,7 +170,7 @@ fn a_packet_alone_is_what_lies_in_the_tunnel_whatever_link_it_came_by() {
     }
 }
 
-/// RFC 4448: labels on a link have no IP around them.
+/// Tests RFC 4448: labels on a link have no IP around them.
 #[test]
 fn labels_around_a_frame_on_a_link_are_removed() {
     let inside = Packet::new().ethernet(|e| e).vlan(|v| v.id(3)).ipv4(|ip| ip).udp(|u| u);

@@ -16,7 +16,7 @@ fn check(stack: &Stack, packet: Packet) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let mut packet = packet;
     for level in 0..=stack.tunnels.len() {
-        // The port of FOU determines its protocol.
+        // The FOU port determines its protocol.
         let inside = stack.tunnels.get(level + 1).map_or(stack.network, |(network, _)| *network);
         let rules = rules_with_fou(if inside == Network::Ipv4 { 4 } else { 41 });
         let taken = take_with(&packet.build(), &Meta::default(), link, &rules);

@@ -44,7 +44,7 @@ fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     (packets, frame, meta)
 }
 
-/// Segmenting the decapsulated superframe gives the same packets as decapsulating them one by one.
+/// Tests that segmenting the decapsulated superframe gives the same packets as decapsulating them one by one.
 #[test]
 fn w04_a_superframe_is_cut_after_the_tunnel_as_before() {
     for tunnel in [
@@ -80,7 +80,7 @@ fn w04_a_superframe_is_cut_after_the_tunnel_as_before() {
     }
 }
 
-/// Fixed identifications are numbered by IP level, and decapsulation removes one level.
+/// Tests that fixed identifications are numbered by IP level, and decapsulation removes one level.
 #[test]
 fn w04_b50_levels_of_identification_move_up() {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip).gre(|g| g).ipv4(|ip| ip);

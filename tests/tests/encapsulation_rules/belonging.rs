@@ -61,7 +61,7 @@ fn the_other_end_takes_what_is_sent_and_no_other_does() {
     }
 }
 
-/// Every format is compared with every other: each difference has a name.
+/// Compares every format with every other: each difference has a name.
 #[test]
 fn tunnels_of_other_kinds_are_foreign() {
     let (mut foreign, mut same) = (0, 0);
@@ -72,7 +72,7 @@ fn tunnels_of_other_kinds_are_foreign() {
             for receiver in &ends {
                 match admit(sender, &other_end(receiver)) {
                     Ok(()) => {
-                        // They differ in a property that receivers ignore.
+                        // The two formats differ in a property that receivers ignore.
                         let is_alike = sender.header == receiver.header
                             || matches!(
                                 (&sender.header, &receiver.header),
@@ -118,7 +118,7 @@ fn w30_w31_identifiers_and_policies_have_to_be_the_tunnels() {
     assert_eq!(check(geneve(false), geneve(true)), Err(NotAdmitted::Payload));
 }
 
-/// The mode of `ip link`: packets of the other version are neither sent nor accepted.
+/// Tests the mode of `ip link`: packets of the other version are neither sent nor accepted.
 #[test]
 fn packets_have_to_be_of_the_version_that_the_tunnel_carries() {
     for carrier in [Carrier::Ip, Carrier::Gue(udp(6080))] {
@@ -154,7 +154,7 @@ fn w51_the_checksum_of_gre_has_to_be_there_or_not() {
     }
 }
 
-/// Rule W51: a sequence number older than expected is late, and numbers wrap.
+/// Tests rule W51: a sequence number older than expected is late, and numbers wrap.
 #[test]
 fn w51_numbers_count_on() {
     let numbered = v4(gre(None, false, true, false), Carrier::Ip);
@@ -231,7 +231,7 @@ fn plan_of(
     Decapsulation::plan(&frame, &stack, &meta, LinkType::Ethernet, &rules)
 }
 
-/// A socket that passes only correct datagrams does not report their checksum, but there was one.
+/// Tests a socket that passes only correct datagrams: it does not report their checksum, but there was one.
 #[test]
 fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     for [local, remote] in [V4, V6] {
@@ -252,7 +252,7 @@ fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     }
 }
 
-/// An unreported checksum proves nothing about inner ones.
+/// Tests that an unreported checksum proves nothing about inner ones.
 #[test]
 fn a_checksum_that_was_verified_below_says_nothing_of_those_inside() {
     let endpoint = v4(VXLAN, Carrier::Udp(udp(4789)));

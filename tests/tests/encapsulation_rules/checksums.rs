@@ -27,7 +27,7 @@ fn tcp() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(9)).payload_len(500)
 }
 
-/// The payload is not even in memory.
+/// Tests that checksums around a partial one are computed without the payload, which is not even in memory.
 #[test]
 fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     let mut made = 0;
@@ -53,7 +53,7 @@ fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     assert_eq!(made, 39 * 4);
 }
 
-/// The device completes the checksum that was already partial, at its new offset.
+/// Tests that the device completes the checksum that was already partial, at its new offset.
 #[test]
 fn c40_the_checksum_inside_stays_the_partial_one() {
     let (_, mut encapsulator) = end(VXLAN, Carrier::Udp(udp(4789)));
@@ -67,7 +67,7 @@ fn c40_the_checksum_inside_stays_the_partial_one() {
     assert_eq!(sent.bytes[26..28], [0, 0], "W23: none is none");
 }
 
-/// Around a complete checksum, the outer one is left to the device, or the innermost of two outer ones.
+/// Tests that around a complete checksum, the outer one is left to the device, or the innermost of two outer ones.
 #[test]
 fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     for (header, carrier, expected) in [
@@ -86,7 +86,7 @@ fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     }
 }
 
-/// Verified checksums count as verified only if no unverified one is added around them.
+/// Tests that verified checksums count as verified only if no unverified one is added around them.
 #[test]
 fn what_is_known_of_checksums_is_kept_where_it_is_still_true() {
     let checksum = Checksum::Unnecessary { levels: 1 };
@@ -99,7 +99,7 @@ fn what_is_known_of_checksums_is_kept_where_it_is_still_true() {
     assert_eq!(sent.meta.checksum, partial(20, 6));
 }
 
-/// Rules C50 and C52, [L]: Ethernet, IPv4 and TCP.
+/// Tests rules C50 and C52, [L]: Ethernet, IPv4 and TCP.
 #[test]
 fn c50_c52_vxlan_says_where_a_partial_checksum_is() {
     let (endpoint, mut encapsulator) = end(VXLAN, Carrier::Udp(with_remote_checksum(4789)));
@@ -135,8 +135,8 @@ fn c51_c52_gue_says_where_a_partial_checksum_is() {
     }
 }
 
-/// If the fields cannot express the offset, or if the result would be wrong, the packet is sent without remote checksum
-/// offload.
+/// Tests that if the fields cannot express the offset, or if the result would be wrong, the packet is sent without
+/// remote checksum offload.
 #[test]
 fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     let goes_without = |header: Header, frame: &Known| {
@@ -175,7 +175,7 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     goes_without(VXLAN, &odd);
 }
 
-/// No checksum between the tunnels would become wrong.
+/// Tests that no checksum between the tunnels would become wrong.
 #[test]
 fn c52_remote_checksum_offload_reaches_through_a_tunnel_without_a_checksum() {
     let (endpoint, mut encapsulator) = end(Header::Ip, Carrier::Gue(with_remote_checksum(6080)));
@@ -186,7 +186,7 @@ fn c52_remote_checksum_offload_reaches_through_a_tunnel_without_a_checksum() {
     assert_eq!(take(&endpoint, &Known::new(sent.completed())).completed(), inner.build());
 }
 
-/// The flag and the pseudo-header sum go together, in every packet of a superframe.
+/// Tests that the flag and the pseudo-header sum go together, in every packet of a superframe.
 #[test]
 fn c57_b51_a_superframe_keeps_its_remote_checksum() {
     for endpoint in remote() {

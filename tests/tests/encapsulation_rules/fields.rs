@@ -54,7 +54,7 @@ fn ends(link: LinkType) -> Vec<Endpoint> {
         .into()
 }
 
-/// RFC 6040 figure 3.
+/// Tests RFC 6040 figure 3.
 #[test]
 fn w01_p35_every_ecn_field_around_every_packet() {
     for (mode, table) in [
@@ -114,7 +114,8 @@ fn w03_dont_fragment_is_configured_or_inherited() {
     }
 }
 
-/// RFC 6864 section 4.1: identifications of packets that may be fragmented are unique; those of others may be equal.
+/// Tests RFC 6864 section 4.1: identifications of packets that may be fragmented are unique; those of others may be
+/// equal.
 #[test]
 fn w03_identifications_count_where_they_mean_something() {
     let [local, remote] = V4;
@@ -138,7 +139,7 @@ fn datagram(flow: usize) -> Packet {
     ip.udp(|u| u.source_port(1000)).payload_len(flow % 7)
 }
 
-/// Rule W3: one port per flow, regardless of its packets, and the whole range of ports for all flows.
+/// Tests rule W3: one port per flow, regardless of its packets, and the whole range of ports for all flows.
 #[test]
 fn w03_source_ports_are_a_flows_own_and_spread_over_the_range() {
     let [local, remote] = V4;
@@ -183,7 +184,7 @@ fn one_port_and_all_ports_are_ranges_too() {
     }
 }
 
-/// RFC 6438 section 3: a separate flow label, or the configured one.
+/// Tests RFC 6438 section 3: a separate flow label, or the configured one.
 #[test]
 fn flow_labels_are_a_flows_own_or_configured() {
     let [local, remote] = V6;
@@ -199,7 +200,7 @@ fn flow_labels_are_a_flows_own_or_configured() {
     assert_eq!(label(&endpoint, 3), 0);
 }
 
-/// RFC 2473 section 4.1.1: the tunnel encapsulation limit restricts the number of tunnels that a packet enters.
+/// Tests RFC 2473 section 4.1.1: the tunnel encapsulation limit restricts the number of tunnels that a packet enters.
 #[test]
 fn w61_the_encapsulation_limit_counts_down() {
     let [local, remote] = V6;
@@ -224,7 +225,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     assert!(put(&mut over_ipv4, &packet, LinkType::Raw).is_ok());
 }
 
-/// Segmentation supports at most five IP headers.
+/// Tests the limit of segmentation, which supports at most five IP headers.
 #[test]
 fn s04_b10_a_sixth_ip_header_is_refused() {
     let [local, remote] = V4;
@@ -237,7 +238,7 @@ fn s04_b10_a_sixth_ip_header_is_refused() {
     assert_eq!(put(&mut encapsulator, &packet, LinkType::Raw), Err(Refusal::TooDeep));
 }
 
-/// A VLAN tag in the metadata is written into the frame if the tunnel carries frames.
+/// Tests that a VLAN tag in the metadata is written into the frame if the tunnel carries frames.
 #[test]
 fn a_tag_beside_the_frame_is_written_into_it() {
     let plain = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(99);
@@ -269,7 +270,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     assert_eq!(send(&gre, &tagged, LinkType::Ethernet), Err(Refusal::VlanTag));
 }
 
-/// The link header and the padding of a packet are not carried.
+/// Tests that the link header and the padding of a packet are not carried.
 #[test]
 fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let [local, remote] = V4;
@@ -323,7 +324,7 @@ fn what_a_tunnel_cannot_carry_is_refused_by_name() {
     }
 }
 
-/// RFC 8926 section 3.4: the header indicates that one of its options must not be ignored.
+/// Tests RFC 8926 section 3.4: the header indicates that one of its options must not be ignored.
 #[test]
 fn w40_a_critical_option_sets_the_bit() {
     let [local, remote] = V4;

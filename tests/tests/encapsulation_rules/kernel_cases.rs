@@ -43,8 +43,9 @@ fn bytes(frames: &[Known]) -> Vec<Vec<u8>> {
     frames.iter().map(Known::completed).collect()
 }
 
-/// tso.py: superframes that the device can segment after a tunnel header leave unsplit. If the device only repeats
-/// headers, all but the last packet leave unsplit. The packets on the wire are the same, whoever segments.
+/// Tests the cases of tso.py: superframes that the device can segment after a tunnel header leave unsplit. If the
+/// device only repeats headers, all but the last packet leave unsplit. The packets on the wire are the same, whoever
+/// segments.
 #[test]
 fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     let key = || gre(None, false, false, false);
@@ -81,7 +82,7 @@ fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     }
 }
 
-/// gre_gso.sh: a file passes GRE over IPv6 in large sends, segmented by the device or before it.
+/// Tests the case of gre_gso.sh: a file passes GRE over IPv6 in large sends, segmented by the device or before it.
 #[test]
 fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     let endpoint = end(V6, gre(None, false, false, false), Carrier::Ip);
@@ -119,8 +120,9 @@ fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     }
 }
 
-/// big_tcp.sh: the stream arrives intact, whichever of the sender's and the router's devices segment, and whichever of
-/// the router and the receiver merge; in frames beyond 64 KB if nothing segments or if the receiver merges.
+/// Tests the cases of big_tcp.sh: the stream arrives intact, whichever of the sender's and the router's devices
+/// segment, and whichever of the router and the receiver merge; in frames beyond 64 KB if nothing segments or if the
+/// receiver merges.
 #[test]
 fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     let (on, off) = (true, false);
@@ -146,7 +148,7 @@ fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     }
 }
 
-/// Segments the frames that a device must not send in one piece.
+/// Segments the frames that a device must not send unsegmented.
 fn cut_all(frames: &[Known]) -> Vec<Known> {
     let cut_one = |frame: &Known| match frame.meta.gso {
         Some(_) => cut(frame, LinkType::Raw, &Ports::NONE, Outgoing::default()),
@@ -204,9 +206,9 @@ fn goes_through(endpoint: &Endpoint, whole: &Known) {
     assert!(bytes(&received) == bytes(&cut(whole, link, &ports, Outgoing::default())));
 }
 
-/// double_udp_encap.sh: one large send is four packets on the wire, which are merged into one if two tunnels are
-/// allowed. Linux does so only with a hint from the sender, and not if the outer checksum is absent; here no guess is
-/// needed, because every checksum is verified.
+/// Tests the cases of double_udp_encap.sh: one large send is four packets on the wire, which are merged into one if two
+/// tunnels are allowed. Linux does so only with a hint from the sender, and not if the outer checksum is absent; here
+/// no guess is needed, because every checksum is verified.
 #[test]
 fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     let outside =
@@ -253,7 +255,8 @@ fn received(wire: &[Known], ports: Ports, tunnels_max: u8, is_verified: bool) ->
     receiver.delivered.len()
 }
 
-/// l2_tos_ttl_inherit.sh: the fields that GRE, VXLAN and Geneve inherit from frames with and without a VLAN tag.
+/// Tests the cases of l2_tos_ttl_inherit.sh: the fields that GRE, VXLAN and Geneve inherit from frames with and without
+/// a VLAN tag.
 #[test]
 fn k136_class_and_ttl_are_inherited_or_fixed_around_tagged_frames_too() {
     let formats = [

@@ -102,7 +102,7 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
     }
 }
 
-/// For a superframe, the length of its packets counts.
+/// Tests that for a superframe, the length of its packets counts.
 #[test]
 fn s49_a_superframe_fits_if_its_packets_do() {
     for (start, headers) in [(v4(), 40), (v6(), 60)] {
@@ -128,7 +128,7 @@ fn s49_a_superframe_fits_if_its_packets_do() {
     }
 }
 
-/// RFC 1191 section 4.
+/// Tests RFC 1191 section 4.
 #[test]
 fn s49_fragmentation_needed_goes_back_to_the_sender() {
     let packet = Packet::new().ethernet(|e| e).vlan(|v| v.id(9)).ipv4(|ip| ip.df(true).tos(3));
@@ -152,7 +152,7 @@ fn s49_fragmentation_needed_goes_back_to_the_sender() {
     assert_eq!(message[44..46], [0, 68]);
 }
 
-/// RFC 4443 section 3.2, RFC 8201.
+/// Tests RFC 4443 section 3.2, RFC 8201.
 #[test]
 fn s49_packet_too_big_goes_back_to_the_sender() {
     let packet = v6().tcp(|t| t).payload_len(1400);
@@ -172,7 +172,7 @@ fn verdicts(frame: &[u8], link: Link) -> Vec<Verdict> {
     verify(frame, link)
 }
 
-/// Rule W60: IPv6 packets of 1280 bytes always pass, if necessary in fragments of the tunnel's packets.
+/// Tests rule W60: IPv6 packets of 1280 bytes always pass, if necessary in fragments of the tunnel's packets.
 #[test]
 fn w60_the_floor_of_ipv6() {
     let told = |len| fit_of(&of_len(v6(), len), LinkType::Raw, 1000);
@@ -236,7 +236,7 @@ fn nobody_is_told_of_what_nobody_may_be_told_of() {
     assert_eq!(fit_of(&echo(v6(), 128), raw, 1300).0, Fit::Told);
 }
 
-/// Truncated frames do not cause a panic, with any metadata and MTU.
+/// Tests that truncated frames do not cause a panic, with any metadata and MTU.
 #[test]
 fn any_beginning_of_a_frame_is_no_reason_to_panic() {
     let frame = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(1500).build();

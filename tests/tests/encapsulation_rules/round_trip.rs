@@ -7,7 +7,7 @@ use super::{
     putting::{Known, link_of, packets, put, take},
 };
 
-/// The same bytes are sent regardless of the metadata of the inner checksum, and for every length.
+/// Tests that the same bytes are sent regardless of the metadata of the inner checksum, and for every length.
 // Rules: W23, W32
 #[test]
 fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {

@@ -55,8 +55,8 @@ fn encapsulators(endpoint: &Endpoint) -> Vec<[Encapsulator; 2]> {
     [DontFragment::Set, DontFragment::Unset, DontFragment::Inherit].map(both).into()
 }
 
-/// Rules S40, S43 to S45, C40: every segment has its own tunnel headers, whose identifications increment as if it had
-/// been encapsulated separately.
+/// Tests rules S40, S43 to S45, C40: every segment has its own tunnel headers, whose identifications increment as if it
+/// had been encapsulated separately.
 #[test]
 fn s40_s44_s45_a_superframe_is_cut_into_what_its_packets_would_be() {
     let mut cuts = 0;
@@ -88,7 +88,7 @@ fn s40_s44_s45_a_superframe_is_cut_into_what_its_packets_would_be() {
     assert!(cuts > 20_000, "{cuts}");
 }
 
-/// Two levels: the outer tunnel carries the packets of the inner one.
+/// Tests two levels of tunnels: the outer tunnel carries the packets of the inner one.
 #[test]
 fn a_superframe_in_two_tunnels_is_cut_into_what_its_packets_would_be() {
     let mut pairs = 0;
@@ -185,7 +185,7 @@ fn packets_joined_in_the_tunnel_come_out_as_they_were_put_in() {
     assert!(joined * 10 > came * 6, "{joined} of {came}");
 }
 
-/// The packets pass through every pair of tunnels, each of which may use remote checksum offload.
+/// Tests that the packets pass through every pair of tunnels, each of which may use remote checksum offload.
 #[test]
 fn packets_joined_in_two_tunnels_come_out_as_they_were_put_in() {
     let (mut joined, mut came) = (0, 0);
@@ -242,7 +242,7 @@ fn without_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     frame
 }
 
-/// Each packet of a tunnel with sequence numbers has its own number.
+/// Tests that each packet of a tunnel with sequence numbers has its own number.
 #[test]
 fn s43_a_numbered_superframe_is_cut_before() {
     let [local, remote] = V4;
@@ -260,7 +260,7 @@ fn s43_a_numbered_superframe_is_cut_before() {
     assert_eq!(encapsulator.stats().refused(Refusal::SuperframeNumbered), 1);
 }
 
-/// A datagram that is to be split into IP fragments cannot have a tunnel header in each of them.
+/// Tests a datagram that is to be split into IP fragments: a tunnel header cannot be in each of them.
 #[test]
 fn superframes_of_fragments_are_cut_before() {
     let [local, remote] = V4;
@@ -273,7 +273,7 @@ fn superframes_of_fragments_are_cut_before() {
     assert_eq!(put(&mut encapsulator, &whole, LinkType::Raw), Err(Refusal::Superframe));
 }
 
-/// A UDP length cannot exceed 64 KB; an IP length may be zero.
+/// Tests lengths at their limits: a UDP length cannot exceed 64 KB; an IP length may be zero.
 #[test]
 fn t13_b01_b57_no_length_wraps() {
     let packet = |len| Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(len);
@@ -309,7 +309,7 @@ fn length(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[at], packet[at + 1]])
 }
 
-/// A superframe beyond 64 KB directly in IP is segmented into the same packets as any other.
+/// Tests that a superframe beyond 64 KB directly in IP is segmented into the same packets as any other.
 #[test]
 fn big_superframes_go_where_lengths_may_be_open() {
     for ([local, remote], header) in
@@ -331,7 +331,7 @@ fn big_superframes_go_where_lengths_may_be_open() {
     }
 }
 
-/// Fixed identifications are numbered by IP level, and encapsulation adds one level.
+/// Tests that fixed identifications are numbered by IP level, and encapsulation adds one level.
 #[test]
 fn b50_levels_of_identification_move_down() {
     let packet = Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(3000);

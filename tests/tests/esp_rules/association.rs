@@ -20,7 +20,7 @@ pub(crate) struct Recipe {
     pub(crate) extended: bool,
     pub(crate) window: u32,
     pub(crate) udp: bool,
-    /// Whether it carries only packets to documentation addresses (RFC 5737, RFC 3849), from any source.
+    /// Whether the association carries only packets to documentation addresses (RFC 5737, RFC 3849), from any source.
     pub(crate) selective: bool,
 }
 

@@ -21,7 +21,7 @@ fn udp6(ip: impl Fn(Ipv6) -> Ipv6) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv6(ip).udp(|u| u).payload(b"0123456").build()
 }
 
-/// RFC 4303 section 3.1.1, byte by byte.
+/// Tests RFC 4303 section 3.1.1, byte by byte.
 #[test]
 fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     let frame = udp4(|ip| ip.id(77).tos(0x28).options(&[0x94, 4, 0, 0]));
@@ -41,7 +41,7 @@ fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     assert_eq!(wire[esp + 8..esp + 16], vector.to_be_bytes());
 }
 
-/// A header that was damaged in transit is not repaired.
+/// Tests that a header that was damaged in transit is not repaired.
 #[test]
 fn a_wrong_ipv4_checksum_stays_wrong() {
     let right = udp4(|ip| ip);
@@ -56,8 +56,8 @@ fn a_wrong_ipv4_checksum_stays_wrong() {
     assert!(!is_right(&received, Link::Ethernet));
 }
 
-/// RFC 4303 section 3.1.1: headers for intermediate nodes stay unencrypted, and options for the final destination are
-/// encrypted.
+/// Tests RFC 4303 section 3.1.1: headers for intermediate nodes stay unencrypted, and options for the final destination
+/// are encrypted.
 #[test]
 fn ipv6_extension_headers_stay_in_front_up_to_the_last_destination_options() {
     let start = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
@@ -88,7 +88,7 @@ fn ipv6_extension_headers_stay_in_front_up_to_the_last_destination_options() {
     }
 }
 
-/// RFC 4301 section 5.1.2.
+/// Tests RFC 4301 section 5.1.2.
 #[test]
 fn the_header_of_a_tunnel_repeats_what_routers_must_know() {
     let inner = udp4(|ip| ip.tos(0xb9).df(false).ttl(3).id(9));
@@ -114,7 +114,7 @@ fn the_header_of_a_tunnel_repeats_what_routers_must_know() {
     assert_eq!(wire[12..18], [0x86, 0xdd, 0x6b, 0x90, 0, 0]);
 }
 
-/// RFC 3948 section 2.1, and RFC 8200 section 8.1 for the checksum.
+/// Tests RFC 3948 section 2.1, and RFC 8200 section 8.1 for the checksum.
 #[test]
 fn udp_has_its_ports_its_length_and_a_checksum_only_over_ipv6() {
     for mode in MODES {
@@ -133,7 +133,7 @@ fn udp_has_its_ports_its_length_and_a_checksum_only_over_ipv6() {
     }
 }
 
-/// RFC 6040 section 4.2, all 16 combinations, with both versions outside and inside.
+/// Tests RFC 6040 section 4.2, all 16 combinations, with both versions outside and inside.
 #[test]
 fn congestion_in_the_tunnel_is_told() {
     const NOT: u8 = 0;
@@ -168,7 +168,7 @@ fn congestion_in_the_tunnel_is_told() {
     }
 }
 
-/// RFC 4303 section 2.7: padding after the packet in a tunnel hides its length.
+/// Tests padding after the packet in a tunnel, which hides the packet's length (RFC 4303 section 2.7).
 #[test]
 fn what_hides_the_length_of_a_tunnelled_packet_is_cut_off() {
     for (inner, next_header) in [(udp4(|ip| ip), 4), (udp6(|ip| ip), 41)] {
@@ -182,7 +182,8 @@ fn what_hides_the_length_of_a_tunnelled_packet_is_cut_off() {
     }
 }
 
-/// The peer may choose any initialization vector and up to 255 bytes of padding (RFC 4303 section 2.4).
+/// Tests the freedom of the peer to choose any initialization vector and up to 255 bytes of padding (RFC 4303 section
+/// 2.4).
 #[test]
 fn long_padding_is_taken_off() {
     let inner = &udp4(|ip| ip)[14 + 20..];
@@ -195,7 +196,7 @@ fn long_padding_is_taken_off() {
     }
 }
 
-/// Rule W70, RFC 3948 sections 2.2 and 2.3.
+/// Tests rule W70 and RFC 3948 sections 2.2 and 2.3.
 #[test]
 fn keepalives_and_ike_are_told_from_esp() {
     let port = Some(4500);

@@ -165,7 +165,7 @@ fn every_refusal_has_a_name_and_a_counter() {
     assert_eq!(names.len(), Refusal::COUNT);
 }
 
-/// RFC 4303 section 3.1.1: fragments are allowed in tunnel mode, but not in transport mode.
+/// Tests RFC 4303 section 3.1.1: fragments are allowed in tunnel mode, but not in transport mode.
 #[test]
 fn fragments_pass_through_a_tunnel() {
     let fragment = ethernet().ipv4(|ip| ip.more_fragments(true)).payload(&[1; 16]).build();
@@ -240,8 +240,8 @@ fn truncated_packets_are_refused() {
     }
 }
 
-/// An association with another key, ICV, kind of sequence numbers or encapsulation accepts nothing. A packet of tunnel
-/// mode is accepted in transport mode as IP in IP, because the two look alike.
+/// Tests associations that differ in key, ICV, kind of sequence numbers or encapsulation: none accepts the packets of
+/// another. A packet of tunnel mode is accepted in transport mode as IP in IP, because the two look alike.
 #[test]
 fn associations_do_not_take_each_others_packets() {
     let recipes = Recipe::all().into_iter().map(|recipe| Recipe { spi: 0x1000, ..recipe });

@@ -72,7 +72,7 @@ impl Oracle {
     }
 }
 
-/// A receiver and its oracle, which must agree.
+/// A receiver and an oracle, which must agree.
 struct Both {
     recipe: Recipe,
     decryptor: Decryptor,
@@ -152,8 +152,8 @@ fn the_first_packet_may_be_any_but_zero() {
     }
 }
 
-/// Sequence numbers of 32 bits end; those of 64 bits continue, with the low half wrapping at any position of the
-/// window.
+/// Tests the end of sequence numbers: those of 32 bits end; those of 64 bits continue, with the low half wrapping at
+/// any position of the window.
 #[test]
 fn b25_the_high_half_follows_the_low_one_over_its_end() {
     let end = 1_u64 << 32;
@@ -186,7 +186,7 @@ fn without_a_window_everything_genuine_is_taken() {
     assert_eq!((decryptor.last_sequence(), decryptor.stats().packets), (0, 5));
 }
 
-/// RFC 4303 section 3.4.3: a forged packet far ahead must not close the window for all others.
+/// Tests RFC 4303 section 3.4.3: a forged packet far ahead must not close the window for all others.
 #[test]
 fn a_forged_packet_does_not_move_the_window() {
     let mut both = Both::new(recipe(64, false), 0);

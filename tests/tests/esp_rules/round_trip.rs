@@ -54,7 +54,7 @@ fn every_header_stack_comes_back_in_every_mode() {
     }
 }
 
-/// Headers before the encrypted text are correct: without the keys, the packet is like any other.
+/// Tests that headers before the encrypted text are correct: without the keys, the packet is like any other.
 #[test]
 fn what_is_on_the_wire_has_right_checksums() {
     for stack in Stack::all().iter().filter(|stack| stack.link() == Link::Ethernet) {
@@ -94,14 +94,14 @@ fn padding_of_ethernet_is_left_off() {
     let bare = packet.payload(b"x").build();
     for recipe in Recipe::all() {
         assert_eq!(there_and_back(&recipe, &padded, Link::Ethernet).as_ref(), Ok(&bare));
-        // Decryption accepts it too.
+        // Decryption accepts the packet too.
         let mut wire = recipe.encrypted(1, &bare);
         wire.extend([0xee; 9]);
         assert_eq!(decrypt(&mut recipe.decryptor(0), &wire).as_ref(), Ok(&bare));
     }
 }
 
-/// A checksum that was left to a device is completed before encryption hides it from the device.
+/// Tests that a checksum that was left to a device is completed before encryption hides it from the device.
 #[test]
 fn partial_checksums_are_completed_before_encryption() {
     let stacks = Stack::all();
@@ -128,7 +128,7 @@ fn partial_checksums_are_completed_before_encryption() {
     }
 }
 
-/// RFC 3948 section 3.1.2: behind an address translator, only the ICV proves that a checksum was correct.
+/// Tests RFC 3948 section 3.1.2: behind an address translator, only the ICV proves that a checksum was correct.
 #[test]
 fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
     let frame = Stack::all().remove(0).packet(&Place::default()).build();

@@ -57,8 +57,8 @@ fn superframes() -> Vec<Superframe> {
     superframes
 }
 
-/// Every packet has its own sequence number, initialization vector, padding and ICV, and decryption gives the packets
-/// of the superframe, with complete checksums.
+/// Tests that every packet has its own sequence number, initialization vector, padding and ICV, and decryption gives
+/// the packets of the superframe, with complete checksums.
 #[test]
 fn s46_a_superframe_is_cut_before_it_is_encrypted() {
     for superframe in superframes() {
@@ -101,7 +101,7 @@ fn s46_every_packet_has_a_vector_of_its_own() {
     assert_ne!(first[4..], next[4..]);
 }
 
-/// Linux lost the high half of extended sequence numbers within a superframe.
+/// Tests for a bug of Linux, which lost the high half of extended sequence numbers within a superframe.
 #[test]
 fn b25_the_high_half_steps_inside_a_superframe() {
     for mode in MODES {
@@ -120,7 +120,7 @@ fn b25_the_high_half_steps_inside_a_superframe() {
     }
 }
 
-/// Linux used protocol and mode of one packet for the next when families were mixed.
+/// Tests for a bug of Linux, which used protocol and mode of one packet for the next when families were mixed.
 #[test]
 fn b25_families_mix_in_both_kinds_of_tunnels() {
     for mode in [TUNNEL_V4, TUNNEL_V6] {
@@ -137,7 +137,7 @@ fn b25_families_mix_in_both_kinds_of_tunnels() {
     }
 }
 
-/// RFC 4303 section 3.3.3: sequence numbers never restart, and a superframe is sent completely or not at all.
+/// Tests RFC 4303 section 3.3.3: sequence numbers never restart, and a superframe is sent completely or not at all.
 #[test]
 fn s46_a_superframe_that_needs_more_numbers_than_are_left_is_refused_whole() {
     for (extended, max) in [(false, u64::from(u32::MAX)), (true, u64::MAX)] {
@@ -178,7 +178,7 @@ fn s46_a_packet_that_does_not_fit_its_buffer_is_still_the_next() {
     assert_eq!(segments.write_next(&mut buffer), Ok(None));
 }
 
-/// A device that repeats headers would also repeat sequence numbers.
+/// Tests superframes for a device that repeats headers, and so would repeat sequence numbers.
 #[test]
 fn s46_what_a_device_would_still_cut_is_refused() {
     let mut encryptor = Recipe::new(EspMode::Transport).encryptor(0);

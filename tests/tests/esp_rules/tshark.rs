@@ -149,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Proof that the previous test can fail: tshark detects one wrong bit, and another key.
+/// Proves that the previous test can fail: tshark detects one wrong bit, and another key.
 #[test]
 fn tshark_tells_right_from_wrong() {
     let recipe = Recipe::new(EspMode::Transport);

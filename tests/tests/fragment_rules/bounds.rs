@@ -100,13 +100,13 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     limited.limits.source_bytes = 100_000;
     let mut rig = Rig::new(limited);
     (0..100).for_each(|id| _ = rig.push(&tiny(id)));
-    // A buffer, a page of places, and the datagram: at most 25 of them fit.
+    // A buffer, a page of positions, and the datagram: at most 25 of them fit.
     assert!((15..25).contains(&rig.held_datagrams()), "{}", rig.held_datagrams());
     assert!(rig.held_bytes() > rig.held_datagrams() * 4096);
     rig.finish();
 }
 
-/// A sender that never completes a datagram does not lock out others, whatever it sends.
+/// Tests that a sender that never completes a datagram does not lock out others, whatever it sends.
 #[test]
 fn p32_a_stale_sender_does_not_silence_the_rest() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -126,7 +126,7 @@ fn p32_a_stale_sender_does_not_silence_the_rest() {
     }
 }
 
-/// An honest sender is served during a flood from spoofed sources, each of them new.
+/// Tests that an honest sender is served during a flood from spoofed sources, each of them new.
 #[test]
 fn p32_spoofed_sources_do_not_silence_an_honest_one() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -226,7 +226,7 @@ fn more_datagrams_than_the_limit_drop_the_one_that_waited_longest() {
     rig.finish();
 }
 
-/// The engine can be finished while it holds datagrams, and nothing is lost.
+/// Tests that the engine can be finished while it holds datagrams, and nothing is lost.
 #[test]
 fn b43_everything_comes_back_at_the_end() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual] {
@@ -242,7 +242,7 @@ fn b43_everything_comes_back_at_the_end() {
         let finished = Returned::Discarded(Discard::Finished);
         let back = rig.returned.iter().filter(|(_, why)| *why == finished).count();
         assert_eq!(back, if mode == ReassemblyMode::Coalesce { 0 } else { 400 });
-        // It can also be used again.
+        // The engine can also be used again.
         push_all(&mut rig, Version::V6, 1, &cut(&data, 80));
         rig.finish();
     }
@@ -262,7 +262,7 @@ fn what_is_missing_is_told() {
     }
 }
 
-/// In every order, fragments cost about the same number of steps: here, only as many pages as needed.
+/// Tests that in every order, fragments cost about the same number of steps: here, only as many pages as needed.
 #[test]
 fn b40_p31_the_worst_order_takes_no_more_memory_than_the_best() {
     let data = data(Version::V4, 16_000, 40);

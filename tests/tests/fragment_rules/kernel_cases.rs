@@ -6,7 +6,7 @@ use grosso_testkit::random::Random;
 
 use super::{data, overlap, rules, whole};
 
-/// Asserts that random datagrams, cut like those of `ip_defrag` and arranged by `arrange`, come out exactly.
+/// Asserts that random datagrams, fragmented like those of `ip_defrag` and arranged by `arrange`, are restored exactly.
 fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piece>) {
     let mut random = Random::new(seed);
     for round in 0..60 {
@@ -86,7 +86,7 @@ fn k83_one_overlap_kills_the_datagram() {
     }
 }
 
-/// The kernel's IPv6 connection tracking may deliver overlapping fragments; here the caller chooses the policy.
+/// Tests the caller's choice of a policy; the kernel's IPv6 connection tracking may deliver overlapping fragments.
 #[test]
 fn k84_permissive_policies_deliver_what_overlaps() {
     let data = data(Version::V6, 4000, 84);

@@ -50,7 +50,7 @@ fn f10_misaligned_ipv4_is_rounded_down_as_linux_does_or_refused() {
     assert!(rig.problems.is_empty());
 }
 
-/// A device's sum also covers the bytes that are removed.
+/// Tests the sum of a device, which also covers the bytes that are removed.
 #[test]
 fn f10_the_sum_of_a_fragment_that_is_rounded_down_is_not_believed() {
     let data = data(Version::V4, 48, 11);
@@ -114,7 +114,7 @@ fn f13_b46_beyond_65535_kills_the_datagram() {
     assert!(rig.problems.is_empty());
 }
 
-/// All offsets near the end, with all lengths: either the whole fragment fits into an IP packet, or nothing is
+/// Tests all offsets near the end, with all lengths: either the whole fragment fits into an IP packet, or nothing is
 /// delivered.
 // Rules: F13
 #[test]

@@ -32,7 +32,7 @@ fn f24_b41_coalescing_gives_every_buffer_back_at_once() {
     assert_eq!(rig.take_whole(), [Version::V4.whole(1, &data)]);
 }
 
-/// The pushed fragments can be restored, byte for byte and in the order of the data, in any arrival order.
+/// Tests that the pushed fragments can be restored, byte for byte and in the order of the data, in any arrival order.
 #[test]
 fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
     let mut random = Random::new(38);

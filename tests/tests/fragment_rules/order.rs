@@ -165,7 +165,7 @@ fn a_fragment_that_is_two_others_together_is_no_duplicate() {
     }
 }
 
-/// Every order of up to seven fragments, with an odd length at the end.
+/// Tests every order of up to seven fragments, with an odd length at the end.
 // Rules: F16
 #[test]
 fn every_order_of_up_to_seven_fragments_gives_the_datagram() {
@@ -198,7 +198,7 @@ fn for_each_order(items: &mut Vec<usize>, fixed: usize, act: &mut impl FnMut(&[u
     }
 }
 
-/// Random fragments of one key, valid and invalid, compared with the byte map.
+/// Compares random fragments of one key, valid and invalid, with the byte map.
 // Rules: F16
 #[test]
 fn random_fragments_fare_as_the_byte_map_says() {

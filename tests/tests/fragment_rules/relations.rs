@@ -60,7 +60,7 @@ fn p27_f14_all_interval_relations_under_every_policy() {
     assert!(completed > cases / 2, "only {completed} of {cases} gave a datagram");
 }
 
-/// The default policy gives for each relation exactly the result of RFC 5722 section 4 and P27.
+/// Tests that the default policy gives for each relation exactly the result of RFC 5722 section 4 and P27.
 #[test]
 fn p27_only_the_same_fragment_again_is_harmless() {
     for version in Version::ALL {

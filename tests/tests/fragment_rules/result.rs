@@ -222,7 +222,7 @@ fn f23_sums_are_added_and_different_states_say_nothing() {
     }
 }
 
-/// A device also sums the bytes after the packet.
+/// Tests a device's sum, which also includes the bytes after the packet.
 #[test]
 fn f23_padding_is_taken_off_the_sum() {
     let data = data(Version::V4, 33, 24);
@@ -310,8 +310,8 @@ fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     }
 }
 
-/// The tunnel's endpoint reassembles the fragments of the tunnel's own packets, and inner fragments pass unchanged:
-/// malformed and atomic ones too.
+/// Tests that the tunnel's endpoint reassembles the fragments of the tunnel's own packets, and that inner fragments
+/// pass unchanged: malformed and atomic ones too.
 #[test]
 fn fragments_inside_a_tunnel_pass_where_they_are_for_others() {
     type Around = fn(Packet) -> Packet;
@@ -345,7 +345,7 @@ fn fragments_inside_a_tunnel_pass_where_they_are_for_others() {
     }
 }
 
-/// A fragment of a tunnel's packet: the outermost datagram is reassembled first, and the caller pushes the result
+/// Tests a fragment of a tunnel's packet: the outermost datagram is reassembled first, and the caller pushes the result
 /// again.
 #[test]
 fn fragments_in_fragments_are_joined_from_outside() {

@@ -114,7 +114,8 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
     assert!(joined > 300 && refused > 10, "{joined} joined, {refused} not cut");
 }
 
-/// The length of the largest fragment and the identification are sufficient to recreate the same fragments (P38).
+/// Tests that the length of the largest fragment and the identification are sufficient to recreate the same fragments
+/// (P38).
 #[test]
 fn a_forwarded_datagram_is_cut_again_as_it_came() {
     let mut cut = 0;
@@ -179,8 +180,8 @@ fn options_and_extension_headers_in_every_order_come_back() {
     assert!(joined > 40, "only {joined} had fragments");
 }
 
-/// A partial checksum is completed before fragmentation, sums are added up again, and verification of every fragment by
-/// a device counts for the whole.
+/// Tests that a partial checksum is completed before fragmentation, sums are added up again, and verification of every
+/// fragment by a device counts for the whole.
 #[test]
 fn checksum_states_survive_both_ways() {
     let mut joined = 0;

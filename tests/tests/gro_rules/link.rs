@@ -29,7 +29,7 @@ fn interleaved(flows: u16) -> Vec<Vec<u8>> {
     (0..2).flat_map(|index| trains.iter().map(move |train| train[index].clone())).collect()
 }
 
-/// Pushes each frame with the device's hash that `hash` gives its index.
+/// Pushes each frame with the device hash that `hash` returns for its index.
 fn with_hashes(profile: Profile, frames: &[Vec<u8>], hash: impl Fn(usize) -> u32) -> Vec<Out> {
     let mut engine = Engine::new(profile);
     for (index, frame) in frames.iter().enumerate() {
@@ -80,8 +80,8 @@ fn g04_ethernet_addresses_differ() {
     assert_apart(&Path::Ipv6.train(&[100; 3], destination));
 }
 
-/// Ethernet addresses do not belong to the flow (a difference from Linux): no packet overtakes another when the path
-/// changes to another router.
+/// Tests that Ethernet addresses do not belong to the flow (a difference from Linux): no packet overtakes another when
+/// the path changes to another router.
 #[test]
 fn g04_interleaved_ethernet_addresses_keep_the_order() {
     let frames = Path::Ipv4.train(&[100; 4], |index, s| {
@@ -121,7 +121,7 @@ fn g05_ethertypes_without_a_handler_pass() {
     assert_eq!(engine.checked(std::slice::from_ref(&arp))[0].bytes, arp);
 }
 
-/// Linux has no GRO handler for MPLS; here the label is part of the flow.
+/// Tests MPLS, for which Linux has no GRO handler; here the label is part of the flow.
 #[test]
 fn g05_mpls_merges() {
     let labelled = |label| {
@@ -134,7 +134,7 @@ fn g05_mpls_merges() {
     assert_payloads(&[&one[0], &two[0], &one[1], &two[1]].map(Clone::clone), &[200, 200]);
 }
 
-/// A service chain: its path and its index identify the flow, so packets at both positions of a chain on one wire
+/// Tests a service chain: its path and its index identify the flow, so packets at both positions of a chain on one wire
 /// merge; any other difference in the header ends the train.
 #[test]
 fn g05_nsh_merges() {
@@ -174,7 +174,7 @@ fn g05a_pppoe_merges_and_its_length_is_rewritten() {
     }
 }
 
-/// The length of a session also counts the two bytes of its protocol field.
+/// Tests the length of a session, which also counts the two bytes of its protocol field.
 #[test]
 fn g05a_pppoe_stays_within_its_length_field() {
     let most = 65535 - 2 - Path::PppoeIpv4.ip_and_tcp_len() - 65 * 1000;
@@ -225,13 +225,14 @@ fn g06_vlan_identifier_is_part_of_the_flow() {
     assert_payloads(&interleaved, &[200, 200]);
 }
 
-/// The priority is compared but does not belong to the flow (a difference from Linux): one connection keeps its order.
+/// Tests that the priority is compared but does not belong to the flow (a difference from Linux): one connection keeps
+/// its order.
 #[test]
 fn g06_interleaved_vlan_priorities_keep_the_order() {
     assert_apart(&tagged([(7, 0), (7, 1), (7, 0), (7, 1)]));
 }
 
-/// Fifteen headers may follow the link layer; Linux supports 14.
+/// Tests the limit of fifteen headers after the link layer; Linux supports 14.
 #[test]
 fn g07_a_sixteenth_header_passes() {
     let stacked = |count: usize| {
@@ -290,7 +291,7 @@ fn g08_udp_superframes_pass() {
     assert_eq!(superframes(udp, |_| ()).0, [Verdict::Passed(Pass::Superframe); 2]);
 }
 
-/// A train of superframes cannot be described if CWR is only on the first segment.
+/// Tests superframes with CWR only on the first segment: a train of them cannot be described.
 #[test]
 fn g08_superframes_with_cwr_on_the_first_segment_pass() {
     let cwr = |before| {

@@ -17,7 +17,7 @@ use grosso_testkit::{Packet, headers::Tcp};
 /// A change that makes a packet ineligible, by name.
 type Ineligible = (&'static str, fn(Segment) -> Segment);
 
-/// Every kind of TCP packet that can be in no train, or never merges with a held one.
+/// TCP packets that cannot be in a train, or never merge with a held packet.
 const TCP: &[Ineligible] = &[
     ("wrong checksum", |s| s.tcp(|tcp| tcp.checksum_xor(1))),
     ("data offset below five", |s| s.tcp(|tcp| tcp.data_offset_raw(4))),
@@ -34,7 +34,7 @@ const TCP: &[Ineligible] = &[
     ("padding", |s| s.frame(|packet| packet.trailer(&[0; 4]))),
 ];
 
-/// Such packets only for IPv4. (If the header length is too short, the addresses are not read.)
+/// IPv4-only packets of this kind. (If the header length is too short, the addresses are not read.)
 const IPV4: &[Ineligible] = &[
     ("header checksum", |s| s.ipv4(|ip| ip.checksum_xor(1))),
     ("options", |s| s.ipv4(|ip| ip.options(&[1, 1, 1, 1]))),
@@ -46,7 +46,7 @@ const IPV4: &[Ineligible] = &[
     ("length zero", |s| s.ipv4(|ip| ip.total_len_raw(0))),
 ];
 
-/// Such packets only for IPv6.
+/// IPv6-only packets of this kind.
 const IPV6: &[Ineligible] = &[
     ("atomic fragment", |s| s.extensions(|packet| packet.fragment(|f| f))),
     ("first fragment", |s| s.extensions(|packet| packet.fragment(|f| f.more(true)))),
@@ -59,7 +59,7 @@ const IPV6: &[Ineligible] = &[
     ("length zero", |s| s.ipv6(|ip| ip.payload_len_raw(0))),
 ];
 
-/// Such packets for UDP.
+/// UDP datagrams of this kind.
 const UDP: &[Ineligible] = &[
     ("wrong checksum", |s| s.udp(|udp| udp.checksum_xor(1))),
     ("no checksum", |s| s.udp(|udp| udp.checksum_zero())),
@@ -87,7 +87,7 @@ fn assert_order(
     }
 }
 
-/// Packets that Linux delivers before flow matching can overtake there; here none does.
+/// Tests that no packet overtakes another, not even those that Linux delivers before flow matching.
 // Rules: B7, B55, P16
 #[test]
 fn g75_nothing_of_a_tcp_connection_overtakes() {
@@ -124,7 +124,7 @@ fn g75_a_barrier_is_named() {
     assert_eq!(delivered[0].closed, Close::Barrier);
 }
 
-/// A fragment may belong to any connection between its addresses, and to no other.
+/// Tests that a fragment counts for any connection between its addresses, and for no other.
 #[test]
 fn g75_fragments_are_barriers_between_their_addresses_only() {
     let connection = |host: u8| {
@@ -136,8 +136,8 @@ fn g75_fragments_are_barriers_between_their_addresses_only() {
     assert_eq!(payload_lengths(&coalesce(&frames)).len(), 4);
 }
 
-/// A device may assign different hashes to the packets of one connection, or no hash to a packet that it could not
-/// parse.
+/// Tests a device that assigns different hashes to the packets of one connection, or no hash to a packet that it could
+/// not parse.
 #[test]
 fn g75_order_holds_when_the_device_hash_of_a_connection_changes() {
     let frames = Path::Ipv4.train(&[100; 3], at(2, |s| s.tcp(Tcp::psh)));
@@ -243,8 +243,8 @@ fn g77_superframe_with_a_short_tail_starts_no_train() {
     assert_eq!(delivered[0].meta.gso.unwrap().segments, 3);
 }
 
-/// Complete packets do not merge with superframes whose packets had partial checksums: segmentation could not restore
-/// both.
+/// Tests that complete packets do not merge with superframes whose packets had partial checksums: segmentation could
+/// not restore both.
 #[test]
 fn g77_complete_packets_do_not_join_superframes_of_partial_ones() {
     let mut superframe = unit(0, 200);
@@ -266,7 +266,7 @@ fn g77_geometry_that_is_not_that_of_the_bytes_passes() {
     }
 }
 
-/// A datagram that was reassembled leaves in fragments again, with its own identification: it never merges.
+/// Tests that a reassembled datagram never merges: it leaves in fragments again, with its own identification.
 #[test]
 fn s61_a_datagram_that_leaves_in_fragments_again_joins_no_train_and_overtakes_none() {
     for path in [Path::Ipv4, Path::Ipv6] {

@@ -1,4 +1,4 @@
-//! Every reason that the engine can give has an example.
+//! Every reason that the engine can report has an example.
 
 use std::collections::BTreeSet;
 
@@ -345,7 +345,7 @@ fn header_stacks() -> Vec<Vec<u8>> {
     (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
 }
 
-/// The headers of the last packet are the first known ones afterwards, like those whose flow was guessed.
+/// Tests that the headers of the last packet are the first known ones afterwards, like those whose flow was guessed.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();

@@ -78,7 +78,7 @@ fn g53_a_packet_alone_is_unmodified_and_verified() {
     assert_eq!(out.meta.gso, None);
 }
 
-/// Every test that coalesces also segments the result and compares; this one does so explicitly.
+/// Segments a train and compares the packets, explicitly; every test that coalesces does so as well.
 #[test]
 fn g54_cutting_gives_the_packets_back() {
     for path in Path::ALL {
@@ -185,7 +185,8 @@ fn g64_limit_on_segments_of_a_profile() {
     assert_eq!(payload_lengths(&coalesce_with(profile, &frames)), [300, 300, 100]);
 }
 
-/// At the point where Linux continues in a second list, the pool of parts is limited; a full pool acts like a mismatch.
+/// Tests the limit of the pool of parts, at the point where Linux continues in a second list; a full pool acts like a
+/// mismatch.
 #[test]
 fn g65_full_pool_of_parts_closes_the_train() {
     let mut profile = Profile::linux();

@@ -13,7 +13,7 @@ use grosso_rig::{
 use grosso_testkit::headers::Tcp;
 
 /// Asserts the verdict on the second of three segments after a change, that it leaves in its place, and that the third
-/// does not join the first.
+/// does not merge with the first.
 #[track_caller]
 fn assert_second(change: impl Fn(Tcp) -> Tcp + Copy + 'static, verdict: Verdict) {
     for path in Path::PLAIN {
@@ -33,7 +33,7 @@ fn assert_all_merge(change: impl Fn(Tcp) -> Tcp + Copy + 'static) {
     }
 }
 
-/// Asserts the payload lengths delivered for segments of 100 bytes with these flags beside ACK.
+/// Asserts the payload lengths delivered for segments of 100 bytes with these flags in addition to ACK.
 #[track_caller]
 fn assert_flags(flags: &[u16], expected: &[usize]) {
     for path in Path::PLAIN {
@@ -192,7 +192,7 @@ fn g32_sequence_number_is_not_the_next() {
     }
 }
 
-/// Linux ignores the urgent pointer if URG is clear; segmentation could not restore it.
+/// Tests the urgent pointer, which Linux ignores if URG is clear; segmentation could not restore it.
 #[test]
 fn g33_urgent_pointer_must_be_equal() {
     let refused = Verdict::Refused(NoMerge::TcpUrgentPointer);

@@ -75,8 +75,8 @@ fn s01_every_kind_of_superframe_needs_its_features() {
     }
 }
 
-/// Ethtool has no name for them, so a device either repeats the header unread or gets segmented packets. A kernel
-/// accepts such a superframe from a TAP device, and drops it if it has to segment it.
+/// Tests headers for which ethtool has no name, so that a device either repeats the header unparsed or gets segmented
+/// packets. A kernel accepts such a superframe from a TAP device, and drops it if it has to segment it.
 #[test]
 fn s01_no_feature_names_a_service_header_a_label_or_a_session() {
     for frame in [

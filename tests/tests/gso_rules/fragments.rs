@@ -154,8 +154,8 @@ fn s60_padding_is_left_out_and_missing_bytes_are_noticed() {
     assert_eq!(of_mtu(&packet, 68), Err(NoFragments::BytesMissing));
 }
 
-/// A receiver truncates a packet to the length in its PPPoE header, and drops one whose IP header declares more (rule
-/// G5a).
+/// Tests that bytes beyond the PPPoE length do not count: a receiver truncates a packet to that length, and drops one
+/// whose IP header declares more (rule G5a).
 #[test]
 fn s60_bytes_that_pppoe_does_not_count_are_missing() {
     let packet = Packet::new().ethernet(|e| e).pppoe(|p| p).ipv4(|ip| ip.df(false)).udp(|udp| udp);
@@ -194,7 +194,7 @@ fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
     let options = FragmentOptions::new(9000, !ID);
     let fragments = fragment(&packet.build(), &came_in(200), &options).unwrap();
     assert_eq!(fragments.iter().map(|f| f.len() - 14).collect::<Vec<_>>(), [1280, 824]);
-    // They keep their original identification.
+    // The fragments keep their original identification.
     assert!(fragments.iter().all(|f| f[58..62] == ID.to_be_bytes()));
 }
 

@@ -305,7 +305,7 @@ fn s20_every_datagram_has_its_own_header() {
     assert!(packets.iter().all(|packet| is_right(packet, Link::Ethernet)));
 }
 
-/// Segmentation does not read the field of a partial checksum: a guest may leave it zero.
+/// Tests that segmentation does not read the field of a partial checksum: a guest may leave it zero.
 #[test]
 fn s21_partial_checksum_makes_every_datagram_have_one() {
     let mut frame = udp4(250);

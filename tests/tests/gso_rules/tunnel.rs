@@ -74,7 +74,7 @@ fn s40_every_udp_tunnel_is_cut() {
     }
 }
 
-/// An outer checksum that is computed as zero is written as 0xffff, because zero means no checksum.
+/// Tests that an outer checksum that is computed as zero is written as 0xffff, because zero means no checksum.
 #[test]
 fn s40_outer_checksum_of_zero_says_ffff() {
     // Only the outer checksum covers the last two bytes of the inner source MAC.
@@ -89,7 +89,7 @@ fn s40_outer_checksum_of_zero_says_ffff() {
     assert_right(&packets);
 }
 
-/// Linux applies the outer level's mode to the inner one (B50).
+/// Tests for a bug of Linux, which applies the outer level's mode to the inner one (B50).
 // Rules: B50
 #[test]
 fn s41_each_level_has_its_own_identification_mode() {
@@ -110,7 +110,7 @@ fn s41_each_level_has_its_own_identification_mode() {
     }
 }
 
-/// The 16-bit UDP length of an oversized superframe has wrapped; the actual bytes count.
+/// Tests an oversized superframe whose 16-bit UDP length has wrapped; the actual bytes count.
 #[test]
 fn s42_oversize_tunnel_is_cut_by_its_real_length() {
     let packet = vxlan(|udp| udp.len_raw(15414)).tcp(|tcp| tcp).payload_len(80_000);
@@ -167,8 +167,8 @@ fn s44_ip_in_ip_rewrites_both_levels() {
     assert_right(&packets);
 }
 
-/// Remote checksum offload: the inner checksum of every packet is the pseudo-header sum for its own length, and the
-/// outer checksum covers it.
+/// Tests remote checksum offload: the inner checksum of every packet is the pseudo-header sum for its own length, and
+/// the outer checksum covers it.
 #[test]
 fn s45_remote_checksum_offload_leaves_seeds() {
     let vxlan = outer().udp(|udp| udp).vxlan(|v| v.remote_checksum()).ethernet(|e| e);

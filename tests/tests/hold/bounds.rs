@@ -4,8 +4,8 @@ use grosso::coalesce::{Hold, reason::Close};
 
 use super::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 
-/// A timer that each packet restarts would hold a slow flow for ever. The controller does not hold a train at all if it
-/// does not expect the next packet in time.
+/// Tests a slow flow, which a timer that each packet restarts would hold for ever. The controller does not hold a train
+/// at all if it does not expect the next packet in time.
 #[test]
 fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     for (hold, part_of_hold, expected) in [
@@ -87,7 +87,7 @@ fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
     assert!(firsts.is_sorted(), "{firsts:?}");
 }
 
-/// After traffic stops, the timer releases everything in time, and then no timer is left.
+/// Tests that after traffic stops, the timer releases everything in time, and then no timer is left.
 #[test]
 fn p25_all_is_out_in_time_when_traffic_stops() {
     for hold in HOLDS {

@@ -76,7 +76,7 @@ fn p48_a_flow_passes_alone() {
     session.assert_reversible();
 }
 
-/// Held packets of a flow leave before those that bypass.
+/// Tests that held packets of a flow leave before those that bypass.
 #[test]
 fn p48_what_passes_overtakes_nothing() {
     let mut random = Random::new(7);
@@ -96,7 +96,7 @@ fn p48_what_passes_overtakes_nothing() {
     }
 }
 
-/// A bypass that never starts has no effect on the deliveries.
+/// Tests that a bypass that never starts has no effect on the deliveries.
 #[test]
 fn a_bypass_that_never_comes_about_changes_nothing() {
     for seed in 0..60 {
@@ -123,8 +123,8 @@ fn a_bypass_that_never_comes_about_changes_nothing() {
     }
 }
 
-/// A size limit, for a consumer with a small buffer, applies to every train, and a longer superframe passes unchanged
-/// (P49).
+/// Tests that a size limit, for a consumer with a small buffer, applies to every train, and a longer superframe passes
+/// unchanged (P49).
 #[test]
 fn p49_a_consumer_with_a_small_buffer_sets_how_long_trains_are() {
     for size_bytes in [3_000, 9_000, 37_500] {

@@ -89,7 +89,7 @@ fn the_round_trip_bounds_the_time() {
     }
 }
 
-/// The time in which a superframe fills is also a bound: 64 KiB of full packets every 123 ns.
+/// Tests that the time in which a superframe fills is also a bound: 64 KiB of full packets every 123 ns.
 #[test]
 fn a_fast_flow_is_held_no_longer_than_a_superframe_takes() {
     let mut world = controlled(HOLD_NS);
@@ -146,7 +146,7 @@ fn longest(trains: &[u32]) -> u32 {
     trains.iter().copied().max().unwrap_or(0)
 }
 
-/// On a long path, a round trip has sixteen acknowledgments if each train causes one.
+/// Tests a long path, on which a round trip has sixteen acknowledgments if each train causes one.
 #[test]
 fn a_long_path_keeps_sixteen_trains_a_round_trip() {
     let trains = rounds(&[320, 320, 320, 320]);
@@ -186,7 +186,7 @@ fn what_ends_a_train_ends_it_at_once() {
     }
 }
 
-/// With a maximum of zero, no mode holds anything across polls.
+/// Tests that with a maximum of zero, no mode holds anything across polls.
 #[test]
 fn no_time_to_hold_is_no_hold() {
     let mut world = controlled(0);

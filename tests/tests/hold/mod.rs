@@ -74,7 +74,7 @@ impl World {
         self.session.poll_end();
     }
 
-    /// Gives the engine a measured round-trip time of the flow's path, in nanoseconds.
+    /// Passes a measured round-trip time of the flow's path to the engine, in nanoseconds.
     fn learn_round_trip(&mut self, flow: u16, round_trip_ns: u64) {
         self.session.learn_round_trip(&packet(flow, 0, MSS, |tcp| tcp), round_trip_ns);
     }
@@ -104,7 +104,7 @@ impl World {
         self.session.left.iter().map(|left| left.closed).collect()
     }
 
-    /// Asserts that all packets came out unchanged and in order.
+    /// Asserts that all packets left unchanged and in order.
     fn assert_settled(&self) {
         self.session.assert_settled();
         self.session.assert_reversible();

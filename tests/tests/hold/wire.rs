@@ -1,9 +1,9 @@
-//! Lengths of trains if many connections share a wire.
+//! Lengths of trains if many connections share a link.
 //!
 //! A full packet takes 1.23 us at 10 Gb/s, so 20 us have room for 16 packets, and 44 packets take 54 us, whoever sends
-//! them: a train of 15 within 20 us, or of 40 at all, is possible only if a sender's packets arrive together. They do:
-//! TCP passes its device superframes of up to 44 packets, which leave back to back. Therefore each connection here
-//! sends bursts of 44 packets back to back, in random order, and the receiver polls at intervals.
+//! them: a train of 15 within 20 us, or of 40 at all, is possible only if a sender's packets arrive together. This is
+//! the case: TCP passes its device superframes of up to 44 packets, which leave back to back. Therefore each connection
+//! here sends bursts of 44 packets back to back, in random order, and the receiver polls at intervals.
 
 use grosso::{
     Profile,
@@ -13,7 +13,7 @@ use grosso_testkit::random::Random;
 
 use super::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 
-/// A wire and its receiver.
+/// A link and its receiver.
 #[derive(Clone, Copy)]
 struct Wire {
     /// Hundredths of nanoseconds that a full packet takes.
@@ -80,7 +80,7 @@ fn trains_of_two_hundred_connections_have_fifteen_packets_within_20_us() {
     }
 }
 
-/// A whole burst arrives within 14 us at 40 Gb/s, and within 54 us at 10 Gb/s.
+/// Tests whole bursts, which arrive within 14 us at 40 Gb/s, and within 54 us at 10 Gb/s.
 #[test]
 fn trains_of_one_to_64_connections_have_forty_packets() {
     for (packet_ns_x100, hold_ns) in [(FORTY_GIGABIT, HOLD_NS), (TEN_GIGABIT, 100_000)] {
@@ -95,8 +95,8 @@ fn trains_of_one_to_64_connections_have_forty_packets() {
     }
 }
 
-/// Sorting a poll's packets by flow, as FreeBSD does, merges packets within one poll; holding merges as many, and more
-/// if a burst is split between two polls.
+/// Compares holding with sorting a poll's packets by flow, as FreeBSD does: sorting merges packets within one poll;
+/// holding merges as many, and more if a burst is split between two polls.
 #[test]
 fn holding_is_never_worse_than_a_sorted_batch() {
     let mut sorted = holding(Hold::Fixed, 0);

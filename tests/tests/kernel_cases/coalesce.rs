@@ -230,7 +230,7 @@ fn k30_ip_v6ext_diff() {
     case(&Path::OVER_IPV6, &[100, 100], &change, &[100, 100]);
 }
 
-/// Returns the payload bytes for a path MTU of 4096, and the greatest payload of a superframe.
+/// Returns the payload bytes for a path MTU of 4096, and the maximum payload of a superframe.
 fn large(path: Path) -> (usize, usize) {
     (4096 - path.ip_and_tcp_len(), 65535 - path.ip_and_tcp_len())
 }

@@ -28,7 +28,7 @@ impl Geometry {
         Superframe::new(&packet, 1000)
     }
 
-    /// Cuts it slice by slice, with this metadata.
+    /// Segments the superframe slice by slice, with this metadata.
     fn cut(&self, meta: &Meta, outgoing: Outgoing) -> Result<Vec<usize>, NoSegments> {
         let bytes = self.superframe().bytes;
         let (linear, mut rest) = bytes.split_at(HEADERS + self.linear);
@@ -48,7 +48,7 @@ impl Geometry {
     }
 }
 
-/// Asserts the segments of 1000 bytes that software makes.
+/// Asserts the segments of 1000 bytes that software creates.
 #[track_caller]
 fn assert_segments(linear: usize, pieces: &'static [usize], expected: &[usize]) {
     let geometry = Geometry { linear, pieces };

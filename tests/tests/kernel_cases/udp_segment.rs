@@ -15,9 +15,9 @@ use grosso_testkit::{
 const HEADERS_V4: usize = 14 + 20 + 8;
 /// Bytes of Ethernet, IPv6 and UDP headers.
 const HEADERS_V6: usize = 14 + 40 + 8;
-/// The greatest payload of a datagram for an Ethernet MTU.
+/// Maximum payload of a datagram for an Ethernet MTU.
 const MSS_V4: usize = 1472;
-/// The greatest payload of a datagram for an Ethernet MTU over IPv6.
+/// Maximum payload of a datagram for an Ethernet MTU over IPv6.
 const MSS_V6: usize = 1452;
 
 /// Returns the superframe of a UDP send of `len` bytes with segment size `size`.
@@ -46,7 +46,7 @@ fn assert_whole(v4: (usize, usize), v6: (usize, usize)) {
     assert_eq!(sent_v6(v6.0, v6.1).refusal(), NoSegments::Whole);
 }
 
-/// Asserts that a frame whose sender asked for no segmentation is not cut.
+/// Asserts that a frame is not segmented if its sender requested no segmentation.
 #[track_caller]
 fn assert_no_superframe(len: usize) {
     for mut frame in [sent_v4(len, 1), sent_v6(len, 1)] {
@@ -176,7 +176,8 @@ fn k56_uso_with_checksums_left_to_the_device() {
     }
 }
 
-/// The device repeats the header, so its length must be that of one segment, even without a remainder (B5).
+/// Tests that the repeated header has the length of one segment, even without a remainder, because the device repeats
+/// it (B5).
 // Rules: S47, B5
 #[test]
 fn k56_uso_partial() {

@@ -29,7 +29,7 @@ pub(crate) struct Item {
     pub(crate) offload: Option<Offload>,
 }
 
-/// Deliveries of one of the two, in order.
+/// Deliveries of either the kernel or the engine, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) items: Vec<Item>,
@@ -157,8 +157,8 @@ fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     Offload { gso_type, gso_size, checksum_start: start, checksum_offset: offset }
 }
 
-/// Zeroes the checksums of a superframe's GRE headers, in which Linux leaves the first packet's: they are not read,
-/// since segmentation writes them anew (rule S43).
+/// Zeroes the checksums of a superframe's GRE headers, in which Linux leaves those of the first packet: they are not
+/// read, because segmentation recomputes them (rule S43).
 fn clear_gre_words(bytes: &mut [u8]) -> bool {
     let mut cleared = false;
     for layer in parse(bytes, Link::Ethernet, Lengths::Whole).layers {

@@ -202,7 +202,7 @@ fn behind(packet: Packet, index: u16, len: usize) -> Vec<u8> {
     packet.tcp(|tcp| tcp.sequence(100 + u32::from(index) * 100)).payload_len(len).build()
 }
 
-/// Returns the second segment, with a payload for which its checksum is zero, written in the other form of zero.
+/// Returns the second segment, with a payload for which its checksum is zero, written as all ones.
 fn other_form() -> Vec<u8> {
     let build = |word: u16, checksum: Option<u16>| {
         let mut payload = [0; 100];

@@ -106,8 +106,8 @@ impl Comparison {
         difference(&self.both.kernel(frames), &self.both.engine(frames))
     }
 
-    /// Checks superframes that only one of the two made: the other must make the same of its packets alone, or a known
-    /// difference must allow it.
+    /// Checks superframes that only one of the two built: the other must build the same one from its packets alone, or
+    /// a known difference must allow it.
     fn check_superframes(&mut self, found: &Difference, frames: &[Vec<u8>]) -> Result<(), String> {
         for item in found.engine.iter().filter(|item| item.offload.is_some()) {
             let packets = packets_of(item, frames)
@@ -138,7 +138,7 @@ impl Comparison {
         suspects(packets, &self.reach).iter().any(allowed)
     }
 
-    /// Asserts that packets that the engine marks as verified are right, and counts differences from the kernel's
+    /// Asserts that packets that the engine marks as verified are correct, and counts differences from the kernel's
     /// marks.
     fn compare_verdicts(&mut self, kernel: &Answer, engine: &Answer) {
         for (frame, &verified) in &engine.verified {

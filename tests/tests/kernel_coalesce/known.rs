@@ -15,7 +15,7 @@ pub(crate) enum Known {
     UrgentPointer,
     /// A checksum verifies but is not the one that segmentation would write.
     ChecksumForm,
-    /// A packet is delivered without comparison with the held ones of its flow.
+    /// A packet is delivered without comparison with the held packets of its flow.
     Overtaking,
     /// The UDP header of a tunnel declares a different length from the packet's.
     TunnelLength,
@@ -25,19 +25,19 @@ pub(crate) enum Known {
     WindowReduced,
     /// A GRE header has checksum and key.
     GreChecksumAndKey,
-    /// This kernel does not parse a header.
+    /// The running kernel does not parse a header.
     NotLookedInto,
     /// The receiver completes a checksum.
     RemoteChecksum,
     /// Extension headers contain the addresses of a pseudo-header.
     FinalAddress,
-    /// Identifications before 6.18.
+    /// Identifications are compared as before 6.18.
     OlderIdentification,
-    /// More flows than one bucket holds.
+    /// More flows than one bucket holds arrive.
     Eviction,
 }
 
-/// The one of the two that may merge packets that the other keeps separate.
+/// The side that may merge packets that the other side keeps separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
@@ -147,7 +147,7 @@ impl Known {
 pub(crate) struct Reach(BTreeMap<&'static str, bool>);
 
 impl Reach {
-    /// Probes the kernel.
+    /// Probes the kernel for the headers that it parses.
     pub(crate) fn ask() -> Result<Self, String> {
         let report = capabilities()?;
         Ok(Self(report.into_iter().map(|found| (found.headers, found.merges)).collect()))
@@ -171,7 +171,7 @@ impl Reach {
             (_, "pppoe") => self.has("pppoe ipv4"),
             // The kernel has no handler for a service chain, on any link or tunnel.
             (_, "nsh") => false,
-            // No device was created for these.
+            // No device was created for these headers.
             ("udp", "geneve" | "gue" | "ipv4" | "ipv6") => false,
             ("udp", "vxlan" | "vxlan-gpe") => {
                 outer.number("destination_port") != u64::from(VXLAN_GPE_PORT)
@@ -276,7 +276,7 @@ fn has_final_address(parsed: &Parsed) -> bool {
     })
 }
 
-/// Returns whether Linux delivers the packet without comparison with the held ones of its flow (rule G75).
+/// Returns whether Linux delivers the packet without comparison with the held packets of its flow (rule G75).
 fn is_never_compared(frame: &[u8], parsed: &Parsed) -> bool {
     let Some(last) = parsed.last() else { return true };
     let is_wrong = |layer: &Layer| match layer.name {

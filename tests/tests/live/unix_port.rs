@@ -475,7 +475,8 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
     }
 }
 
-/// Segmenting one superframe may take as long as segmenting many, and packets without room are kept.
+/// Tests superframes with very many packets: segmenting one may take as long as segmenting many, and packets without
+/// room are kept.
 #[test]
 fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     for kind in KINDS {
@@ -496,7 +497,7 @@ fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     }
 }
 
-/// A path segments and completes for such a port; this is the last point that could send a contradiction.
+/// Tests the last point that could send a contradiction: a path segments and completes for such a port.
 #[test]
 fn without_headers_no_superframe_and_no_partial_checksum_leaves() {
     for kind in KINDS {

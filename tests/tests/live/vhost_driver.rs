@@ -91,7 +91,7 @@ impl Pair {
             assert!(arrived(&mut self.device).is_empty() && arrived(&mut self.driver).is_empty());
             self.driver.frames_kick().is_some() && self.device.frames_kick().is_some()
         });
-        // The last answers.
+        // The last replies.
         for _ in 0..3 {
             assert!(arrived(&mut self.device).is_empty() && arrived(&mut self.driver).is_empty());
         }
@@ -220,16 +220,16 @@ fn a_verified_checksum_stays_whole_for_whoever_completes_none() {
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;
-    // A path that the peer does not look at.
+    // A path that the peer does not watch.
     let other = VhostOptions::new(pair.path.with_extension("other"));
     for round in 1..=3 {
         pair.carries(&frame(700), &Meta::default());
         let options = options(&pair.path, VhostSide::Device, false, Features::ALL);
-        // Frames without a notification yet are lost with it.
+        // Frames whose notification is pending are lost with the device.
         pair.device = VhostPort::open(&other).unwrap();
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(event(&pair.driver, VhostEvent::PeerGone), round);
-        // It looks for another device at once, and then after a tenth of a second.
+        // The driver tries to connect to another device at once, and then after a tenth of a second.
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(transmit(&mut pair.driver, &frame(9), &Meta::default()), Transmitted::Taken);
         assert_eq!(event(&pair.driver, VhostEvent::TransmitNoPeer), round);
@@ -303,13 +303,13 @@ fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
     }
 }
 
-/// A device that has the memory of a driver, and writes into it directly.
+/// A malicious device that has the memory of a driver, and writes into it directly.
 struct Ill {
     listener: UnixSocket,
     socket: Option<UnixSocket>,
     port: VhostPort,
     said: Vec<Message>,
-    /// The time that the port is given.
+    /// Current time of the port.
     now_ns: u64,
     _folder: TempDir,
 }
@@ -328,7 +328,7 @@ impl Ill {
         ill
     }
 
-    /// Takes what the port connects with, and all that it says.
+    /// Receives the descriptors and all messages that the port sends when it connects.
     fn meet(&mut self) {
         (self.socket, self.said) = (None, vec![]);
         let mut inbox = Inbox::default();
@@ -352,7 +352,7 @@ impl Ill {
         });
     }
 
-    /// Lets the port work, a tenth of a second later.
+    /// Runs the port, a tenth of a second later.
     fn serve(&mut self) {
         self.now_ns += 100_000_000;
         let _ = self.port.receive(self.now_ns, 64, &mut drop).unwrap();
@@ -398,7 +398,7 @@ fn a_device_that_breaks_a_ring_is_cut_off_by_name_and_met_anew() {
         ill.meet();
         assert_eq!(ill.event(VhostEvent::PeerMet), number as u64 + 2);
     }
-    // Its frames are in memory that no device has any more.
+    // The driver's frames are in memory that no device has any more.
     assert_eq!(transmit(&mut ill.port, &frame(9), &Meta::default()), Transmitted::Taken);
     assert_eq!(ill.event(VhostEvent::TransmitNoPeer), 0);
 }
@@ -427,7 +427,7 @@ fn a_device_that_answers_wrongly_or_is_silent_costs_frames_and_nothing_else() {
     socket.send(&[IoSlice::new(&reply(request::GET_FEATURES, &[0; 8]))]).unwrap();
     ill.serve();
     assert_eq!(ill.event(VhostEvent::PeerCutOff), 1, "nobody asked");
-    // It connects again, and sends nothing.
+    // The driver connects again, and sends nothing.
     until(|| {
         ill.serve();
         ill.event(VhostEvent::PeerMet) == 2

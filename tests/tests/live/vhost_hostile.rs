@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Runs what may hang on a thread of its own, so that it fails instead.
+/// Runs work that may hang on its own thread, so that the test fails instead.
 pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(work);
     until(|| thread.is_finished());
@@ -85,7 +85,7 @@ fn a_kick_that_says_nothing_wakes_once() {
         kick.write_all(&1_u64.to_ne_bytes()).unwrap();
         assert!(is_awake(&bench.port));
     }
-    // Another front end takes its place, and the first one is ignored.
+    // Another front end takes over, and the first one is ignored.
     let next = front_end::semaphore().unwrap();
     front.tell(12, &(FROM_GUEST as u64).to_ne_bytes(), &[next.as_fd()]).unwrap();
     (0..3).for_each(|_| assert!(arrived(&mut bench.port).is_empty()));
@@ -101,7 +101,7 @@ fn a_frame_that_never_fits_is_given_up_by_name_and_the_next_one_goes_on() {
         (0..10).for_each(|_| assert!(front.give(2000, Shape::Direct(1))));
         let long = frame(30_000);
         let second = 1_000_000_000;
-        // It starts to wait now, and is given up after a second.
+        // The frame starts to wait now, and is given up after a second.
         for (now_ns, result, given_up) in [
             (5, Transmitted::NoRoom, 0),
             (second + 4, Transmitted::NoRoom, 0),

@@ -138,8 +138,7 @@ impl Kind {
         frame[payload..].chunks(size).map(<[u8]>::to_vec).collect()
     }
 
-    /// Sends one superframe, or its packets, and takes what arrives until all has, in as many frames as there have to
-    /// be.
+    /// Sends one superframe, or its packets, and receives until everything has arrived, in as many frames as expected.
     fn crosses(self, from: &mut FrontEnd, to: &mut FrontEnd, what: &str) {
         let room = if to.chosen & MERGEABLE == 0 { 66_000 } else { 2000 };
         while to.give(room, Shape::Direct(1)) {}
@@ -187,7 +186,7 @@ fn machines_of_all_combinations_get_what_each_takes_and_every_stream_is_whole() 
         }
         machines.stop();
     };
-    // Each endpoint waits for the kernel, so the pairs of machines run in parallel.
+    // Each endpoint waits for the kernel, so the pairs of VMs run in parallel.
     thread::scope(|scope| {
         for a in 0..16 {
             scope.spawn(move || (0..16).for_each(|b| meet(a, b)));

@@ -122,7 +122,7 @@ pub(crate) fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
         frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
         buffers.push(frame.buffer);
     };
-    // As on a path, which does not sleep before the port has requested a notification.
+    // As on a path, which sleeps only after the port has requested a notification.
     while port.receive(0, 64, each).unwrap() > 0 || port.deadline() == Some(0) {}
     port.recycle_all(&mut buffers);
     frames
@@ -256,7 +256,8 @@ fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
     }
 }
 
-/// A back end that served the rings before may have died between using an entry and the call for it.
+/// Tests the first call: the back end that served the rings before may have died between using an entry and signaling
+/// it.
 #[test]
 fn a_driver_is_called_once_when_its_rings_begin() {
     for wanted in FORMS {
@@ -292,8 +293,8 @@ fn a_driver_is_interrupted_when_it_wants_to_be_and_kicks_when_it_is_asked() {
     }
 }
 
-/// The device does not stop polling a ring before it has requested kicks from the driver; a driver with new entries
-/// meanwhile is not asked.
+/// Tests that the device does not stop polling a ring before it has requested kicks from the driver; a driver that has
+/// added entries meanwhile gets no request.
 #[test]
 fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
     for wanted in EVENTS {
@@ -342,7 +343,8 @@ fn a_machine_may_boot_again_go_and_come() {
     }
 }
 
-/// A superframe waits for room in a guest; the next guest accepts only packets, with complete checksums.
+/// Tests a superframe that waits for room in a guest, while the next guest accepts only packets, with complete
+/// checksums.
 #[test]
 fn a_frame_that_waited_for_a_guest_is_made_for_the_one_that_boots_anew() {
     for wanted in FORMS {
@@ -373,7 +375,7 @@ fn a_frame_that_waited_for_a_guest_is_made_for_the_one_that_boots_anew() {
     }
 }
 
-/// Offers with a kick where one is asked for, as a driver does.
+/// Makes frames available, with a kick if one is requested, as a driver does.
 pub(crate) fn kicked(
     front: &mut FrontEnd,
     ring: usize,
@@ -410,7 +412,7 @@ impl TwoMachines {
         Self { one, other, handle, runs, _folder: folder }
     }
 
-    /// Ends the path, which nothing has ended before.
+    /// Stops the path, which must not have ended by itself.
     pub(crate) fn stop(self) {
         self.handle.stop();
         assert!(self.runs.join().unwrap().result.is_ok());
@@ -506,7 +508,8 @@ const WRONG: [Wrong; 10] = [
     ),
 ];
 
-/// Offers the last descriptor of a ring, which has these words; its direction is turned for the ring to the guest.
+/// Makes the last descriptor of a ring available, with these words; its direction is inverted for the ring to the
+/// guest.
 fn put(front: &mut FrontEnd, ring: usize, (address, bytes, flags, next): (u64, u32, u16, u16)) {
     let flags = if ring == TO_GUEST && flags & 4 == 0 { flags ^ 2 } else { flags };
     front.write(GUEST + rings(ring)[0] + 16 * 255, &descriptor((address, bytes, flags, next)));

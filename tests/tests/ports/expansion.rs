@@ -135,8 +135,7 @@ impl Bench {
         to_host.put_expander(to_wire.take_expander());
     }
 
-    /// Makes `packets` packets one train; the host acknowledges first the packets before it, then
-    /// all.
+    /// Makes `packets` packets one train; the host acknowledges first the packets before the train, then all.
     fn stretch(&mut self, packets: u32) {
         (0..packets).for_each(|i| send(&mut self.server, &data(i), Meta::default()));
         self.turn();

@@ -14,7 +14,7 @@ use grosso_io::{
 use grosso_testkit::{Packet, oracle};
 use grosso_wire::LinkType;
 
-/// A path from `outside` to `inside`, with the far ends of both wires.
+/// A path from `outside` to `inside`, with the far endpoints of both links.
 struct Bench {
     source: MemoryPort,
     outside: MemoryPort,
@@ -300,7 +300,7 @@ fn what_fills_a_hole_may_lie_behind_as_many_packets_as_a_poll_takes() {
     assert_eq!(poll(&[0], 0), 1);
     assert_eq!(poll(&[], 20_000), 0);
     assert_eq!(poll(&[2], 30_000), 1);
-    // Its thread slept until long after the hole's deadline.
+    // The path's thread slept until long after the hole's deadline.
     assert_eq!(poll(&[3, 4, 1], 900_000), 2);
     assert_eq!(poll(&[], 900_000), 1);
     let stats = bench.direction.coalesce_stats().unwrap().reorder;

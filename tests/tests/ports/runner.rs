@@ -35,7 +35,7 @@ fn send(port: &mut MemoryPort, frame: &[u8]) {
     assert_eq!(port.transmit(&[frame], &Meta::default()).unwrap(), Transmitted::Taken);
 }
 
-/// A port that stays open until the other end of the path has delivered a number of frames.
+/// A port that stays open until the other endpoint of the path has delivered a number of frames.
 struct Lingering {
     port: MemoryPort,
     target: RefCell<MemoryPort>,
@@ -113,8 +113,8 @@ fn run(
     (end.snapshot.sleeps, end.left.delivered())
 }
 
-/// While each poll returns frames the thread does not sleep, so no timer is armed: the end of each poll checks the
-/// deadlines.
+/// Tests that no timer is armed while each poll returns frames: the thread does not sleep then, and the end of each
+/// poll checks the deadlines.
 #[test]
 fn no_timer_is_armed_while_polls_come_back_to_back() {
     for hold in [Hold::Fixed, Hold::Controlled] {
@@ -142,8 +142,8 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
     }
 }
 
-/// A hundred held trains share one timer: that of the earliest train, whose expiry releases all that are due. If the
-/// machine stalls meanwhile there is no timer.
+/// Tests that a hundred held trains share one timer: that of the earliest train, whose expiry releases all trains that
+/// are due. If the machine stalls meanwhile, there is no timer.
 #[test]
 fn one_timer_serves_all_held_trains() {
     let (sleeps, delivered) = run(Hold::Fixed, 500_000, frames(100, 20), 100);
@@ -151,7 +151,8 @@ fn one_timer_serves_all_held_trains() {
     assert!(sleeps < 50, "{sleeps}");
 }
 
-/// Round trips measured from requests in one direction and replies in the other limit the hold time of the replies.
+/// Tests that round trips measured from requests in one direction and replies in the other limit the hold time of the
+/// replies.
 #[test]
 fn both_directions_tell_how_long_a_round_trip_takes() {
     const ROUND_TRIP_NS: u64 = 160_000;

@@ -87,8 +87,8 @@ fn handed_up(profile: Profile, flows: u16) -> usize {
     engine.delivered.len()
 }
 
-/// The original has a list of eight sessions, and delivers packets without a session while it continues with those: of
-/// sixteen flows, eight have two superframes and the others twenty packets each.
+/// Tests the session list of the original, which has eight entries and delivers packets without a session while it
+/// continues with those: of sixteen flows, eight have two superframes and the others twenty packets each.
 #[test]
 fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
     for name in ["inet-lro", "inet-lro-2007", "myri10ge"] {

@@ -93,8 +93,8 @@ fn twelve(kind: u8, value: u32) -> impl Fn(Tcp) -> Tcp {
     move |tcp| tcp.options(&[1, 1, kind, 10, a, b, c, d, 0, 0, 0, 9])
 }
 
-/// Found by random frames with the tiers off and on: if timestamps may vary, a SACK block of the same length was
-/// mistaken for them, or the reverse, depending on the first packet of that length.
+/// Tests for a bug that random frames with the tiers off and on have found: if timestamps may vary, a SACK block of the
+/// same length was mistaken for them, or the reverse, depending on the first packet of that length.
 #[test]
 fn a_sack_block_as_long_as_timestamps_is_none() {
     const TIMESTAMPS: u8 = 8;

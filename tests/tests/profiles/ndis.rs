@@ -1,4 +1,4 @@
-//! Without a unit to continue, they start none.
+//! The rules of NDIS receive segment coalescing (RSC).
 
 use grosso::coalesce::reason::{Close, NoMerge};
 
@@ -29,7 +29,7 @@ fn ndis_window_updates_fold_into_data_and_the_last_window_stays() {
     let (delivered, _) = poll(Profile::ndis_rsc(), &frames);
     assert_eq!(packets(&delivered), [7]);
     assert_eq!(number(&delivered[0], "window"), 5000);
-    // Without a unit to join, they start none.
+    // Without an earlier unit, acknowledgments start none.
     let (delivered, _) = poll(Profile::ndis_rsc(), &frames[5..]);
     assert_eq!(packets(&delivered), [1, 1]);
 }
@@ -41,7 +41,7 @@ fn ndis_acknowledgments_on_data_join_and_the_last_one_stays() {
     let (delivered, _) = poll(Profile::ndis_rsc(), &frames);
     assert_eq!(packets(&delivered), [6]);
     assert_eq!(number(&delivered[0], "ack"), 1035);
-    // An acknowledgment number that goes back starts a new unit.
+    // A lower acknowledgment number starts a new unit.
     let back = [packet(0, MSS, |tcp| tcp.ack(9)), packet(MSS, MSS, |tcp| tcp.ack(8))];
     let (delivered, verdicts) = poll(Profile::ndis_rsc(), &back);
     assert_eq!(packets(&delivered), [1, 1]);
@@ -160,7 +160,7 @@ fn ndis_uro_joins_datagrams_of_one_length_and_a_shorter_last_one() {
     assert_eq!(joined(&lengths(&[100, 100, 60, 100])), [3, 1]);
     assert_eq!(joined(&lengths(&[100, 0, 100])), [1, 1, 1]);
     assert_eq!(joined(&lengths(&[60, 100])), [1, 1]);
-    // As many as fit into an IP packet, which is more than Linux sockets accept.
+    // A unit contains as many packets as fit into an IP packet, which is more than Linux sockets accept.
     assert_eq!(joined(&lengths(&[100; 200])), [200]);
     let changes: [fn(Ipv4) -> Ipv4; 4] =
         [|ip| ip.tos(4), |ip| ip.tos(1), |ip| ip.ttl(9), |ip| ip.df(false)];

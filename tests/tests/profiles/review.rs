@@ -125,7 +125,7 @@ fn review_5_the_way_of_delivery_is_the_caller_s_at_every_call() {
     }
 }
 
-/// A receiver whose MTU is 9000, and senders with 1500 and 9000 on one connection's path.
+/// Tests a receiver whose MTU is 9000, with senders of 1500 and 9000 on one connection's path.
 // Rules: P2
 #[test]
 fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {

@@ -44,7 +44,7 @@ fn what_is_joined_can_be_cut_however_deep_it_is() {
     }
 }
 
-/// The flows differ in GRE keys, which the hash may not cover.
+/// Tests flows that differ in GRE keys, which the hash may not cover.
 #[test]
 fn p21_flows_of_different_gre_keys_never_merge() {
     for seed in 0..50 {
@@ -57,7 +57,7 @@ fn p21_flows_of_different_gre_keys_never_merge() {
     }
 }
 
-/// The flows differ in one identifying field, with everything else equal.
+/// Tests flows that differ in one identifying field, with everything else equal.
 #[test]
 fn p21_flows_that_differ_in_one_field_never_merge() {
     type Build = fn(u16, u16) -> Packet;
@@ -99,7 +99,7 @@ fn p21_flows_that_differ_in_one_field_never_merge() {
     }
 }
 
-/// Neither trains nor buffers exceed their limits, for any number of flows and any length of their trains.
+/// Tests that neither trains nor buffers exceed their limits, for any number of flows and any length of their trains.
 #[test]
 fn held_trains_and_buffers_stay_within_their_limits() {
     for (flows_max, parts_max) in [(1, 65536), (3, 2), (8, 0), (64, 10), (4096, 100)] {

@@ -44,7 +44,8 @@ proptest! {
         }
     }
 
-    /// Whether a poll ends, time passes or the engine is finished: trains leave in the order in which they began.
+    /// Tests that trains leave in the order in which they began, whether a poll ends, time passes or the engine is
+    /// finished.
     #[test]
     fn the_oldest_train_leaves_first(
         seed in any::<u64>().no_shrink(),
@@ -94,7 +95,7 @@ proptest! {
     }
 }
 
-/// The age of a train is that of its first packet: later packets do not prolong it.
+/// Tests that the age of a train is that of its first packet: later packets do not prolong it.
 #[test]
 fn joining_does_not_prolong() {
     let mut profile = Profile::linux();

@@ -41,7 +41,7 @@ struct Turn {
     v6: bool,
 }
 
-/// A packet that does not belong to the train, after these outer headers.
+/// A packet that cannot belong to the train, after these outer headers.
 type Odd = fn(Packet, Turn) -> Packet;
 
 /// Odd packets of TCP with both IP versions.
@@ -310,7 +310,7 @@ fn sequence(position: u16, mut packet: impl FnMut(u16, bool, u32) -> Vec<u8>) ->
         .collect()
 }
 
-/// Asserts that all packets leave in the order in which they came.
+/// Asserts that all packets leave in the order in which they arrived.
 fn assert_kept(frames: &[Vec<u8>], name: &str) {
     let mut profile = Profile::linux();
     profile.tunnels_max = 2;

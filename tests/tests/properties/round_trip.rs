@@ -30,8 +30,8 @@ proptest! {
         session.assert_reversible();
     }
 
-    /// Every train in up to two tunnels becomes one superframe if the limits of Linux permit, and that superframe is
-    /// segmented into the same train.
+    /// Tests that every train in up to two tunnels becomes one superframe if the limits of Linux permit, and that
+    /// superframe is segmented into the same train.
     #[test]
     fn a_train_within_the_limits_is_one_superframe(
         seed in any::<u64>().no_shrink(),
@@ -73,7 +73,7 @@ proptest! {
     }
 }
 
-/// Exhaustive instead of random: every stack of the kit with at most one tunnel, and every pair of tunnels.
+/// Tests every stack of the kit with at most one tunnel, and every pair of tunnels, exhaustively instead of randomly.
 #[test]
 fn every_stack_comes_back() {
     let mut stacks = Stack::all();

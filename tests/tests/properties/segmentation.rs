@@ -20,8 +20,8 @@ use super::trains::readable_train;
 proptest! {
     #![proptest_config(super::cases(400))]
 
-    /// Directly, as in the oracle; with partial checksums that are completed afterwards; with repeated headers that a
-    /// device segments afterwards.
+    /// Segments directly, as in the oracle; with partial checksums that are completed afterwards; and with repeated
+    /// headers that a device segments afterwards.
     #[test]
     fn partial_work_and_the_rest_of_it_are_the_whole_work(
         seed in any::<u64>().no_shrink(),

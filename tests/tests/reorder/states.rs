@@ -15,7 +15,7 @@ use super::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 /// A change of a packet.
 type Edit = fn(Segment) -> Segment;
 
-/// Packets that no waiting packet may follow: the name, the payload bytes, and the oddity of each.
+/// Packets that no waiting packet may overtake: the name, the payload bytes, and the oddity of each.
 const BARRIERS: &[(&str, usize, Edit)] = &[
     ("pure acknowledgment", 0, |s| s.tcp(|tcp| tcp.ack(200))),
     ("SYN", 100, |s| s.tcp(Tcp::syn)),
@@ -44,7 +44,7 @@ fn none_and_anything_else_leaves_at_once_and_is_not_remembered() {
         let mut flow = Connection::new(holes());
         flow.push_len(3, *len, change);
         assert_eq!(flow.left(), [[3]], "{name}");
-        // A flow that continued after it would not wait.
+        // A flow that continued after the packet would not wait.
         flow.push(&[4]);
         assert_eq!(flow.waiting(), 1, "{name}");
     }
@@ -176,7 +176,7 @@ fn late_data_is_no_progress() {
 #[test]
 fn a_flow_whose_packets_are_all_late_has_gone_back_and_begins_anew() {
     let mut flow = Connection::begun(within_batch());
-    // A number far ahead, by mistake or malice.
+    // A sequence number far ahead, by mistake or malice.
     flow.push(&[500]);
     flow.session.poll_end();
     assert_eq!(flow.left(), [[500]]);
@@ -321,7 +321,7 @@ fn active_and_the_hole_stays_everything_leaves_at_once() {
     assert_eq!(flow.left(), [vec![2, 3], vec![5]]);
     assert_eq!(flow.released(Release::HoleTime), 3);
     assert_eq!(flow.session.left.last().unwrap().closed, Close::HoldTime);
-    // The flow continues after it.
+    // The flow continues after the packet.
     flow.push(&[6]);
     assert_eq!(flow.waiting(), 0);
 }
@@ -398,7 +398,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         (vec![segment(0)], true),
         (vec![segment(1)], true),
         (vec![segment(1), segment(3)], false),
-        // A packet that no waiting packet may follow also ends the wait for missing ones.
+        // A packet that waiting packets may not overtake also ends the wait for missing ones.
         (vec![acknowledgment], false),
     ];
     for (comes, is_spared) in cases {
@@ -422,7 +422,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(3)));
         flows.pass(HOLD_NS);
         flows.left();
-        // A flow that is still remembered continues; another starts again, and waits.
+        // A flow that is still remembered continues; a forgotten one starts again, and waits.
         flows.push(&[5]);
         let came: Vec<_> = comes.iter().map(|(place, ..)| place).collect();
         assert_eq!(flows.waiting(), u64::from(!is_spared), "came: {came:?}");
@@ -433,11 +433,11 @@ fn recovery_ends_when_what_was_given_up_has_come() {
 fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not() {
     // Packet that arrives this long after the packet ahead, and the resulting wait for the next hole.
     for (place, took_ns, hole_ns) in [
-        // The missing packet: the estimate grows by half of the excess over the previous 10 us.
+        // The missing packet arrives: the estimate grows by half of the excess over the previous 10 us.
         (3, 40_000, 2 * (10_000 + 15_000)),
-        // A packet that had already arrived.
+        // A packet arrives that had already arrived.
         (0, 40_000, 20_000),
-        // A retransmission, because no path takes that long.
+        // A retransmission arrives, because no path takes that long.
         (3, HOLE_NS + 1, 20_000),
     ] {
         let mut profile = holes();

@@ -1,4 +1,4 @@
-//! The dirty log: the writes of a back end into a guest's memory, page by page.
+//! The dirty log: the writes of a back end to a guest's memory, page by page.
 
 use std::{
     fs::File,
@@ -37,7 +37,7 @@ fn back_end() -> BackEnd {
     back
 }
 
-/// Gives a log; returns whether the answer is the one of a log that is kept.
+/// Provides a log; returns whether the reply accepts it.
 fn give_log(back: &mut BackEnd, words: [u64; 2], file: &File) -> Result<bool, Refused> {
     let payload = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let files = vec![OwnedFd::from(file.try_clone().unwrap()).into()];
@@ -46,7 +46,7 @@ fn give_log(back: &mut BackEnd, words: [u64; 2], file: &File) -> Result<bool, Re
     Ok(back.obey(message)?.is_some_and(|answer| answer == [&header[..], &[0; 8]].concat()))
 }
 
-/// Takes the pages out of the log.
+/// Reads the pages in the log and clears it.
 fn logged(file: &File) -> Vec<u64> {
     let mut bits = [0; LOG_BYTES as usize];
     file.read_exact_at(&mut bits, OFFSET).unwrap();
@@ -61,7 +61,7 @@ fn pages(guest: &Guest) -> Vec<Vec<u8>> {
     bytes.chunks(PAGE_BYTES as usize).map(<[u8]>::to_vec).collect()
 }
 
-/// Pages that are others than they were.
+/// Returns the pages that have changed.
 fn changed(guest: &Guest, before: &[Vec<u8>]) -> Vec<u64> {
     let pairs = (0..).zip(pages(guest).into_iter().zip(before));
     pairs.filter(|(_, (now, before))| now != *before).map(|(page, _)| page).collect()
@@ -162,7 +162,7 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
         assert!(reason.contains(why), "{reason}");
         assert!(!back.is_running(Way::ToGuest));
     }
-    // A log that was too short while it was not requested.
+    // The log was too short while it was not enabled.
     let mut back = back_end();
     set_up(&mut back, &guest, 0, Way::ToGuest);
     assert_eq!(give_log(&mut back, [LOG_BYTES - 1, OFFSET], &log_file()), Ok(true));

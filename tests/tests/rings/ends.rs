@@ -44,7 +44,7 @@ fn answer(request: u32, number: u64) -> Message {
     Message { request, wants_reply: false, payload, files: vec![] }
 }
 
-/// Both ends after negotiation.
+/// Both endpoints after negotiation.
 struct Ends {
     front: FrontEnd,
     back: BackEnd,
@@ -72,7 +72,7 @@ impl Ends {
         }
     }
 
-    /// Sends frames towards one end, as far as there is room; returns whether there was.
+    /// Sends frames towards one endpoint, as far as there is room; returns whether there was room.
     fn send(&mut self, way: Way, frame: &[u8]) -> bool {
         let (header, rest) = frame.split_at(HEADER_BYTES);
         let parts = [IoSlice::new(header), IoSlice::new(rest)];
@@ -117,7 +117,7 @@ fn without_buffers(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// A step: frames are sent in one direction, or an end receives some.
+/// A step: frames are sent in one direction, or an endpoint receives some.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Send(Way, usize),
@@ -193,7 +193,7 @@ fn frames_go_on_when_the_numbers_go_round_and_who_asks_is_told() {
     }
 }
 
-/// Asks to be told as who receives; returns whether something is there already.
+/// Enables notifications as the receiver; returns whether entries are available already.
 fn asks(ends: &mut Ends, way: Way) -> bool {
     match way {
         Way::ToGuest => {
@@ -274,7 +274,7 @@ fn a_back_end_that_comes_again_gets_new_memory_and_rings() {
 struct Device {
     front: FrontEnd,
     memory: File,
-    /// Messages that were sent.
+    /// Messages that the front end sent.
     said: Vec<Message>,
 }
 
@@ -296,7 +296,7 @@ impl Device {
         Ok(Self { front, memory, said })
     }
 
-    /// Writes a used entry of a ring and number.
+    /// Writes a used entry with this index to a ring.
     fn give_back(&self, way: Way, number: u16, (head, bytes): (u32, u32)) {
         let entry = USED + 4 + 8 * u64::from(number % SLOTS);
         self.put(way, entry, &[head, bytes].map(u32::to_le_bytes).concat());
@@ -353,7 +353,7 @@ fn a_slot_that_comes_back_twice_is_not_sent_with_twice() {
     assert_eq!(device.send(), Sent::Whole);
     device.give_back(Way::FromGuest, 0, (0, 0));
     device.count(Way::FromGuest, 1);
-    // The returned slot is used again, and is returned again.
+    // The returned slot is used again, and returned again.
     assert_eq!(device.send(), Sent::Whole);
     device.give_back(Way::FromGuest, 1, (0, 0));
     device.give_back(Way::FromGuest, 2, (0, 0));

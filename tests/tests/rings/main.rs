@@ -27,8 +27,8 @@ use rustix::{
     fs::{MemfdFlags, memfd_create},
 };
 
-/// Offsets of the parts of a ring, and of the bytes of its descriptors: equal in the file, in the guest and in the
-/// front end.
+/// Offsets of the parts of a ring, and of its descriptors' buffers: equal in the file, in the guest and in the front
+/// end.
 const TABLE: u64 = 0;
 const AVAILABLE: u64 = 0x8_0000;
 const USED: u64 = 0xa_0000;
@@ -38,7 +38,7 @@ const MEMORY_BYTES: u64 = 0x20_0000;
 const NEXT: u16 = 1;
 const WRITTEN: u16 = 2;
 const TABLED: u16 = 4;
-/// Flags of a packed ring that show in which lap a descriptor was made available, and used.
+/// Flags of a packed ring that encode the lap in which a descriptor was made available, and used.
 const AVAILABLE_FLAG: u16 = 1 << 7;
 const USED_FLAG: u16 = 1 << 15;
 const LAPS: u16 = AVAILABLE_FLAG | USED_FLAG;
@@ -55,15 +55,15 @@ struct Guest {
     /// Available entries, or descriptors of a packed ring, and returned ones.
     offered: u16,
     seen: u16,
-    /// Descriptors of a packed ring, by their numbers in chains before they are in the ring.
+    /// Descriptors of a packed ring, by their numbers in chains, before they are written to the ring.
     described: Vec<Words>,
     /// Number of descriptors of each outstanding entry.
     slots: VecDeque<u16>,
 }
 
 impl Guest {
-    /// Creates a guest whose entries are numbered from `first` on. In a packed ring with one descriptor per entry, its
-    /// laps are numbered the same way.
+    /// Creates a guest whose entries are numbered from `first` on. A packed ring with one descriptor per entry has the
+    /// same numbers.
     fn new(form: u64, size: u16, first: u16) -> Self {
         let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
         file.set_len(MEMORY_BYTES).unwrap();
@@ -138,7 +138,8 @@ impl Guest {
         }
     }
 
-    /// Writes a descriptor, of which the next one's number, or the entry's, is on this side of the flags or on that.
+    /// Writes a descriptor; the form of the ring determines whether the flags precede or follow the index of the next
+    /// descriptor or of the entry.
     fn write(&self, at: u64, (address, bytes, flags, number): Words) {
         self.put(at, &address.to_le_bytes());
         self.put(at + 8, &bytes.to_le_bytes());
@@ -161,8 +162,8 @@ impl Guest {
         self.lay_out(head).into_iter().for_each(|(at, words)| self.write(at, words));
     }
 
-    /// Gives a chain of described descriptors the next place in a packed ring. Returns what is to be written there, the
-    /// first descriptor last.
+    /// Assigns the next position in a packed ring to a chain of described descriptors. Returns the bytes to write,
+    /// those of the first descriptor last.
     fn lay_out(&mut self, head: u16) -> Vec<(u64, Words)> {
         let (mut words, mut chain) = (self.described[usize::from(head)], vec![]);
         while chain.len() < usize::from(self.size) {
@@ -186,7 +187,7 @@ impl Guest {
         writes
     }
 
-    /// Offers a descriptor of `bytes` bytes at the data of its number.
+    /// Makes a descriptor of `bytes` bytes available, at the data of its number.
     fn offer_plain(&mut self, number: u16, bytes: u32, flags: u16) {
         self.describe(TABLE, number, (data(number), bytes, flags, 0));
         self.offer(number);
@@ -216,7 +217,7 @@ impl Guest {
         Some((self.number(at + 12).into(), u32::from_le_bytes(self.bytes(at + 8))))
     }
 
-    /// Says behind which used entry it wants to be told.
+    /// Requests a notification after this used entry.
     fn want(&self, event: u16) {
         let bits = self.bits(event).to_le_bytes();
         if self.is_packed {
@@ -372,7 +373,7 @@ fn a_ring_is_a_power_of_two_and_its_parts_are_aligned_and_in_memory() {
         assert_eq!(with(8, Addresses { available: AVAILABLE + by, ..PLACES }), aligned(2), "{by}");
         assert_eq!(with(8, Addresses { used: USED + by, ..PLACES }), aligned(4), "{by}");
     }
-    // The last byte of each part, and one more.
+    // The last byte of each part, and the byte after it.
     for (bytes, place) in [
         (16 * 8, (|at| Addresses { descriptors: at, ..PLACES }) as fn(u64) -> Addresses),
         (4 + 2 * 8 + 2, |at| Addresses { available: at, ..PLACES }),
@@ -597,7 +598,7 @@ fn descriptors_are_counted_as_they_are_read() {
             guest.offer(0);
             assert_eq!(received(&mut ring), Err(ChainFault::Endless));
         } else {
-            // It is read to its end, although its second descriptor is wrong.
+            // The chain is read to its end, although its second descriptor is wrong.
             for number in 0..8 {
                 let next = if number < 7 { NEXT } else { 0 };
                 let direction = if number == 1 { WRITTEN } else { 0 };
@@ -707,7 +708,7 @@ fn of_ring(ring: u64, value: u64) -> [u64; 1] {
     [ring | value << 32]
 }
 
-/// Sets the memory of a guest, and its ring of this way, up to its being enabled.
+/// Configures a guest's memory and its ring of this direction, and enables the ring.
 fn set_up(back: &mut BackEnd, guest: &Guest, chosen: u64, way: Way) {
     let ring = way as u64;
     let file = || vec![guest.file.try_clone().unwrap().into()];
@@ -729,7 +730,7 @@ fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {
         let mut back = BackEnd::new(OFFERED).unwrap();
         let mut guest = Guest::new(form, 8, first);
         set_up(&mut back, &guest, features::VERSION_1, Way::FromGuest);
-        // Across the end of the numbers, or to a later lap.
+        // The indexes wrap, or a later lap begins.
         for number in 0..13 {
             guest.offer_plain(number % 8, 9, 0);
             let ring = back.ring(Way::FromGuest).unwrap();
@@ -771,7 +772,7 @@ fn a_ring_is_used_while_it_is_enabled() {
                 .map_or(0, |ring| iter::from_fn(|| received(ring).unwrap()).count());
             assert_eq!(count, frames);
         }
-        // Without that feature no message enables it.
+        // Without that feature, no message enables the ring.
         set_up(&mut back, &Guest::new(form, 8, 0), features::VERSION_1, Way::FromGuest);
         assert!(back.is_running(Way::FromGuest));
         back.forget();
@@ -873,7 +874,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     let guests = [0, 1, 2].map(|_| Guest::new(FORMS[0], 8, 0));
     say(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
     say(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
-    // The memory of the first ring contains the rings of all: their sizes distinguish them.
+    // The memory of the first ring contains all rings, which differ in their sizes.
     let file = vec![guests[0].file.try_clone().unwrap().into()];
     say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
     let mut set = |ring: u64, is_enabled: u64| {
@@ -886,7 +887,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     [(0, 1), (2, 0), (4, 1), (5, 1)].into_iter().for_each(|(ring, enabled)| set(ring, enabled));
     assert_eq!(back.pairs(), 3);
     assert_eq!(back.rings(Way::ToGuest).count(), 2);
-    // A frame leaves a trace in the chosen ring.
+    // A frame changes only the chosen ring.
     for (pair, entries) in [(0, [1, 0]), (1, [1, 1]), (2, [1, 2]), (3, [2, 2])] {
         guests[0].put(AVAILABLE + 2, &8_u16.to_le_bytes());
         back.choose(Way::ToGuest, pair);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const PACKED: u64 = FORMS[1];
-/// The position at which a ring started, as QEMU reports it for a ring whose back end died; it is not trusted.
+/// Position at which a ring started, as QEMU reports it for a ring whose back end died; it is not trusted.
 const BEGAN: Base = Base::Told(0x8000_8000);
 
 #[test]
@@ -74,11 +74,12 @@ fn a_driver_is_told_of_the_descriptor_that_it_wants_in_the_lap_that_it_wants() {
 /// A step of a driver, or of its device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Offers a chain of this many descriptors, or a table; the last flag replaces the device before the first one.
+    /// Makes a chain with this many descriptors, or a table, available; the last flag replaces the device before the
+    /// first one.
     Offer(u16, bool, bool),
     Receive,
     Publish,
-    /// The device dies, and another one takes its place.
+    /// The device dies, and another one replaces it.
     Replace,
 }
 
@@ -97,7 +98,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     guest: Guest,
     ring: Ring,
-    /// Frames that were offered and not returned, and of them those that were received.
+    /// Frames that were made available and not returned, in order; the device has received the first `taken` of them.
     out: VecDeque<Vec<u8>>,
     taken: usize,
     count: u8,
@@ -139,7 +140,7 @@ impl World {
         let mut writes = self.guest.lay_out(0);
         let first = writes.pop().unwrap();
         writes.into_iter().for_each(|(at, words)| self.guest.write(at, words));
-        // For a chain as long as the ring it cannot be known.
+        // A chain as long as the ring cannot be recognized while it is written.
         if is_cut && slots < size {
             self.replace();
         }
@@ -187,8 +188,8 @@ fn words(guest: &Guest) -> Vec<[u8; 8]> {
     (0..guest.size).map(|slot| guest.bytes(TABLE + 16 * u64::from(slot) + 8)).collect()
 }
 
-/// The device dies while it marks the descriptors of a frame with buffers of one and two descriptors, at every position
-/// in the ring and after every mark.
+/// Replaces a device that dies while it marks the descriptors of a frame with buffers of one and two descriptors, at
+/// every position in the ring and after every mark.
 #[test]
 fn a_device_marks_what_another_one_left_unmarked() {
     const SIZE: u16 = 9;
@@ -259,7 +260,7 @@ fn a_chain_that_does_not_end_breaks_the_ring() {
     }
 }
 
-/// Tests a driver that makes descriptors available again that were not returned.
+/// Tests a driver that makes descriptors available again before they were returned.
 #[test]
 fn no_more_is_taken_than_the_ring_has_before_its_driver_is_told() {
     let mut guest = Guest::new(PACKED, 4, 0);
@@ -274,7 +275,7 @@ fn no_more_is_taken_than_the_ring_has_before_its_driver_is_told() {
     assert!(received(&mut ring).unwrap().is_some());
     assert_eq!(received(&mut ring), Ok(None));
     assert!(!ring.ask(), "it would never sleep");
-    // A chain that crosses those has no end.
+    // A chain that crosses these descriptors has no end.
     let mut guest = Guest::new(PACKED, 4, 0);
     let mut ring = guest.ring(true);
     (0..3).for_each(|number| guest.offer_plain(number, 9, 0));
@@ -300,7 +301,7 @@ fn numbers_are_handed_back_as_they_are_and_nothing_is_a_length_too() {
     }
 }
 
-/// The flags of descriptors after the first one of a chain may have any lap bits.
+/// Tests that the flags of descriptors after the first one of a chain may have any lap bits.
 #[test]
 fn a_chain_is_made_available_by_its_first_descriptor() {
     for laps in [0, AVAILABLE_FLAG, USED_FLAG, LAPS] {
@@ -337,7 +338,8 @@ fn a_table_stands_alone_in_its_chain() {
     }
 }
 
-/// A ring with arbitrary flags starts somewhere in it, and the entries that its driver adds from there are accepted.
+/// Tests a ring with arbitrary flags: it starts somewhere in the ring, and the entries that its driver adds from there
+/// are accepted.
 #[test]
 fn any_flags_are_some_place() {
     for bits in 0..1_u32 << 8 {

@@ -74,7 +74,7 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Asserts that the engine and the literal oracle find in the files what the files say.
+/// Asserts that the engine and the literal oracle compute the values in the files.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
     if let Some(sum) = vector.get("sum") {

@@ -66,8 +66,8 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Describes a delivery with the numbers of its packets. Of packets with the same bytes, it takes the first that no
-/// other delivery has.
+/// Describes a delivery with the numbers of its packets. Of several packets with the same bytes, it uses the first one
+/// that no other delivery contains.
 fn train(
     out: &Out,
     frames: &[Vec<u8>],
@@ -115,7 +115,7 @@ fn flows(frames: &[Vec<u8>], span: Span) -> Vec<Vec<usize>> {
     }
 }
 
-/// Asserts that the engine and the literal oracle make of the packets in the files what the files say.
+/// Asserts that the engine and the literal oracle turn the packets in the files into the superframes in the files.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
     let frames = pair.frames(&vector["in"]);
@@ -150,7 +150,7 @@ pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     assert_eq!(told, oracle, "{name}: the oracle joins otherwise");
 }
 
-/// Asserts that who reads the 10 bytes in front of a superframe understands the same.
+/// Asserts that a reader of the 10 bytes in front of a superframe gets the same metadata.
 fn assert_virtio(bytes: &[u8], superframe: &Value, name: &Value) {
     let header = unhex(superframe["virtio"].as_str().expect("hexadecimal"));
     let (header, _) = VirtioHeader::parse(&header, Form::Short, Order::Little).expect("a header");

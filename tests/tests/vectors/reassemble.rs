@@ -38,8 +38,8 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Asserts that the engine joins the fragments in the files as the files say, and that a plain copy of the bytes to
-/// their places makes the same datagrams.
+/// Asserts that the engine reassembles the fragments in the files to the datagrams in the files, and that a plain copy
+/// of the bytes to their offsets gives the same datagrams.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
     let (fates, whole) = reassembled(&pair.frames(&vector["in"]));
@@ -80,7 +80,7 @@ fn data(version: Version) -> Vec<u8> {
 type Pieces = fn(&[u8]) -> Vec<(u32, Piece)>;
 type Case = (&'static str, &'static [&'static str], &'static str, Pieces);
 
-/// Pieces of datagram 1 between these places.
+/// Returns the pieces of datagram 1 between these offsets.
 fn places(data: &[u8], places: &[(usize, usize)]) -> Vec<(u32, Piece)> {
     places.iter().map(|&(start, end)| (1, Piece::of(data, start, end))).collect()
 }

@@ -47,7 +47,7 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Asserts that the engine and the literal oracle cut the superframe in the files as the files say.
+/// Asserts that the engine and the literal oracle segment the superframe in the files into the packets in the files.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
     let bytes = pair.frame(&vector["in"]["frame"]);

@@ -15,7 +15,7 @@ use grosso_wire::virtio::{
 use serde::Serialize;
 use serde_json::Value;
 
-/// Everything needed besides the bytes of a superframe to segment it.
+/// The metadata that is needed to segment a superframe.
 #[derive(Debug, Serialize)]
 pub(crate) struct Description {
     /// Payload bytes of every packet but the last.
@@ -68,8 +68,8 @@ impl Description {
     }
 }
 
-/// Returns the header for a device, derived from the headers of the frame and not by the engine. For a tunnel it only
-/// contains the start of the innermost checksum.
+/// Returns the header for a device, derived from the headers of the frame rather than by the engine. For a tunnel it
+/// contains only the start of the innermost checksum.
 fn virtio(frame: &[u8], meta: &Meta) -> [u8; HEADER_LEN] {
     let gso = meta.gso.expect("a superframe");
     let parsed = parse(frame, Link::Ethernet, Lengths::Whole);

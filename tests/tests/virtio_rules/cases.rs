@@ -217,7 +217,7 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
     }
     // The bridge would learn the source of frames, and would not forward frames back to it.
     write_attribute(taps[0].name(), "brport/learning", "0")?;
-    // It would announce its multicast groups on all ports.
+    // The bridge would announce its multicast groups on all ports.
     write_attribute(&bridge, "bridge/multicast_snooping", "0")?;
     control.set_up(&bridge, true)?;
     Ok(Some(taps))
@@ -269,13 +269,13 @@ fn k117_superframes_in_a_tunnel_arrive_whole_and_stand_for_as_many_packets() {
             {
                 let case = vxlan(outer, inner, payload_len, size);
                 assert_eq!(cut(&case).len(), packets);
-                // To a reader that accepts superframes: unchanged, and with the same meaning.
+                // A reader that accepts superframes gets the frame unchanged, with the same meaning.
                 from.write(&case.bytes())?;
                 let [there] = arrived(&to)?.try_into().unwrap();
                 assert_eq!(there.frame, case.frame);
                 assert_eq!(there.understood().unwrap(), case.understood().unwrap());
                 assert_eq!(there.header.tunnel, case.header.tunnel);
-                // To a reader that accepts none: segmented into the same packets as here.
+                // A reader that accepts none gets the packets into which Grosso segments the frame.
                 to.set_offloads(Offloads::NONE)?;
                 from.write(&case.bytes())?;
                 let there: Vec<_> = arrived(&to)?.into_iter().map(|case| case.frame).collect();
@@ -295,7 +295,7 @@ fn k118_the_greatest_superframe_in_a_tunnel_passes_and_a_greater_one_does_not() 
         let Some([from, to]) = bridged(control)? else { return Ok(()) };
         to.set_offloads(Offloads::NONE)?;
         for (outer, inner) in NESTINGS {
-            // The greatest outermost length: that of IPv6 does not count its own header.
+            // The maximum outermost length: that of IPv6 does not count its own header.
             let headers = vxlan(outer, inner, 2000, 1000).frame.len() - 2000;
             let room = 65_535 + 14 - headers + if outer { 40 } else { 0 };
             let case = vxlan(outer, inner, room, 1400);

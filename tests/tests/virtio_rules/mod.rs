@@ -159,7 +159,7 @@ impl Case {
         understand(&header, frame, LinkType::Ethernet, &stack, Form::Tunnel)
     }
 
-    /// Asserts that both refuse it, and the reason that Grosso gives.
+    /// Asserts that both refuse the case, and the reason that Grosso reports.
     #[track_caller]
     fn both_refuse(&self, tap: &Tun, why: VnetError) {
         assert!(!self.kernel_takes(tap), "the kernel takes {self:?}");
@@ -179,7 +179,7 @@ fn tcp6() -> Packet {
     ethernet().ipv6(|ip| ip).tcp(|t| t)
 }
 
-/// Returns a datagram to a port on which nobody listens.
+/// Returns a datagram to a port without a listener.
 fn udp4() -> Packet {
     ethernet().ipv4(|ip| ip).udp(|u| u.destination_port(53_999))
 }

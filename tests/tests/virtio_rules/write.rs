@@ -59,7 +59,7 @@ fn v02_types_and_sizes_that_do_not_exist_are_refused() {
                 let exists = matches!(gso_type & 0x1f, 0 | 1 | 3 | 4 | 5) && gso_type & 0x60 == 0;
                 let takes = case.kernel_takes(&tap);
                 assert!(!takes || exists, "the kernel takes the type {gso_type:#x}");
-                // Grosso accepts only types that match the frame's headers, and the kernel accepts all of these.
+                // Grosso accepts only types that match the frame's headers; the kernel accepts all of these.
                 let is_own = gso_type == own
                     || gso_type == own | VirtioHeader::ECN && own != VirtioHeader::UDP_SEGMENTS
                     || gso_type == 3 && own == VirtioHeader::UDP_SEGMENTS

@@ -35,7 +35,7 @@ struct Reassemble<'a> {
 }
 
 impl Reassemble<'_> {
-    /// Joins one poll, and gives each datagram with its last fragment to `take`.
+    /// Reassembles one poll, and passes each datagram with its last fragment to `take`.
     fn poll(&mut self, mut take: impl FnMut(&[u8], &IpDefragPayloadVec)) -> usize {
         let poll = self.polls.take();
         for frame in poll {

@@ -50,7 +50,7 @@ impl<'a> Reassemble<'a> {
         Self { device, interface, sockets, socket }
     }
 
-    /// Joins one poll, and gives each datagram to `take`.
+    /// Reassembles one poll, and passes each datagram to `take`.
     fn poll(&mut self, mut take: impl FnMut(&[u8], udp::UdpMetadata)) -> usize {
         let poll = self.device.polls.take();
         self.device.poll = poll.iter();

@@ -24,7 +24,7 @@ pub(super) fn coalescer(workload: &Workload) -> Option<Boxed<'_>> {
     Some(Local::boxed(about, turns, workload.packets, || coalesced(workload)))
 }
 
-/// Cuts superframes of TCP or UDP outside of tunnels.
+/// Returns a segmenter of TCP or UDP superframes outside tunnels.
 pub(super) fn segmenter(workload: &Workload) -> Option<Boxed<'_>> {
     plain_transport(&workload.frames[0])?;
     let about = About::new(Peer::TunRs, "", "copy, sums; told headers");

@@ -1,7 +1,7 @@
-//! The socket at which a running program is asked for its counters: both ends.
+//! The socket that reports the counters of a running program: server and client.
 //!
-//! Each program listens on a socket of its own in a folder that all programs of one user agree on. A request is one
-//! line of JSON, and so is the answer; then the connection ends. Those who may open the socket may read counters, and
+//! Each program listens on a socket of its own, in a directory on which all programs of one user agree. A request is
+//! one line of JSON, and so is the reply; then the connection ends. Whoever may open the socket may read counters, and
 //! nothing else.
 
 use std::{
@@ -39,7 +39,7 @@ use crate::confinement::{self, Confinement};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum Ask {
-    /// The counters of its devices.
+    /// Requests the counters of its devices.
     Counters {
         /// Whether each queue is reported separately.
         #[serde(default)]
@@ -47,24 +47,24 @@ pub enum Ask {
     },
 }
 
-/// The answer of a program.
+/// The reply of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The name of the reply's schema.
+    /// Name of the reply's schema.
     pub schema: String,
-    /// The process number of the program.
+    /// Process ID of the program.
     pub pid: u32,
-    /// The time at which it read its counters, in nanoseconds since 1970.
+    /// Time at which the program read its counters, in nanoseconds since 1970.
     pub ts_ns: u64,
-    /// The readings of its devices.
+    /// Readings of the program's devices.
     pub devices: Vec<DeviceReading>,
-    /// The confinement of its threads; programs of before say nothing of it.
+    /// Confinement of the program's threads; older programs do not report it.
     #[serde(default)]
     pub confinement: Confinement,
 }
 
 impl Answer {
-    /// The answer of this program, with its counters at this time.
+    /// Creates this program's reply with its counters at this time.
     pub fn new(at: SystemTime, devices: Vec<DeviceReading>) -> Self {
         let since_1970 = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ts_ns = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
@@ -73,17 +73,17 @@ impl Answer {
     }
 }
 
-/// The program's control socket; its file is removed when the value is dropped.
+/// The program's control socket; dropping the value removes its file.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
 }
 
 impl ControlSocket {
-    /// Listens in the first of these folders that is usable.
+    /// Listens in the first usable directory of `folders`.
     ///
     /// # Errors
-    /// If none is usable; the error is that of the last one.
+    /// If no directory is usable; the error is that of the last one.
     pub fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -98,13 +98,13 @@ impl ControlSocket {
         Err(refusal)
     }
 
-    /// The path of the socket.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     fn create_in(folder: &Path) -> io::Result<(Self, UnixListener)> {
-        // A program in another process namespace may have the same number.
+        // A program in another process namespace may have the same process ID.
         let pid = process::id();
         let names = (0..NAMES_MAX).map(|count| match count {
             0 => format!("{pid}.{EXTENSION}"),
@@ -123,23 +123,23 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The file may already be gone.
         let _ = names::remove(&self.path);
     }
 }
 
-/// Listens on a socket that only its owner can open. It is so from its first moment: the mode is set before the name
-/// exists. A socket that a program left behind is replaced.
+/// Listens on a socket that only its owner can open. It has this mode from the first moment, because the mode is set
+/// before the name exists. A socket that an ended program left behind is replaced.
 fn listen_on(path: &Path) -> io::Result<UnixListener> {
     let socket = stream()?;
-    // On older kernels, descriptors that are passed are closed by the closing thread.
+    // On older kernels, the closing thread closes descriptors that clients pass.
     let _ = refuses_files(&socket);
     socket::bind(&socket, SocketType::STREAM, path, 0o600)?;
     listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Connects to a socket, without waiting for a program that accepts nothing.
+/// Connects to a socket, without waiting for a program that does not accept.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let socket = stream()?;
     Pinned::at(path, None)?.connect(&socket)?;
@@ -153,10 +153,10 @@ fn stream() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// The first of these folders that is usable; a missing one is made.
+/// Returns the first usable directory of `folders`; a missing directory is created.
 ///
 /// # Errors
-/// If none is usable; the error is that of the last one.
+/// If no directory is usable; the error is that of the last one.
 pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {
@@ -171,12 +171,12 @@ pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     Err(refusal)
 }
 
-/// The folders of sockets, the preferred ones first: that of the user's session, that of the system, and one of the
-/// user's own among temporary files. If the service manager or the user names one in `RUNTIME_DIRECTORY`, it is the
-/// only one.
+/// Returns the directories of sockets, in order of preference: that of the user's session, that of the system, and one
+/// of the user in the temporary directory. If the service manager or the user sets `RUNTIME_DIRECTORY`, only that
+/// directory is used.
 pub fn folders() -> Vec<PathBuf> {
     let is_absolute = |folder: &PathBuf| folder.is_absolute();
-    // The variable may name several, joined by colons.
+    // The variable may name several directories, separated by colons.
     let service = env::var("RUNTIME_DIRECTORY").unwrap_or_default();
     let service = service.split(':').next().map(PathBuf::from).filter(is_absolute);
     if let Some(service) = service {
@@ -188,25 +188,27 @@ pub fn folders() -> Vec<PathBuf> {
     session.into_iter().chain([PathBuf::from("/run/grosso"), private]).collect()
 }
 
-/// Whether only the system or the user can have made the folder: among temporary files everybody can make one.
+/// Returns whether only the system or the user can have created the directory: anybody can create one in the temporary
+/// directory.
 pub fn is_trusted(folder: &Path) -> bool {
     folder.parent() != Some(&env::temp_dir())
         || names::metadata(folder)
             .is_ok_and(|facts| facts.is_dir() && facts.uid() == geteuid().as_raw())
 }
 
-/// The answers of the running programs.
+/// The replies of the running programs.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// In the order of their process numbers.
+    /// Replies in the order of process IDs.
     pub answers: Vec<Answer>,
     /// Sockets that this user may not open.
     pub forbidden: Vec<PathBuf>,
-    /// Programs that did not answer, and the reason.
+    /// Programs that did not reply, each with the reason.
     pub silent: Vec<(PathBuf, String)>,
 }
 
-/// Asks every program that has a socket in one of these folders, or in the folder there of a process of its own user.
+/// Queries every program that has a socket in one of these directories, or in the subdirectory of a process with its
+/// own user.
 pub fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
     let mut found = Answers::default();
     for folder in folders.iter().filter(|folder| is_trusted(folder)) {
@@ -225,7 +227,7 @@ pub fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
         };
         let is = |path: &PathBuf, end: &str| path.extension().is_some_and(|own| own == end);
         let within = |path: PathBuf| match is(&path, OWN_FOLDER) {
-            // A program that has just ended takes its folder along.
+            // A program that has just ended removes its directory.
             true => list(&path, names::entries(&path).unwrap_or_default()),
             false => vec![path],
         };
@@ -243,10 +245,10 @@ impl Answers {
             Ok(answer) => self.answers.push(answer),
             Err(error) => match error.kind() {
                 io::ErrorKind::PermissionDenied => self.forbidden.push(path),
-                // The program ended after the folder was listed.
+                // The program ended after the directory was listed.
                 io::ErrorKind::NotFound => {}
                 io::ErrorKind::ConnectionRefused => {
-                    // The program was killed and left its socket. If this user may not remove it, it stays.
+                    // The program was killed and left its socket. The socket stays if this user may not remove it.
                     let _ = socket::remove_stale(&path, SocketType::STREAM);
                 }
                 _ => self.silent.push((path, error.to_string())),
@@ -255,7 +257,7 @@ impl Answers {
     }
 }
 
-/// Asks the program behind a socket, which may take [`PATIENCE`] to answer.
+/// Queries the program at a socket, which may take [`PATIENCE`] to reply.
 fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
     let mut stream = connect_to(path)?;
     let end = Instant::now() + PATIENCE;
@@ -286,7 +288,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
     understand(&reply)
 }
 
-/// Reads the answer of a program.
+/// Parses the reply of a program.
 pub fn understand(reply: &[u8]) -> io::Result<Answer> {
     let answer: Answer = serde_json::from_slice(reply)?;
     if answer.schema != SCHEMA {
@@ -296,7 +298,7 @@ pub fn understand(reply: &[u8]) -> io::Result<Answer> {
     Ok(answer)
 }
 
-/// The same device of the same program in an earlier reading, and the time of that.
+/// Returns the same device of the same program in an earlier reading, and the time of that reading.
 pub fn earlier<'a>(
     before: &'a [Answer],
     pid: u32,
@@ -311,19 +313,19 @@ pub fn earlier<'a>(
     Some((answer.ts_ns, earlier?))
 }
 
-/// The schema of answers.
+/// Schema of replies.
 const SCHEMA: &str = "grosso.counters/1";
-/// The end of the names of sockets.
+/// File extension of sockets.
 const EXTENSION: &str = "sock";
-/// The end of the names of folders whose sockets are those of one process, which became another user.
+/// Extension of directories that hold the sockets of one process, which became another user.
 pub const OWN_FOLDER: &str = "own";
-/// Most sockets of one process number in one folder.
+/// Maximum number of sockets of one process ID in a directory.
 const NAMES_MAX: usize = 16;
-/// Most programs that are asked in one folder.
+/// Maximum number of programs that are queried in a directory.
 const SOCKETS_MAX: usize = 1024;
-/// Requests that wait while one is answered.
+/// Number of requests that can wait while one is answered.
 const BACKLOG: i32 = 16;
-/// The longest time that a program may take to answer.
+/// Maximum time for a program's reply.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Most bytes of an answer: a thousand devices with a hundred counters.
+/// Maximum length of a reply in bytes: a thousand devices with a hundred counters.
 const REPLY_BYTES_MAX: usize = 16 << 20;

@@ -1,16 +1,16 @@
-//! The answers for Prometheus: `/metrics` and `/healthz`.
+//! Responses for Prometheus: `/metrics` and `/healthz`.
 
 use super::PathReading;
 use crate::name::harmless;
 
-/// A request over HTTP.
+/// A parsed HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The counters.
+    /// A request for the counters.
     Metrics { head: bool },
-    /// Whether it has data paths at all.
+    /// A request for the health: whether there are data paths, and whether they respond.
     Health { head: bool },
-    /// Something that does not exist, or that this method cannot get.
+    /// A request for something that does not exist, or with a method that is not supported.
     Refused(Refusal),
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Refusal {
     Method,
 }
 
-/// The request in these bytes; `None` if it is incomplete.
+/// Parses the request in these bytes; returns `None` if it is incomplete.
 pub(super) fn wanted(bytes: &[u8], is_full: bool) -> Option<Wanted> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -46,12 +46,12 @@ pub(super) fn wanted(bytes: &[u8], is_full: bool) -> Option<Wanted> {
     })
 }
 
-/// The page of counters.
+/// Returns the response with the page of counters.
 pub(super) fn metrics(page: &str, head: bool) -> Vec<u8> {
     response("200 OK", "text/plain; version=0.0.4; charset=utf-8", "", page, head)
 }
 
-/// The answer whether there are data paths, and none of them is stuck.
+/// Returns the health response: whether there are data paths and no path is stuck.
 pub(super) fn health(paths: &[PathReading], head: bool) -> Vec<u8> {
     let stuck = paths.iter().filter(|path| path.stuck.is_some());
     let stuck: Vec<String> = stuck.map(|path| harmless(&path.name).into_owned()).collect();
@@ -63,7 +63,7 @@ pub(super) fn health(paths: &[PathReading], head: bool) -> Vec<u8> {
     response(status, PLAIN, "", &body, head)
 }
 
-/// The answer to a request that is refused.
+/// Returns the response to a refused request.
 pub(super) fn refused(refusal: Refusal) -> Vec<u8> {
     let (status, extra, body) = match refusal {
         Refusal::Malformed => ("400 Bad Request", "", "not an HTTP request\n"),
@@ -90,7 +90,7 @@ fn response(status: &str, content_type: &str, extra: &str, body: &str, head: boo
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
-/// Most header fields of a request; a scraper sends five.
+/// Maximum number of header fields of a request; a scraper sends five.
 const HEADERS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub struct DeviceLine<'a> {
 }
 
 impl DeviceLine<'_> {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<DeviceLine<'static>>("grosso.stats/1");
 }
 
@@ -120,7 +120,7 @@ impl JsonSchema for Grouped<'_> {
     }
 }
 
-/// Counters of one kind by reason.
+/// Counters of one kind, by reason.
 struct ReasonCounts<'a>(Vec<(&'a str, u64)>);
 
 impl Serialize for ReasonCounts<'_> {

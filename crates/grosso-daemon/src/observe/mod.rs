@@ -3,12 +3,12 @@
 //! | module | job |
 //! |---|---|
 //! | `table` | every counter: name, unit, sentence, series |
-//! | `reading` | the counters of the devices of data paths, added up as asked |
-//! | `text`, `json`, `prometheus` | their formats |
-//! | `control` | the socket at which a running program is asked, both ends |
-//! | `http` | the answers for Prometheus |
+//! | `reading` | the counters of the devices of data paths, added up as requested |
+//! | `text`, `json`, `prometheus` | output formats |
+//! | `control` | the socket that reports the counters of a running program: server and client |
+//! | `http` | the responses for Prometheus |
 //! | `monitor` | rates, and the screen that shows them |
-//! | `server` | one thread that answers, no matter how its clients behave |
+//! | `server` | one thread that serves all clients, however they behave |
 
 pub mod control;
 mod http;
@@ -42,20 +42,20 @@ use crate::confinement;
 /// The counters of one data path so far.
 #[derive(Clone, Debug)]
 pub struct PathReading {
-    /// The path's own name.
+    /// Name of the path.
     pub name: String,
-    /// The device on its left.
+    /// Left device.
     pub left: String,
-    /// The device on its right.
+    /// Right device.
     pub right: String,
-    /// The counters of each of its queues.
+    /// Counters of each queue.
     pub queues: Vec<Snapshot>,
-    /// Age of the oldest of these counters if a thread of the path is stuck: it did not answer in time.
+    /// Age of the oldest of these counters if the path is stuck: one of its threads did not reply in time.
     pub stuck: Option<Duration>,
 }
 
-/// A thread that serves the counters of this program: on its control socket and, if wanted, over HTTP. It ends when
-/// this is dropped.
+/// A thread that serves the counters of this program, on its control socket and optionally over HTTP. Dropping the
+/// value ends the thread.
 #[derive(Debug)]
 pub struct Service {
     socket: Option<ControlSocket>,
@@ -65,7 +65,7 @@ pub struct Service {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A listener that could not be made. The other answers all the same, and so do the data paths without either.
+/// A listener that could not be created. The other listener and the data paths work without it.
 #[derive(Debug)]
 pub enum Missing {
     /// The control socket.
@@ -75,8 +75,8 @@ pub enum Missing {
 }
 
 impl Service {
-    /// Starts to answer where it can: see [`Service::missing`]. `ask` is called in the thread, at most once in ten
-    /// milliseconds.
+    /// Starts to serve on every listener that could be created; see [`Service::missing`]. The thread calls `ask` at
+    /// most once in ten milliseconds.
     ///
     /// # Errors
     /// If the system has no thread or descriptor left.
@@ -117,17 +117,17 @@ impl Service {
         Ok(Self { socket, metrics: address, missing, stop, thread })
     }
 
-    /// The path of the control socket, which `grosso stats` opens; `None` if it could not be made.
+    /// Returns the path of the control socket, which `grosso stats` opens; `None` if it could not be created.
     pub fn socket(&self) -> Option<&Path> {
         self.socket.as_ref().map(ControlSocket::path)
     }
 
-    /// The listeners that could not be made.
+    /// Returns the listeners that could not be created.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// The address at which Prometheus is served; if port zero was requested, with the port that was assigned.
+    /// Returns the address at which Prometheus is served; a requested port 0 is replaced by the assigned port.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
@@ -135,16 +135,16 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // The thread ends when it sees this; if it has ended, there is nothing to wake.
+        // The thread ends when it reads this byte; if it has ended already, nothing needs waking.
         let _ = self.stop.write_all(&[0]);
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, its message has been printed.
+            // The thread does not panic; if it did, its message has been printed.
             let _ = thread.join();
         }
     }
 }
 
-/// The counters of data paths as text, as `grosso stats` prints them; with `all`, also those that are zero.
+/// Returns the counters of data paths as text, as `grosso stats` prints them; with `all`, including zero counters.
 pub fn print(paths: &[PathReading], all: bool) -> String {
     text::print(&reading::devices(paths, false), all)
 }

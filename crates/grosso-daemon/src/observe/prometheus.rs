@@ -7,8 +7,9 @@ use super::{
     table::{COUNTERS, Counter, Label, Series},
 };
 
-/// The page of these devices. Their paths keep those of one name apart, as tunnels may be, and they are added up only
-/// where paths of two programs have one name too: no two series may have the same labels.
+/// Returns the page for these devices. Devices of one name are distinguished by their paths, for example tunnels.
+/// Counters are added up only if paths of two programs also share a name, because no two series may have the same
+/// labels.
 pub fn page(readings: &[DeviceReading]) -> String {
     let devices = merged(readings);
     let mut page = String::new();
@@ -51,7 +52,7 @@ struct Metric {
     counters: Vec<(usize, &'static Counter, &'static Label)>,
 }
 
-/// The metrics in the order of the table.
+/// Returns the metrics in the order of the table.
 fn metrics() -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for (place, counter) in COUNTERS.iter().enumerate() {
@@ -105,7 +106,7 @@ fn print_metric(page: &mut String, metric: &Metric, devices: &Devices<'_>) {
     }
 }
 
-/// Prints a histogram, whose buckets include those below them.
+/// Prints a histogram. Each bucket includes the buckets below it.
 fn print_histogram(lines: &mut String, metric: &Metric, labels: &str, values: &[Option<u64>]) {
     let name = metric.name;
     let (mut count, mut sum) = (0_u64, None);
@@ -125,7 +126,7 @@ fn print_histogram(lines: &mut String, metric: &Metric, labels: &str, values: &[
     }
 }
 
-/// The value of a label, escaped for its quotes.
+/// Returns the value of a label, escaped for its quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

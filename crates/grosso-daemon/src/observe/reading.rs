@@ -40,22 +40,22 @@ pub struct DeviceReading {
 pub struct Values(Vec<Option<u64>>);
 
 impl Values {
-    /// The values of one side of a queue.
+    /// Returns the values of one side of a queue.
     fn of(side: &PathSide<'_>) -> Self {
         Self(COUNTERS.iter().map(|counter| counter.value(side)).collect())
     }
 
-    /// The value of the counter with this name; zero if nothing counts it.
+    /// Returns the value of the counter with this name; zero if nothing counts it.
     pub fn value(&self, name: &str) -> u64 {
         place(name).and_then(|place| self.0[place]).unwrap_or(0)
     }
 
-    /// The values in the order of [`COUNTERS`]; `None` if nothing counts them.
+    /// Returns the values in the order of [`COUNTERS`], with `None` for counters that do not exist.
     pub fn in_order(&self) -> impl Iterator<Item = Option<u64>> + '_ {
         self.0.iter().copied()
     }
 
-    /// Dropped frames by reason, without reasons that are zero.
+    /// Returns the dropped frames by reason, without zero counts.
     pub fn drops(&self) -> BTreeMap<String, u64> {
         let counters = COUNTERS.iter().zip(&self.0);
         let dropped = counters.filter_map(|(counter, value)| {
@@ -75,7 +75,8 @@ impl Values {
         }
     }
 
-    /// The change since an earlier reading. A counter that has become smaller was restarted; a gauge has none.
+    /// Returns the change since an earlier reading. A counter that has become smaller was restarted; a gauge has no
+    /// change.
     pub fn since(&self, before: &Self) -> Self {
         let pairs = COUNTERS.iter().zip(self.0.iter().zip(&before.0));
         let changes = pairs.map(|(counter, (now, before))| {
@@ -87,7 +88,7 @@ impl Values {
     }
 }
 
-/// Counters of another version of Grosso that this one does not know are ignored.
+/// Counters of a newer Grosso that this version does not know are ignored.
 impl From<BTreeMap<String, u64>> for Values {
     fn from(named: BTreeMap<String, u64>) -> Self {
         Self(COUNTERS.iter().map(|counter| named.get(&counter.name).copied()).collect())
@@ -101,7 +102,7 @@ impl From<Values> for BTreeMap<String, u64> {
     }
 }
 
-/// The devices of data paths, the left one of each path first; each queue separately, or all together.
+/// Returns the devices of data paths, the left one of each path first; one entry per queue, or the sum of all queues.
 pub fn devices(paths: &[PathReading], per_queue: bool) -> Vec<DeviceReading> {
     let mut devices = Vec::new();
     for path in paths {
@@ -166,7 +167,7 @@ fn right(queue: &Snapshot) -> PathSide<'_> {
     }
 }
 
-/// One device for each name and path: those with the same in several programs are added up.
+/// Returns one device for each name and path: equal ones in several programs are added up.
 pub fn merged<'a>(
     devices: impl IntoIterator<Item = &'a DeviceReading>,
 ) -> BTreeMap<(&'a str, &'a str, Option<u32>), Values> {

@@ -1,10 +1,10 @@
-//! One thread that answers, no matter how its clients behave.
+//! One thread that serves all clients, however they behave.
 //!
-//! A client may ask once per connection. It has [`ClientBounds::client_time`] in total, whether it sends byte by byte
-//! or does not read. What it sends beyond its ask is read and thrown away, up to `DRAINED_BYTES_MAX`. At most
-//! [`CLIENTS_MAX`] are served at a time at each of the two listeners, and one more replaces the one that has been there
-//! the longest, at the same listener: metrics clients that stall push nobody out who asks at the socket. Data paths are
-//! asked at most once in [`ClientBounds::fresh`], however many clients ask.
+//! A client may send one request per connection. It has [`ClientBounds::client_time`] in total, even if it sends byte
+//! by byte or does not read. Bytes after the request are read and discarded, up to `DRAINED_BYTES_MAX`. Each of the two
+//! listeners serves at most [`CLIENTS_MAX`] clients at a time. One more client replaces the oldest client of the same
+//! listener, so that stalled metrics clients never displace a client of the control socket. Data paths are queried at
+//! most once in [`ClientBounds::fresh`], whatever the number of clients.
 
 use std::{
     io::{self, IoSliceMut, Read, Write},
@@ -31,12 +31,12 @@ use crate::acceptor::{Acceptor, CLIENTS_MAX, is_soon};
 /// A function that reads the counters of the data paths.
 pub type AskPaths = Box<dyn Fn() -> Vec<PathReading> + Send + Sync>;
 
-/// The bounds on the cost of clients.
+/// Bounds on the cost of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientBounds {
-    /// The longest time from a client's connection to the last byte of its answer.
+    /// Maximum time from a client's connection to the last byte of its response.
     pub client_time: Duration,
-    /// The time for which a reading of the data paths is used again.
+    /// Time for which a reading of the data paths is reused.
     pub fresh: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Default for ClientBounds {
 pub struct Server {
     control: Option<UnixListener>,
     metrics: Option<TcpListener>,
-    /// Becomes readable when the thread must end.
+    /// Stream that becomes readable when the thread must end.
     stopped: UnixStream,
     clients: Vec<Client>,
     acceptor: Acceptor,
@@ -79,7 +79,7 @@ impl Server {
         Ok(Self { control, metrics, stopped, clients, acceptor, client_time, paths })
     }
 
-    /// Answers until it is stopped, or can no longer wait.
+    /// Serves clients until it is stopped, or can no longer wait.
     pub fn run(mut self) {
         while let Ok(ready) = self.wait() {
             if ready.stopped {
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Sleeps until a client is ready, or the time of one is over.
+    /// Sleeps until a client is ready, or has used up its time.
     fn wait(&self) -> io::Result<Awake> {
         let now = Instant::now();
         let mut descriptors = vec![PollFd::new(&self.stopped, PollFlags::IN)];
@@ -156,7 +156,7 @@ struct Awake {
     clients: Vec<bool>,
 }
 
-/// The data paths, and their last answer.
+/// The data paths, and their last reading.
 struct PathsCache {
     ask: AskPaths,
     fresh: Duration,
@@ -176,16 +176,16 @@ impl PathsCache {
     }
 }
 
-/// A client.
+/// A connected client.
 struct Client {
     stream: Stream,
     incoming: Vec<u8>,
-    /// The answer; empty until there is one.
+    /// Response; empty until it exists.
     outgoing: Vec<u8>,
     sent: usize,
-    /// Bytes that came after the answer was sent.
+    /// Bytes received after the response was sent.
     drained: usize,
-    /// The time at which it must have finished.
+    /// Deadline of the client.
     end: Instant,
     done: bool,
 }
@@ -196,7 +196,7 @@ impl Client {
         Self { stream, incoming, outgoing, sent: 0, drained: 0, end, done: false }
     }
 
-    /// Reads the available part of the request, sends as much of the answer as there is room for, or reads the rest.
+    /// Reads the available part of the request, sends as much of the response as fits, or reads the remaining bytes.
     fn go_on(&mut self, paths: &mut PathsCache) {
         let received = match self.outgoing.is_empty() {
             true => self.receive(paths),
@@ -229,7 +229,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends the answer, and that nothing follows it.
+    /// Sends the response, then shuts down writing.
     fn send(&mut self) -> io::Result<()> {
         if self.sent == self.outgoing.len() {
             return Ok(());
@@ -244,7 +244,7 @@ impl Client {
         self.stream.end_sending()
     }
 
-    /// Reads to the client's end: bytes that nobody reads make the end a reset, which takes the answer with it.
+    /// Reads until the client closes: unread bytes would turn the close into a reset, which discards the response.
     fn drain(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         while self.drained < DRAINED_BYTES_MAX {
@@ -258,7 +258,7 @@ impl Client {
     }
 }
 
-/// The answers to what came of a request so far, as a client gets them of a program without paths.
+/// Returns a function that answers a partial request like a program without paths.
 #[cfg(feature = "fuzzing")]
 pub fn answers(is_http: bool) -> impl FnMut(&[u8], bool) -> Option<Vec<u8>> {
     let fresh = Duration::MAX;
@@ -311,7 +311,7 @@ fn answer_http(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Ve
     })
 }
 
-/// A connection, whose type tells the protocol.
+/// A connection, whose variant is its protocol.
 enum Stream {
     Control(UnixStream),
     Http(TcpStream),
@@ -347,7 +347,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            // Nobody has to pass descriptors here, and their closing can wait.
+            // No client has to pass descriptors here, and closing them can wait.
             Self::Control(stream) => {
                 Ok(receive_without_files(stream, &mut [IoSliceMut::new(buffer)])?.bytes)
             }
@@ -371,5 +371,5 @@ impl Write for Stream {
 
 /// Maximum length of a request in bytes.
 pub const ASK_BYTES_MAX: usize = 8 << 10;
-/// Most bytes that are read behind an ask; a request with all cookies of a browser ends long before.
+/// Maximum number of bytes read after a request; a request with all cookies of a browser is much shorter.
 const DRAINED_BYTES_MAX: usize = 1 << 20;

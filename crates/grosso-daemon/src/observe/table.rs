@@ -1,7 +1,7 @@
-//! Every counter: its name, unit and sentence, its source, and its series for Prometheus.
+//! The counters: name, unit, description, source, and Prometheus series of each.
 //!
 //! Text, JSON, the Prometheus page and `docs/counters.md` are made from this table. Names follow the kernel's `qstats`
-//! (Documentation/netlink/specs/netdev.yaml) with `hw` left out.
+//! (Documentation/netlink/specs/netdev.yaml) without `hw`.
 
 mod acknowledgments;
 
@@ -22,81 +22,81 @@ use grosso_io::{
 /// One counter of a device.
 #[derive(Debug)]
 pub struct Counter {
-    /// Of lower-case letters, digits and underscores, and unique.
+    /// Unique name of lower-case letters, digits and underscores.
     pub name: String,
-    /// The thing that it counts, such as packets.
+    /// The unit that it counts, such as packets.
     pub unit: &'static str,
-    /// Its meaning, as a sentence.
+    /// Meaning of the counter, as a sentence.
     pub help: String,
-    /// The object in which reports in JSON keep it, and its key there.
+    /// Object that holds the counter in JSON reports, and its key there.
     pub group: Option<(&'static str, String)>,
-    /// Its series; `None` if it is the sum of others.
+    /// Prometheus series; `None` if the counter is the sum of others.
     pub series: Option<Series>,
-    /// Whether it is a number of now, which grows and shrinks.
+    /// Whether the value is a gauge, which can decrease.
     pub is_gauge: bool,
     source: CounterSource,
 }
 
-/// The place of a counter in Prometheus: a metric of one or more counters.
+/// The Prometheus series of a counter: a metric of one or more counters.
 #[derive(Debug)]
 pub struct Series {
-    /// The name of the metric.
+    /// Name of the metric.
     pub metric: String,
-    /// The common meaning of its counters, as a sentence.
+    /// Common meaning of the metric's counters, as a sentence.
     pub help: &'static str,
-    /// The label that distinguishes the counter from the others.
+    /// Label that distinguishes the counter from the others.
     pub label: Label,
 }
 
-/// The distinction of a counter from the others of its metric.
+/// The label that distinguishes a counter from the others of its metric.
 #[derive(Debug)]
 pub enum Label {
-    /// It is the only one.
+    /// No label: the metric's only counter.
     Alone,
-    /// The value of a label of this name.
+    /// A label with this name and value.
     Value(&'static str, String),
-    /// A bucket of a histogram up to a bound, those below it left out; `None` has no bound.
+    /// A bucket of a histogram up to a bound, without the buckets below it; `None` for the unbounded one.
     Bucket(Option<u32>),
-    /// The sum of what a histogram observed.
+    /// Sum of the values that a histogram observed.
     Sum,
 }
 
 /// The counts on one side of a data path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathSide<'a> {
-    /// The direction that comes from the device.
+    /// Direction from the device.
     pub rx: &'a DirectionStats,
-    /// The direction that goes to it.
+    /// Direction to the device.
     pub tx: &'a DirectionStats,
-    /// The coalescing of the direction that comes from it.
+    /// Coalescing of the direction from the device.
     pub gro: Option<&'a CoalesceStats>,
-    /// The trains of packets from it that are held now.
+    /// Trains of packets from the device that are held now.
     pub trains_held: Option<u64>,
-    /// The counters of its port.
+    /// Counters of the port.
     pub port: &'a [(PortCounter, u64)],
-    /// The time since the last frame came from it, in nanoseconds.
+    /// Time since the last frame from the device, in nanoseconds.
     pub idle_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum CounterSource {
     Plain(fn(&PathSide<'_>) -> u64),
-    /// The superframes that were made: those of one protocol, or all.
+    /// Superframes made: of one protocol, or all.
     Joined(fn(&Superframes) -> u64, Option<usize>),
-    /// Frames for whose checksums the device reported this state.
+    /// Frames whose checksums the device reported in this state.
     Said(Said),
-    /// A number of the direction that comes from the device.
+    /// A count of the direction from the device.
     Received(fn(&DirectionStats, usize) -> u64, usize),
-    /// The trains that are held, if any can be.
+    /// Trains held, if the direction can hold any.
     Held,
-    /// A number of the coalescer, if there is one.
+    /// A count of the coalescer, if there is one.
     Coalescer(fn(&CoalesceStats, usize) -> u64, usize),
-    /// Trains that left for reasons of one name.
+    /// Trains flushed for reasons with one name.
     Flush {
         close: Option<Close>,
         refused: Option<NoMerge>,
     },
-    /// A counter of the port, if it has it.
+    /// A counter of the port, if the port has it.
     Port(&'static str),
 }
 
@@ -106,33 +106,33 @@ impl Counter {
         Self { name, unit, help, group: None, series: None, is_gauge: false, source }
     }
 
-    /// The counter with a metric of its own.
+    /// Gives the counter a metric of its own.
     fn alone(mut self) -> Self {
         let metric = format!("grosso_{}_total", self.name);
         self.series = Some(Series { metric, help: "", label: Label::Alone });
         self
     }
 
-    /// The counter as a gauge with a metric of its own.
+    /// Makes the counter a gauge with a metric of its own.
     fn gauge(mut self) -> Self {
         let metric = format!("grosso_{}", self.name);
         self.series = Some(Series { metric, help: "", label: Label::Alone });
         Self { is_gauge: true, ..self }
     }
 
-    /// The counter as one of a metric.
+    /// Makes the counter part of a metric.
     fn of(mut self, metric: &str, help: &'static str, label: Label) -> Self {
         self.series = Some(Series { metric: format!("grosso_{metric}"), help, label });
         self
     }
 
-    /// The counter in an object of the reports in JSON.
+    /// Puts the counter into an object of the JSON reports.
     fn grouped(mut self, group: &'static str, key: impl Into<String>) -> Self {
         self.group = Some((group, key.into()));
         self
     }
 
-    /// Its value on one side of a path; `None` if nothing counts it.
+    /// Returns the counter's value on one side of a path; `None` if nothing counts it.
     pub fn value(&self, side: &PathSide<'_>) -> Option<u64> {
         match self.source {
             CounterSource::Plain(read) => Some(read(side)),
@@ -153,7 +153,7 @@ impl Counter {
         }
     }
 
-    /// Whether it is in the JSON report even if it is zero.
+    /// Returns whether the JSON report contains the counter even if it is zero.
     pub fn is_basic(&self) -> bool {
         matches!(
             self.source,
@@ -162,7 +162,7 @@ impl Counter {
     }
 }
 
-/// All counters, in the order in which they are printed.
+/// All counters, in output order.
 pub static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
     let tables = [
         traffic(),
@@ -181,13 +181,13 @@ pub static COUNTERS: LazyLock<Vec<Counter>> = LazyLock::new(|| {
     tables.into_iter().flatten().collect()
 });
 
-/// The index of each counter in [`COUNTERS`].
+/// Index of each counter in [`COUNTERS`].
 static PLACES: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
     let counters = COUNTERS.iter().enumerate();
     counters.map(|(place, counter)| (counter.name.as_str(), place)).collect()
 });
 
-/// The index of the counter with this name in [`COUNTERS`].
+/// Returns the index of the counter with this name in [`COUNTERS`].
 pub fn place(name: &str) -> Option<usize> {
     PLACES.get(name).copied()
 }
@@ -269,7 +269,7 @@ fn gro() -> Vec<Counter> {
     counters
 }
 
-/// A measure of the superframes that were made: together, and by protocol in the object `group`.
+/// Returns the counters for one measure of superframes: the total, and those by protocol in the object `group`.
 fn measure(
     [name, group]: [&'static str; 2],
     unit: &'static str,
@@ -288,7 +288,7 @@ fn measure(
     [all].into_iter().chain(protocols).collect()
 }
 
-/// The trains and packets that are held at this moment.
+/// Returns the counters for the trains and packets that are held at this moment.
 fn held() -> Vec<Counter> {
     let packets = CounterSource::Coalescer(|stats, _| stats.packets_held(), 0);
     vec![
@@ -396,8 +396,8 @@ fn checksums() -> Vec<Counter> {
     ]
 }
 
-/// The reasons why trains left. A train that left because the next packet did not fit is counted by that packet's
-/// reason.
+/// Returns the counters for the reasons of flushes. If a train left because the next packet did not fit, that packet's
+/// reason counts it.
 fn flushes() -> Vec<Counter> {
     let closes =
         Close::ALL.iter().filter(|reason| !matches!(reason, Close::NoMerge | Close::Never));
@@ -422,7 +422,7 @@ fn flushes() -> Vec<Counter> {
         .collect()
 }
 
-/// The reasons why packets were in no train.
+/// Returns the counters for the reasons why packets were in no train.
 fn passes() -> Vec<Counter> {
     let all = "Frames from the device that cannot be in a train, by reason.";
     let counter = |(index, reason): (usize, &Pass)| {
@@ -436,7 +436,7 @@ fn passes() -> Vec<Counter> {
     Pass::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// The reasons why packets left that waited to be put in order.
+/// Returns the counters for the reasons why packets left that waited to be reordered.
 fn releases() -> Vec<Counter> {
     let all = "Wire packets that waited for reordering and were released, by reason.";
     let counter = |(index, reason): (usize, &Release)| {
@@ -453,7 +453,7 @@ fn releases() -> Vec<Counter> {
     Release::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// The counters that drivers with inet_lro showed in `ethtool -S`.
+/// Returns the counters that drivers with inet_lro showed in `ethtool -S`.
 fn lro() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         let source = CounterSource::Coalescer(read, 0);
@@ -482,7 +482,7 @@ fn lro() -> Vec<Counter> {
     ]
 }
 
-/// The histogram of wire packets per frame.
+/// Returns the counters for the histogram of wire packets per frame.
 fn segments() -> Vec<Counter> {
     let all = "Wire packets per frame forwarded.";
     let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
@@ -510,7 +510,7 @@ fn segments() -> Vec<Counter> {
     counters
 }
 
-/// The counters of ports: frames that were lost, and other events.
+/// Returns the counters of ports: lost frames, and other events.
 fn of_ports() -> Vec<Counter> {
     let (live, wire) = (LiveStats::default(), ImpairStats::default().counters());
     let kernel = kernel_counters(&XdpStatistics::default());
@@ -519,7 +519,7 @@ fn of_ports() -> Vec<Counter> {
     let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
     let stages = stages.chain(tunnel.counters());
     let (unix, vhost) = (UnixStats::default(), VhostStats::default());
-    // The others have the names of those of a Unix socket.
+    // The other port counters have the names of a Unix socket's counters.
     let is_new = |name| !unix.counters().any(|(counter, _)| counter.name == name);
     let shared = vhost.counters().filter(|(counter, _)| is_new(counter.name));
     let machines = unix.counters().chain(shared);
@@ -552,7 +552,7 @@ fn of_port(counter: &PortCounter, family: &str, unit: &'static str) -> Counter {
     Counter::new(name, unit, counter.sentence, CounterSource::Port(counter.name))
 }
 
-/// A sentence in the form that follows a colon.
+/// Returns a sentence in the form that follows a colon.
 fn lower(sentence: &str) -> String {
     let mut letters = sentence.chars();
     let first = letters.next().map(|first| first.to_ascii_lowercase());

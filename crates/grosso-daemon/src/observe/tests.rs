@@ -39,7 +39,7 @@ use super::{
 };
 use crate::acceptor::CLIENTS_MAX;
 
-/// A path from `eth0` to `tap0` over which packets of every fate went in one direction.
+/// Returns a path from `eth0` to `tap0` after packets with every fate passed in one direction.
 fn sample() -> PathReading {
     let takes = Features::SCATTER_GATHER
         | Features::CHECKSUM_GENERIC
@@ -66,7 +66,7 @@ fn sample() -> PathReading {
             .ipv4(move |ip| ip.id(i as u16))
             .tcp(move |t| t.sequence(i * 1000))
     };
-    // Trains that end with the poll, at a gap, at a change of the window; packets that are in none.
+    // Trains that end with the poll, at a gap, or at a change of the window; packets in no train.
     (0..40).for_each(|i| send(tcp(i).payload_len(1000)));
     (60..70).for_each(|i| send(tcp(i).payload_len(1000)));
     let window = |i: u32| {
@@ -98,7 +98,7 @@ fn of<'a>(readings: &'a [DeviceReading], device: &str) -> &'a DeviceReading {
     readings.iter().find(|reading| reading.device == device).unwrap()
 }
 
-/// The sum of the counters whose names start with `start`.
+/// Returns the sum of the counters whose names start with `start`.
 fn sum(reading: &DeviceReading, start: &str) -> u64 {
     let counters = COUNTERS.iter().zip(reading.counters.in_order());
     let counters = counters.filter(|(counter, _)| counter.name.starts_with(start));
@@ -142,7 +142,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(value("rx_gro_packets_tcp6"), 1);
     assert_eq!(value("rx_gro_wire_packets_tcp6"), 5);
 
-    // Each train left for one reason, and each packet in none passed for one.
+    // Each train was flushed for one reason, and each packet outside trains has one reason too.
     let stats = path.queues[0].coalesced_to_right.as_ref().unwrap();
     let closed: u64 = stats.closed.iter().sum();
     assert!(closed > 3 && value("rx_gro_flush_tcp_sequence_ahead") > 0);
@@ -153,7 +153,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(frames, tap.counters.value("tx_frames"));
     assert_eq!(value("rx_gro_segs_sum"), 61);
 
-    // The losses of its port are those of the device, and of no other.
+    // The losses of its port count for this device only.
     assert_eq!((sum(eth, "drop_"), sum(eth, "event_")), (6, 9));
     assert_eq!(sum(tap, "drop_"), 0);
 }
@@ -187,7 +187,7 @@ fn text_fits_and_is_as_ethtool_prints_it() {
     assert!(!all.contains("drop_rx_ring_full"), "its port has no ring");
 }
 
-/// Checks the demands of scrapers on a page in format 0.0.4:
+/// Checks a page against the requirements of format 0.0.4:
 /// https://prometheus.io/docs/instrumenting/exposition_formats/.
 fn assert_prometheus(page: &str) -> HashMap<String, f64> {
     let (mut kinds, mut helps) = (HashMap::new(), HashSet::new());
@@ -250,7 +250,7 @@ fn the_page_for_prometheus_obeys_its_grammar() {
     let page = prometheus::page(&devices(&[sample(), second], false));
     let series = assert_prometheus(&page);
     let of = |id: &str| *series.get(id).unwrap_or_else(|| panic!("{id} in\n{page}"));
-    // Tunnels of two paths may have one name.
+    // Tunnels of two paths may have the same name.
     for path in ["edge", r#"other \"path\"\\\n"#] {
         let of = |name: &str, label: &str| {
             of(&format!("grosso_{name}{{device=\"eth0\",path=\"{path}\"{label}}}"))
@@ -305,7 +305,7 @@ fn the_document_lists_every_counter() {
     assert!(document == right, "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
 }
 
-/// A service in a folder of its own, and a counter of its readings of the paths.
+/// Returns a service in a directory of its own, and a counter of its readings of the paths.
 fn service(bounds: ClientBounds, metrics: bool) -> (tempfile::TempDir, Service, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -353,7 +353,7 @@ fn sockets_of_programs_that_were_killed_are_removed_and_taken_over() {
     let places = [folder.path().to_owned()];
     let mine = folder.path().join(format!("{}.sock", std::process::id()));
     for path in [&mine, &folder.path().join("4.sock")] {
-        // The listener is dropped, so that nothing listens; its name stays.
+        // Dropping the listener leaves its name without a listener.
         drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     }
     let start = || Service::start_in(&places, FOREVER, None, || vec![sample()]).unwrap();
@@ -413,7 +413,7 @@ fn requests_that_are_too_long_are_answered_and_read_up_to_a_bound() {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     assert!(reply.contains("invalid request: a line of more than 8192 bytes"), "{reply}");
-    // It ends only because it is cut off.
+    // The server must close this connection.
     let mut endless = TcpStream::connect(service.metrics().unwrap()).unwrap();
     while endless.write_all(cookie.as_bytes()).is_ok() {}
     assert_eq!(ask(&service).answers.len(), 1);
@@ -426,7 +426,7 @@ fn clients_that_stall_are_cut_and_those_that_ask_are_answered() {
     let mut slow = TcpStream::connect(service.metrics().unwrap()).unwrap();
     slow.write_all(b"GET /met").unwrap();
     let mut nothing = Vec::new();
-    // It ends only because it is cut off.
+    // The server must close this connection.
     let _ = slow.read_to_end(&mut nothing);
     assert!(nothing.is_empty());
     assert_eq!(ask(&service).answers.len(), 1);
@@ -448,7 +448,7 @@ fn metrics_are_served_where_there_is_no_socket_and_the_socket_where_there_are_no
     assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
 }
 
-/// Each listener has places of its own: what stalls at one pushes nobody out who asks at the other.
+/// Tests that each listener limits its own clients: stalled clients of one listener displace no client of the other.
 #[test]
 fn stalled_clients_of_metrics_leave_one_at_the_socket_in_its_place() {
     let (_folder, service, _) = service(FOREVER, true);
@@ -457,7 +457,7 @@ fn stalled_clients_of_metrics_leave_one_at_the_socket_in_its_place() {
     for _ in 0..3 {
         let flood = |_| TcpStream::connect(service.metrics().unwrap()).unwrap();
         let _idle: Vec<TcpStream> = (0..CLIENTS_MAX).map(flood).collect();
-        // The server has let the flood in when it answers this.
+        // The server has accepted the flood when it sends this response.
         assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
     }
     early.write_all(b"\"counters\"}\n").unwrap();
@@ -475,7 +475,7 @@ fn a_flood_of_clients_shuts_nobody_out() {
     assert!(get(&service, "GET /healthz HTTP/1.1\r\n\r\n").1.contains("ok"));
 }
 
-/// The head and the body of an answer over HTTP.
+/// Returns the head and the body of an HTTP response.
 fn get(service: &Service, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(service.metrics().unwrap()).unwrap();
     stream.write_all(request.as_bytes()).unwrap();

@@ -8,17 +8,17 @@ use super::{
 };
 use crate::name::harmless;
 
-/// The counters of devices, without those that are zero unless `all` are wanted.
+/// Returns the counters of devices as text, without zero counters unless `all` is set.
 pub fn print(devices: &[DeviceReading], all: bool) -> String {
     devices.iter().map(|reading| device(reading, None, all)).collect()
 }
 
-/// Returns the state of a device whose path is stuck: its counters have this age.
+/// Returns the state of a device whose path is stuck, with the age of its counters.
 pub fn stuck(age_ns: u64) -> String {
     format!("stuck: no answer, counters from {} s ago", age_ns / 1_000_000_000)
 }
 
-/// One device; with the change since an earlier reading, if wanted.
+/// Formats one device, with the change since an earlier reading if there is one.
 pub fn device(reading: &DeviceReading, change: Option<&Values>, all: bool) -> String {
     let DeviceReading { path, device, peer, queue, stuck_ns, counters, .. } = reading;
     let queue = queue.map_or_else(String::new, |queue| format!(" queue {queue}"));

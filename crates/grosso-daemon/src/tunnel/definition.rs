@@ -5,7 +5,7 @@ use super::Description;
 /// A tunnel and the TUN or TAP device that leads into it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
-    /// The name of the device, and of the path.
+    /// Name of the device and of the path.
     pub name: String,
     /// The MTU of the device, in bytes.
     pub mtu: u16,
@@ -14,7 +14,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The file for `grosso run`.
+    /// Returns the file for `grosso run`.
     pub fn to_toml(&self) -> String {
         let Self { name, mtu, description } = self;
         let kind = if description.endpoint.carries_ethernet() { "tap" } else { "tun" };

@@ -1,4 +1,4 @@
-//! The meaning of the words: an end of a tunnel in the form of the engine, and the way back.
+//! The meaning of the keywords: from keywords to a tunnel endpoint of the engine, and back.
 
 use core::{fmt, ops::RangeInclusive};
 use std::net::IpAddr;
@@ -14,18 +14,18 @@ use super::{
     words::{Kind, Words},
 };
 
-/// An end of a tunnel, with the facts that the engine does not need.
+/// A tunnel endpoint, with settings that the engine does not need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Type of the tunnel.
     pub kind: Kind,
-    /// The end, as the engine takes it.
+    /// Endpoint, as the engine takes it.
     pub endpoint: Endpoint,
-    /// The other ends, if there is more than one.
+    /// Remote endpoints, if there are several.
     pub forwarding: Option<Forwarding>,
-    /// Whether echo requests find out what its path carries.
+    /// Whether echo requests probe the MTU of the path.
     pub probes: bool,
-    /// The least path MTU that makes it carry less, in bytes from the outer IP header on.
+    /// Minimum path MTU that reduces the tunnel's MTU, in bytes from the outer IP header on.
     pub mtu_min: Option<u16>,
 }
 
@@ -104,7 +104,7 @@ impl Description {
         words
     }
 
-    /// The addresses of all other ends, that of the endpoint first.
+    /// Returns the addresses of all remote endpoints, that of the main endpoint first.
     pub fn remotes(&self) -> impl Iterator<Item = IpAddr> {
         let more = self.forwarding.iter().flat_map(|forwarding| &forwarding.remotes);
         core::iter::once(self.endpoint.remote).chain(more.map(|remote| remote.address))
@@ -126,7 +126,7 @@ impl Description {
         words.put("maxaddress", Value::Number(*addresses_max as u64));
     }
 
-    /// Whether both are directly in IP and take some of the same packets.
+    /// Returns whether both tunnels are directly in IP and take some of the same packets.
     pub fn takes_same(&self, other: &Self) -> bool {
         let is_bare = |end: &Self| matches!(end.endpoint.carrier, Carrier::Ip);
         let (one, two) = (&self.endpoint, &other.endpoint);
@@ -148,14 +148,15 @@ impl Description {
             && self.remotes().any(meets)
     }
 
-    /// Whether both receive at one UDP port of one address, which belongs to one socket.
+    /// Returns whether both tunnels receive at one UDP port of one address, which belongs to one socket.
     pub fn shares_port(&self, other: &Self) -> bool {
         let port = |end: &Endpoint| end.udp().map(|udp| (end.local, udp.destination));
         let own = port(&self.endpoint);
         own.is_some() && own == port(&other.endpoint)
     }
 
-    /// Whether one always sends from a UDP port at which the other receives or always sends, too.
+    /// Returns whether one tunnel always sends from a UDP port at which the other receives, or from which the other
+    /// always sends.
     pub fn sends_from_port_of(&self, other: &Self) -> bool {
         let ports = |end: &Self| {
             let udp = end.endpoint.udp();
@@ -168,18 +169,18 @@ impl Description {
             && (is_one(from, other_from) || is_one(from, other_at) || is_one(at, other_from))
     }
 
-    /// The sockets from which each of this many queues can send, every one at a source port of its own; 0 if there are
-    /// too few ports, `None` if it needs none.
+    /// Returns the number of sockets from which each of this many queues can send, each with a source port of its own;
+    /// 0 if there are too few ports, `None` if the tunnel needs none.
     pub fn senders(&self, queues: usize) -> Option<usize> {
         let Udp { source, destination, .. } = self.endpoint.udp()?;
-        // Whoever sends from the port at which it receives has one socket for both.
+        // A tunnel that sends from the port at which it receives has one socket for both.
         let is_shared = *source == (*destination..=*destination);
-        // A socket's part of the ports must have one for each queue, even the part with the port at which all receive.
+        // A socket's share of the ports must contain one for each queue, even the share that includes the receive port.
         let needed = queues + usize::from(source.contains(destination));
         (!is_shared).then(|| source.len() / needed)
     }
 
-    /// The packets in a tunnel without a header of its own, in the words of its type.
+    /// Returns the mode keyword for packets in a tunnel without a header of its own.
     pub(super) fn mode(&self) -> &'static str {
         let mode = modes(self.kind).iter().find(|(_, version)| *version == self.endpoint.version);
         mode.map_or("any", |(mode, _)| mode)
@@ -272,7 +273,7 @@ impl Description {
         }
     }
 
-    /// The name of this end in counters and messages: `ipip:192.0.2.2`, `vxlan:42:192.0.2.2`.
+    /// Returns the name of this endpoint in counters and messages: `ipip:192.0.2.2`, `vxlan:42:192.0.2.2`.
     pub fn name(&self) -> String {
         let kind = self.kind.name();
         let remote = self.endpoint.remote;
@@ -285,7 +286,7 @@ impl Description {
         }
     }
 
-    /// The tunnel in a few words: `ipip over gue, remcsum`.
+    /// Returns a short description of the tunnel, for example `ipip over gue, remcsum`.
     pub fn summary(&self) -> String {
         let carrier = match &self.endpoint.carrier {
             Carrier::Udp(_) if !self.kind.has_port() => " over fou",
@@ -306,7 +307,7 @@ impl Description {
     }
 }
 
-/// The words after `type`.
+/// Prints the keywords after `type`.
 impl fmt::Display for Description {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.words().fmt(formatter)
@@ -336,7 +337,7 @@ fn check_addresses(kind: Kind, local: IpAddr, remote: IpAddr) -> Result<(), Stri
     }
 }
 
-/// The forwarding among several other ends; `None` if there is only one.
+/// Returns the forwarding among several remote endpoints; `None` if there is only one.
 fn forwarding(words: &Words, endpoint: &Endpoint) -> Result<Option<Forwarding>, String> {
     let remotes = match words.value("remote") {
         Some(Value::Addresses(remotes)) => &remotes[..],
@@ -433,7 +434,7 @@ fn header(words: &Words) -> Result<Header, String> {
     }
 }
 
-/// The key of GRE, one for both directions.
+/// Returns the GRE key, which both directions share.
 fn key(words: &Words) -> Result<Option<u32>, String> {
     let [both, inward, outward] = ["key", "ikey", "okey"].map(|name| words.number(name));
     let shown = |key: Option<u64>| key.map_or_else(|| "no".to_owned(), |key| format!("key {key}"));
@@ -445,7 +446,7 @@ fn key(words: &Words) -> Result<Option<u32>, String> {
     Ok(inward.and_then(|key| u32::try_from(key).ok()))
 }
 
-/// A switch that `ip` also has for each direction.
+/// Returns the value of a switch that `ip` also has for each direction.
 fn both_ways(words: &Words, names: [&'static str; 3]) -> Result<bool, String> {
     let [both, inward, outward] = names;
     let usual = words.switch(both);
@@ -488,7 +489,7 @@ fn carrier(words: &Words, remote: IpAddr) -> Result<Carrier, String> {
     })
 }
 
-/// The UDP header that `encap` puts around a tunnel that needs none of its own.
+/// Returns the UDP header that `encap` adds to a tunnel that does not need one.
 fn encapsulation(
     words: &Words,
     remote: IpAddr,
@@ -519,7 +520,7 @@ fn encapsulation(
     let source = port(words, "encap-sport").map_or(SOURCE_PORTS, |port| port..=port);
     let remote_checksum = RemoteChecksumUse {
         transmit: offload,
-        // As in Linux, an end that accepts GUE accepts this; it must be protected (rule C54).
+        // As in Linux, an endpoint that accepts GUE accepts this; it must be protected (rule C54).
         receive: has_room && checksum,
         complete: has_room && words.switch("encap-remcsumpartial") == Some(false),
     };
@@ -527,7 +528,7 @@ fn encapsulation(
     Ok(Udp { source, destination, checksum, ipv6_without_checksum, remote_checksum })
 }
 
-/// The UDP header of a tunnel that always has one.
+/// Returns the UDP header of a tunnel that always has one.
 fn udp(words: &Words, remote: IpAddr) -> Result<Udp, String> {
     let is_on = |name: &str| words.switch(name) == Some(true);
     let over_ipv6 = ["udp6zerocsumtx", "udp6zerocsumrx"];
@@ -593,7 +594,7 @@ fn ttl(words: &Words) -> TimeToLive {
 
 fn dscp(words: &Words) -> Result<Dscp, String> {
     match words.number("tos").map(u8::try_from) {
-        // The kernel's own value for inherit.
+        // The kernel's value for inherit.
         Some(Ok(1)) => Ok(Dscp::Inherit),
         Some(Ok(tos)) if tos & 3 == 0 => Ok(Dscp::Fixed(tos >> 2)),
         Some(Ok(tos)) => Err(format!(
@@ -623,13 +624,13 @@ fn dont_fragment(words: &Words, remote: IpAddr) -> Result<DontFragment, String> 
     match (words.switch("pmtudisc").unwrap_or(true), ignores) {
         (true, false) => Ok(DontFragment::Set),
         (true, true) => Err("ignore-df and pmtudisc cannot be combined: nopmtudisc".to_owned()),
-        // As in Linux: if the inner packet must not be fragmented, nor must the outer one.
+        // As in Linux: if the inner packet must not be fragmented, neither must the outer one.
         (false, false) => Ok(DontFragment::Inherit),
         (false, true) => Ok(DontFragment::Ignored),
     }
 }
 
-/// Whether the path is probed: as long as nothing forbids to find out what it carries.
+/// Returns whether the path is probed: unless an option forbids it.
 fn probes(words: &Words) -> Result<bool, String> {
     match (words.switch("probe"), words.switch("pmtudisc")) {
         (Some(true), Some(false)) => Err("probe and nopmtudisc cannot be combined".to_owned()),
@@ -637,7 +638,7 @@ fn probes(words: &Words) -> Result<bool, String> {
     }
 }
 
-/// The floor of the path MTU, which leaves room for what the protocol outside needs.
+/// Returns the minimum of the path MTU, which leaves room for the requirements of the outer protocol.
 fn mtu_min(words: &Words, remote: IpAddr) -> Result<Option<u16>, String> {
     let least = if remote.is_ipv4() { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
     match words.number("mtu-min").map(u16::try_from) {
@@ -682,7 +683,7 @@ fn version(words: &Words) -> Result<Option<IpVersion>, String> {
     })
 }
 
-/// The modes of a type, and the IP version of packets in each.
+/// Returns the modes of a type, and the IP version of the packets in each.
 const fn modes(kind: Kind) -> &'static [(&'static str, Option<IpVersion>)] {
     match kind {
         Kind::Ipip => &[("any", None), ("ipip", Some(IpVersion::V4))],
@@ -696,12 +697,12 @@ const fn modes(kind: Kind) -> &'static [(&'static str, Option<IpVersion>)] {
     }
 }
 
-/// The source ports of packets: those for dynamic use (RFC 6335 section 6). Linux uses 32768 to 60999 by default.
+/// Source ports of packets: those for dynamic use (RFC 6335 section 6). Linux uses 32768 to 60999 by default.
 const SOURCE_PORTS: RangeInclusive<u16> = 49152..=65535;
-/// The default TTL or hop limit: that of Linux for tunnels over IPv6 and for unicast.
+/// Default TTL or hop limit: that of Linux for tunnels over IPv6 and for unicast.
 const TTL: u8 = 64;
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// The default encapsulation limit (rule W61).
+/// Default encapsulation limit (rule W61).
 const ENCAPSULATION_LIMIT: u8 = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A tunnel in the words of other programs.
+//! A tunnel in the syntax of other programs.
 
 use std::{fmt::Write, net::IpAddr};
 
@@ -12,16 +12,16 @@ use super::{
     words::Kind,
 };
 
-/// A text for another program, and notes about the settings that it has no words for.
+/// A text for another program, and notes about settings that the other program lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// The text.
+    /// Text for the other program.
     pub text: String,
-    /// The notes.
+    /// Notes on settings that the text leaves out.
     pub notes: Vec<String>,
 }
 
-/// The commands of iproute2 that make the same tunnel in the kernel.
+/// Returns the iproute2 commands that create the same tunnel in the kernel.
 pub fn ip(definition: &Definition) -> Exported {
     let Definition { name, mtu, description } = definition;
     let mut notes = Vec::new();
@@ -42,11 +42,11 @@ pub fn ip(definition: &Definition) -> Exported {
                 words.push("external gpe".to_owned());
                 continue;
             }
-            // The kernel makes no other devices for GPE.
+            // The kernel supports GPE devices only with `external`.
             ("id" | "remote", _) if is_generic(&description.endpoint) => {
                 "gpe only with external, by route and not by tunnel"
             }
-            // It prints `encap-csum6`, but reads this.
+            // iproute2 prints `encap-csum6`, but reads this.
             ("encap-csum6", _) => {
                 words.push(spelt.replace("encap-csum6", "encap-udp6-csum"));
                 continue;
@@ -60,9 +60,9 @@ pub fn ip(definition: &Definition) -> Exported {
             }
             // The kernel's tunnels never probe.
             ("probe", _) => continue,
-            // They are set by separate commands, below.
+            // Separate commands below set the entries.
             ("fdb", Kind::Vxlan) => continue,
-            // They are noted together.
+            // One note covers them all.
             ("fdb" | "learning" | "ageing" | "maxaddress", kind) if kind != Kind::Vxlan => {
                 continue;
             }
@@ -90,18 +90,18 @@ pub fn ip(definition: &Definition) -> Exported {
     Exported { text, notes }
 }
 
-/// Whether packets say their protocol by the generic extension of VXLAN.
+/// Returns whether packets carry their protocol in the generic protocol extension of VXLAN.
 fn is_generic(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Vxlan { generic_protocol: true, .. })
 }
 
-/// Whether iproute2 refuses a TTL: it takes none with `nopmtudisc`, unless the tunnel is of GRE.
+/// Returns whether iproute2 refuses a TTL: it takes none with `nopmtudisc`, except for GRE tunnels.
 fn inherits_ttl(description: &Description) -> bool {
     let Description { kind, endpoint, .. } = description;
     matches!(kind, Kind::Ipip | Kind::Sit) && endpoint.dont_fragment != DontFragment::Set
 }
 
-/// The entries of the kernel's forwarding table that stand for several other ends; only VXLAN has them.
+/// Returns the kernel's forwarding entries for several remote endpoints; only VXLAN has them.
 fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], IpAddr)> {
     let Some(Forwarding { configured, .. }) = &description.forwarding else { return Vec::new() };
     if description.kind != Kind::Vxlan {
@@ -116,10 +116,10 @@ fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], 
     more.chain(configured.iter().copied()).collect()
 }
 
-/// The address of the entry for packets to groups and to unknown destinations.
+/// Address of the entry for packets to groups and to unknown destinations.
 const ANYBODY: [u8; 6] = [0; 6];
 
-/// The port of a tunnel for which the kernel needs a receiver, and the protocol that arrives there.
+/// Returns the port for which the kernel needs a receiver, and the protocol that arrives there.
 fn receiver(endpoint: &Endpoint, kind: Kind) -> Option<(u16, &'static str)> {
     match &endpoint.carrier {
         Carrier::Udp(_) if kind.has_port() => None,
@@ -131,7 +131,7 @@ fn receiver(endpoint: &Endpoint, kind: Kind) -> Option<(u16, &'static str)> {
     }
 }
 
-/// The units of systemd-networkd that make the same tunnel in the kernel.
+/// Returns the systemd-networkd units that create the same tunnel in the kernel.
 pub fn networkd(definition: &Definition) -> Exported {
     let Definition { name, mtu, description } = definition;
     let mut notes = Vec::new();
@@ -155,7 +155,7 @@ pub fn networkd(definition: &Definition) -> Exported {
     } else {
         encapsulation(&mut section, endpoint, &mut notes);
     }
-    // Otherwise networkd waits for an interface that names the tunnel.
+    // Otherwise networkd waits for an interface that refers to the tunnel.
     section.put("Independent", true);
     let _ = write!(text, "\n{}", section.0);
     if let Some((port, what)) = receiver(endpoint, description.kind) {
@@ -244,7 +244,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
     }
 }
 
-/// Writes whether the kernel learns the addresses behind each end, and for how long.
+/// Writes whether, and for how long, the kernel learns the addresses behind each endpoint.
 fn learning(section: &mut Section, forwarding: Option<&Forwarding>) {
     let age_ns = forwarding.and_then(|forwarding| forwarding.age_ns);
     section.put("MacLearning", age_ns.is_some());
@@ -264,12 +264,12 @@ fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
     match endpoint.ttl {
         TimeToLive::Fixed(ttl) => section.put("TTL", ttl),
         TimeToLive::Inherit if kind.has_port() => section.put("TTL", "inherit"),
-        // For other tunnels, the default is the TTL of the packet inside.
+        // For other tunnels, the TTL of the inner packet is the default.
         TimeToLive::Inherit => {}
     }
     match endpoint.dscp {
         Dscp::Fixed(dscp) => section.put("TOS", u16::from(dscp) << 2),
-        // The kernel's own value for inherit.
+        // The kernel's value for inherit.
         Dscp::Inherit => section.put("TOS", 1),
     }
     if let Some(label) = endpoint.flow_label {
@@ -370,7 +370,7 @@ mod tests {
         assert!(gue.text.starts_with("ip -6 fou add port 6080 gue\nip link add t0 "), "{gue:?}");
         let port = " encap gue encap-sport auto encap-dport 6080 encap-udp6-csum ";
         assert!(gue.text.contains(port), "{gue:?}");
-        // The kernel's own default is 4, with which its packets are 8 bytes longer.
+        // The kernel's default is 4, which makes its packets 8 bytes longer.
         assert!(gue.text.contains(" encaplimit none "), "{gue:?}");
         assert!(gue.notes.is_empty(), "{gue:?}");
         let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));

@@ -1,13 +1,13 @@
-//! Tunnels, described with the words of `ip link`.
+//! Tunnels, described with the keywords of `ip link`.
 //!
 //! | module | job |
 //! |---|---|
-//! | `words` | the grammar: the words, their types and their values |
-//! | `value` | the values of words, read and written |
-//! | `table` | the same words as keys of a TOML table (Linux) |
-//! | `definition`, `store` | a tunnel with its device, as a file; the place of these files (Linux) |
-//! | `export` | a tunnel in the words of other programs (Linux) |
-//! | `description` | the meaning of the words: an end of a tunnel in the form of the engine, and the way back |
+//! | `words` | the grammar: keywords, their types and their values |
+//! | `value` | the values of keywords, read and written |
+//! | `table` | the same keywords as keys of a TOML table (Linux) |
+//! | `definition`, `store` | a tunnel with its device, as a file; the location of these files (Linux) |
+//! | `export` | a tunnel in the syntax of other programs (Linux) |
+//! | `description` | the meaning of the keywords: from keywords to a tunnel endpoint of the engine, and back |
 
 #[cfg(target_os = "linux")]
 mod definition;
@@ -27,7 +27,7 @@ pub use self::{definition::Definition, store::TunnelFiles};
 pub use self::{description::Description, words::word_names};
 use crate::error::Failure;
 
-/// The tunnel that is described by the words from the type on, for the command `command`.
+/// Returns the tunnel that these words describe, from the type on, for the command `command`.
 pub fn describe(command: &str, words: &[String]) -> Result<Description, Failure> {
     let described = Words::parse(words).and_then(|words| Description::try_from(&words));
     described.map_err(|why| {

@@ -1,5 +1,6 @@
-//! The files of tunnels: a folder with three files for each, beside the sockets of running programs. Each network
-//! namespace has a folder of its own, because tunnels in two of them may have the same name, as their devices may.
+//! The files of tunnels: a directory with three files for each tunnel, next to the sockets of running programs. Each
+//! network namespace has its own directory, because tunnels in two namespaces may have the same name, like their
+//! devices.
 
 use std::{
     io,
@@ -16,7 +17,7 @@ use crate::{
     wrong::similar,
 };
 
-/// The place of one tunnel's files.
+/// The location of one tunnel's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelFiles {
     /// The name of the tunnel.
@@ -25,10 +26,10 @@ pub struct TunnelFiles {
 }
 
 impl TunnelFiles {
-    /// The place of a new tunnel.
+    /// Returns the location for a new tunnel.
     ///
     /// # Errors
-    /// If there is no usable folder.
+    /// If there is no usable directory.
     pub fn new(name: &str) -> io::Result<Self> {
         let tunnels = usable(&folders())?.join(FOLDER);
         path::prepare_private(&tunnels)?;
@@ -37,7 +38,7 @@ impl TunnelFiles {
         Ok(Self { name: name.to_owned(), folder })
     }
 
-    /// The tunnel of this name.
+    /// Returns the tunnel with this name.
     pub fn find(command: &str, name: &str) -> Result<Self, Failure> {
         let places = Self::all();
         if let Some(place) = places.iter().find(|place| place.name == name) {
@@ -57,7 +58,7 @@ impl TunnelFiles {
         Err(Failure::environment("environment.no_tunnel", message).hint(hint))
     }
 
-    /// All tunnels of this user in this network namespace, by their names.
+    /// Returns all tunnels of this user in this network namespace, sorted by name.
     pub fn all() -> Vec<Self> {
         let Ok(namespace) = namespace() else { return Vec::new() };
         let folders = folders().into_iter().filter(|folder| is_trusted(folder));
@@ -79,23 +80,23 @@ impl TunnelFiles {
         self.file(DEFINITION)
     }
 
-    /// The output of its process.
+    /// Returns the path of the process's log.
     pub fn log(&self) -> PathBuf {
         self.file(".log")
     }
 
-    /// The number of its process.
+    /// Returns the path of the file with the process ID.
     pub fn process(&self) -> PathBuf {
         self.file(".pid")
     }
 
-    /// The socket on which its process reports that it runs.
+    /// Returns the path of the socket on which the process reports that it runs.
     pub fn notice(&self) -> PathBuf {
         self.file(".notify")
     }
 
-    /// Makes the folder of a process that becomes another user, anew and still this user's. Others may pass through the
-    /// folder above it, and list nothing there.
+    /// Creates a new directory for a process that becomes another user; this user owns it at first. Other users may
+    /// traverse its parent directory, but not list it.
     pub fn make_own_folder(&self) -> io::Result<PathBuf> {
         let (above, folder) = self.own_folder()?;
         self.remove_own_folder()?;
@@ -104,7 +105,7 @@ impl TunnelFiles {
         Ok(folder)
     }
 
-    /// Removes that folder, if it is there.
+    /// Removes that directory, if it exists.
     pub fn remove_own_folder(&self) -> io::Result<()> {
         let (_, folder) = self.own_folder()?;
         match path::remove_directory(&folder) {
@@ -113,7 +114,7 @@ impl TunnelFiles {
         }
     }
 
-    /// The folder of running programs' sockets, and the one of this tunnel's process in it.
+    /// Returns the directory of running programs' sockets, and that of this tunnel's process in it.
     fn own_folder(&self) -> io::Result<(PathBuf, PathBuf)> {
         let above = self.folder.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
         let namespace = self.folder.file_name().ok_or(io::ErrorKind::NotFound)?;
@@ -121,7 +122,7 @@ impl TunnelFiles {
         Ok((above.to_owned(), above.join(name)))
     }
 
-    /// Writes the definition, whole or not at all.
+    /// Writes the definition atomically.
     pub fn save(&self, definition: &Definition) -> io::Result<()> {
         path::replace(&self.definition(), definition.to_toml().as_bytes(), 0o644)
     }
@@ -129,7 +130,7 @@ impl TunnelFiles {
     /// Removes the tunnel's files.
     pub fn remove(&self) -> io::Result<()> {
         for file in [self.log(), self.process(), self.notice()] {
-            // Each exists only if the process came that far.
+            // Each file exists only if the process got that far.
             let _ = path::remove(&file);
         }
         let _ = self.remove_own_folder();
@@ -141,26 +142,27 @@ impl TunnelFiles {
     }
 }
 
-/// The name of the folder of this network namespace, with a number that no later one gets; before Linux 5.14 with that
-/// of its inode, which a later one may get once this one is gone.
+/// Returns the name of this network namespace's directory, with a number that no later namespace gets. Before Linux
+/// 5.14, it is the inode number, which a later namespace may get once this one is gone.
 fn namespace() -> io::Result<String> {
     let number =
         network_cookie().or_else(|_| Ok(path::kernel::metadata("/proc/self/ns/net")?.ino()));
     number.map(|number| format!("net-{number}"))
 }
 
-/// The folder of tunnels.
+/// Directory of tunnels.
 const FOLDER: &str = "tunnels";
-/// The end of the names of definitions.
+/// File extension of definitions.
 const DEFINITION: &str = ".toml";
-/// Most tunnels that are read.
+/// Maximum number of tunnels that are read.
 const TUNNELS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The kernel gives the inode's number of a network that is gone to the next one.
+    /// Tests that a later network gets another number, although the kernel reuses the inode number of a removed
+    /// namespace.
     #[test]
     fn a_folder_has_the_number_that_no_later_network_gets() {
         match network_cookie() {

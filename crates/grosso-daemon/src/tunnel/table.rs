@@ -1,4 +1,4 @@
-//! The same words as keys of a TOML table, and back.
+//! The same keywords as keys of a TOML table, and back.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ use super::{
     words::{Kind, Word, Words, no_such_key},
 };
 
-/// A table with a key `type`, and the words of the type.
+/// A table with a key `type`, and the keywords of the type.
 impl<'de> Deserialize<'de> for Description {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Table;
@@ -112,7 +112,7 @@ fn read(form: Form, value: &toml::Value) -> Result<Value, String> {
 }
 
 impl Description {
-    /// The table as lines of TOML, without its head.
+    /// Returns the table as lines of TOML, without its head.
     pub fn to_toml(&self) -> String {
         let words = self.words();
         let mut text = format!("type = \"{}\"\n", words.kind.name());

@@ -247,12 +247,12 @@ fn what_is_not_understood_comes_with_what_was_meant() {
     }
 }
 
-/// One of these words, or none.
+/// Returns one of these words, or none.
 fn some(words: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     prop::sample::select(words)
 }
 
-/// Lines of words that may stand together.
+/// Returns lines of keywords that can be combined.
 fn lines() -> impl Strategy<Value = String> {
     let outside = (
         some(&["", "ttl inherit", "ttl auto", "ttl 255 mtu-min 1400", "hoplimit 1 noprobe"]),

@@ -1,14 +1,14 @@
-//! The values of words, read and written.
+//! The values of keywords, read and written.
 
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The values that may follow a word.
+/// The values that may follow a keyword.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    /// None: the word switches something on, and with `no` in front of it off.
+    /// No value: the keyword turns something on, and off with `no` in front of it.
     Switch,
-    /// None, or a number.
+    /// No value, or a number.
     SwitchOrNumber(u64),
     /// A number in this range, decimal or with `0x`; or one of these words.
     Number(u64, u64, &'static [&'static str]),
@@ -16,9 +16,10 @@ pub(super) enum Form {
     Key,
     /// An IP address.
     Address,
-    /// IP addresses; the word is repeated for each.
+    /// IP addresses; the keyword is repeated for each.
     Addresses,
-    /// Ethernet addresses and the IP addresses of the ends that they are behind; the word is repeated for each pair.
+    /// Ethernet addresses with the IP addresses of the endpoints behind which they are; the keyword is repeated for
+    /// each pair.
     Entries,
     /// Two ports.
     Ports,
@@ -28,7 +29,7 @@ pub(super) enum Form {
     Options,
 }
 
-/// The value after a word.
+/// The value after a keyword.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Switch(bool),
@@ -42,7 +43,7 @@ pub(super) enum Value {
 }
 
 impl Form {
-    /// The least number of values after a word.
+    /// Returns the minimum number of values after a keyword.
     pub(super) const fn count(self) -> usize {
         match self {
             Self::Switch | Self::SwitchOrNumber(_) => 0,
@@ -51,17 +52,17 @@ impl Form {
         }
     }
 
-    /// Whether a word of this form can be switched off.
+    /// Returns whether a keyword of this form can be turned off.
     pub(super) const fn is_switch(self) -> bool {
         matches!(self, Self::Switch | Self::SwitchOrNumber(_))
     }
 
-    /// Whether this word, which may be the next word of the grammar, is a value of the one before it.
+    /// Returns whether this word, which may be the next keyword, is a value of the one before it.
     pub(super) fn wants(self, next: &str) -> bool {
         matches!(self, Self::SwitchOrNumber(_)) && number(next).is_some()
     }
 
-    /// Reads the values of a word.
+    /// Reads the values of a keyword.
     pub(super) fn read(self, values: &[&str]) -> Result<Value, String> {
         let value = match (self, values) {
             (Self::Switch | Self::SwitchOrNumber(_), []) => Some(Value::Switch(true)),
@@ -88,7 +89,7 @@ impl Form {
     }
 }
 
-/// The expected value after a word.
+/// Prints the expected value after a keyword.
 impl fmt::Display for Form {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -108,7 +109,7 @@ impl fmt::Display for Form {
     }
 }
 
-/// The values as words.
+/// Prints the values as words.
 impl fmt::Display for Value {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -126,7 +127,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// The values that follow repetitions of the word, each as it is typed.
+    /// Returns the values of all repetitions of the keyword, each as typed.
     pub(super) fn parts(&self) -> Box<dyn Iterator<Item = String> + '_> {
         match self {
             Self::Addresses(addresses) => Box::new(addresses.iter().map(IpAddr::to_string)),
@@ -137,7 +138,7 @@ impl Value {
         }
     }
 
-    /// The value of a word that is repeated, if that is allowed.
+    /// Adds the value of a repeated keyword, if repetition is allowed.
     pub(super) fn and(&self, more: &Self) -> Option<Self> {
         match (self, more) {
             (Self::Addresses(said), Self::Addresses(more)) => {
@@ -151,12 +152,12 @@ impl Value {
     }
 }
 
-/// `02:00:00:00:00:01`.
+/// Formats an Ethernet address, for example `02:00:00:00:00:01`.
 pub(super) fn link_address(address: &[u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Pairs of addresses, whether each is one text or two.
+/// Parses pairs of addresses, each pair as one text or two.
 fn entries(texts: &[&str]) -> Option<Vec<([u8; 6], IpAddr)>> {
     let mut words = texts.iter().flat_map(|text| text.split_whitespace());
     let mut entries = Vec::new();
@@ -173,7 +174,7 @@ fn entries(texts: &[&str]) -> Option<Vec<([u8; 6], IpAddr)>> {
     Some(entries)
 }
 
-/// A number in decimal or hexadecimal digits.
+/// Parses a decimal or hexadecimal number.
 fn number(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     match digits {
@@ -197,7 +198,7 @@ fn ports(low: &str, high: &str) -> Option<Value> {
     (0 < low && low <= high).then_some(Value::Ports(low, high))
 }
 
-/// Options of a Geneve header (rule W40).
+/// Parses the options of a Geneve header (rule W40).
 fn options(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for option in text.split(',') {
@@ -223,7 +224,7 @@ fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
-/// Writes whole options; bytes after the last whole one are left out.
+/// Writes whole options and leaves out the bytes after the last one.
 fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     let mut rest = bytes;
     let mut separator = "";
@@ -237,5 +238,5 @@ fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Resul
     Ok(())
 }
 
-/// Most 32-bit words of an option's data: the range of a 5-bit field.
+/// Maximum number of 32-bit words of an option's data: the range of a 5-bit field.
 const OPTION_WORDS_MAX: usize = 31;

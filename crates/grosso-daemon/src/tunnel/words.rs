@@ -1,4 +1,4 @@
-//! The words of `ip link add NAME type ...`, the types that have them, and their values.
+//! The keywords of `ip link add NAME type ...`, the types that have them, and their values.
 
 use core::fmt;
 use std::{collections::BTreeMap, net::IpAddr, str::FromStr};
@@ -47,17 +47,17 @@ impl Kind {
         }
     }
 
-    /// Whether its header is that of GRE.
+    /// Returns whether the tunnel has a GRE header.
     pub const fn is_gre(self) -> bool {
         matches!(self, Self::Gre | Self::Gretap | Self::Ip6gre | Self::Ip6gretap)
     }
 
-    /// Whether it is always in UDP, on a port of its own.
+    /// Returns whether the tunnel is always in UDP, with a port of its own.
     pub const fn has_port(self) -> bool {
         matches!(self, Self::Vxlan | Self::Geneve)
     }
 
-    /// Whether it is only over IPv6; `None` if the addresses decide.
+    /// Returns whether the tunnel is only over IPv6; `None` if the addresses decide.
     pub const fn is_over_ipv6(self) -> Option<bool> {
         match self {
             Self::Vxlan | Self::Geneve => None,
@@ -82,7 +82,7 @@ impl FromStr for Kind {
     }
 }
 
-/// The words that describe a tunnel, each at most once. Their meaning is another question.
+/// The keywords that describe a tunnel, each at most once. `Description` interprets them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
     pub(super) kind: Kind,
@@ -90,12 +90,12 @@ pub struct Words {
 }
 
 impl Words {
-    /// No words yet, for a tunnel of this type.
+    /// Creates an empty list for a tunnel of this type.
     pub(super) const fn new(kind: Kind) -> Self {
         Self { kind, said: BTreeMap::new() }
     }
 
-    /// Reads the words from the type on.
+    /// Reads the keywords from the type on.
     ///
     /// # Errors
     /// The message describes the error, and suggests a correction.
@@ -120,7 +120,7 @@ impl Words {
         Ok(said)
     }
 
-    /// The word of the grammar in a text, and whether it switches something on.
+    /// Returns the keyword that a text names, and whether it turns something on.
     fn find(&self, text: &str) -> Result<(&'static Word, bool), String> {
         if let Some(word) = Word::named(text) {
             return self.fits(word, text).map(|()| (word, true));
@@ -160,10 +160,10 @@ impl Words {
         }
     }
 
-    /// Adds a word with its value.
+    /// Adds a keyword with its value.
     ///
     /// # Errors
-    /// If the type does not have it.
+    /// If the type does not have the keyword.
     pub(super) fn take(&mut self, word: &'static Word, value: Value) -> Result<(), String> {
         self.fits(word, word.name)?;
         self.insert(word, value)
@@ -193,13 +193,13 @@ impl Words {
         }
     }
 
-    /// Adds a word whose value is known to be right.
+    /// Adds a keyword whose value is known to be valid.
     pub(super) fn put(&mut self, name: &'static str, value: Value) {
         debug_assert!(Word::named(name).is_some_and(|word| word.kinds.contains(&self.kind)));
         self.said.insert(name, value);
     }
 
-    /// The words with their values, in the order of the table.
+    /// Returns the keywords with their values, in the order of the table.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static Word, &Value)> {
         WORDS.iter().filter_map(|word| Some((word, self.said.get(word.name)?)))
     }
@@ -230,7 +230,7 @@ impl Words {
         }
     }
 
-    /// The address after a word, or the first of several.
+    /// Returns the address after a keyword, or the first of several.
     pub(super) fn address(&self, name: &str) -> Result<IpAddr, String> {
         match self.value(name) {
             Some(Value::Address(address)) => Ok(*address),
@@ -240,7 +240,7 @@ impl Words {
     }
 }
 
-/// The words after `type`.
+/// Prints the keywords after `type`.
 impl fmt::Display for Words {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.kind.name())?;
@@ -248,20 +248,20 @@ impl fmt::Display for Words {
     }
 }
 
-/// One word of the grammar.
+/// One keyword of the grammar.
 #[derive(Debug)]
 pub(super) struct Word {
-    /// Its spelling on the command line, and its name as a key of a file.
+    /// Spelling on the command line, and name as a key of a file.
     pub(super) name: &'static str,
     /// Other spellings that `ip` accepts.
     synonyms: &'static [&'static str],
-    /// The types that have it.
+    /// Types that have the keyword.
     kinds: &'static [Kind],
     pub(super) form: Form,
 }
 
 impl Word {
-    /// The word with this name, or with this synonym.
+    /// Returns the keyword with this name or synonym.
     pub(super) fn named(text: &str) -> Option<&'static Self> {
         WORDS.iter().find(|word| word.names().any(|name| name == text))
     }
@@ -270,12 +270,12 @@ impl Word {
         core::iter::once(self.name).chain(self.synonyms.iter().copied())
     }
 
-    /// The word with its value, as it is typed.
+    /// Returns the keyword with its value, as typed.
     pub(super) fn spell(&self, value: &Value) -> String {
         match value {
             Value::Switch(true) => self.name.to_owned(),
             Value::Switch(false) => format!("no{}", self.name),
-            // `ip` prints DSCP and flow labels in hexadecimal digits.
+            // `ip` prints DSCP and flow labels in hexadecimal.
             Value::Number(number) if matches!(self.name, "tos" | "flowlabel") => {
                 format!("{} {number:#x}", self.name)
             }
@@ -287,7 +287,7 @@ impl Word {
     }
 }
 
-/// The message that no word has this name as a key, with the likely one.
+/// Returns the message that no keyword has this name as a key, with the most similar one.
 pub(super) fn no_such_key(name: &str) -> String {
     if let Some(word) = name.strip_prefix("no").and_then(Word::named)
         && word.form.is_switch()
@@ -309,12 +309,12 @@ const fn word(
     Word { name, synonyms, kinds, form }
 }
 
-/// The names of all words, in the order in which they are printed.
+/// Returns the names of all keywords, in output order.
 pub fn word_names() -> impl Iterator<Item = &'static str> {
     WORDS.iter().map(|word| word.name)
 }
 
-/// All words, in the order in which they are printed.
+/// All keywords, in output order.
 const WORDS: &[Word] = &[
     word("id", &["vni"], &[Kind::Vxlan, Kind::Geneve], Form::Number(0, IDENTIFIER_MAX, &[])),
     word("mode", &[], BARE, Form::Choice(&["any", "ipip", "ip6ip", "ip6ip6", "ipip6"])),
@@ -374,7 +374,7 @@ const OVER_IPV6: &[Kind] = &[Kind::Ip6gre, Kind::Ip6gretap, Kind::Ip6tnl];
 const IN_UDP: &[Kind] =
     &[Kind::Gre, Kind::Gretap, Kind::Ip6gre, Kind::Ip6gretap, Kind::Ipip, Kind::Sit, Kind::Ip6tnl];
 
-/// Words of `ip link` that are not supported, with the reason or the alternative.
+/// Keywords of `ip link` that are not supported, with the reason or the alternative.
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "group",
@@ -393,13 +393,13 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("isatap", "ISATAP derives peers from addresses; set remote instead"),
 ];
 
-/// Words of `ip link` that describe fixed behaviour; the output of `ip` has them.
+/// Keywords of `ip link` that describe fixed behaviour; they occur in the output of `ip`.
 const AS_IT_IS: &[&str] =
     &["noproxy", "norsc", "nol2miss", "nol3miss", "noexternal", "novnifilter", "noencap"];
 
 /// The largest network identifier of VXLAN and Geneve.
 const IDENTIFIER_MAX: u64 = 0xff_ffff;
-/// The largest number of addresses that a tunnel may be told to learn: some 128 MiB of them.
+/// Maximum number of addresses that a tunnel can be configured to learn: about 128 MiB of them.
 const ADDRESSES_MAX: u64 = 1 << 20;
 const FLOW_LABEL_MAX: u64 = 0xf_ffff;
 const PORT_MAX: u64 = 65535;

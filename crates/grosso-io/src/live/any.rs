@@ -46,7 +46,7 @@ pub enum Opening {
     },
     /// A Unix socket.
     Unix(UnixOptions),
-    /// A vhost-user network device of a virtual machine.
+    /// A vhost-user network device of a VM.
     #[cfg(feature = "vhost")]
     Vhost(VhostOptions),
     /// Queues of an interface through AF_XDP sockets.
@@ -110,7 +110,7 @@ pub enum LivePort {
     Packet(PacketPort),
     /// A Unix socket.
     Unix(Box<UnixPort>),
-    /// A vhost-user network device of a virtual machine.
+    /// A vhost-user network device of a VM.
     #[cfg(feature = "vhost")]
     Vhost(Box<VhostPort>),
     /// An interface through an AF_XDP socket.

@@ -5,8 +5,8 @@
 //! | [`TapPort`] | this host's network stack, through a TUN or TAP device |
 //! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
 //! | `XdpPort` | an interface, through an AF_XDP socket (feature `xdp`) |
-//! | [`UnixPort`] | a virtual machine or another program, through a Unix socket |
-//! | `VhostPort` | a virtual machine, through shared memory (feature `vhost`) |
+//! | [`UnixPort`] | a VM or another program, through a Unix socket |
+//! | `VhostPort` | a VM, through shared memory (feature `vhost`) |
 //! | [`UdpPort`] | another host, through UDP sockets: the outer packets of a tunnel |
 //! | [`IpPort`] | another host, through raw IP sockets: the outer packets of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |

@@ -262,7 +262,7 @@ impl TapReader {
         buffers.drain(..).for_each(|buffer| self.buffers.recycle(buffer));
     }
 
-    /// The frame in a buffer that was just filled.
+    /// Returns the frame in a buffer that was just filled.
     fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
         let meta = match bytes.get(..len) {
             Some(packet) => self.incoming.understand(packet),

@@ -31,7 +31,7 @@ impl Piece {
     }
 }
 
-/// Cuts data into pieces of `size` bytes, a multiple of 8.
+/// Splits data into pieces of `size` bytes, a multiple of 8.
 pub fn cut(data: &[u8], size: usize) -> Vec<Piece> {
     let starts = (0..data.len()).step_by(size);
     starts.map(|start| Piece::of(data, start, data.len().min(start + size))).collect()

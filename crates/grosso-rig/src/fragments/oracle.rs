@@ -28,7 +28,7 @@ pub struct Oracle {
     overlap: Overlap,
     bytes: BTreeMap<u32, u8>,
     accepted: Vec<Piece>,
-    /// The runs of bytes that arrived in order, as Linux keeps them.
+    /// Runs of bytes that arrived in order, as Linux keeps them.
     runs: Vec<(u32, u32)>,
     end: Option<u32>,
     dead: bool,
@@ -37,7 +37,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Creates an oracle that has seen no fragment.
+    /// Creates an oracle that has received no fragment.
     pub fn new(version: Version, overlap: Overlap) -> Self {
         Self {
             version,
@@ -51,7 +51,7 @@ impl Oracle {
         }
     }
 
-    /// Takes a fragment.
+    /// Processes a fragment and returns its fate.
     pub fn push(&mut self, piece: &Piece) -> Fate {
         if self.dead {
             return Fate::Dead;

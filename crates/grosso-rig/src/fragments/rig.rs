@@ -102,7 +102,7 @@ impl Rig {
         verdict
     }
 
-    /// Lets time pass.
+    /// Expires what is due at the current time.
     pub fn expire(&mut self) {
         let now_ns = self.now_ns;
         self.run(|reassembler, sink| reassembler.expire(now_ns, sink));
@@ -138,7 +138,7 @@ impl Rig {
         self.reassembler.held_datagrams()
     }
 
-    /// Returns the bytes of the delivered datagrams, and forgets these.
+    /// Takes the bytes of the delivered datagrams, and clears the list.
     pub fn take_whole(&mut self) -> Vec<Vec<u8>> {
         self.whole.drain(..).map(|whole| whole.bytes).collect()
     }

@@ -19,12 +19,12 @@ use super::virtio::VirtioHeader;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, QUIET, isolate};
 
-/// Greatest number of frames in a vector with [`Batching::Poll`]: a poll ends after 64 (rule G72).
+/// Maximum number of frames in a vector with [`Batching::Poll`]: a poll ends after 64 (rule G72).
 pub const FRAMES_MAX: usize = 63;
 /// Number of times that [`GroOracle::coalesce`] writes a vector.
 const REPEATS: usize = 3;
-/// Greatest number of attempts to write a vector within one jiffy. A few percent of the vectors do not fit, and most of
-/// them on a machine whose CPUs are all busy.
+/// Maximum number of attempts to write a vector within one jiffy. A few percent of the vectors do not fit, most of them
+/// on a host whose CPUs are all busy.
 const JIFFIES_MAX: usize = 500;
 /// Size of the oracle's receive buffer in bytes: many times a vector of jumbo frames.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
@@ -32,10 +32,10 @@ const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 const FENCE_ETHERTYPE: u16 = 0x88b5;
 /// The shortest Ethernet frame, without its check sequence.
 const FENCE_BYTES: usize = 60;
-/// Time in which a poll must deliver its first packet; otherwise the whole vector counts as dropped. Microseconds
+/// Maximum time until a poll delivers its first packet; otherwise the whole vector counts as dropped. Microseconds
 /// suffice; the rest is for oracles that wait for each other's CPU.
 const POLL_WAIT: Duration = Duration::from_millis(250);
-/// Time in which a fence must return. Microseconds suffice unless the machine stalls.
+/// Maximum time until a fence returns. Microseconds suffice unless the host stalls.
 const FENCE_WAIT: Duration = Duration::from_secs(5);
 /// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than the time to write a vector.
 const FLUSH_TIMEOUT_NS: &str = "2000000";
@@ -159,7 +159,7 @@ impl GroOracle {
             .run(move |state| ethtool::set_feature(&state.control, state.tap.name(), feature, on))
     }
 
-    /// Returns how vectors are kept together.
+    /// Returns the method that keeps vectors together.
     pub fn batching(&self) -> Batching {
         self.batching
     }
@@ -303,7 +303,7 @@ fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, Str
     }
 }
 
-/// Gives the device a NAPI thread on this thread's processor, with a lower real-time priority.
+/// Gives the device a NAPI thread on this thread's CPU, with a lower real-time priority.
 fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     let describe = |what: &str, error: io::Error| format!("{what}: {error}");
     write_attribute(name, "threaded", "1").map_err(|error| describe("threaded NAPI", error))?;
@@ -331,7 +331,7 @@ fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
 /// Number of oracles started, which spreads them over the CPUs and names their devices.
 static ORACLES: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns a name that is unique on the machine, because the device's NAPI thread is found by it.
+/// Returns a name that is unique on the host, because the device's NAPI thread is found by it.
 fn unique_name() -> InterfaceName {
     let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
     InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("14 bytes at most")

@@ -165,10 +165,10 @@ impl Host {
     }
 }
 
-/// Number of checks for a new address, one per millisecond.
+/// Maximum number of checks for a new address, one per millisecond.
 const ADDRESS_LOOKS: usize = 10_000;
 
-/// Memory for fragments, in bytes: more than a test leaves incomplete.
+/// Memory for fragments, in bytes: more than any test needs.
 const FRAGMENT_BYTES: &str = "500000000";
 
 /// State of the host's thread.

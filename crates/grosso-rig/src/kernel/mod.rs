@@ -46,9 +46,9 @@ pub use router::{Forwarded, Router};
 pub use source::Source;
 pub use virtio::{TunnelOffsets, VirtioHeader};
 
-/// The greatest MTU of the oracles' devices; superframes may be longer.
+/// Maximum MTU of the oracles' devices; superframes may be longer.
 const MTU_BYTES: u16 = 65_000;
-/// The longest frame that is read back: the limit of rule G60, plus link-layer header and virtio header.
+/// Maximum length of a frame that is read back: the limit of rule G60, plus link-layer header and virtio header.
 const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
 /// Time without a packet after which none is expected. The kernel's own timer in the oracle is 2 ms.
 const QUIET: Duration = Duration::from_millis(20);
@@ -89,8 +89,8 @@ pub fn release() -> (u32, u32) {
 fn isolate() -> Result<Control, String> {
     namespace::isolate_thread_network()
         .map_err(|error| format!("no network namespace of one's own: {error}"))?;
-    // Without these settings the kernel sends neighbour discovery unasked, and netfilter inspects bridged frames. A
-    // kernel without IPv6 or bridge netfilter lacks the files, and needs no silencing.
+    // Without these settings the kernel sends neighbour discovery on its own, and netfilter inspects bridged frames. A
+    // kernel without IPv6 or bridge netfilter lacks the files, and needs no change.
     for (path, value) in [
         ("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"),
         ("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"),

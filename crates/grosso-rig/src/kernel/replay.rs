@@ -1,4 +1,4 @@
-//! Information to repeat a failed vector: its seed, and its frames.
+//! Information that reproduces a failed vector: its seed and its frames.
 
 use std::env;
 use std::fmt::Write;

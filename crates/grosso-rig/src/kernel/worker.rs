@@ -38,7 +38,7 @@ impl<S: 'static> Worker<S> {
         Ok(worker)
     }
 
-    /// Does a job on the thread and waits for its result.
+    /// Runs a job on the thread and waits for its result.
     ///
     /// # Panics
     ///

@@ -278,7 +278,7 @@ impl DatagramSocketBuilder {
         self.set_buffers(file)
     }
 
-    /// Returns whether the socket has IPv4 beside IPv6, and the caller wants to see IPv4 addresses as such.
+    /// Returns whether the socket has IPv4 as well as IPv6, and the caller wants IPv4 addresses unmapped.
     fn has_both(&self, file: &OwnedFd) -> io::Result<bool> {
         let may_have = self.dual_stack && !self.local.is_ipv4() && self.protocol == Protocol::Udp;
         Ok(may_have && !sockopt::ipv6_v6only(file)?)
@@ -396,7 +396,7 @@ impl DatagramSocket {
         remote.is_ipv4() == self.local.is_ipv4() || (remote.is_ipv4() && self.has_both)
     }
 
-    /// The address in the family of the socket.
+    /// Returns the address in the family of the socket.
     fn mapped(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V4(v4) if self.has_both => {
@@ -660,14 +660,14 @@ impl AsFd for DatagramSocket {
     }
 }
 
-/// `struct in_pktinfo`: interface index, source address, and an address that is only received.
+/// Encodes a `struct in_pktinfo`: interface index, source address, and an address that is only received.
 fn packet_info_v4(source: Ipv4Addr) -> [u8; 12] {
     let mut info = [0; 12];
     info[INDEX_BYTES..INDEX_BYTES + 4].copy_from_slice(&source.octets());
     info
 }
 
-/// `struct in6_pktinfo`: source address and interface index.
+/// Encodes a `struct in6_pktinfo`: source address and interface index.
 fn packet_info_v6(source: Ipv6Addr) -> [u8; 20] {
     let mut info = [0; 20];
     info[..16].copy_from_slice(&source.octets());

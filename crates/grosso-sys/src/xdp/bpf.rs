@@ -46,7 +46,7 @@ impl Redirect {
     pub fn attach(index: u32, mode: AttachMode) -> io::Result<Self> {
         let sockets = socket_map()?;
         // A program not marked as able to handle multi-buffer packets is refused on a veth with a
-        // large MTU; a kernel before 5.18 does not know the mark.
+        // large MTU; a kernel before 5.18 does not support the flag.
         let program = match load(&sockets, abi::BPF_F_XDP_HAS_FRAGS) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(&sockets, 0),
             result => result,

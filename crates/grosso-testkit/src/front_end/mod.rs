@@ -1,8 +1,8 @@
 //! A vhost-user front end with its own driver: a VM without a CPU.
 //!
-//! Its memory is a file that it reads and writes as such, so that it shares nothing with the tested code. Guest
-//! addresses, process addresses and file offsets all differ. The memory has two regions; the second region of the guest
-//! is the first one of the file.
+//! The front end keeps its memory in a file and accesses it through reads and writes, so that it shares no code with
+//! the tested program. Guest addresses, process addresses and file offsets all differ. The memory has two regions; the
+//! second region of the guest is the first one of the file.
 
 mod packed;
 
@@ -25,33 +25,33 @@ use rustix::{
 
 use self::packed::Packed;
 
-/// The ring of frames to the guest, of the first pair. The rings of each further pair are numbered two higher.
+/// Ring of frames to the guest, of the first pair. The ring numbers of each further pair are two higher.
 pub const TO_GUEST: usize = 0;
-/// The ring of frames from the guest, of the first pair.
+/// Ring of frames from the guest, of the first pair.
 pub const FROM_GUEST: usize = 1;
-/// Ring features that the driver supports.
+/// Event index: a ring feature that the driver supports.
 pub const EVENT_INDEX: u64 = 1 << 29;
-/// A frame may occupy several buffers.
+/// Mergeable receive buffers: a frame may occupy several buffers.
 pub const MERGEABLE: u64 = 1 << 15;
 /// Virtio 1.
 pub const VERSION_1: u64 = 1 << 32;
-/// A ring is used only after it is enabled.
+/// Protocol features: a ring is used only after it is enabled.
 pub const PROTOCOL: u64 = 1 << 30;
-/// Rings are packed.
+/// Packed rings.
 pub const PACKED: u64 = 1 << 34;
-/// The feature of a log of the device's writes.
+/// Log of the device's writes.
 const LOG_ALL: u64 = 1 << 26;
 
 /// Pieces into which a frame is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// This many descriptors of the ring, at most [`PIECES_MAX`].
+    /// This many ring descriptors, at most [`PIECES_MAX`].
     Direct(usize),
-    /// This many descriptors of a table.
+    /// This many descriptors of an indirect table.
     Table(usize),
 }
 
-/// A front end that has set its memory and its rings.
+/// A front end that has configured its memory and its rings.
 #[derive(Debug)]
 pub struct FrontEnd {
     socket: UnixStream,
@@ -62,21 +62,21 @@ pub struct FrontEnd {
     pub chosen: u64,
     kicks: Vec<OwnedFd>,
     calls: Vec<File>,
-    /// Available entries, and used entries that were seen, of each ring.
+    /// Available entries and processed used entries, for each ring.
     available: Vec<u16>,
     used: Vec<u16>,
     packed: Vec<Packed>,
-    /// The pair for sending and receiving frames.
+    /// Queue pair for sending and receiving frames.
     pub pair: usize,
     /// Length of a virtio header.
     pub header_bytes: usize,
 }
 
 impl FrontEnd {
-    /// Connects, and chooses of the offered features those of `wanted`.
+    /// Connects, and accepts those of the offered features that are in `wanted`.
     ///
     /// # Errors
-    /// Errors from the socket; a reply that does not come within [`STALLED`].
+    /// Errors from the socket; a reply that does not arrive within [`STALLED`].
     pub fn connect(path: &Path, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::on(UnixStream::connect(path)?, wanted, serve)
     }
@@ -133,13 +133,13 @@ impl FrontEnd {
         for ring in 0..2 * pairs {
             front.set_ring(ring)?;
         }
-        // The answer shows that all previous messages have been processed: a frame to rings that are not set yet would
-        // be lost.
+        // The reply shows that all previous messages have been processed: a frame sent to rings that are not configured
+        // yet would be lost.
         front.ask(17, serve)?;
         Ok(front)
     }
 
-    /// Sends the table of memory.
+    /// Sends the memory table.
     ///
     /// # Errors
     /// Errors from the socket.
@@ -149,7 +149,7 @@ impl FrontEnd {
         self.tell(5, &payload, &[self.memory.as_fd(), self.memory.as_fd()])
     }
 
-    /// Sends all of a ring, and enables it.
+    /// Sends the configuration of a ring, and enables it.
     ///
     /// # Errors
     /// Errors from the socket.
@@ -172,7 +172,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Has a ring be used, or not.
+    /// Enables or disables a ring.
     ///
     /// # Errors
     /// Errors from the socket.
@@ -181,7 +181,7 @@ impl FrontEnd {
         self.tell(18, &payload, &[])
     }
 
-    /// Stops a ring, and returns the number of its next entry, or the bits of its place.
+    /// Stops a ring, and returns the index of its next entry, or the encoded position in a packed ring.
     ///
     /// # Errors
     /// Errors of [`FrontEnd::connect`].
@@ -191,7 +191,7 @@ impl FrontEnd {
         Ok((self.answer(11)? >> 32) as u16)
     }
 
-    /// Starts the driver anew, as a machine does that is booted again: the rings are empty.
+    /// Restarts the driver, as a rebooted VM does: the rings are empty.
     ///
     /// # Errors
     /// Errors of [`FrontEnd::connect`].
@@ -208,7 +208,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Sends a message without waiting for an answer.
+    /// Sends a message without waiting for a reply.
     ///
     /// # Errors
     /// Errors from the socket.
@@ -224,7 +224,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Sends a request and returns the answer's first number.
+    /// Sends a request and returns the first number of the reply.
     ///
     /// # Errors
     /// Errors of [`FrontEnd::connect`].
@@ -241,12 +241,12 @@ impl FrontEnd {
         Ok(u64::from_ne_bytes(*answer[12..].first_chunk().expect("8 bytes")))
     }
 
-    /// Lays out a frame, its header included, for the back end; `false` if the ring is full.
+    /// Makes a frame, including its header, available to the back end; returns `false` if the ring is full.
     pub fn send(&mut self, bytes: &[u8], shape: Shape) -> bool {
         self.put(2 * self.pair + FROM_GUEST, bytes.len(), shape, Some(bytes))
     }
 
-    /// Gives room for a frame, or for a part of one; `false` if the ring is full.
+    /// Makes a buffer for a frame, or for part of one, available; returns `false` if the ring is full.
     pub fn give(&mut self, bytes: usize, shape: Shape) -> bool {
         self.put(2 * self.pair + TO_GUEST, bytes, shape, None)
     }
@@ -311,7 +311,7 @@ impl FrontEnd {
         self.available[ring].wrapping_sub(event) == 1
     }
 
-    /// Tells the back end of entries.
+    /// Notifies the back end of entries.
     ///
     /// # Errors
     /// Errors from `write(2)`.
@@ -320,7 +320,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Lets reads and writes of the descriptors that the back end has too wait, which anybody with a descriptor may do.
+    /// Makes the descriptors shared with the back end blocking, as any holder of a descriptor can do.
     ///
     /// # Errors
     /// Errors from `fcntl(2)`.
@@ -337,13 +337,13 @@ impl FrontEnd {
         self.calls[ring].write_all(&(u64::MAX - 1).to_ne_bytes())
     }
 
-    /// Returns the number of times that the driver was interrupted for a ring since the last call.
+    /// Returns the number of interrupts of the driver for a ring since the last call.
     pub fn calls(&mut self, ring: usize) -> u64 {
         let mut count = [0; 8];
         self.calls[ring].read(&mut count).map_or(0, |_| u64::from_ne_bytes(count))
     }
 
-    /// Says that it wants to be interrupted for the next used entry.
+    /// Requests an interrupt for the next used entry.
     pub fn want_calls(&mut self, ring: usize) {
         let [_, available, _] = rings(ring).map(|at| GUEST + at);
         if self.is_packed() {
@@ -378,7 +378,7 @@ impl FrontEnd {
         Some(frame)
     }
 
-    /// Returns the next used entry: the address of its bytes, and the number of bytes written.
+    /// Returns the next used entry: the address of its buffer, and the number of bytes written.
     fn returned(&mut self, ring: usize) -> Option<(u64, usize)> {
         if self.is_packed() {
             let (slot, bytes) = self.returned_packed(ring)?;
@@ -394,7 +394,7 @@ impl FrontEnd {
         self.used[ring] = self.used[ring].wrapping_add(1);
         let first = self.read(table + 16 * u64::from(head), 16);
         let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
-        // Pieces are consecutive, whether a table or the ring lists them.
+        // Pieces are contiguous, whether a table or the ring lists them.
         Some((if first[12] & 4 == 0 { at } else { at - DATA_BYTES }, bytes))
     }
 
@@ -404,7 +404,7 @@ impl FrontEnd {
         &self.memory
     }
 
-    /// Cuts the memory's file, under the back end's feet.
+    /// Truncates the memory's file while the back end has it mapped.
     ///
     /// # Errors
     /// Errors from `ftruncate(2)`.
@@ -412,14 +412,14 @@ impl FrontEnd {
         self.memory.set_len(0)
     }
 
-    /// Writes to an address of the guest.
+    /// Writes to a guest address.
     pub fn write(&self, at: u64, bytes: &[u8]) {
         for (i, byte_range) in pieces(at, bytes.len()) {
             self.memory.write_all_at(&bytes[byte_range], i).expect("memory of the guest");
         }
     }
 
-    /// Reads from an address of the guest.
+    /// Reads from a guest address.
     #[must_use]
     pub fn read(&self, at: u64, bytes: usize) -> Vec<u8> {
         let mut read = vec![0; bytes];
@@ -429,14 +429,14 @@ impl FrontEnd {
         read
     }
 
-    /// Takes note of what the back end took of the guest's frames.
+    /// Processes the entries that the back end has used of the guest's frames.
     fn reclaim(&mut self, ring: usize) {
         if ring % 2 != FROM_GUEST {
             return;
         }
         if self.is_packed() {
-            // Each call adds its own entry: counted separately, an entry that is returned in between would be counted
-            // twice.
+            // Each call adds its own entry: if they were counted separately, an entry that is returned in between would
+            // count twice.
             while self.returned_packed(ring).is_some() {}
         } else {
             self.used[ring] = self.count_used(ring);
@@ -462,7 +462,7 @@ impl FrontEnd {
     }
 }
 
-/// Lets reads and writes of a descriptor wait, for all who have it.
+/// Makes a descriptor blocking, for all of its holders.
 ///
 /// # Errors
 /// Errors from `fcntl(2)`.
@@ -478,7 +478,7 @@ pub fn semaphore() -> io::Result<File> {
     Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
 }
 
-/// Creates a sparse file in memory of this many bytes.
+/// Creates a sparse file of this many bytes in memory.
 ///
 /// # Errors
 /// Errors from `memfd_create(2)` and `ftruncate(2)`.
@@ -488,7 +488,7 @@ pub fn sparse(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Encodes a descriptor: address, length, flags and the number of the next one.
+/// Encodes a descriptor: address, length, flags and the index of the next one.
 #[must_use]
 pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8> {
     let mut words = address.to_le_bytes().to_vec();
@@ -512,13 +512,13 @@ pub fn rings(ring: usize) -> [u64; 3] {
     [start, start + 0x4000, start + 0x6000]
 }
 
-/// Address in the guest of the bytes of an entry. Those of some entries lie over the border between the regions.
+/// Returns the guest address of an entry's buffer. Some buffers span the border between the regions.
 #[must_use]
 pub fn slot_at(ring: usize, slot: u64) -> u64 {
     GUEST + RINGS_MAX * RING_BYTES + (slot * RINGS_MAX + ring as u64) * SLOT_BYTES
 }
 
-/// Returns the offsets in the file of the bytes at an address.
+/// Returns the file offsets of the bytes at a guest address.
 fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> {
     let half = MEMORY_BYTES / 2;
     let from = at - GUEST;
@@ -545,8 +545,8 @@ const RING_BYTES: u64 = 0x8000;
 pub const SLOTS: u16 = 64;
 /// Ring descriptors per entry.
 pub const PIECES_MAX: usize = 4;
-/// Size of an entry: a superframe, and a table of descriptors after it.
+/// Size of an entry: a superframe, followed by a table of descriptors.
 const SLOT_BYTES: u64 = DATA_BYTES + 0x1000;
 const DATA_BYTES: u64 = 0x1_1000;
-/// Time without an answer after which none is expected.
+/// Maximum time to wait for a reply.
 pub const STALLED: Duration = Duration::from_secs(20);

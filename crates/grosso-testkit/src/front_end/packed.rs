@@ -7,11 +7,11 @@ use super::{
 /// The driver's state of a packed ring.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
-    /// Descriptors that were ever made available, those that were returned, and those before the last available entry.
+    /// Descriptors made available so far, descriptors returned so far, and those before the last available entry.
     next: u32,
     seen: u32,
     last: u32,
-    /// Descriptors of the entry of each slot.
+    /// Number of descriptors of each slot's entry.
     slots: [u8; SLOTS as usize],
 }
 
@@ -27,7 +27,8 @@ impl Packed {
         u32::from(bits(self.seen)) << 16 | u32::from(bits(self.seen))
     }
 
-    /// Returns whether a device with these events requests a notification for the last available entry.
+    /// Returns whether a device with this event suppression area requests a notification for the last available
+    /// entries.
     pub(super) fn is_asked(&self, [place, flags]: [u16; 2]) -> bool {
         match flags {
             0 => true,
@@ -36,14 +37,14 @@ impl Packed {
         }
     }
 
-    /// Returns the events of a driver that requests a notification for the next used entry.
+    /// Returns the event suppression area of a driver that requests a notification for the next used entry.
     pub(super) fn wanted(&self) -> Vec<u8> {
         [bits(self.seen), 2].map(u16::to_le_bytes).concat()
     }
 }
 
 impl FrontEnd {
-    /// Lays out the entry of a slot and this many bytes, the first descriptor last.
+    /// Makes the entry of a slot with this many bytes available, writing the first descriptor last.
     pub(super) fn put_packed(
         &mut self,
         ring: usize,
@@ -79,7 +80,7 @@ impl FrontEnd {
         self.available[ring] = self.available[ring].wrapping_add(1);
     }
 
-    /// Makes a descriptor of a packed ring available, of an address, a length and flags, which is part of an entry.
+    /// Makes one descriptor of an entry available in a packed ring, with its address, length and flags.
     fn write_packed(
         &self,
         ring: usize,
@@ -102,7 +103,7 @@ impl FrontEnd {
         Some((slot, bytes))
     }
 
-    /// Returns the number of entries that were ever used.
+    /// Returns the number of used entries so far.
     pub(super) fn count_packed(&self, ring: usize) -> u16 {
         let Packed { mut seen, slots, .. } = self.packed[ring].clone();
         let mut count = self.used[ring];
@@ -138,6 +139,6 @@ fn bits(number: u32) -> u16 {
     (number % u32::from(SIZE)) as u16 | u16::from(is_odd(number)) << 15
 }
 
-/// The flags of a descriptor that show in which lap it was made available, and used.
+/// Descriptor flags that encode the lap in which a descriptor was made available, and used.
 const AVAILABLE: u16 = 1 << 7;
 const USED: u16 = 1 << 15;

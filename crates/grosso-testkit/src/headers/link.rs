@@ -27,7 +27,7 @@ impl Ethernet {
         source: [u8; 6];
     }
 
-    /// Writes this EtherType whatever follows.
+    /// Sets the EtherType, regardless of the next header.
     pub fn ethertype_raw(mut self, value: u16) -> Self {
         self.ethertype = Some(value);
         self
@@ -64,13 +64,13 @@ impl Vlan {
         drop_eligible: bool;
     }
 
-    /// Makes it an 802.1ad service tag (0x88a8).
+    /// Makes the tag an 802.1ad service tag (0x88a8).
     pub fn service(mut self) -> Self {
         self.tpid = 0x88a8;
         self
     }
 
-    /// Writes this EtherType whatever follows.
+    /// Sets the EtherType, regardless of the next header.
     pub fn ethertype_raw(mut self, value: u16) -> Self {
         self.ethertype = Some(value);
         self
@@ -109,13 +109,13 @@ impl Pppoe {
         session: u16;
     }
 
-    /// Writes this length whatever follows.
+    /// Sets the length, regardless of the contents.
     pub fn len_raw(mut self, value: u16) -> Self {
         self.len = Some(value);
         self
     }
 
-    /// Writes this PPP protocol whatever follows.
+    /// Sets the PPP protocol, regardless of the next header.
     pub fn protocol_raw(mut self, value: u16) -> Self {
         self.protocol = Some(value);
         self
@@ -164,7 +164,7 @@ impl Mpls {
         ttl: u8;
     }
 
-    /// Writes this bottom-of-stack bit whatever follows.
+    /// Sets the bottom-of-stack bit, regardless of the next header.
     pub fn bottom_raw(mut self, value: bool) -> Self {
         self.bottom = Some(value);
         self

@@ -29,18 +29,18 @@ macro_rules! setters {
 /// Defines the builder methods that set a wrong checksum.
 macro_rules! checksum_setters {
     () => {
-        /// Writes this checksum, right or wrong.
+        /// Sets the checksum, correct or wrong.
         pub fn checksum_raw(mut self, value: u16) -> Self {
             self.checksum = crate::headers::Checksum::Raw(value);
             self
         }
 
-        /// Writes zero: no checksum (UDP), or a wrong one.
+        /// Sets the checksum to zero: none (UDP), or a wrong one.
         pub fn checksum_zero(self) -> Self {
             self.checksum_raw(0)
         }
 
-        /// Writes the right checksum with these bits flipped.
+        /// Sets the correct checksum with these bits flipped.
         pub fn checksum_xor(mut self, bits: u16) -> Self {
             self.checksum = crate::headers::Checksum::Xor(bits);
             self
@@ -51,7 +51,7 @@ macro_rules! checksum_setters {
 pub(crate) use checksum_setters;
 pub(crate) use setters;
 
-/// Value to write in a checksum field.
+/// Value of a checksum field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checksum {
     /// The correct value.
@@ -131,7 +131,7 @@ impl Addresses {
         oracle::sum(&oracle::pseudo_header(&self.source, &self.destination, protocol, len))
     }
 
-    /// Returns whether they are IPv6 addresses.
+    /// Returns whether the addresses are IPv6 addresses.
     pub(crate) fn is_v6(&self) -> bool {
         self.source.len() == 16
     }

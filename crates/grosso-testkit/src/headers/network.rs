@@ -3,8 +3,8 @@
 use super::{Around, Checksum, checksum_setters, protocol, setters};
 use crate::oracle;
 
-/// IPv4 (RFC 791). By default 192.168.1.200 to 192.168.1.100 (10.d.0.2 to 10.d.0.1 at tunnel depth
-/// d), DF set, TTL 8, identification 0.
+/// IPv4 (RFC 791). By default 192.168.1.200 to 192.168.1.100 (10.d.0.2 to 10.d.0.1 at tunnel depth d), DF set, TTL 8,
+/// identification 0.
 #[derive(Clone, Debug)]
 pub struct Ipv4 {
     pub(crate) source: [u8; 4],
@@ -17,7 +17,7 @@ pub struct Ipv4 {
     pub(crate) fragment_offset: u16,
     pub(crate) ttl: u8,
     pub(crate) options: Vec<u8>,
-    /// End of a source route with hops left.
+    /// Final destination of a source route with hops left.
     pub(crate) end_of_route: Option<[u8; 4]>,
     pub(crate) protocol: Option<u8>,
     pub(crate) total_len: Option<u16>,
@@ -80,8 +80,8 @@ impl Ipv4 {
         self
     }
 
-    /// Gives it a loose (131) or strict (137) source route over these addresses, of which this many were passed.
-    /// Transport checksums are made for the last one while any is left.
+    /// Adds a loose (131) or strict (137) source route over these addresses; the first `passed` hops were already
+    /// visited. While any hop is left, transport checksums cover the last address.
     ///
     /// # Panics
     /// Panics if `addresses` is empty.
@@ -93,19 +93,19 @@ impl Ipv4 {
         header
     }
 
-    /// Writes this protocol number whatever follows.
+    /// Sets the protocol number, regardless of the next header.
     pub fn protocol(mut self, value: u8) -> Self {
         self.protocol = Some(value);
         self
     }
 
-    /// Writes this total length whatever follows.
+    /// Sets the total length, regardless of the contents.
     pub fn total_len_raw(mut self, value: u16) -> Self {
         self.total_len = Some(value);
         self
     }
 
-    /// Writes this first byte whatever the options are.
+    /// Sets the first byte, regardless of the options.
     pub fn version_ihl_raw(mut self, value: u8) -> Self {
         self.version_ihl = Some(value);
         self
@@ -184,13 +184,13 @@ impl Ipv6 {
         version: u8;
     }
 
-    /// Writes this next header whatever follows.
+    /// Sets the next header number, regardless of the next header.
     pub fn next_header(mut self, value: u8) -> Self {
         self.next_header = Some(value);
         self
     }
 
-    /// Writes this payload length whatever follows.
+    /// Sets the payload length, regardless of the contents.
     pub fn payload_len_raw(mut self, value: u16) -> Self {
         self.payload_len = Some(value);
         self
@@ -232,9 +232,9 @@ impl Extension {
         Self { kind, data, next_header: None, len: None, final_destination: None, home: None }
     }
 
-    /// Makes it a routing header of this type, with these addresses in their order in the header: types 0 (RFC 2460
-    /// section 4.4) and 2 (RFC 6275 section 6.4) end with the final destination, type 4 (RFC 8754 section 2) begins
-    /// with it.
+    /// Makes the extension a routing header of this type, with these addresses in their order in the header: types 0
+    /// (RFC 2460 section 4.4) and 2 (RFC 6275 section 6.4) end with the final destination, type 4 (RFC 8754 section 2)
+    /// begins with it.
     ///
     /// # Panics
     /// Panics if `addresses` is empty.
@@ -251,7 +251,7 @@ impl Extension {
         header
     }
 
-    /// Makes it destination options with the home address of the sender (RFC 6275 section 6.3).
+    /// Makes the extension destination options with the home address of the sender (RFC 6275 section 6.3).
     pub fn home_address(self, address: [u8; 16]) -> Self {
         // The option starts 6 bytes after a multiple of 8, so PadN fills 4 bytes.
         self.home_address_behind([1, 2, 0, 0], address)
@@ -272,13 +272,13 @@ impl Extension {
         self
     }
 
-    /// Writes this next header whatever follows.
+    /// Sets the next header number, regardless of the next header.
     pub fn next_header(mut self, value: u8) -> Self {
         self.next_header = Some(value);
         self
     }
 
-    /// Writes this length (units of 8 bytes behind the first 8) whatever the contents are.
+    /// Sets the length (in units of 8 bytes after the first 8), regardless of the contents.
     pub fn len_raw(mut self, value: u8) -> Self {
         self.len = Some(value);
         self
@@ -314,7 +314,7 @@ impl Fragment {
         more: bool;
     }
 
-    /// Writes this next header whatever follows.
+    /// Sets the next header number, regardless of the next header.
     pub fn next_header(mut self, value: u8) -> Self {
         self.next_header = Some(value);
         self

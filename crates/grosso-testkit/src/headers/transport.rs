@@ -73,7 +73,7 @@ impl Tcp {
 
     checksum_setters!();
 
-    /// Sets these of the 12 flag bits.
+    /// Sets these bits of the 12 flag bits.
     pub fn flag(mut self, bits: u16) -> Self {
         self.flags |= bits;
         self
@@ -114,12 +114,12 @@ impl Tcp {
         self.flag(Self::CWR)
     }
 
-    /// Sets AE, which was NS.
+    /// Sets AE, formerly NS.
     pub fn ae(self) -> Self {
         self.flag(Self::AE)
     }
 
-    /// Sets these of the three reserved bits.
+    /// Sets these bits of the three reserved bits.
     pub fn reserved(self, bits: u16) -> Self {
         self.flag((bits & 7) << 9)
     }
@@ -145,7 +145,7 @@ impl Tcp {
         self
     }
 
-    /// Writes this data offset (in words) whatever the options are.
+    /// Sets the data offset (in words), regardless of the options.
     pub fn data_offset_raw(mut self, words: u8) -> Self {
         self.data_offset = Some(words);
         self
@@ -201,7 +201,7 @@ impl Udp {
         self
     }
 
-    /// Writes this length whatever follows.
+    /// Sets the length, regardless of the contents.
     pub fn len_raw(mut self, value: u16) -> Self {
         self.len = Some(value);
         self

@@ -56,7 +56,7 @@ impl Gre {
         self
     }
 
-    /// Writes this protocol type whatever follows.
+    /// Sets the protocol type, regardless of the next header.
     pub fn protocol_raw(mut self, value: u16) -> Self {
         self.protocol = Some(value);
         self
@@ -75,7 +75,7 @@ impl Gre {
         }
         bytes.extend(self.key.iter().flat_map(|key| key.to_be_bytes()));
         bytes.extend(self.sequence.iter().flat_map(|sequence| sequence.to_be_bytes()));
-        // In a superframe the checksum of each segment is yet to be computed, and the field is zero.
+        // In a superframe the checksum of each segment is not computed yet, and the field is zero.
         if self.with_checksum && !around.superframe {
             let right = oracle::checksum(&[&bytes[..], around.inner].concat());
             bytes[4..6].copy_from_slice(&self.checksum.field(right).to_be_bytes());
@@ -115,7 +115,7 @@ impl Vxlan {
         self
     }
 
-    /// Makes it VXLAN-GPE: P flag and next protocol (rule W31).
+    /// Makes the header VXLAN-GPE: P flag and next protocol (rule W31).
     pub fn gpe(mut self) -> Self {
         self.gpe = true;
         self
@@ -204,13 +204,13 @@ impl Nsh {
         self
     }
 
-    /// Writes this length (words, 6 bits) whatever the context is.
+    /// Sets the length (words, 6 bits), regardless of the context.
     pub fn length_raw(mut self, words: u8) -> Self {
         self.length = Some(words);
         self
     }
 
-    /// Writes this next protocol whatever follows.
+    /// Sets the next protocol, regardless of the next header.
     pub fn next_raw(mut self, value: u8) -> Self {
         self.next = Some(value);
         self
@@ -292,13 +292,13 @@ impl Geneve {
         self
     }
 
-    /// Writes this option length (words, 6 bits) whatever the options are.
+    /// Sets the option length (words, 6 bits), regardless of the options.
     pub fn options_len_raw(mut self, words: u8) -> Self {
         self.options_len = Some(words);
         self
     }
 
-    /// Writes this protocol type whatever follows.
+    /// Sets the protocol type, regardless of the next header.
     pub fn protocol_raw(mut self, value: u16) -> Self {
         self.protocol = Some(value);
         self
@@ -348,7 +348,7 @@ impl Gue {
         version: u8;
         /// The C bit: a control message.
         control: bool;
-        /// The flag word; it adds no fields.
+        /// The flag word, which adds no fields.
         flags: u16;
     }
 
@@ -366,13 +366,13 @@ impl Gue {
         self
     }
 
-    /// Writes this header length (words after the first) whatever the fields are.
+    /// Sets the header length (words after the first), regardless of the fields.
     pub fn hlen_raw(mut self, words: u8) -> Self {
         self.hlen = Some(words);
         self
     }
 
-    /// Writes this protocol number whatever follows.
+    /// Sets the protocol number, regardless of the next header.
     pub fn protocol_raw(mut self, value: u8) -> Self {
         self.protocol = Some(value);
         self
@@ -431,13 +431,13 @@ impl L2tp {
         self
     }
 
-    /// Leaves the sublayer out.
+    /// Omits the sublayer.
     pub fn without_sublayer(mut self) -> Self {
         self.sublayer = None;
         self
     }
 
-    /// Writes this sequence number (flag S), 24 bits.
+    /// Sets the sequence number (flag S), 24 bits.
     pub fn sequence(mut self, sequence: u32) -> Self {
         self.sublayer = Some(0x4000_0000 | sequence & 0x00ff_ffff);
         self

@@ -1,6 +1,6 @@
 //! Coalescing of packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
 //!
-//! The rules are Linux's, with these choices: those of 7.2 (G34b); the urgent pointer must be equal; a checksum must be
+//! The rules are those of Linux 7.2 (G34b), with these choices: the urgent pointer must be equal; a checksum must be
 //! exactly the one that segmentation would write; a packet that cannot merge ends the held train of its flow (G75); MAC
 //! addresses, VLAN priority and the IPv6 flow label are compared but do not belong to the flow. There is no table that
 //! could overflow (G2, G3) and no time (G71).
@@ -17,13 +17,13 @@ use super::verify::{State, verify};
 pub struct Rules {
     /// Whether plain UDP datagrams are coalesced (rule U3).
     pub udp: bool,
-    /// Greatest number of tunnel levels in a coalesced packet (rule T1).
+    /// Maximum number of tunnel levels in a coalesced packet (rule T1).
     pub tunnels_max: usize,
-    /// Greatest number of headers in a coalesced packet (rule G7).
+    /// Maximum number of headers in a coalesced packet (rule G7).
     pub layers_max: usize,
-    /// Greatest length of the outermost IP packet in bytes (rule G60).
+    /// Maximum length of the outermost IP packet in bytes (rule G60).
     pub bytes_max: usize,
-    /// Greatest number of datagrams in a UDP train (rule U13).
+    /// Maximum number of datagrams in a UDP train (rule U13).
     pub datagrams_max: usize,
 }
 
@@ -138,7 +138,7 @@ struct Candidate {
     payload: usize,
 }
 
-/// A train that may still grow.
+/// A train that can still grow.
 struct Held {
     first: Parsed,
     packets: Vec<usize>,
@@ -214,7 +214,7 @@ fn push(
     }
 }
 
-/// Checks whether the packet can be in a train at all, even as its only packet.
+/// Checks whether the packet can be in a train at all, even alone.
 fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> {
     let parsed = parse(frame, link, Lengths::Declared);
     let last = parsed.last().ok_or("no headers")?;

@@ -28,7 +28,7 @@ pub enum Link {
     Ip,
 }
 
-/// Treatment of the lengths that the headers of a frame declare.
+/// Interpretation of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
     /// A declared length excludes the bytes after it: a packet from the wire.
@@ -79,7 +79,7 @@ impl Layer {
         self.fields.get(field).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether this is an IPv4 or IPv6 header.
+    /// Returns whether the layer is an IPv4 or IPv6 header.
     pub fn is_ip(&self) -> bool {
         self.name == "ipv4" || self.name == "ipv6"
     }
@@ -182,7 +182,7 @@ fn last_stop(layer: &Layer) -> Option<&[u8]> {
     }
     let addresses: Vec<&[u8]> = data[7..].chunks_exact(16).collect();
     match data[1] {
-        // A list with half an address is malformed (RFC 2460 section 4.4).
+        // A list that ends within an address is malformed (RFC 2460 section 4.4).
         0 | 2 if (data.len() - 7).is_multiple_of(16) => addresses.last().copied(),
         // Segment routing counts down (RFC 8754 section 2).
         4 => addresses.first().copied(),
@@ -581,8 +581,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Appends a header of `len` bytes with these fields (name, offset, length) and moves behind
-    /// it.
+    /// Appends a header of `len` bytes with these fields (name, offset, length) and advances past it.
     fn layer(
         &mut self,
         name: &'static str,

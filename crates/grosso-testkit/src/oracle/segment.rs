@@ -56,7 +56,7 @@ pub fn segment(
     Ok(packets.collect())
 }
 
-/// Gives the packet at `index` of `count` the values of the fields that vary with its place.
+/// Sets the fields of packet `index` of `count` that depend on its position.
 fn advance(
     packet: &mut [u8],
     parsed: &Parsed,

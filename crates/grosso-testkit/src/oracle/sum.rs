@@ -1,4 +1,4 @@
-//! The Internet checksum in the form of RFC 1071 section 4.1: one 16-bit word at a time.
+//! The Internet checksum as in RFC 1071 section 4.1: one 16-bit word at a time.
 
 /// Returns the folded, uncomplemented one's-complement sum of `bytes`; an odd last byte is the high half of its word.
 ///
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_published_ipv4_header_has_the_published_checksum() {
-        // The worked example of the IPv4 header checksum in many textbooks: b861.
+        // The common textbook example of the IPv4 header checksum: b861.
         let header = [
             0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x00, 0x00, 0xc0, 0xa8,
             0x00, 0x01, 0xc0, 0xa8, 0x00, 0xc7,

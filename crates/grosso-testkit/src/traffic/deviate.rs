@@ -1,4 +1,4 @@
-//! The ways in which a packet can deviate from the next packet of its train.
+//! Ways in which a packet can deviate from the next packet of its train.
 
 use crate::Packet;
 use crate::headers::{
@@ -9,7 +9,7 @@ use crate::random::Random;
 
 use super::Sender;
 
-/// One way to deviate.
+/// One kind of deviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
     /// One field of one header differs; every checksum is correct.
@@ -26,19 +26,19 @@ pub enum Deviation {
     Retransmission,
     /// Two packets in the wrong order.
     Reorder,
-    /// Bytes are missing before it.
+    /// Bytes are missing before the packet.
     Gap,
     /// A shorter payload.
     Shorter,
     /// A longer payload.
     Longer,
-    /// Padding to 60 bytes that no header counts.
+    /// Padding to 60 bytes that no header length includes.
     Padding,
-    /// A trailer that no header counts.
+    /// A trailer that no header length includes.
     Trailer,
     /// IPv4 options.
     Options,
-    /// An IPv6 extension header that the other packets do not have.
+    /// An IPv6 extension header that the other packets lack.
     Extension,
     /// A fragment of a datagram, or an atomic one.
     Fragment,
@@ -51,7 +51,7 @@ pub enum Deviation {
 }
 
 impl Deviation {
-    /// Every way.
+    /// All deviations.
     pub const ALL: &[Self] = &[
         Self::Field,
         Self::Checksum,
@@ -74,7 +74,7 @@ impl Deviation {
     ];
 }
 
-/// Returns the deviating frames, one or two.
+/// Returns the deviating frames: one or two.
 pub(super) fn frames(
     deviation: Deviation,
     sender: &mut Sender,
@@ -105,7 +105,7 @@ pub(super) fn frames(
     }
 }
 
-/// Returns the next packet with a change.
+/// Returns the next packet with a deviation.
 fn changed(deviation: Deviation, sender: &mut Sender, random: &mut Random) -> Vec<u8> {
     let is_tcp = sender.is_tcp();
     let mut packet = sender.next(random);
@@ -181,7 +181,7 @@ fn extend(packet: &mut Packet, random: &mut Random) {
     }
 }
 
-/// Makes one IP header that of a fragment.
+/// Turns one IP header into that of a fragment.
 fn fragment(packet: &mut Packet, random: &mut Random) {
     let first = random.below(packet.headers.len());
     let place = packet.headers[first..].iter().position(|header| header.addresses().is_some());
@@ -195,16 +195,16 @@ fn fragment(packet: &mut Packet, random: &mut Random) {
     }
 }
 
-/// Makes the frame carry something other than IP.
+/// Replaces the frame's content with something other than IP.
 fn not_ip(packet: &mut Packet, random: &mut Random) {
-    // ARP, LLDP, an 802.3 length, and nothing.
+    // ARP, LLDP, an 802.3 length, and an empty frame.
     let kind = *random.choose(&[0x0806, 0x88cc, 0x0040, 0x0000]);
     if let Some(Header::Ethernet(ethernet)) = packet.headers.first_mut() {
         ethernet.ethertype = Some(kind);
     }
 }
 
-/// Changes one field of one header; lengths and checksums follow.
+/// Changes one field of one header; lengths and checksums are computed afterwards.
 fn field(packet: &mut Packet, random: &mut Random) {
     let index = random.below(packet.headers.len());
     let change = random.below(16);

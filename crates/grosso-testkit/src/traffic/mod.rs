@@ -1,4 +1,4 @@
-//! Seeded traffic: interleaved flows over any header stack, with a given share of deviations.
+//! Seeded traffic: interleaved flows over any header stack, with a configurable share of deviations.
 
 mod deviate;
 

@@ -1,9 +1,9 @@
-//! Packets as bytes.
+//! Encoding of packets as bytes.
 
 use super::Item;
 use crate::Packet;
 
-/// Writes the packets of one connection.
+/// Encoder for the packets of one connection.
 #[derive(Debug)]
 pub(super) struct Writer {
     is_ipv6: bool,
@@ -14,7 +14,7 @@ impl Writer {
         Self { is_ipv6 }
     }
 
-    /// The frame of a packet.
+    /// Returns the frame of a packet.
     pub(super) fn frame(&self, item: &Item) -> Vec<u8> {
         let (source, destination) = if item.from_sender { (A, B) } else { (B, A) };
         let link = Packet::new().ethernet(|e| e);
@@ -41,7 +41,7 @@ impl Writer {
         packet.payload_len(item.len as usize).build()
     }
 
-    /// The message that a packet is too big, which quotes it with this many more bytes.
+    /// Returns the ICMP message that a packet is too big, which quotes `more_bytes` bytes after its headers.
     pub(super) fn too_big(&self, item: &Item, mtu: u16, more_bytes: u16) -> Vec<u8> {
         let mut quoted = self.frame(item).split_off(14);
         let link = Packet::new().ethernet(|e| e);
@@ -88,8 +88,8 @@ const fn long(host: u8) -> [u8; 16] {
     [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]
 }
 
-/// The hosts.
+/// Address bytes of the hosts.
 const A: u8 = 1;
 const B: u8 = 2;
-/// The window scale of both.
+/// Window scale of both hosts.
 const SCALE: u32 = 7;

@@ -1,8 +1,8 @@
-//! A TCP transfer over a path with one fault, captured at both ends: the fault is known by construction.
+//! A TCP transfer over a path with one fault, captured at both endpoints: the fault is known by construction.
 //!
 //! A sender with SACK, timestamps, fast retransmit and a retransmission timer sends to a receiver that delays
-//! acknowledgments and reports DSACK. Between them lies a path that delays packets in order and then applies a
-//! [`Fault`]. The seed chooses the round trip, the rate, the length and the places of the fault.
+//! acknowledgments and reports DSACK. The path between them delays packets in order and then applies a [`Fault`]. The
+//! seed selects the round trip, the rate, the length and the positions of the fault.
 
 mod frames;
 mod receiver;
@@ -13,34 +13,34 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use self::{frames::Writer, receiver::Reader, sender::Source};
 use crate::random::Random;
 
-/// The one thing that is wrong with a transfer.
+/// The single fault of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     Healthy,
-    /// The path loses this many data packets in 1000.
+    /// The path loses this many of 1000 data packets.
     Loss(usize),
-    /// The path delays this many data packets in 1000 by a few others.
+    /// The path delays this many of 1000 data packets past a few others.
     Reordering(usize),
-    /// The path delivers this many data packets in 1000 twice.
+    /// The path delivers this many of 1000 data packets twice.
     Duplication(usize),
-    /// The path loses this many acknowledgments in 100.
+    /// The path loses this many of 100 acknowledgments.
     AckLoss(usize),
-    /// The receive window is this many segments.
+    /// The receive window has this many segments.
     SmallWindow(u32),
-    /// The receiver's application reads more slowly than data comes.
+    /// The receiver's application reads more slowly than data arrives.
     SlowReader,
-    /// The sender's application writes a little and pauses.
+    /// The sender's application writes small amounts with pauses.
     PausingWriter,
     /// The path silently drops packets with more than 1000 bytes of payload.
     BlackHole,
-    /// The same, and the sender never tries smaller ones.
+    /// The path silently drops packets with more than 1000 bytes of payload, and the sender never tries smaller ones.
     BlackHoleForEver,
     /// A router sends ICMP for packets larger than 1400 bytes, and the sender obeys.
     PathMtu,
-    /// The same, and the sender does not obey before its timer gives up.
+    /// A router sends ICMP for packets larger than 1400 bytes, and the sender ignores it until its timer gives up.
     PathMtuIgnored,
-    /// A router merges two packets now and then, and sends ICMP about the result.
+    /// A router occasionally merges two packets, and sends ICMP about the result.
     MergingRouter,
     /// PSH is set in every packet.
     PushOnEveryPacket,
@@ -48,7 +48,7 @@ pub enum Fault {
     TinySegments,
     /// The timestamp clock ticks with every packet.
     FastTimestamps,
-    /// The path damages this many data packets in 1000.
+    /// The path corrupts this many of 1000 data packets.
     Corruption(usize),
 }
 
@@ -58,13 +58,13 @@ pub type Capture = Vec<(u64, Vec<u8>)>;
 /// Both captures of a transfer.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
-    /// At the sender, before the path.
+    /// Capture at the sender, before the path.
     pub at_sender: Capture,
-    /// At the receiver, after the path.
+    /// Capture at the receiver, after the path.
     pub at_receiver: Capture,
 }
 
-/// One TCP packet on its way.
+/// One TCP packet in transit.
 #[derive(Clone, Debug, Default)]
 struct Item {
     from_sender: bool,
@@ -80,7 +80,7 @@ struct Item {
     is_damaged: bool,
 }
 
-/// A thing that happens at a time.
+/// A scheduled event.
 #[derive(Debug)]
 enum Event {
     Arrival(Item),
@@ -92,7 +92,7 @@ enum Event {
     Read,
 }
 
-/// Events in order of time, and of their making.
+/// Events in order of time, then of creation.
 #[derive(Debug, Default)]
 struct Agenda {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
@@ -111,7 +111,7 @@ impl Agenda {
     }
 }
 
-/// The properties of the hosts and of the path that a seed chooses.
+/// Properties of the hosts and of the path, selected by the seed.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     fault: Fault,
@@ -121,14 +121,14 @@ struct Setting {
     segments: u32,
 }
 
-/// Runs the transfer that a seed chooses.
+/// Runs the transfer that the seed selects.
 pub fn transfer(fault: Fault, seed: u64) -> Captured {
     let mut random = Random::new(seed);
-    // A sender without identifications shows the order of its packets only roughly.
+    // Without identifications, the order of the sender's packets is visible only roughly.
     let needs_ipv4 = matches!(fault, Fault::AckLoss(_) | Fault::Duplication(_));
     let is_dense =
         matches!(fault, Fault::PushOnEveryPacket | Fault::TinySegments | Fault::FastTimestamps);
-    // A small window limits a long path, and receive offload merges what is close together.
+    // A small window limits a long path, and receive offload merges packets that arrive close together.
     let one_ways: &[u64] = match fault {
         Fault::SmallWindow(_) => &[5_000_000, 20_000_000],
         _ if is_dense => &[200_000, 1_000_000],
@@ -169,14 +169,14 @@ pub fn transfer(fault: Fault, seed: u64) -> Captured {
     path.captured
 }
 
-/// The path, and the captures at its ends.
+/// The path, and the captures at both endpoints.
 struct Passage {
     setting: Setting,
     random: Random,
     agenda: Agenda,
     writer: Writer,
     captured: Captured,
-    /// The time at which each link is free, and the last arrival in order.
+    /// Time at which each link is free, and time of the last arrival in order.
     free_ns: [u64; 2],
     arrival_ns: [u64; 2],
 }
@@ -232,7 +232,7 @@ impl Passage {
         }
     }
 
-    /// A router drops a packet, and its message reaches the sender.
+    /// Drops a packet at a router and sends the router's message to the sender.
     fn object(&mut self, now_ns: u64, item: &Item, mtu: u16, more_bytes: u16) {
         let frame = self.writer.too_big(item, mtu, more_bytes);
         let time_ns = now_ns + self.setting.one_way_ns / 2;
@@ -240,7 +240,7 @@ impl Passage {
         self.agenda.add(time_ns, Event::TooBig);
     }
 
-    /// Delivers a packet after those before it.
+    /// Delivers a packet after the packets before it.
     fn deliver(&mut self, time_ns: u64, side: usize, item: Item) {
         self.arrival_ns[side] = time_ns;
         self.record_arrival(time_ns, item);
@@ -261,11 +261,11 @@ impl Passage {
     }
 }
 
-/// The time of the first packet.
+/// Time of the first packet.
 const START_NS: u64 = 1_700_000_000_000_000_000;
-/// Payload of a full packet.
+/// Payload of a full packet in bytes.
 const SEGMENT_BYTES: u32 = 1448;
-/// Payload that fits the MTU of [`Fault::PathMtu`], also over IPv6.
+/// Payload that fits the MTU of [`Fault::PathMtu`] in bytes, also over IPv6.
 const ICMP_SEGMENT_BYTES: u32 = 1328;
-/// Headers of a packet on the link.
+/// Length of a packet's headers on the link in bytes.
 const HEADER_BYTES: u32 = 66;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use super::{Event, Fault, Item, Passage, SEGMENT_BYTES, Setting};
 
-/// The receiver: acknowledges every second packet, gaps at once, and reports what came twice.
+/// A receiver that acknowledges every second packet, acknowledges gaps at once, and reports duplicates.
 #[derive(Debug)]
 pub(super) struct Reader {
     setting: Setting,
     next: u32,
     is_open: bool,
-    /// Ranges beyond a gap.
+    /// Ranges received beyond a gap.
     ahead: BTreeMap<u32, u32>,
-    /// The range that came last beyond a gap.
+    /// Last range received beyond a gap.
     latest: Option<(u32, u32)>,
     identification: u16,
     unacknowledged: u32,
@@ -94,7 +94,7 @@ impl Reader {
         }
     }
 
-    /// The application reads what is there.
+    /// Reads the available data, as the application.
     pub(super) fn read(&mut self, now_ns: u64, path: &mut Passage) {
         let had_data = self.unread > 0;
         self.unread = 0;
@@ -143,7 +143,7 @@ impl Reader {
             Fault::SmallWindow(segments) => segments * SEGMENT_BYTES,
             Fault::SlowReader => {
                 let free = (BUFFER_SEGMENTS * SEGMENT_BYTES).saturating_sub(self.unread);
-                // Silly windows are not announced.
+                // A silly window is not announced.
                 if free < 2 * SEGMENT_BYTES { 0 } else { free }
             }
             _ => 4 << 20,

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use super::{Event, Fault, ICMP_SEGMENT_BYTES, Item, Passage, SEGMENT_BYTES, Setting};
 
-/// The sender: SACK, fast retransmit after three packets beyond a gap, a retransmission timer.
+/// A sender with SACK, fast retransmit after three packets beyond a gap, and a retransmission timer.
 #[derive(Debug)]
 pub(super) struct Source {
     setting: Setting,
     segment: u32,
     una: u32,
     next: u32,
-    /// The end of what the application has written, and of all that it will write.
+    /// End of the data written so far, and end of all data.
     written: u32,
     end: u32,
     outstanding: BTreeMap<u32, Sent>,
     window: u32,
-    /// Packets in flight, at most.
+    /// Maximum number of packets in flight.
     allowance: usize,
     recovery: u32,
     identification: u16,
@@ -27,7 +27,7 @@ pub(super) struct Source {
     is_open: bool,
 }
 
-/// A packet that is not acknowledged.
+/// An unacknowledged packet.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     len: u32,
@@ -40,7 +40,7 @@ impl Source {
     pub(super) fn new(setting: Setting) -> Self {
         let segment = if setting.fault == Fault::TinySegments { 100 } else { SEGMENT_BYTES };
         let first = ISN + 1;
-        // A short last packet, as most writes leave one.
+        // The last packet is short, as after most writes.
         let end = first + setting.segments * segment + 77;
         Self {
             setting,
@@ -64,7 +64,7 @@ impl Source {
 
     pub(super) fn connect(&mut self, now_ns: u64, path: &mut Passage) {
         if matches!(self.setting.fault, Fault::BlackHole | Fault::BlackHoleForEver) {
-            // A first write of a few bytes passes, and the packet at the end of the window does too.
+            // A first write of a few bytes fits through the path, and so does the packet at the end of the window.
             self.end = self.una + 9 * SEGMENT_BYTES + 300;
             self.written = self.end;
         }
@@ -140,7 +140,7 @@ impl Source {
         self.start_timer(now_ns, path);
     }
 
-    /// A message says that a packet was too big.
+    /// Handles the ICMP message that a packet was too big.
     pub(super) fn shrink(&mut self, now_ns: u64, path: &mut Passage) {
         if self.setting.fault == Fault::PathMtu && self.segment > ICMP_SEGMENT_BYTES {
             self.resize(ICMP_SEGMENT_BYTES);
@@ -151,7 +151,7 @@ impl Source {
         }
     }
 
-    /// Splits what is outstanding into smaller packets.
+    /// Splits the outstanding data into smaller packets.
     fn resize(&mut self, segment: u32) {
         self.segment = segment;
         let before = std::mem::take(&mut self.outstanding);
@@ -165,7 +165,7 @@ impl Source {
         }
     }
 
-    /// The application writes a little.
+    /// Writes a small amount, as the application.
     pub(super) fn write(&mut self, now_ns: u64, path: &mut Passage) {
         self.written = self.end.min(self.written + 10 * SEGMENT_BYTES);
         self.fill(now_ns, path);
@@ -175,7 +175,7 @@ impl Source {
         }
     }
 
-    /// Sends what the window and the allowance let through.
+    /// Sends as much as the window and the allowance permit.
     fn fill(&mut self, now_ns: u64, path: &mut Passage) {
         if !self.is_open {
             return;
@@ -239,7 +239,7 @@ impl Source {
 
 const ISN: u32 = 100_000;
 const RECEIVER_ISN: u32 = 900_000;
-/// Packets in flight, at most.
+/// Maximum number of packets in flight.
 const ALLOWANCE_MAX: usize = 40;
-/// Timeouts in a row after which the sender gives up.
+/// Number of consecutive timeouts after which the sender gives up.
 const TIMEOUTS_MAX: u32 = 6;

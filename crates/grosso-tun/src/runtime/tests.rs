@@ -8,7 +8,7 @@ use grosso_io::{PortError, Transmitted, port::Transmit};
 use super::*;
 use crate::{batch::Batch, joiner::Trust, tun::failed, tun::merger::Merger};
 
-/// A port on a socket whose peer reads when the test says so.
+/// A port on a socket whose peer reads when the test requests it.
 struct Narrow(UnixDatagram);
 
 impl Transmit for Narrow {
@@ -31,7 +31,7 @@ impl Transmit for Narrow {
     }
 }
 
-/// A merger on a socket, its peer, and the wait for the socket, which is known to be ready.
+/// Returns a merger on a socket, its peer, and the wait for the socket, which is known to be ready.
 async fn narrow() -> (Merger<Vec<u8>, Narrow>, UnixDatagram, Readiness) {
     let (near, far) = UnixDatagram::pair().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -77,7 +77,7 @@ async fn cancelled_after<T>(
 /// Length of a packet: about ten of them fill a socket.
 const PACKET_BYTES: usize = 20_000;
 
-/// Distinct packets, which do not merge.
+/// Returns distinct packets, which do not merge.
 fn packets() -> Vec<Vec<u8>> {
     (0..100_u8).map(|i| vec![i; PACKET_BYTES]).collect()
 }
@@ -184,7 +184,7 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
             let result = cancelled_after(0, recv, || ()).await;
             assert!(result.is_none() && received.is_empty());
             far.send(&[round]).unwrap();
-            // A task of its own waits now: the wait of the cancelled one does not swallow its wake-up.
+            // A separate task waits now: the wait of the cancelled one does not swallow its wake-up.
             reads.wait(|| attempt(&mut received)).await.unwrap();
             assert_eq!(received, [[round]]);
         }

@@ -221,7 +221,7 @@ impl Refusal {
     pub(super) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (ErrorClass::of(error), datagrams) {
             (ErrorClass::Later, _) => Self::Full,
-            // EIO; for a TUN device the same code says that it is down.
+            // EIO; for a TUN device the same code means that it is down.
             (ErrorClass::Down, 2..) => Self::NoSegments,
             (ErrorClass::Malformed | ErrorClass::TooLong | ErrorClass::Unsupported, 2..) => {
                 Self::ThisOne

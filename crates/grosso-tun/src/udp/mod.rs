@@ -87,7 +87,7 @@ impl UdpStats {
 
 impl Udp {
     /// Binds a socket in the calling thread's network namespace; port 0 lets the kernel choose a port. A socket bound
-    /// to an IPv6 address, even the unspecified one, receives IPv6 only unless the options say [`Families::Both`].
+    /// to an IPv6 address, even the unspecified one, receives IPv6 only unless the options set [`Families::Both`].
     ///
     /// # Errors
     /// `EADDRINUSE` if the address is in use, `EADDRNOTAVAIL` if this host does not have it; `InvalidInput` for an

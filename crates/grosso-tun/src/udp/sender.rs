@@ -150,7 +150,7 @@ impl AsRawFd for UdpSender {
 
 /// Sends messages with one system call.
 trait Transport {
-    /// See [`DatagramSocket::send_batch`].
+    /// Sends messages, see [`DatagramSocket::send_batch`].
     fn send_batch(&mut self, messages: &[Message<'_>]) -> io::Result<usize>;
 }
 

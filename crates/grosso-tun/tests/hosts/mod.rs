@@ -15,7 +15,7 @@ use grosso_tun::{Batch, Tun, TunOptions};
 pub(crate) const A: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 pub(crate) const B: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-/// Returns a network namespace; `None`, with a printed reason, where it cannot be created.
+/// Returns a network namespace; prints the reason and returns `None` if it cannot be created.
 pub(crate) fn namespace() -> Option<NetworkNamespace> {
     let namespace = NetworkNamespace::new().map_err(|error| error.to_string());
     let namespace = namespace.and_then(|namespace| match userns::tap() {
@@ -60,12 +60,12 @@ pub(crate) fn remove(host: &NetworkNamespace) {
     host.run(remove).unwrap().unwrap();
 }
 
-/// A batch of one packet.
+/// Returns a batch of one packet.
 pub(crate) fn batch(packet: Vec<u8>) -> Batch {
     [packet].into_iter().collect()
 }
 
-/// A datagram for a socket of a host, with a good checksum or a wrong one.
+/// Returns a datagram for a socket of a host, with a correct or a wrong checksum.
 pub(crate) fn datagram(port: u16, payload: &[u8], is_good: bool) -> Vec<u8> {
     let packet = Packet::new().ipv4(|ip| ip.source(B.octets()).destination(A.octets()));
     let mut packet = packet.udp(|udp| udp.destination_port(port)).payload(payload).build();

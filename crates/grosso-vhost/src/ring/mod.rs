@@ -95,7 +95,7 @@ macro_rules! of {
 /// A current chain of descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// ID with which it is returned.
+    /// ID with which the chain is returned.
     number: u16,
     /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,

@@ -1,4 +1,4 @@
-//! Interrupts and ends of a data path.
+//! Sleeps, wake-ups and ends of a data path.
 
 use std::time::Instant;
 
@@ -161,8 +161,8 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
 }
 
 /// Fills a ring of 64 slots with frames of two greedy flows and four of a quiet one, receives 16, and lets 20 greedy
-/// frames and six quiet ones come. Returns the numbers of quiet and greedy frames received, and of those dropped for
-/// their flow's share.
+/// frames and six quiet ones arrive. Returns the numbers of quiet and greedy frames received, and of those dropped
+/// because of their flow's share.
 fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
     let mut options = PacketOptions::default();
     (options.slots, options.slot_bytes) = (Some(64), Some(2048));

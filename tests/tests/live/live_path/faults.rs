@@ -1,4 +1,4 @@
-//! Kernel TCP over impaired wires, and the kernel's counters of damaged packets.
+//! Kernel TCP over impaired links, and the kernel's counters of damaged packets.
 
 use std::{
     collections::BTreeMap,
@@ -40,8 +40,8 @@ fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     columns.collect()
 }
 
-/// Sends streams over both kinds of network, from a wire that is impaired towards the second host;
-/// the hosts have their offloads on or off.
+/// Sends streams over both kinds of network, from a link that is impaired towards the second host; the hosts have their
+/// offloads on or off.
 fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceStats, World)> {
     let world = World::new()?;
     world.set_offloads(offloads);

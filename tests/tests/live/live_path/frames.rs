@@ -24,7 +24,7 @@ use grosso_wire::virtio::{
 
 use super::world::{World, name, skip, until};
 
-/// A UDP port on which nobody listens.
+/// A UDP port without a listener.
 const QUIET: u16 = 53_999;
 
 /// Opens the two sides of one TAP device: its descriptor, and a packet socket on the interface.
@@ -218,7 +218,8 @@ fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
     (result, CALLS.get())
 }
 
-/// The kernel reserves room in a packet socket for an 802.1Q tag beyond the MTU, but not for an 802.1ad tag.
+/// Tests the room that the kernel reserves in a packet socket beyond the MTU: for an 802.1Q tag, but not for an 802.1ad
+/// tag.
 #[test]
 fn a_frame_that_is_too_long_by_a_tag_of_802_1ad_is_lost_by_that_name() {
     let Some(world) = World::new() else { return };

@@ -14,7 +14,7 @@ use grosso_wire::ipv4::{PROTOCOL_GRE, PROTOCOL_IPV4, PROTOCOL_IPV6};
 
 use super::world::{A, B, World, until};
 
-/// Opens a port for these protocols at one end of the wire, from the other.
+/// Opens a port for these protocols at one endpoint of the link, with the other as its peer.
 fn open(host: &NetworkNamespace, local: IpAddr, remote: IpAddr, protocols: &[u8]) -> IpPort {
     let mut options = IpOptions::new(local, protocols.to_vec());
     options.remotes = vec![remote];
@@ -132,7 +132,7 @@ fn the_other_end_is_not_told_that_nobody_knows_the_protocol_while_a_port_is_open
         receive(&mut far, 1);
         assert_eq!(refusals(&world.engine, family), 0);
         drop(far);
-        // The kernel limits the rate of its messages, so one packet may get no answer.
+        // The kernel limits the rate of its messages, so one packet may get no reply.
         until(|| {
             send(&mut near, &frame, &Meta::default());
             refusals(&world.engine, family) > 0

@@ -29,7 +29,7 @@ fn datagram(number: u16) -> (Vec<u8>, Meta) {
     (packet.payload_len(200).build(), Meta::default())
 }
 
-/// Hands frames out by a device.
+/// Sends frames out through a device.
 fn send<'a>(tap: &mut TapPort, frames: impl IntoIterator<Item = &'a (Vec<u8>, Meta)>) {
     for (frame, meta) in frames {
         let (head, rest) = frame.split_at(frame.len().min(120));
@@ -38,7 +38,7 @@ fn send<'a>(tap: &mut TapPort, frames: impl IntoIterator<Item = &'a (Vec<u8>, Me
     let _ = tap.flush().unwrap();
 }
 
-/// Receives until `count` frames of the test's addresses came.
+/// Receives until `count` frames with the test's addresses have arrived.
 fn receive(port: &mut PacketPort, count: usize) -> Vec<(Vec<u8>, Option<VlanTag>, bool)> {
     let ours = datagram(0).0;
     let (mut frames, mut buffers) = (Vec::new(), Vec::new());

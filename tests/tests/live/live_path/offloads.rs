@@ -26,7 +26,7 @@ fn streams(world: &World) {
     }
 }
 
-/// Returns the options of a wire whose hosts have their offloads off: frames have the size of the MTU, and the engine
+/// Returns the options of a link whose hosts have their offloads off: frames have the size of the MTU, and the engine
 /// segments what it sends.
 fn plain_wire() -> PacketOptions {
     let mut options = PacketOptions::default();

@@ -39,7 +39,7 @@ fn dividing(payload: usize) -> usize {
     (536..=9000).rev().find(|&mss| payload.is_multiple_of(mss)).unwrap_or(MSS_ELSE)
 }
 
-/// Tests every length from 65500 (`large_max` of the kernel selftest) to the greatest IP packet. The stack receives one
+/// Tests every length from 65500 (`large_max` of the kernel selftest) to the longest IP packet. The stack receives one
 /// frame each, with the bytes of the superframe of these packets.
 #[test]
 fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {

@@ -90,8 +90,7 @@ pub(crate) fn count(snapshot: &Snapshot, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}")).1
 }
 
-/// Checks that neither port lost packets, except for want of room in a socket, which depends on the
-/// load of the processor.
+/// Checks that neither port lost packets, except for lack of room in a socket, which depends on the load of the CPU.
 pub(crate) fn assert_nothing_lost(snapshot: &Snapshot) {
     let counters = snapshot.left.iter().chain(&snapshot.right);
     let is_loss = |(counter, count): &&(PortCounter, u64)| {

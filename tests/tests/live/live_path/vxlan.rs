@@ -73,8 +73,8 @@ impl Case {
     }
 }
 
-/// Sends streams both ways through a tunnel between the kernel's end and Grosso's, and returns the
-/// counters of Grosso's path.
+/// Sends streams both ways through a tunnel between the kernel's endpoint and Grosso's, and returns the counters of
+/// Grosso's path.
 fn beside_the_kernel(world: &World, case: Case, bytes: usize) -> Option<Snapshot> {
     let endpoint = case.endpoint();
     // A socket exists before anything is sent to it, because the kernel counts a packet without a checksum and without
@@ -153,7 +153,7 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
     }
 }
 
-/// Starts tcpdump at the first host's end of the wire, and waits until it runs.
+/// Starts tcpdump at the first host's side of the link, and waits until it runs.
 pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     let mut command = Command::new("tcpdump");
     command.args(["--immediate-mode", "-i", "a0", "-s", "0", "-B", "65536", "-U", "-w"]).arg(file);

@@ -1,4 +1,4 @@
-//! An impaired wire: nothing is delivered that was not sent, nothing twice, and the counters agree.
+//! An impaired link: nothing is delivered that was not sent, nothing twice, and the counters agree.
 
 use std::collections::HashSet;
 

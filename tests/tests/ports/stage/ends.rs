@@ -1,4 +1,4 @@
-//! Two hosts with the same stages, and a wire between them.
+//! Two hosts with the same stages, and a link between them.
 
 use grosso::{
     Frame, Meta,
@@ -14,7 +14,7 @@ use grosso_wire::LinkType;
 
 pub(crate) type Host = EspStage<Fragmentation<MemoryPort>>;
 
-/// Returns the two ends of an Ethernet wire that holds at most `frames_max` frames.
+/// Returns the two endpoints of an Ethernet link that holds at most `frames_max` frames.
 pub(crate) fn ethernet(frames_max: usize) -> (MemoryPort, MemoryPort) {
     wire(LinkType::Ethernet, Device::new(Features::NONE), frames_max)
 }
@@ -43,7 +43,7 @@ pub(crate) fn hosts(frames_max: usize) -> (Host, Host) {
     (host(left, 0x101, 0x102), host(right, 0x102, 0x101))
 }
 
-/// Sends a frame whole.
+/// Sends a frame as one slice.
 pub(crate) fn send(port: &mut impl Port, frame: &[u8]) -> Transmitted {
     port.transmit(&[frame], &Meta::default()).unwrap()
 }

@@ -140,7 +140,7 @@ fn arp_and_neighbour_discovery_pass_in_the_clear_and_nothing_else_does() {
     }
 }
 
-/// RFC 4301 section 5.1: a packet that no policy protects or bypasses is discarded.
+/// Tests RFC 4301 section 5.1: a packet that no policy protects or bypasses is discarded.
 #[test]
 fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() {
     let train = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(12_000).build();
@@ -259,8 +259,8 @@ fn remembered(path: &Path, salt: u64) -> (EspStage<MemoryPort>, MemoryPort) {
     (EspStage::new(near, options).unwrap(), far)
 }
 
-/// The program is killed at any moment, also while it delivers packets: the next one knows only the contents of its
-/// file at that moment.
+/// Kills the program at any moment, also while it delivers packets: the next one knows only the contents of its file at
+/// that moment.
 #[test]
 fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     let folder = tempfile::tempdir().unwrap();
@@ -304,7 +304,7 @@ fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     assert!(passed.len() > recorded.len() / 2, "{} of {}", passed.len(), recorded.len());
 }
 
-/// After a crash during a quiet period, the peer's next packet passes.
+/// Tests that after a crash during a quiet period, the peer's next packet passes.
 #[test]
 fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     let folder = tempfile::tempdir().unwrap();
@@ -324,7 +324,7 @@ fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     }
 }
 
-/// A quiet peer has to retransmit the packets that are refused after a crash, seconds apart.
+/// Counts the packets that are refused after a crash, which a quiet peer has to retransmit, seconds apart.
 #[test]
 fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -359,7 +359,7 @@ fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
     }
 }
 
-/// Numbers repeat when an old file is restored, but the vectors derived from them do not.
+/// Tests that numbers repeat when an old file is restored, but the vectors derived from them do not.
 #[test]
 fn no_vector_repeats_though_a_file_is_restored() {
     let folder = tempfile::tempdir().unwrap();

@@ -237,7 +237,7 @@ fn s61_s62_what_came_in_fragments_leaves_in_the_same_fragments_whatever_the_mtu(
                 assert_eq!(lengths(&sent), lengths(&pieces), "{mtu} to {:?}", sends.mtu);
                 assert!(sent == pieces, "{mtu} to {:?}", sends.mtu);
             }
-            // They are complete at their destination.
+            // The fragments are complete at their destination.
             let whole = passed_on(&pieces, &FragmentationOptions::new(3), &plain);
             assert_eq!(whole, std::slice::from_ref(&frame), "{mtu}");
         }

@@ -51,7 +51,7 @@ fn datagram(link: LinkType) -> Vec<u8> {
     packet.ipv4(|ip| ip.df(false)).udp(|udp| udp).payload_len(1300).build()
 }
 
-/// Sends a frame, and every packet that comes out of the far end again, until none is left; returns the number of
+/// Sends a frame, and sends every packet that leaves the far endpoint again, until none is left; returns the number of
 /// frames sent.
 fn turns(port: &mut impl Port, far: &mut MemoryPort, frame: Vec<u8>) -> u64 {
     let link = port.link();

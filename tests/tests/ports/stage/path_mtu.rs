@@ -106,12 +106,12 @@ fn what_is_proven_counts_down_to_the_floor() {
         assert!(forbids(&mut near, &mut far, &datagram(true, mtu)).is_some());
         assert_eq!(forbids(&mut near, &mut far, &datagram(true, mtu + 1)), None);
     }
-    // Without a floor, no proven value counts.
+    // Without a configured minimum, no proven value counts.
     let (near, _) = ipip(68, |options| options.mtu = Some(1000));
     assert_eq!(near.mtu(), Some(1000));
 }
 
-/// A tag of an inner frame is outside the device's MTU, and part of the path's.
+/// Tests a tag of an inner frame, which is outside the device's MTU and inside the path's.
 #[test]
 fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     let gretap = || Header::Gre { key: None, checksum: false, sequence: false, ethernet: true };

@@ -248,8 +248,8 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
     assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
 }
 
-/// A kernel on the same machine leaves TCP checksums and the segmentation of its superframes to a device; a socket does
-/// not report the size.
+/// Tests superframes of a kernel on the same host, which leaves TCP checksums and segmentation to a device; a socket
+/// does not report the size.
 #[test]
 fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     let arrive = |payload: usize, is_open: bool, family: usize| {
@@ -268,12 +268,12 @@ fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     };
     assert_eq!(arrive(3000, true, 0), (Gso::every(1410), vec![1468, 1468, 18 + 40 + 180]));
     assert_eq!(arrive(3000, true, 1), (Gso::every(1390), vec![1468, 1468, 18 + 60 + 220]));
-    // It fits, or is a packet of a link with a larger MTU.
+    // The packet fits, or belongs to a link with a larger MTU.
     assert_eq!(arrive(1410, true, 0), (None, vec![1468]));
     assert_eq!(arrive(3000, false, 0), (None, vec![3058]));
 }
 
-/// For UDP, a socket does report the size.
+/// Tests UDP superframes, for which a socket does report the size.
 #[test]
 fn the_sum_of_a_superframe_that_no_device_made_is_made_for_each_packet() {
     let (mut near, mut far) = vxlan(|_| ());

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `rates` | the rates of one device in an interval |
 //! | `state` | the contents of the screen, and the effect of keys |
-//! | `screen` | its drawing |
+//! | `screen` | drawing the screen |
 
 pub mod rates;
 pub mod screen;

@@ -79,7 +79,7 @@ pub struct Reasons {
 }
 
 impl Rates {
-    /// The activity of a device in an interval of seconds.
+    /// Returns the activity of a device in an interval of seconds.
     pub fn of(pid: u32, now: &DeviceReading, before: &DeviceReading, seconds: f64) -> Self {
         let change = now.counters.since(&before.counters);
         let a_second = |name: &str, unit: f64| change.value(name) as f64 / unit / seconds;
@@ -137,7 +137,7 @@ impl Flush {
         })
     }
 
-    /// The shares with their names, in the order of the columns.
+    /// Returns the shares with their names, in the order of the columns.
     pub fn shares(&self) -> [(&'static str, f64); 5] {
         let Self { size, ts, psh, gap, time } = *self;
         [("size", size), ("ts", ts), ("psh", psh), ("gap", gap), ("time", time)]
@@ -156,7 +156,7 @@ impl Reasons {
     }
 }
 
-/// The counters of one object of the reports in JSON.
+/// Returns the counters of one object of the JSON reports.
 fn grouped<'a>(
     values: &'a Values,
     wanted: &'a str,
@@ -171,7 +171,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A table of devices as text of at most 80 columns: two lines of headings, and one line per device.
+/// Returns a table of devices as text of at most 80 columns: two lines of headings, and one line per device.
 pub fn table(rates: &[Rates]) -> String {
     let mut text = String::new();
     for head in 0..2 {
@@ -191,14 +191,14 @@ pub fn table(rates: &[Rates]) -> String {
     text
 }
 
-/// A column of numbers.
+/// A numeric column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its heading, in two lines.
+    /// Heading in two lines.
     pub heads: [&'static str; 2],
-    /// Its width with the blanks before it.
+    /// Width including the blanks before the number.
     pub width: usize,
-    /// The value by which devices are sorted.
+    /// Value by which devices are sorted.
     pub key: fn(&Rates) -> f64,
 }
 
@@ -226,8 +226,8 @@ fn share(device: &Rates, place: usize) -> f64 {
     device.flush.map_or(0.0, |flush| flush.shares()[place].1)
 }
 
-/// The cells of a device under the headings of [`COLUMNS`]; faults so far, or in the interval. A device whose path is
-/// stuck has [`STUCK`] in the first cell and no numbers.
+/// Returns the cells of a device for the headings of [`COLUMNS`]. With `deltas`, faults are those of the interval,
+/// otherwise those so far. A device whose path is stuck has [`STUCK`] in the first cell and no numbers.
 pub fn cells(device: &Rates, deltas: bool) -> [String; COLUMNS.len()] {
     if device.stuck {
         return core::array::from_fn(|place| if place == 0 { STUCK } else { "-" }.to_owned());
@@ -257,7 +257,7 @@ fn thousands(value: f64) -> String {
     if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// A count in at most five letters.
+/// Formats a count in at most five characters.
 fn short(count: u64) -> String {
     match count {
         0..100_000 => count.to_string(),
@@ -267,7 +267,7 @@ fn short(count: u64) -> String {
     }
 }
 
-/// A name in this many columns, followed by a blank.
+/// Returns a name shortened or padded to this many columns, followed by a blank.
 pub fn shortened(name: &str, columns: usize) -> String {
     if name.chars().count() < columns {
         return name.to_owned();
@@ -277,5 +277,5 @@ pub fn shortened(name: &str, columns: usize) -> String {
 
 /// Text in the table for a device whose path is stuck.
 pub const STUCK: &str = "stuck";
-/// Columns of the name in a table of 80 columns.
+/// Width of the name in a table of 80 columns.
 pub const DEVICE_COLUMNS: usize = 11;

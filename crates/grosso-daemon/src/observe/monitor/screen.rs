@@ -39,8 +39,8 @@ pub fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
     }
 }
 
-/// The rows of the chosen device below a table of this many devices: with its activity, with its reasons alone, or
-/// none. The table comes first.
+/// Returns the number of rows for the chosen device below a table of this many devices: room for its activity, for its
+/// reasons only, or none. The table takes precedence.
 fn detail_rows(rows: u16, devices: usize) -> u16 {
     let table = TITLE_ROWS + HEAD_ROWS + devices.clamp(1, DEVICE_ROWS) as u16;
     let fits = |detail: &u16| rows >= table + detail;
@@ -78,7 +78,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
             Span::styled(bars(&history.tx), paint.of(Color::Cyan)),
             Span::raw(" tx"),
         ]);
-        // Half of it would be no help.
+        // Half of the reasons would not help.
         if lately.width() < room {
             frame.render_widget(lately.right_aligned(), area);
         }
@@ -116,7 +116,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
     let widths = shown.iter().map(|column| Constraint::Length(column.width as u16));
     let widths: Vec<_> =
         [Constraint::Length(device_columns as u16)].into_iter().chain(widths).collect();
-    // The first line of headings is a row of its own above, since a table has one heading.
+    // The first line of headings is a separate row, because a table has one heading.
     let [above, below] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     frame.render_widget(Table::new([head(0)], &widths).column_spacing(0), above);
     let table = Table::new(rows, &widths)
@@ -127,7 +127,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
     frame.render_stateful_widget(table, below, &mut state);
 }
 
-/// The columns for which there is room beside the device's name, from the left: the last ones are also among the
+/// Returns the columns that fit next to the device's name, from the left. The last columns also appear among the
 /// reasons below.
 fn shown(width: usize) -> &'static [Column] {
     let mut end = DEVICE_COLUMNS;
@@ -138,7 +138,7 @@ fn shown(width: usize) -> &'static [Column] {
     &COLUMNS[..fits.count()]
 }
 
-/// The recent activity of the chosen device, and the reasons why its trains left.
+/// Draws the recent activity of the chosen device, and the reasons for its flushes.
 fn draw_detail(frame: &mut Frame<'_>, area: Rect, device: &Rates, history: &History, paint: Paint) {
     let Rates { device: name, path, peer, pid, trains_held: held, .. } = device;
     let title = format!(" {name}: path {path}, to {peer}, process {pid}, trains held {held} ");
@@ -186,7 +186,7 @@ fn draw_history(
     frame.render_widget(Sparkline::default().data(shown).style(style), plot);
 }
 
-/// The most frequent reasons in one line.
+/// Returns the most frequent reasons in one line.
 fn list(label: &str, counts: &[(&'static str, u64)], width: usize) -> Line<'static> {
     let mut line = format!("{label}  ");
     for (index, (reason, count)) in counts.iter().enumerate() {
@@ -216,7 +216,7 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" help ")), place);
 }
 
-/// The last intervals as bars of eight heights.
+/// Returns the last intervals as bars of eight heights.
 fn bars(history: &VecDeque<u64>) -> String {
     let lately = history.iter().rev().take(BARS).rev();
     let most = lately.clone().copied().max().unwrap_or(0).max(1);
@@ -225,7 +225,7 @@ fn bars(history: &VecDeque<u64>) -> String {
         .collect()
 }
 
-/// Bits a second: `9.41G`.
+/// Formats bits per second, for example `9.41G`.
 fn bits(bits: u64) -> String {
     let value = bits as f64;
     match bits {
@@ -236,7 +236,7 @@ fn bits(bits: u64) -> String {
     }
 }
 
-/// The time of day in UTC.
+/// Formats the time of day in UTC.
 pub fn clock(ts_ns: u64) -> String {
     let seconds = ts_ns / 1_000_000_000 % 86_400;
     format!("{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
@@ -257,20 +257,20 @@ flush      share of trains flushed by size limit, changed
 const HELP_COLUMNS: u16 = 60;
 const TITLE_ROWS: u16 = 1;
 const HEAD_ROWS: u16 = 2;
-/// Devices that are seen whatever the detail would take.
+/// Number of devices that stay visible above the details.
 const DEVICE_ROWS: usize = 4;
-/// Two plots, four lines of reasons, a border.
+/// Rows of the details: two plots, four lines of reasons, a border.
 const DETAIL_ROWS: u16 = 12;
 const REASON_ROWS: u16 = 6;
-/// Columns of the labels beside plots.
+/// Width of the labels next to plots.
 const LABEL_COLUMNS: u16 = 14;
-/// Intervals shown in the title.
+/// Number of intervals shown in the title.
 const BARS: usize = 8;
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Names of interfaces have up to 15 letters.
+/// Width of an interface name, which has up to 15 letters.
 const DEVICE_COLUMNS_MAX: usize = 17;
-/// The share of trains that end at gaps above which something must be wrong.
+/// Share of trains ended by gaps above which the path reorders or loses packets abnormally.
 const REORDERING: f64 = 0.5;
-/// Places of the fault columns in [`COLUMNS`].
+/// Indexes of the fault columns in [`COLUMNS`].
 const CHECKSUMS: usize = 5;
 const DROPS: usize = 6;

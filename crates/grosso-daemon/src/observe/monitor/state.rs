@@ -10,27 +10,27 @@ use crate::observe::control::{Answer, earlier};
 /// The state of the whole screen.
 #[derive(Debug, Default)]
 pub struct MonitorState {
-    /// The devices, in the order in which they are shown.
+    /// Devices in display order.
     pub devices: Vec<Rates>,
-    /// The index of the chosen device.
+    /// Index of the chosen device.
     pub chosen: usize,
-    /// The column to sort by; `None` for the order of the answers.
+    /// Column to sort by; `None` for the order of the replies.
     pub sorted_by: Option<usize>,
-    /// Whether faults are those of the interval.
+    /// Whether the fault columns show the interval.
     pub deltas: bool,
     /// Whether readings are ignored.
     pub paused: bool,
-    /// Whether the keys are explained.
+    /// Whether the key help is shown.
     pub help: bool,
-    /// The reason why there are no devices.
+    /// Reason why there are no devices.
     pub notice: Option<String>,
-    /// The time of the last reading, in nanoseconds since 1970.
+    /// Time of the last reading, in nanoseconds since 1970.
     pub ts_ns: u64,
     before: Vec<Answer>,
     histories: HashMap<Key, History>,
 }
 
-/// Bits a second of the last intervals, the latest last.
+/// Bits per second of the last intervals, the latest last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// Received.
@@ -42,14 +42,14 @@ pub struct History {
 /// The effect of a key on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterKey {
-    /// The program goes on.
+    /// The program continues.
     Go,
     /// The program ends.
     Quit,
 }
 
 impl MonitorState {
-    /// Takes a reading: there are rates from the second one on.
+    /// Adds a reading; rates exist from the second reading on.
     pub fn take(&mut self, answers: Vec<Answer>) {
         if self.paused {
             return;
@@ -57,7 +57,7 @@ impl MonitorState {
         self.notice = None;
         let chosen = self.devices.get(self.chosen).map(key_of);
         let earlier = core::mem::replace(&mut self.devices, rates(&self.before, &answers));
-        // A program that was asked again too soon gives the same answer: its rates still hold.
+        // A program that is queried again too soon sends the same reply: its rates remain valid.
         let same = |device: &Rates| {
             let is_same =
                 |answer: &&Answer| answer.pid == device.pid && self.before.contains(answer);
@@ -84,7 +84,7 @@ impl MonitorState {
         self.sort(chosen);
     }
 
-    /// Takes note that there is nothing to read.
+    /// Records that there is nothing to read, with the reason.
     pub fn lose(&mut self, why: String) {
         if !self.paused {
             self.devices.clear();
@@ -93,7 +93,7 @@ impl MonitorState {
         }
     }
 
-    /// Acts on a key.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> AfterKey {
         let last = self.devices.len().saturating_sub(1);
         match key.code {
@@ -122,13 +122,13 @@ impl MonitorState {
         AfterKey::Go
     }
 
-    /// The chosen device, and its history.
+    /// Returns the chosen device, and its history.
     pub fn chosen(&self) -> Option<(&Rates, &History)> {
         let device = self.devices.get(self.chosen)?;
         Some((device, self.histories.get(&key_of(device))?))
     }
 
-    /// Sorts the devices; the choice stays on the same device.
+    /// Sorts the devices; the same device stays chosen.
     fn sort(&mut self, chosen: Option<Key>) {
         match self.sorted_by {
             None => self.devices.sort_by(|a, b| (a.pid, &a.path).cmp(&(b.pid, &b.path))),
@@ -143,7 +143,7 @@ impl MonitorState {
     }
 }
 
-/// The rates of the devices that are in both readings.
+/// Returns the rates of the devices that are in both readings.
 pub fn rates(before: &[Answer], now: &[Answer]) -> Vec<Rates> {
     let mut rates = Vec::new();
     for answer in now {
@@ -157,12 +157,12 @@ pub fn rates(before: &[Answer], now: &[Answer]) -> Vec<Rates> {
     rates
 }
 
-/// The identity of a device: its process, its path and its name.
+/// Identity of a device: process ID, path and name.
 type Key = (u32, String, String);
 
 fn key_of(device: &Rates) -> Key {
     (device.pid, device.path.clone(), device.device.clone())
 }
 
-/// Most intervals that are remembered: as many as a wide screen shows.
+/// Maximum number of intervals that are kept: as many as a wide screen shows.
 const HISTORY_MAX: usize = 240;

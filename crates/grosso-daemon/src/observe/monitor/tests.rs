@@ -15,7 +15,7 @@ use super::{
 };
 use crate::observe::{control::Answer, reading::DeviceReading};
 
-/// A reading after this many seconds: a NIC with a good load, and a TUN device whose packets overtake each other.
+/// Returns a reading after this many seconds: a NIC under load, and a TUN device whose packets are reordered.
 fn answer(seconds: u64) -> Answer {
     let device = |device: &str, peer: &str, counters: &[(&str, u64)]| DeviceReading {
         path: "edge".to_owned(),
@@ -113,7 +113,7 @@ fn a_small_terminal_has_all_devices_and_whole_columns() {
     press(&mut monitor, "?");
     let help = drawn(&monitor, 60, 15);
     assert!(help.contains("timestamp, PSH, sequence gap, hold time"), "{help}");
-    // Where the detail would take the devices' place, it is not there.
+    // The details are hidden where they would take the place of devices.
     press(&mut monitor, "?");
     assert!(drawn(&monitor, 60, 10).lines().count() == 10);
     assert!(!drawn(&monitor, 60, 10).contains("process 1234"));
@@ -170,7 +170,7 @@ fn keys_do_what_the_help_says() {
     monitor.key(KeyEvent::from(KeyCode::Down));
     monitor.key(KeyEvent::from(KeyCode::Down));
     assert_eq!(monitor.chosen, 1, "there are two");
-    // Sorted by the sixth column, wrong checksums, the second device comes first, and stays chosen.
+    // After sorting by the sixth column, wrong checksums, the second device comes first and stays chosen.
     press(&mut monitor, "ssssss");
     assert_eq!((names(&monitor), monitor.chosen), (vec!["tn1".into(), "eth0".into()], 0));
     press(&mut monitor, "sssssss");
@@ -201,7 +201,7 @@ fn a_program_that_began_anew_has_no_rates_from_before() {
     let mut again = answer(1);
     again.pid = 99;
     assert_eq!(rates(&[answer(5)], &[again]), []);
-    // Another program with the same number: its counters are smaller, and count from zero.
+    // Another program with the same process ID: its counters are smaller and start at zero.
     let mut same = answer(1);
     same.ts_ns = answer(6).ts_ns;
     let rates = rates(&[answer(5)], &[same]);

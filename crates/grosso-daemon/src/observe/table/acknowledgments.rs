@@ -4,13 +4,13 @@ use grosso::{acknowledge::Kept, expand::Unexpanded};
 
 use super::{Counter, CounterSource, Label, lower};
 
-/// All counters of acknowledgments.
+/// Returns all counters of acknowledgments.
 pub(super) fn counters() -> Vec<Counter> {
     let tables = [gathered(), kept(), expanded(), unexpanded()];
     tables.into_iter().flatten().collect()
 }
 
-/// The counters of those that waited for each other in the coalescer.
+/// Returns the counters of acknowledgments that waited for each other in the coalescer.
 fn gathered() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         Counter::new(name, unit, help, CounterSource::Coalescer(read, 0)).alone()
@@ -37,7 +37,7 @@ fn gathered() -> Vec<Counter> {
     ]
 }
 
-/// The reasons why acknowledgments that could have been dropped were not.
+/// Returns the counters for the reasons why droppable acknowledgments were kept.
 fn kept() -> Vec<Counter> {
     let all = "Acknowledgments that were held for the filter and kept, by reason.";
     let counter = |(index, reason): (usize, &Kept)| {
@@ -51,7 +51,7 @@ fn kept() -> Vec<Counter> {
     Kept::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// The counters of those of trains that were replaced by several.
+/// Returns the counters of acknowledgments of trains that were replaced by several.
 fn expanded() -> Vec<Counter> {
     let counter = |name: &str, help, read| {
         Counter::new(name, "packets", help, CounterSource::Received(read, 0)).alone()
@@ -70,7 +70,7 @@ fn expanded() -> Vec<Counter> {
     ]
 }
 
-/// The reasons why others were not replaced.
+/// Returns the counters for the reasons why other acknowledgments were not replaced.
 fn unexpanded() -> Vec<Counter> {
     let all = "Acknowledgments of trains that were not expanded, by reason.";
     let counter = |(index, reason): (usize, &Unexpanded)| {

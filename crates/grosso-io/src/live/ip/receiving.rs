@@ -139,8 +139,8 @@ fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta>
     meta.ok()
 }
 
-/// Decodes the metadata of a packet whose IP header is `start` bytes after the origin of the virtio
-/// header's offsets. A VLAN tag before the packet does not matter to it.
+/// Decodes the metadata of a packet whose IP header is `start` bytes after the origin of the virtio header's offsets. A
+/// VLAN tag before the packet has no effect.
 fn understand_at(
     start: usize,
     header: &[u8],

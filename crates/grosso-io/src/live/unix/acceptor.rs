@@ -136,7 +136,7 @@ mod tests {
         let listener = acceptor.descriptor().as_raw_fd();
         assert_eq!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!((acceptor.descriptor().as_raw_fd(), acceptor.deadline()), (listener, None));
-        // A socket that does not listen fails, like one for which there is no descriptor.
+        // A socket that does not listen fails, like a connection without a free descriptor.
         let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
         let hears = core::mem::replace(&mut acceptor.origin, deaf);
         assert_ne!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -1,4 +1,4 @@
-//! Unix sockets as a port: the network device of a virtual machine, or of another program.
+//! Unix sockets as a port: the network device of a VM, or of another program.
 
 pub(super) mod acceptor;
 mod datagram;

@@ -95,7 +95,7 @@ impl VhostDevice {
         self.role.turn();
     }
 
-    /// Enables notifications of frames, unless polling once more is worth it. Returns whether they are enabled.
+    /// Enables notifications of frames, unless another poll is worthwhile. Returns whether they are enabled.
     pub(super) fn rests(&mut self) -> bool {
         let way = self.role.incoming();
         if self.role.has_ring(way) && self.patience.looks_again(self.will_be_told) {
@@ -380,7 +380,7 @@ impl Patience {
 /// Maximum number of polls of an empty ring: about 20 microseconds of a path, in which a running driver has sent a
 /// batch.
 const LOOKS_MAX: u16 = 128;
-/// Number of sleeps of which one is delayed for a trial.
+/// Interval of trials: one of this many sleeps is delayed for a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
 /// `EMSGSIZE` on Linux.
 const EMSGSIZE: i32 = 90;

@@ -1,4 +1,4 @@
-//! The network device of a virtual machine as a port, or the driver of one: a back end of vhost-user, or a front end.
+//! The network device of a VM as a port, or the driver of one: a back end of vhost-user, or a front end.
 
 mod device;
 mod flows;
@@ -67,7 +67,7 @@ impl VhostOptions {
     }
 }
 
-/// A vhost-user port: the device of a virtual machine, or the driver of a device. Frames start with an Ethernet header.
+/// A vhost-user port: the device of a VM, or the driver of a device. Frames start with an Ethernet header.
 ///
 /// Every frame is copied once per direction, out of the shared memory or into it. While no peer is connected, or its
 /// rings are not started, frames are dropped and counted. A peer may connect and disconnect at any time. Until features

@@ -120,7 +120,7 @@ impl Decap {
         }
     }
 
-    /// Returns the segmentation of a TCP superframe whose segmentation and checksum a kernel on this machine left for a
+    /// Returns the segmentation of a TCP superframe whose segmentation and checksum a kernel on this host left for a
     /// device that does not exist. No socket reports its segment size; if it exceeds the tunnel's MTU, it is segmented
     /// to that MTU.
     fn left_whole(&self, frame: &[u8], plan: &Decapsulation, mtu: Option<usize>) -> Option<Gso> {

@@ -82,7 +82,7 @@ impl Transmit for Segmented<'_> {
     }
 }
 
-/// Packets of three flows in turn: two of TCP, which merge, and one of UDP with unequal lengths.
+/// Returns packets of three flows in turn: two of TCP, which merge, and one of UDP with unequal lengths.
 fn traffic() -> Vec<Vec<u8>> {
     let tcp = |port: u16, i: u32| {
         let packet = Packet::new().ipv4(|ip| ip.id(i as u16));
@@ -107,7 +107,7 @@ fn superframes() -> Features {
         | Features::GSO_ROBUST
 }
 
-/// Packets by flow: the source port identifies it.
+/// Returns packets by flow: the source port identifies it.
 fn by_flow(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut packets = packets.to_vec();
     packets.sort_by_key(|packet| packet[20..22].to_vec());
@@ -149,7 +149,7 @@ fn after_a_failure_at_any_frame_the_batch_holds_exactly_the_packets_that_were_no
             if let Ok(taken) = result {
                 assert_eq!(taken, sent, "{case}");
             }
-            // The device is back: the second call sends the others once, and each flow is in order.
+            // The device is back: the second call sends the remaining packets once, and each flow is in order.
             merger.port.room = usize::MAX;
             merger.try_send(&mut batch).unwrap();
             assert!(batch.is_empty(), "{case}");

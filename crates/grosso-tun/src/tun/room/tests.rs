@@ -8,7 +8,7 @@ use super::*;
 const HEAD: usize = 16;
 const TAIL: usize = 24;
 
-/// A superframe with packets of 1000 bytes of payload, the last shorter, as the kernel passes it.
+/// Returns a superframe with packets of 1000 bytes of payload, the last shorter, as the kernel passes it.
 fn superframe(payload_len: usize) -> (Vec<u8>, Meta) {
     let mut frame = Packet::new().ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(payload_len).build();
     let stack = grosso_wire::dissect(&frame, LinkType::Raw, &Ports::ASSIGNED);
@@ -16,7 +16,7 @@ fn superframe(payload_len: usize) -> (Vec<u8>, Meta) {
     (frame, Meta { gso: Gso::every(1000), checksum, ..Meta::default() })
 }
 
-/// The packets of a frame, by the engine.
+/// Returns the packets of a frame, by the engine.
 fn packets(frame: &[u8], meta: &Meta) -> Vec<Vec<u8>> {
     let slices = [frame];
     let outgoing = grosso::segment::Outgoing::COMPLETE;
