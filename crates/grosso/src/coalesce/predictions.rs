@@ -6,7 +6,6 @@ use crate::{
         prediction::{Joined, Prediction},
         prediction_id::PredictionId,
         shapes::Known,
-        train::Train,
         train_id::TrainId,
     },
     flow::FlowHash,
@@ -90,16 +89,17 @@ impl Predictions {
 
     /// Continues with a packet that resembles earlier ones of its flow and started this train. Returns its slot.
     #[inline(always)]
-    pub(super) fn go_on<B: AsRef<[u8]>>(
+    pub(super) fn go_on(
         &mut self,
         slot: TrainId,
-        train: &Train<B>,
+        flow: FlowHash,
+        packet: &[u8],
         known: &Known,
     ) -> PredictionId {
-        let id = PredictionId::of(train.flow);
+        let id = PredictionId::of(flow);
         let Some(next) = self.get_mut(id) else { return PredictionId::NONE };
-        debug_assert!(next.flow == train.flow, "the packet resembles others of its flow");
-        next.go_on(slot, train.first.buffer.as_ref(), known);
+        debug_assert!(next.flow == flow, "the packet resembles others of its flow");
+        next.go_on(slot, packet, known);
         self.follow(id);
         id
     }

@@ -26,7 +26,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(super) fn go_on(&mut self, slot: TrainId) {
         let Some(train) = self.trains.held_mut(slot) else { return };
         let known = &self.shapes[train.known];
-        train.prediction = self.predictions.go_on(slot, train, known);
+        let packet = train.first.buffer.as_ref();
+        train.prediction = self.predictions.go_on(slot, train.flow, packet, known);
     }
 
     #[inline(always)]
