@@ -6,7 +6,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `options`, [`profile`], [`reason`] | the interface: options, profiles, and the reasons for every decision |
+//! | `options`, [`profile`], [`reason`], `verdict`, `held` | the interface: options, profiles, the reasons for every decision, and results |
 //! | `assembly`, `incoming` | the pipeline of stages that a profile asks for |
 //! | `line`, `stage`, `seen`, `lease` | the stages in order, the trains after them, and the fast path that skips them in a burst |
 //! | `batch`, `bypass`, `pacer`, `reorder` | the stages: sorting a poll by flow; skipping flows that seldom merge; observing flows for controlled holds; repairing reordering |
@@ -31,6 +31,7 @@ mod by_id;
 mod bypass;
 mod delivery;
 mod examine;
+mod held;
 mod hold;
 mod incoming;
 mod latest;
@@ -56,6 +57,7 @@ mod stage;
 pub(crate) mod stats;
 mod train;
 mod train_id;
+mod verdict;
 
 use grosso_checksum::prefetch;
 
@@ -63,6 +65,7 @@ pub use crate::flow::{BucketChoice, TableShape};
 pub use crate::flow_memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use crate::template::HEADER_BYTES_MAX;
 pub use delivery::{Delivery, Sink, Vector};
+pub use held::Held;
 pub use hold::{HOLD_NS_MIN, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
 pub use options::CoalesceOptions;
 pub use pool::Part;
@@ -70,6 +73,7 @@ pub use profile::{
     Acknowledgments, Batch, Bypass, FixedIdentification, FullTable, Hold, Level, Limits, Options,
     Profile, Push, Refused, Reorder, Rules, Sizes, Vary,
 };
+pub use verdict::Verdict;
 
 use crate::{
     checksum::Checksum,
@@ -79,44 +83,13 @@ use crate::{
         incoming::Incoming,
         merge::{Merger, packets_of},
         policy::Tiers,
-        reason::{Close, NoMerge, Pass, Release},
+        reason::{Close, Pass, Release},
         stats::CoalesceStats,
     },
     frame::Frame,
     meta::Meta,
     template::compare::USUAL_BYTES,
 };
-
-/// Result of pushing a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The packet started a train.
-    Held,
-    /// The packet was appended to the train of its flow. The train may have been delivered at once.
-    Joined,
-    /// The packet did not fit the held train of its flow. The train was delivered; the packet starts the next one or
-    /// was delivered after it.
-    Refused(NoMerge),
-    /// The packet cannot be merged and was delivered unchanged.
-    Passed(Pass),
-    /// The packet is queued in a [`Batch`] or for the repair of reordering ([`Reorder`]). Its later fate appears only
-    /// in the counters.
-    Waits,
-}
-
-/// Description of a held train.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Held {
-    /// Number of wire packets in the train.
-    pub packets: u32,
-    /// Payload of all packets in bytes.
-    pub payload_bytes: usize,
-    /// Payload bytes of every packet but the last.
-    pub size: u16,
-    /// Time at which the first packet was pushed, in the caller's nanoseconds.
-    pub since_ns: u64,
-}
 
 /// Merges packets of one link into superframes.
 ///
