@@ -4,87 +4,65 @@
 //! It then looks up the train of the packet's flow and checks that the packet obeys the train's laws. If it does not,
 //! the train is delivered with a [`reason`] and the packet starts the next one. Packets of a flow are never reordered.
 //!
-//! | module | job |
-//! |---|---|
-//! | `options`, [`profile`], [`reason`], `verdict`, `held` | the interface: options, profiles, the reasons for every decision, and results |
-//! | `assembly`, `incoming` | the pipeline of stages that a profile asks for |
-//! | `line`, `stage`, `seen`, `lease` | the stages in order, the trains after them, and the fast path that skips them in a burst |
-//! | `batch`, `bypass`, `pacer`, `reorder` | the stages: sorting a poll by flow; skipping flows that seldom merge; observing flows for controlled holds; repairing reordering |
-//! | `merge` | the merge path (`path`, with `predicted` and `gathered`) and the trains |
-//! | `policy` | compile-time choice between exact laws and a profile's rules, and of the fast paths |
-//! | `shapes`, `examine`, `prediction` | known header stacks; examination of a packet; prediction of a flow's next headers, stored by `predictions` |
-//! | `passing`, `sighting` | the header shape of consecutive passed packets; the flow of the previous packet |
-//! | `train`, `pool`, `latest`, `delivery` | a held train, its buffers after the first, the fields taken from its last packet, and its delivery |
-//! | `barrier`, `address_pairs` | the trains that a packet must not overtake |
-//! | `ack_log` | records of the acknowledgments in trains |
-//! | `hold` | how long to hold a train: `pace` of a flow, `deadlines`, `round_trips` |
-//! | `by_id` | tables keyed by IDs of headers, trains and predictions |
-//! | `stats` | counters |
+//! The code is in eight directories. Each imports only from those below it in this table;
+//! `tests/tests/modules.rs` checks the order.
+//!
+//! | directory | job | modules |
+//! |---|---|---|
+//! | `pipeline` | the stages that a profile asks for, before the trains | `stages` in their order, `stage`, `burst_bypass`, which skips them in a burst; the stages `batch`, `bypass`, `hold_stage`, `reorder` |
+//! | `flows` | from a packet to the train of its flow | `merge` with its look-up tiers (`path`), `predicted` and `gathered`; `last_flow`, `flush_scope`, and `observed` for the stages |
+//! | `hold` | held trains, and how long each is held | `train`, `address_pairs`, `ack_log`; `retention` with `pace`, `deadlines` and `round_trips`; `held` for callers |
+//! | `predict` | expected headers of the next packet | `prediction`, stored by `predictions`; `passthrough` for consecutive packets that pass |
+//! | `rx` | a received packet, and whether it may be merged | `rx_packet`, `shapes` (known header stacks), `examine`, `policy`, `bounds`, `last_packet` |
+//! | `emit` | results | `delivery`, `verdict`, [`reason`], `stats` |
+//! | `slots` | storage | `slot_map`, tables keyed by `shape_id`, `train_id` and `prediction_id`; `pool` of buffers |
+//! | [`profile`] | rules and limits of an implementation | [`Profile`], and `coalesce_options` |
 
-mod ack_log;
-mod address_pairs;
-mod assembly;
-mod barrier;
-mod batch;
-mod bounds;
-mod by_id;
-mod bypass;
-mod delivery;
-mod examine;
-mod held;
+mod emit;
+mod flows;
 mod hold;
-mod incoming;
-mod latest;
-mod lease;
-mod line;
-mod merge;
-mod options;
-mod pacer;
-mod passing;
-mod policy;
-mod pool;
-mod prediction;
-mod prediction_id;
-mod predictions;
+mod pipeline;
+mod predict;
 pub mod profile;
-pub mod reason;
-mod reorder;
-mod seen;
-mod shape_id;
-mod shapes;
-mod sighting;
-mod stage;
-pub(crate) mod stats;
-mod train;
-mod train_id;
-mod verdict;
+mod rx;
+mod slots;
 
 use grosso_checksum::prefetch;
 
 pub use crate::flow::{BucketChoice, TableShape};
 pub use crate::flow_memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use crate::template::HEADER_BYTES_MAX;
-pub use delivery::{Delivery, Sink, Vector};
-pub use held::Held;
-pub use hold::{HOLD_NS_MIN, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
-pub use options::CoalesceOptions;
-pub use pool::Part;
+pub(crate) use emit::stats;
+pub use emit::{
+    delivery::{Delivery, Sink, Vector},
+    reason,
+    verdict::Verdict,
+};
+pub use hold::{
+    held::Held,
+    pace::{HOLD_NS_MIN, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN},
+    round_trips::RoundTrips,
+};
+pub use profile::coalesce_options::CoalesceOptions;
 pub use profile::{
     Acknowledgments, Batch, Bypass, FixedIdentification, FullTable, Hold, Level, Limits, Options,
     Profile, Push, Refused, Reorder, Rules, Sizes, Vary,
 };
-pub use verdict::Verdict;
+pub use slots::pool::Part;
 
 use crate::{
     checksum::Checksum,
     coalesce::{
-        assembly::Assembly,
-        barrier::Whose,
-        incoming::Incoming,
-        merge::{Merger, packets_of},
-        policy::Tiers,
-        reason::{Close, Pass, Release},
-        stats::CoalesceStats,
+        emit::{
+            reason::{Close, Pass, Release},
+            stats::CoalesceStats,
+        },
+        flows::{
+            flush_scope::Whose,
+            merge::{Merger, packets_of},
+        },
+        pipeline::Assembly,
+        rx::{policy::Tiers, rx_packet::Incoming},
     },
     frame::Frame,
     meta::Meta,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::coalesce::{by_id::ById, train_id::TrainId};
+use crate::coalesce::slots::{slot_map::ById, train_id::TrainId};
 
 /// Deadlines of held trains by slot, in a heap that knows the position of each slot.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::{Deadlines, TrainId};
-    use crate::coalesce::by_id::Id;
+    use crate::coalesce::slots::slot_map::Id;
 
     /// Compares the heap with a map that is searched in full.
     #[test]

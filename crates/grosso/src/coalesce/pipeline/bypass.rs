@@ -1,0 +1,209 @@
+//! Bypass of flows that are not worth the work: if checksums are verified in software and packets seldom merge, merging
+//! costs more than it saves (P48).
+
+use crate::{
+    coalesce::{
+        emit::{reason::Pass, verdict::Verdict},
+        flows::{
+            merge::{Located, Merger},
+            observed::{Predicted, Seen},
+        },
+        pipeline::{
+            burst_bypass::{Lease, is_unverified},
+            stage::{Packet, Stage},
+        },
+        profile::Bypass,
+    },
+    flow::FlowHash,
+    flow_memory::FlowMemory,
+};
+
+/// State of tried and bypassed flows.
+#[derive(Debug)]
+pub(crate) struct Bypasser {
+    bypass: Bypass,
+    flows: FlowMemory<FlowHash, Trial>,
+    /// Number of bypassed flows.
+    passing: usize,
+}
+
+/// State of a flow.
+#[derive(Clone, Copy, Debug)]
+enum Trial {
+    /// The flow is tried.
+    Tried { bytes: u32, joined: u32 },
+    /// The flow is bypassed for this many more bytes.
+    Passing { bytes: u32 },
+}
+
+impl Bypasser {
+    pub(crate) fn new(bypass: Bypass) -> Self {
+        Self { bypass, flows: FlowMemory::new(), passing: 0 }
+    }
+
+    /// Returns whether a packet of this flow and length is bypassed.
+    fn passes(&mut self, flow: FlowHash, len: usize) -> bool {
+        let Some(trial) = self.flows.get_mut(flow) else { return false };
+        let Trial::Passing { bytes } = *trial else { return false };
+        let left = bytes.saturating_sub(bytes_of(len));
+        *trial = Trial::Passing { bytes: left };
+        if left == 0 {
+            *trial = Trial::Tried { bytes: 0, joined: 0 };
+            self.passing -= 1;
+        }
+        true
+    }
+
+    /// Records the result of a packet whose payload was read for verification.
+    fn try_out(&mut self, flow: FlowHash, len: usize, verdict: Verdict, now_ns: u64) {
+        let fresh = || Trial::Tried { bytes: 0, joined: 0 };
+        if self.passing > 0
+            && let Some(Trial::Passing { .. }) = self.flows.victim(flow)
+        {
+            self.passing -= 1;
+        }
+        let trial = self.flows.entry(flow, now_ns, fresh);
+        let Trial::Tried { bytes, joined } = *trial else { return };
+        let bytes = bytes.saturating_add(bytes_of(len));
+        let joined = joined.saturating_add(u32::from(verdict == Verdict::Joined));
+        *trial = if bytes < self.bypass.probe_bytes {
+            Trial::Tried { bytes, joined }
+        } else if joined < self.bypass.joined_min {
+            self.passing += 1;
+            Trial::Passing { bytes: self.bypass.skip_bytes }
+        } else {
+            Trial::Tried { bytes: 0, joined: 0 }
+        };
+    }
+}
+
+/// Returns the length of a packet as counted in the state.
+fn bytes_of(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
+    #[inline(always)]
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
+        let Located { known, flow, .. } = packet.located;
+        // Usually no flow is bypassed.
+        let passes = self.passing > 0
+            && trains.shapes[known].refusal.is_none()
+            && self.passes(flow, packet.incoming.bytes().len());
+        passes.then_some(Pass::Bypass)
+    }
+
+    /// Ignores packets whose payload was not read, because they cost nothing.
+    #[inline(always)]
+    fn learn(&mut self, seen: &Seen<'_>, verdict: Verdict) {
+        if verdict != Verdict::Waits && !seen.is_refused && is_unverified(seen.meta) {
+            self.try_out(seen.flow, seen.len, verdict, seen.now_ns);
+        }
+    }
+
+    /// Returns the number of packets that may skip the stage without ending the trial.
+    #[inline(always)]
+    fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
+        if !is_unverified(next.seen.meta) {
+            return u32::MAX;
+        }
+        let Some(&Trial::Tried { bytes, .. }) = self.flows.get(next.seen.flow) else {
+            return 0;
+        };
+        let left = self.bypass.probe_bytes.saturating_sub(bytes);
+        left.saturating_sub(1) / bytes_of(next.seen.len).max(1)
+    }
+
+    fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
+        if run.is_unverified
+            && let Some(Trial::Tried { bytes, joined }) = self.flows.get_mut(run.flow)
+        {
+            *bytes += bytes_of(run.len) * run.packets;
+            *joined = joined.saturating_add(run.joined());
+            debug_assert!(*bytes < self.bypass.probe_bytes, "bypassed bytes are below the limit");
+        }
+    }
+
+    /// Returns false while a flow is bypassed, because bypassed packets are not verified.
+    fn lets_predict(&self) -> bool {
+        self.passing == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{format, vec::Vec};
+
+    use super::{Bypass, Bypasser, Lease, Predicted, Seen, Stage, Verdict};
+    use crate::{
+        checksum::Checksum,
+        coalesce::{
+            pipeline::stage::probe::Probe, profile::Profile, slots::prediction_id::PredictionId,
+        },
+        flow::{FlowHash, Found},
+        meta::Meta,
+    };
+
+    #[test]
+    fn packets_that_are_never_joined_pass_for_a_while() {
+        let mut probe = Probe::new(&Profile::linux());
+        // The limits correspond to two packets of 154 bytes each.
+        let bypass = Bypass { probe_bytes: 300, joined_min: 1, skip_bytes: 300 };
+        let mut stage = Bypasser::new(bypass);
+        for (index, expected) in
+            [(1, 0), (2, 0), (2, 1), (2, 2), (3, 2), (4, 2), (4, 3)].into_iter().enumerate()
+        {
+            let packet = probe.packet(index as u32, 0);
+            probe.show(&mut stage, packet);
+            assert_eq!((probe.pushed, probe.passed.len()), expected, "packet {index}");
+        }
+    }
+
+    /// Checks that only packets that cannot end the trial skip the stage, and that the trial counts them as if the
+    /// stage had examined each.
+    #[test]
+    fn a_run_counts_as_its_packets_do() {
+        let meta = Meta::default();
+        let seen =
+            Seen { flow: FlowHash::new(1), len: 100, meta: &meta, now_ns: 0, is_refused: false };
+        let found = Found::Full(0);
+        let predicted = Predicted { seen, found, sequence: Some(0), payload_len: 50 };
+        let bypass = Bypass { probe_bytes: 500, joined_min: 3, skip_bytes: 300 };
+        let mut all = Bypasser::new(bypass);
+        let learn = |stage: &mut Bypasser, verdict| {
+            Stage::<Vec<u8>>::learn(stage, &predicted.seen, verdict);
+        };
+        let mut some = Bypasser::new(bypass);
+        for stage in [&mut all, &mut some] {
+            learn(stage, Verdict::Held);
+        }
+        let more = Stage::<Vec<u8>>::lets_more_by(&some, &predicted);
+        assert_eq!(more, 3, "five packets have 500 bytes");
+        let prediction = PredictionId::of(predicted.seen.flow);
+        let mut lease = Lease::of(&predicted, prediction, more);
+        for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {
+            assert!(lease.covers(prediction, &meta, 0));
+            lease.count();
+            if verdict != Verdict::Joined {
+                lease.note_unjoined();
+            }
+            learn(&mut all, verdict);
+        }
+        assert!(!lease.covers(prediction, &meta, 0));
+        assert_eq!((lease.end(), lease.end(), lease.joined()), (3, 3, 2));
+        let mut probe = Probe::new(&Profile::linux());
+        some.learn_run(&lease, &mut probe.merger);
+        let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.seen.flow));
+        assert_eq!(state(&some), state(&all));
+        assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &predicted), 0);
+        // Checksums that the device verified cost nothing.
+        let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
+        let trusted = Predicted { seen: Seen { meta: &meta, ..predicted.seen }, ..predicted };
+        assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &trusted), u32::MAX);
+        let mut lease = Lease::of(&trusted, prediction, 9);
+        lease.count();
+        lease.end();
+        some.learn_run(&lease, &mut probe.merger);
+        assert_eq!(state(&some), state(&all));
+    }
+}

@@ -1,0 +1,72 @@
+//! The stage that informs controlled holds of arriving packets.
+
+use crate::coalesce::{
+    emit::reason::Pass,
+    flows::{
+        merge::Merger,
+        observed::{Predicted, Seen},
+    },
+    pipeline::{
+        burst_bypass::Lease,
+        stage::{Packet, Stage},
+    },
+    profile::{Hold, Profile},
+};
+
+/// Counts the mergeable packets of each flow before any stage can delay them: the pace of a flow determines hold times.
+#[derive(Debug)]
+pub(crate) struct Pacer(());
+
+impl Pacer {
+    /// Returns the stage, if the profile needs it.
+    pub(crate) fn of(profile: &Profile) -> Option<Self> {
+        let is_controlled = profile.hold == Hold::Controlled && profile.limits.hold_ns > 0;
+        is_controlled.then_some(Self(()))
+    }
+}
+
+impl<B: AsRef<[u8]>> Stage<B> for Pacer {
+    #[inline(always)]
+    fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
+        let Packet { incoming, located } = packet;
+        let known = &trains.shapes[located.known];
+        if known.refusal.is_none() {
+            let payload_len = incoming.bytes().len() - known.shape.header_len;
+            trains.retention.count(located.flow, payload_len, located.found, incoming.now_ns);
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn lets_by(&mut self, predicted: &Predicted<'_>, trains: &mut Merger<B>) -> bool {
+        let &Predicted { seen: Seen { flow, now_ns, .. }, found, payload_len, .. } = predicted;
+        trains.retention.count(flow, payload_len, found, now_ns);
+        true
+    }
+
+    fn learn_run(&mut self, run: &Lease, trains: &mut Merger<B>) {
+        trains.retention.count_more(run.flow, run.payload_bytes(), run.now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hold, Pacer, Profile};
+    use crate::coalesce::pipeline::stage::probe::Probe;
+
+    #[test]
+    fn every_packet_is_counted_and_handed_on() {
+        let mut profile = Profile::linux();
+        assert!(Pacer::of(&profile).is_none());
+        (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 100_000);
+        let mut stage = Pacer::of(&profile).expect("holds are controlled");
+        let mut probe = Probe::new(&profile);
+        // A flow counts once it was seen to send in bursts while its round-trip time is unknown.
+        for (index, blind) in [(0, 0), (1, 1), (2, 1)] {
+            let packet = probe.packet(index, u64::from(index) * 1000);
+            probe.show(&mut stage, packet);
+            assert_eq!(probe.merger.retention.blind(), blind);
+        }
+        assert_eq!(probe.pushed, 3);
+    }
+}

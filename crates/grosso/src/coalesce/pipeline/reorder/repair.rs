@@ -1,0 +1,327 @@
+//! The stage that repairs reordering: applies the decisions of the [`Resequencer`] to packets and trains.
+
+use grosso_wire::tcp;
+
+use crate::{
+    bytes::{byte_at, u32_at},
+    coalesce::{
+        emit::{
+            reason::{Close, Pass, Release},
+            verdict::Verdict,
+        },
+        flows::{
+            flush_scope::Whose,
+            merge::{Located, Merger},
+            observed::{Predicted, Seen},
+        },
+        hold::train::Arrival,
+        pipeline::{
+            burst_bypass::Lease,
+            reorder::{
+                Resequencer,
+                entry::{Span, Standing},
+            },
+            stage::{Next, Packet, Stage},
+        },
+        profile::Level,
+        rx::policy::Profiled,
+    },
+    flow::{FlowHash, Found},
+};
+
+impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
+    fn take(
+        &mut self,
+        arrival: Arrival<B>,
+        located: &Located,
+        next: &mut impl Next<B>,
+    ) -> Result<Verdict, Arrival<B>> {
+        let known = &next.trains().0.shapes[arrival.known];
+        if !known.shape.is_tcp {
+            return Err(arrival);
+        }
+        if arrival.candidate.payload_len == 0 && known.rules.acknowledgments.are_gathered() {
+            self.flush_before(arrival.flow, arrival.candidate.flags, next);
+            return Ok(admit(arrival, next));
+        }
+        Ok(self.resequence(arrival, located, next))
+    }
+
+    #[inline(always)]
+    fn gives_way(&mut self, packet: &Packet<'_, B>, next: &mut impl Next<B>) -> bool {
+        let Packet { incoming, located } = packet;
+        let flags = next.trains().0.shapes[located.known].shape.flags;
+        let flags = flags.map_or(0, |at| byte_at(incoming.bytes(), at.into()));
+        self.flush_before(located.flow, flags, next)
+    }
+
+    #[inline(always)]
+    fn lets_by(&mut self, predicted: &Predicted<'_>, _: &mut Merger<B>) -> bool {
+        let Some(span) = span_of(predicted) else { return true };
+        self.tick(span.now_ns);
+        self.goes_on(predicted.seen.flow, &span)
+    }
+
+    /// Allows all packets that continue the flow.
+    #[inline(always)]
+    fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
+        match span_of(next) {
+            Some(span) if !self.is_going_on(next.seen.flow, &span) => 0,
+            _ => u32::MAX,
+        }
+    }
+
+    fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
+        self.went_on(run.flow, run.payload_bytes() as u32);
+    }
+
+    fn flush(&mut self, whose: Whose, why: Release, next: &mut impl Next<B>) {
+        if let Whose::Flow(flow) = whose {
+            if let Some(entry) = self.find(flow) {
+                self.flush_entry(entry, why, next);
+            }
+            return;
+        }
+        let mut at = self.first();
+        while let Some(entry) = at {
+            at = self.behind(entry);
+            let is_meant = self.entry(entry).is_some_and(|known| match whose {
+                Whose::AddressPair(address_pair) => known.address_pair == address_pair,
+                Whose::Flow(_) | Whose::All => true,
+            });
+            if is_meant {
+                self.flush_entry(entry, why, next);
+            }
+        }
+    }
+
+    /// Releases the packets that have waited long enough, longest waiting flow first.
+    fn expire(&mut self, now_ns: u64, seen_ns: u64, next: &mut impl Next<B>) {
+        self.tick_seen(now_ns, seen_ns);
+        let mut at = self.first();
+        while let Some(entry) = at {
+            at = self.behind(entry);
+            // Packets ahead of a hole leave first; packets behind it leave at once if the profile does not wait for
+            // holes.
+            while let Some(why) = self.due(entry) {
+                self.flush_entry(entry, why, next);
+            }
+        }
+    }
+
+    fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
+        self.learn(flow, round_trip_ns);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.next_due()
+    }
+}
+
+impl<B: AsRef<[u8]>> Resequencer<B> {
+    /// Processes an examined TCP packet and releases it in the sequence of its flow.
+    fn resequence(
+        &mut self,
+        arrival: Arrival<B>,
+        located: &Located,
+        next: &mut impl Next<B>,
+    ) -> Verdict {
+        let Some(span) = span(&arrival, next) else { return admit(arrival, next) };
+        self.tick(arrival.now_ns);
+        if arrival.candidate.flags & tcp::FIN as u8 != 0 || span.len == 0 {
+            return self.resequence_barrier(arrival, &span, next);
+        }
+        let known = self.visit(arrival.flow);
+        let standing = known.and_then(|entry| Some((entry, self.standing(entry, &span)?)));
+        match standing {
+            None => self.remember(arrival, &span, next),
+            Some((entry, Standing::Next)) => {
+                // No packet has left since its train was looked up.
+                let (merger, sink) = next.trains();
+                let &Located { found, agrees, .. } = located;
+                let verdict = merger.admit::<Profiled>(found, arrival, agrees, sink);
+                self.advance(entry, &span);
+                self.hand_on(Release::Filled, next);
+                verdict
+            }
+            Some((entry, Standing::Ahead(gap))) => {
+                next.trains().0.stats.reorder.waited += u64::from(arrival.candidate.packets);
+                self.wait(entry, arrival, &span, gap);
+                self.hand_on(Release::Filled, next);
+                self.keep_bounds(entry, next);
+                Verdict::Waits
+            }
+            Some((_, Standing::Late)) => pass_late(arrival, &span, next),
+            Some((entry, Standing::Overlaps)) => {
+                self.flush_entry(entry, Release::Overlap, next);
+                self.advance(entry, &span);
+                self.hand_on(Release::Overlap, next);
+                let (merger, sink) = next.trains();
+                merger.close_flow(arrival.flow, Close::Barrier, sink);
+                merger.pass_verified(arrival, Pass::TcpOverlap, sink)
+            }
+        }
+    }
+
+    /// Flushes the flow of an unmergeable packet; SYN, FIN and RST remove the flow. Returns whether anything may have
+    /// been released.
+    #[inline(always)]
+    fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Next<B>) -> bool {
+        let Some(entry) = self.find(flow) else { return false };
+        let is_quiet = self.stays_quiet(entry);
+        if !is_quiet {
+            self.flush_entry(entry, Release::Barrier, next);
+        }
+        if flags & (tcp::SYN | tcp::RST | tcp::FIN) as u8 != 0 {
+            self.remove(entry);
+        }
+        !is_quiet
+    }
+
+    /// Starts tracking a flow, whose first packet waits: an earlier one may follow.
+    fn remember(&mut self, arrival: Arrival<B>, span: &Span, next: &mut impl Next<B>) -> Verdict {
+        while let Some(entry) = self.victim(arrival.flow) {
+            self.flush_entry(entry, Release::Evicted, next);
+            self.remove(entry);
+        }
+        let (merger, _) = next.trains();
+        let address_pair = merger.address_pair(arrival.frame.buffer.as_ref(), arrival.known);
+        merger.stats.reorder.waited += u64::from(arrival.candidate.packets);
+        if let Some(entry) = self.begin(arrival, address_pair, span) {
+            self.keep_bounds(entry, next);
+        }
+        Verdict::Waits
+    }
+
+    /// Processes a mergeable packet that no later one may overtake, because it ends the flow or has no data.
+    fn resequence_barrier(
+        &mut self,
+        arrival: Arrival<B>,
+        span: &Span,
+        next: &mut impl Next<B>,
+    ) -> Verdict {
+        let flags = arrival.candidate.flags;
+        let flow = arrival.flow;
+        let entry = self.visit(flow).and_then(|entry| self.entry(entry));
+        // The packet that continues the flow may end its train before the rest leaves.
+        if span.len > 0 && entry.is_some_and(|entry| entry.standing(span) == Standing::Next) {
+            let verdict = admit(arrival, next);
+            self.flush_before(flow, flags, next);
+            return verdict;
+        }
+        self.flush_before(flow, flags, next);
+        admit(arrival, next)
+    }
+
+    /// Flushes packets above the limits.
+    fn keep_bounds(&mut self, entry: u32, next: &mut impl Next<B>) {
+        if let Some(why) = self.full(entry) {
+            self.flush_entry(entry, why, next);
+        }
+        while let Some(oldest) = self.excess() {
+            self.flush_entry(oldest, Release::QueueBytes, next);
+        }
+        let bytes_max = &mut next.trains().0.stats.reorder.bytes_max;
+        *bytes_max = (*bytes_max).max(self.bytes() as u64);
+    }
+
+    /// Flushes all queued packets of a flow, or only those that continue it if its start is unknown.
+    fn flush_entry(&mut self, entry: u32, why: Release, next: &mut impl Next<B>) {
+        let is_given_up = match why {
+            Release::PollEnd | Release::HoleTime | Release::TotalTime => true,
+            Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => true,
+            Release::Begun | Release::Filled | Release::Barrier | Release::Overlap => false,
+            Release::Evicted | Release::Finish => false,
+        };
+        let Some(flow) = self.entry(entry).map(|known| known.flow) else { return };
+        match why {
+            Release::Begun => self.go_on(entry),
+            _ => self.release(entry, is_given_up),
+        }
+        self.hand_on(why, next);
+        let closes = match why {
+            Release::HoleTime | Release::TotalTime => Close::HoldTime,
+            // The packets were held as long as a train may be.
+            Release::Begun if self.level() == Level::Holes => Close::HoldTime,
+            Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => Close::ReorderFull,
+            // An eviction ends no train: otherwise many flows in a small table would end each other's trains.
+            Release::Evicted => return,
+            Release::Begun | Release::Filled | Release::PollEnd => return,
+            Release::Barrier | Release::Overlap | Release::Finish => return,
+        };
+        let (merger, sink) = next.trains();
+        merger.close_flow(flow, closes, sink);
+    }
+
+    /// Releases the packets that are due.
+    #[inline]
+    fn hand_on(&mut self, why: Release, next: &mut impl Next<B>) {
+        while let Some(arrival) = self.next_leaving() {
+            let packets = u64::from(arrival.candidate.packets);
+            next.trains().0.stats.reorder.released[why.index()] += packets;
+            admit(arrival, next);
+        }
+    }
+}
+
+/// Takes a packet whose turn it is to the train of its flow.
+fn admit<B: AsRef<[u8]>>(arrival: Arrival<B>, next: &mut impl Next<B>) -> Verdict {
+    let (merger, sink) = next.trains();
+    merger.admit_anew::<Profiled>(arrival, sink)
+}
+
+/// Delivers a late packet, before the train of its flow if it precedes that.
+fn pass_late<B: AsRef<[u8]>>(arrival: Arrival<B>, span: &Span, next: &mut impl Next<B>) -> Verdict {
+    let (merger, sink) = next.trains();
+    if let Found::Slot(slot) = merger.find(arrival.flow, None)
+        && let Some(train) = merger.trains.held(slot)
+        && let Some(at) = merger.shapes[train.known].shape.sequence
+    {
+        let start = u32_at(train.first.buffer.as_ref(), at.into());
+        if span.end().wrapping_sub(start) as i32 > 0 {
+            merger.close(slot, Close::Barrier, sink);
+        }
+    }
+    merger.pass_verified(arrival, Pass::TcpLate, sink)
+}
+
+fn span<B: AsRef<[u8]>>(arrival: &Arrival<B>, next: &mut impl Next<B>) -> Option<Span> {
+    let at = next.trains().0.shapes[arrival.known].shape.sequence?;
+    let Arrival { frame, candidate, now_ns, .. } = arrival;
+    Some(Span {
+        start: u32_at(frame.buffer.as_ref(), at.into()),
+        len: candidate.payload_len as u32,
+        is_pushed: candidate.flags & tcp::PSH as u8 != 0,
+        now_ns: *now_ns,
+    })
+}
+
+/// Returns the sequence range of a predicted TCP packet. PSH is ignored, because nothing of its flow is queued.
+#[inline(always)]
+fn span_of(predicted: &Predicted<'_>) -> Option<Span> {
+    let &Predicted { seen: Seen { now_ns, .. }, sequence, payload_len, .. } = predicted;
+    sequence.map(|start| Span { start, len: payload_len as u32, is_pushed: false, now_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Release, Resequencer, Stage, Verdict, Whose};
+    use crate::coalesce::{
+        pipeline::stage::probe::Probe,
+        profile::{Profile, Reorder},
+    };
+
+    #[test]
+    fn what_overtook_leaves_in_sequence() {
+        let profile = Profile::linux();
+        let mut probe = Probe::new(&profile);
+        let mut stage = Resequencer::new(Reorder::WITHIN_BATCH, &profile.limits);
+        for index in [1, 0, 3, 2] {
+            let packet = probe.packet(index, 0);
+            assert_eq!(probe.show(&mut stage, packet), Verdict::Waits);
+        }
+        assert_eq!(probe.merger.stats.reorder.waited, 4);
+        stage.flush(Whose::All, Release::Finish, &mut probe);
+        assert_eq!(probe.finish(), [4]);
+    }
+}

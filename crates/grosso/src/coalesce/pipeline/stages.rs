@@ -1,0 +1,444 @@
+//! Pipeline of the stages that a profile asks for, before the trains.
+
+use crate::{
+    coalesce::{
+        emit::{
+            delivery::Sink,
+            reason::{Pass, Release},
+            verdict::Verdict,
+        },
+        flows::{
+            flush_scope::Whose,
+            merge::{Guess, Located, Merger, Prospect, Sought, Unknown},
+            observed::{Predicted, Seen},
+        },
+        hold::train::Arrival,
+        pipeline::{
+            burst_bypass::Lease,
+            bypass::Bypasser,
+            hold_stage::Pacer,
+            reorder::Resequencer,
+            stage::{Next, Packet, Stage},
+        },
+        profile::{Level, Profile},
+        rx::{examine::Candidate, policy::Profiled, rx_packet::Incoming},
+        slots::prediction_id::PredictionId,
+    },
+    flow::FlowHash,
+    frame::Frame,
+};
+
+/// Stages in the order in which packets pass them. Each has its own slot, so that an absent stage costs no instruction.
+#[derive(Debug)]
+pub(crate) struct Line<B> {
+    bypasser: Option<Bypasser>,
+    pacer: Option<Pacer>,
+    resequencer: Option<Resequencer<B>>,
+    /// Packets that may bypass the stages, and those that did.
+    lease: Lease,
+}
+
+/// Runs code for each stage in order, optionally with the slot index.
+macro_rules! each_stage {
+    ($line:ident, $stage:ident $(at $place:ident)? => $act:expr) => {
+        if let Some($stage) = &mut $line.bypasser {
+            $(let $place = 0;)?
+            $act
+        }
+        if let Some($stage) = &mut $line.pacer {
+            $(let $place = 1;)?
+            $act
+        }
+        if let Some($stage) = &mut $line.resequencer {
+            $(let $place = 2;)?
+            $act
+        }
+    };
+}
+
+/// Number of stage slots.
+const PLACES: usize = 3;
+
+/// The trains after the stages.
+struct Rest<'a, B, S: ?Sized> {
+    merger: &'a mut Merger<B>,
+    sink: &'a mut S,
+}
+
+impl<B: AsRef<[u8]>> Line<B> {
+    /// Returns the stages for a profile, if it has any.
+    pub(crate) fn of(profile: &Profile) -> Option<Self> {
+        let repairs = profile.reorder.level != Level::Off;
+        let bypasser = profile.bypass.map(Bypasser::new);
+        let pacer = Pacer::of(profile);
+        let resequencer = repairs.then(|| Resequencer::new(profile.reorder, &profile.limits));
+        let is_empty = bypasser.is_none() && pacer.is_none() && resequencer.is_none();
+        (!is_empty).then_some(Self { bypasser, pacer, resequencer, lease: Lease::NONE })
+    }
+
+    /// Returns whether a predicted packet bypasses the stages, and counts it.
+    #[inline(always)]
+    pub(crate) fn lets_by(&mut self, next: PredictionId, incoming: &Incoming<'_, B>) -> bool {
+        let goes_by = self.lease.covers(next, incoming.meta, incoming.now_ns);
+        if goes_by {
+            self.lease.count();
+        }
+        goes_by
+    }
+
+    /// Records that a packet on the fast path did not merge.
+    #[cold]
+    pub(crate) fn note_unjoined(&mut self) {
+        self.lease.note_unjoined();
+    }
+
+    /// Pushes a packet with its expected prediction through the stages.
+    #[inline(never)]
+    pub(crate) fn push_prospect(
+        &mut self,
+        prospect: Prospect,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.settle(merger);
+        if !self.lets_predict() {
+            return self.push_unpredicted(incoming, merger, sink);
+        }
+        match merger.seek::<Profiled>(prospect, incoming.bytes(), incoming.meta) {
+            Sought::Next(next) => self.push_predicted(next, incoming, merger, sink),
+            Sought::Located(located) if located.resembled != PredictionId::NONE => {
+                self.push_resembling(located, incoming, merger, sink)
+            }
+            Sought::Located(located) => {
+                self.push_located(0, Packet { incoming, located }, merger, sink)
+            }
+            Sought::Guessed(guess) => self.push_guessed(&guess, incoming, merger, sink),
+        }
+    }
+
+    /// Pushes a packet that must not be predicted.
+    #[cold]
+    #[inline(never)]
+    fn push_unpredicted(
+        &mut self,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        match merger.seek_unpredicted::<Profiled>(incoming.bytes(), incoming.meta) {
+            Ok(located) => self.push_packet(0, Packet { incoming, located }, merger, sink),
+            Err(guess) => self.push_guessed(&guess, incoming, merger, sink),
+        }
+    }
+
+    /// Pushes a packet that must be parsed.
+    #[inline(never)]
+    fn push_guessed(
+        &mut self,
+        guess: &Guess,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        match merger.parse::<Profiled>(incoming.bytes(), incoming.meta, guess) {
+            Ok(located) => self.push_packet(0, Packet { incoming, located }, merger, sink),
+            Err(Unknown::Passes(reason)) => {
+                self.pass_unknown(incoming.into_frame(), reason, merger, sink)
+            }
+            Err(Unknown::OneTooMany) => self.push_one_too_many(incoming, merger, sink),
+        }
+    }
+
+    /// Pushes the next packet of a train, past all stages that allow it.
+    #[inline(always)]
+    fn push_predicted(
+        &mut self,
+        next: PredictionId,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let predicted = merger.predicted(next, incoming.meta, incoming.now_ns);
+        if let Some(stopped) = self.stopped(&predicted, merger) {
+            let located = merger.located_by(next);
+            return self.push_packet(stopped, Packet { incoming, located }, merger, sink);
+        }
+        let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
+        self.learn_and_lease(&predicted.seen, verdict, merger);
+        verdict
+    }
+
+    /// Pushes a packet that resembles those before it, past all stages that allow it.
+    #[inline(always)]
+    fn push_resembling(
+        &mut self,
+        located: Located,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let resembled = merger.resembled(&located, &incoming);
+        if let Some(stopped) = self.stopped(&resembled, merger) {
+            return self.push_packet(stopped, Packet { incoming, located }, merger, sink);
+        }
+        let seen = resembled.seen;
+        let verdict = merger.take_located::<Profiled>(incoming, located, sink);
+        self.learn_and_lease(&seen, verdict, merger);
+        verdict
+    }
+
+    /// Returns whether all stages allow prediction.
+    #[inline(always)]
+    fn lets_predict(&mut self) -> bool {
+        each_stage!(self, stage => if !Stage::<B>::lets_predict(stage) {
+            return false;
+        });
+        true
+    }
+
+    /// Returns the slot of the first stage that a packet must not bypass.
+    #[inline(always)]
+    fn stopped(&mut self, predicted: &Predicted<'_>, merger: &mut Merger<B>) -> Option<usize> {
+        each_stage!(self, stage at place => if !stage.lets_by(predicted, merger) {
+            return Some(place);
+        });
+        None
+    }
+
+    /// Pushes a packet to the stage in slot `first` and those after it.
+    #[inline(never)]
+    fn push_packet(
+        &mut self,
+        first: usize,
+        packet: Packet<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.push_located(first, packet, merger, sink)
+    }
+
+    /// Pushes a located packet; out-of-line path for kinds of packets that usually bypass the stages.
+    #[inline(always)]
+    fn push_located(
+        &mut self,
+        first: usize,
+        packet: Packet<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        each_stage!(self, stage at place => {
+            if place >= first
+                && let Some(reason) = stage.look(&packet, merger)
+            {
+                return self.pass(place, place + 1, packet, reason, merger, sink);
+            }
+        });
+        match merger.examine::<Profiled>(&packet.incoming, &packet.located) {
+            Ok(candidate) => self.push_examined(candidate, packet, merger, sink),
+            Err(reason) => self.pass(PLACES, first, packet, reason, merger, sink),
+        }
+    }
+
+    /// Pushes an examined packet that may be merged.
+    #[inline(never)]
+    fn push_examined(
+        &mut self,
+        candidate: Candidate,
+        packet: Packet<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let seen = packet.seen(false);
+        let Packet { incoming, located } = packet;
+        let Located { known, flow, found, agrees, resembled } = located;
+        let now_ns = incoming.now_ns;
+        let resembles = resembled != PredictionId::NONE;
+        let frame = incoming.into_frame();
+        let mut arrival = Arrival { frame, candidate, known, flow, now_ns, resembles };
+        let verdict = 'taken: {
+            let mut next = Rest { merger: &mut *merger, sink: &mut *sink };
+            each_stage!(self, stage => match stage.take(arrival, &located, &mut next) {
+                Ok(verdict) => break 'taken verdict,
+                Err(unwanted) => arrival = unwanted,
+            });
+            merger.admit::<Profiled>(found, arrival, agrees, sink)
+        };
+        self.learn_and_lease(&seen, verdict, merger);
+        verdict
+    }
+
+    /// Delivers an unmergeable packet, after all queued packets of its flow in the stages from `first` on. The stages
+    /// before `end` have already seen it.
+    #[inline(always)]
+    fn pass(
+        &mut self,
+        end: usize,
+        first: usize,
+        packet: Packet<'_, B>,
+        reason: Pass,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let seen = packet.seen(merger.shapes[packet.located.known].refusal.is_some());
+        let Located { flow, mut found, .. } = packet.located;
+        each_stage!(self, stage at place => {
+            let mut next = Rest { merger: &mut *merger, sink: &mut *sink };
+            if place >= first && stage.gives_way(&packet, &mut next) {
+                // A packet that was just released may have started the train of this flow.
+                found = merger.find(flow, packet.incoming.meta.hash);
+            }
+        });
+        let frame = packet.incoming.into_frame();
+        let verdict = merger.pass_behind(found, frame, reason, sink);
+        self.learn(end, &seen, verdict);
+        verdict
+    }
+
+    /// Reports the result of a passed packet to all stages, and lets the packets after it bypass them.
+    #[inline(always)]
+    fn learn_and_lease(&mut self, seen: &Seen<'_>, verdict: Verdict, merger: &Merger<B>) {
+        self.learn(PLACES, seen, verdict);
+        self.lease_behind(seen, merger);
+    }
+
+    /// Lets the predicted packets after one that all stages have seen bypass them, as many as each stage allows.
+    #[inline(always)]
+    fn lease_behind(&mut self, seen: &Seen<'_>, merger: &Merger<B>) {
+        if let Some((prediction, next)) = merger.predicted_behind(seen) {
+            let mut packets = u32::MAX;
+            each_stage!(self, stage => {
+                packets = packets.min(Stage::<B>::lets_more_by(stage, &next));
+            });
+            self.lease = Lease::of(&next, prediction, packets);
+        }
+    }
+
+    /// Reports the result of a packet to the stages before slot `end`.
+    #[inline(always)]
+    fn learn(&mut self, end: usize, seen: &Seen<'_>, verdict: Verdict) {
+        each_stage!(self, stage at place => if place < end {
+            Stage::<B>::learn(stage, seen, verdict);
+        });
+    }
+
+    /// Informs the stages of the packets that bypassed them, before any other call.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, merger: &mut Merger<B>) {
+        if self.lease.end() > 0 {
+            self.learn_run(merger);
+        }
+    }
+
+    #[inline(never)]
+    fn learn_run(&mut self, merger: &mut Merger<B>) {
+        each_stage!(self, stage => stage.learn_run(&self.lease, merger));
+        self.lease.packets = 0;
+    }
+
+    /// Delivers a packet that was just dissected and whose flow cannot be read completely, after all flows that it
+    /// might belong to (rule G75).
+    #[inline(never)]
+    pub(crate) fn pass_unknown(
+        &mut self,
+        frame: Frame<B>,
+        reason: Pass,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if let Some(whose) = merger.dissected_might_be_of(frame.buffer.as_ref(), &frame.meta) {
+            self.flush(whose, Release::Barrier, merger, sink);
+            merger.close_of(whose, frame.meta.hash, sink);
+        }
+        merger.pass(frame, reason, sink)
+    }
+
+    /// Pushes a packet whose header stack does not fit into the cache: nothing may refer to a cached stack.
+    #[cold]
+    #[inline(never)]
+    fn push_one_too_many(
+        &mut self,
+        incoming: Incoming<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        self.flush(Whose::All, Release::Finish, merger, sink);
+        merger.forget_shapes(sink);
+        let prospect = merger.expect(incoming.bytes(), incoming.meta);
+        self.push_prospect(prospect, incoming, merger, sink)
+    }
+
+    /// Releases the queued packets of some flows.
+    pub(crate) fn flush(
+        &mut self,
+        whose: Whose,
+        why: Release,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        self.settle(merger);
+        let mut next = Rest { merger, sink };
+        each_stage!(self, stage => stage.flush(whose, why, &mut next));
+    }
+
+    /// Releases the packets that have waited long enough; all packets that arrived before `seen_ns` were pushed.
+    pub(crate) fn expire(
+        &mut self,
+        now_ns: u64,
+        seen_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        self.settle(merger);
+        let mut next = Rest { merger, sink };
+        each_stage!(self, stage => stage.expire(now_ns, seen_ns, &mut next));
+    }
+
+    /// Records a measured round-trip time of a flow, after settling the fast path.
+    pub(crate) fn learn_round_trip(&mut self, flow: FlowHash, round_trip_ns: u64) {
+        each_stage!(self, stage => Stage::<B>::learn_round_trip(stage, flow, round_trip_ns));
+    }
+
+    /// Returns the next deadline of a queued packet.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.resequencer.as_ref().and_then(Stage::deadline)
+    }
+}
+
+impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
+    type Receiver = S;
+
+    #[inline(always)]
+    fn trains(&mut self) -> (&mut Merger<B>, &mut S) {
+        (&mut *self.merger, &mut *self.sink)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::Line;
+    use crate::coalesce::profile::{Bypass, Hold, Profile, Reorder};
+
+    #[test]
+    fn a_line_has_the_stages_that_a_profile_asks_for() {
+        let stages = |edit: fn(&mut Profile)| {
+            let mut profile = Profile::linux();
+            edit(&mut profile);
+            let Line::<Vec<u8>> { bypasser, pacer, resequencer, .. } = Line::of(&profile)?;
+            Some([bypasser.is_some(), pacer.is_some(), resequencer.is_some()])
+        };
+        assert_eq!(stages(|_| ()), None);
+        let bypassed = |profile: &mut Profile| profile.bypass = Some(Bypass::default());
+        assert_eq!(stages(bypassed), Some([true, false, false]));
+        let repaired = |profile: &mut Profile| profile.reorder = Reorder::WITHIN_BATCH;
+        assert_eq!(stages(repaired), Some([false, false, true]));
+        assert_eq!(stages(|profile| profile.hold = Hold::Controlled), None, "nothing is held");
+        let all = |profile: &mut Profile| {
+            (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 1000);
+            (profile.bypass, profile.reorder) = (Some(Bypass::default()), Reorder::holes(1000));
+        };
+        assert_eq!(stages(all), Some([true; 3]));
+    }
+}
