@@ -58,11 +58,11 @@ use crate::{
             stats::CoalesceStats,
         },
         flows::{
-            flush_scope::Whose,
+            flush_scope::FlushScope,
             merge::{Merger, packets_of},
         },
-        pipeline::Assembly,
-        rx::{policy::Tiers, rx_packet::Incoming},
+        pipeline::Pipeline,
+        rx::{policy::Tiers, rx_packet::RxPacket},
     },
     frame::Frame,
     meta::Meta,
@@ -89,7 +89,7 @@ use crate::{
 #[repr(align(128))]
 pub struct Coalescer<B> {
     /// Pipeline of the stages that the profile asks for.
-    assembly: Assembly<B>,
+    assembly: Pipeline<B>,
     /// Held trains, after the stages.
     merger: Merger<B>,
     /// Time of the last end of a poll.
@@ -113,7 +113,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     fn with_tiers(options: CoalesceOptions, tiers: Tiers) -> Self {
         let CoalesceOptions { profile, link, ports, seed } = options;
-        let assembly = Assembly::of(&profile, tiers);
+        let assembly = Pipeline::of(&profile, tiers);
         let merger = Merger::new(profile, tiers, link, ports, seed);
         Self { assembly, merger, polled_ns: 0 }
     }
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             return self.pass_by(buffer, meta, Pass::Fragment, sink);
         }
         self.merger.stats.count_in(buffer.as_ref().len(), packets_of(meta));
-        self.assembly.push(Incoming { buffer, meta, now_ns }, &mut self.merger, sink)
+        self.assembly.push(RxPacket { buffer, meta, now_ns }, &mut self.merger, sink)
     }
 
     /// Pushes a packet that must not be merged, for example because its flow opted out. Delivers it unchanged, after
@@ -246,7 +246,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// assert_eq!(coalescer.trains_held(), 0);
     /// ```
     pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.assembly.flush(Whose::All, Release::Finish, &mut self.merger, sink);
+        self.assembly.flush(FlushScope::All, Release::Finish, &mut self.merger, sink);
         self.merger.flush(Close::PollEnd, sink);
     }
 

@@ -6,7 +6,7 @@ use crate::flow::FlowHash;
 
 /// Flows to flush.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whose {
+pub(crate) enum FlushScope {
     /// The flow with this hash.
     Flow(FlowHash),
     /// All flows between these addresses.
@@ -17,7 +17,7 @@ pub(crate) enum Whose {
 
 /// Held trains that an unmergeable packet must not overtake (rule G75).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Barrier {
+pub(crate) enum ScopeKind {
     /// No train can belong to the packet's flow.
     None,
     /// The train of the packet's flow.
@@ -28,19 +28,19 @@ pub(crate) enum Barrier {
 
 /// Returns the trains to flush: the train of the flow if the packet's ports were read; all trains between its addresses
 /// if the innermost headers could not be read, unless its protocol never forms trains.
-pub(crate) fn barrier(stack: &Stack, packet: &[u8]) -> Barrier {
-    let Some(last) = stack.last() else { return Barrier::None };
+pub(crate) fn scope_kind(stack: &Stack, packet: &[u8]) -> ScopeKind {
+    let Some(last) = stack.last() else { return ScopeKind::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
     match (stack.stop, last.kind, stack.layers().iter().filter(is_ip).count()) {
-        (_, _, 0) => Barrier::None,
-        (Stop::Payload, kind, _) if kind.class() == Class::Control => Barrier::None,
-        (Stop::Payload, Kind::Tcp | Kind::Udp, _) => Barrier::Flow,
+        (_, _, 0) => ScopeKind::None,
+        (Stop::Payload, kind, _) if kind.class() == Class::Control => ScopeKind::None,
+        (Stop::Payload, Kind::Tcp | Kind::Udp, _) => ScopeKind::Flow,
         (Stop::Unknown, Kind::Ipv4, 1) => {
             let at = last.offset as usize + ipv4::field::PROTOCOL.start;
             let hides_another = packet.get(at) == Some(&AUTHENTICATION_HEADER);
-            if hides_another { Barrier::AddressPair } else { Barrier::None }
+            if hides_another { ScopeKind::AddressPair } else { ScopeKind::None }
         }
-        _ => Barrier::AddressPair,
+        _ => ScopeKind::AddressPair,
     }
 }
 

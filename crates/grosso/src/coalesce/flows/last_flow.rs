@@ -7,7 +7,7 @@ use crate::{
 
 /// Headers of a packet, and the flow that they hashed to.
 #[derive(Debug)]
-pub(crate) struct Sighting {
+pub(crate) struct LastFlow {
     known: ShapeId,
     flow: FlowHash,
     /// Length of the headers; zero if empty.
@@ -15,7 +15,7 @@ pub(crate) struct Sighting {
     header: [u8; HEADER_BYTES_MAX],
 }
 
-impl Sighting {
+impl LastFlow {
     /// Creates an empty cache.
     pub(crate) fn new() -> Self {
         let (known, flow) = (ShapeId::default(), FlowHash::NONE);

@@ -8,7 +8,7 @@ use crate::{
 
 /// A packet as observed by stages that learn its result.
 #[derive(Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct Observed<'a> {
     pub(crate) flow: FlowHash,
     /// Bytes of the packet.
     pub(crate) len: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Seen<'a> {
 /// The packet is not moved between stages: each reads it in place, and from there it goes to its train.
 #[derive(Debug)]
 pub(crate) struct Predicted<'a> {
-    pub(crate) seen: Seen<'a>,
+    pub(crate) seen: Observed<'a>,
     /// Train of its flow.
     pub(crate) found: Found<TrainId>,
     /// Sequence number; UDP has none.

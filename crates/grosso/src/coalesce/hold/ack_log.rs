@@ -5,8 +5,8 @@ use crate::{
     coalesce::{
         hold::train::Train,
         profile::Acknowledgments,
-        rx::{examine::traffic_class, shapes::Known},
-        slots::{slot_map::ById, train_id::TrainId},
+        rx::{examine::traffic_class, shapes::CachedStack},
+        slots::{slot_map::SlotMap, train_id::TrainId},
     },
     meta::Meta,
     template::shape::Shape,
@@ -16,8 +16,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct AckLog {
     gathers: bool,
-    pub(crate) records: ById<TrainId, Records>,
-    summaries: ById<TrainId, Summarized>,
+    pub(crate) records: SlotMap<TrainId, Records>,
+    summaries: SlotMap<TrainId, Summarized>,
     pub(crate) filter: AckFilter,
 }
 
@@ -56,7 +56,7 @@ impl Summarized {
 #[derive(Debug)]
 pub(crate) struct First<'a> {
     packet: &'a [u8],
-    known: &'a Known,
+    known: &'a CachedStack,
     arrived_ns: u64,
     stamp: Stamp,
 }
@@ -64,7 +64,7 @@ pub(crate) struct First<'a> {
 impl<'a> First<'a> {
     /// Returns the first packet of this train with known headers.
     #[inline(always)]
-    pub(crate) fn of<B: AsRef<[u8]>>(train: &'a Train<B>, known: &'a Known) -> Self {
+    pub(crate) fn of<B: AsRef<[u8]>>(train: &'a Train<B>, known: &'a CachedStack) -> Self {
         let packet = train.first.buffer.as_ref();
         let (arrived_ns, stamp) = arrival_of(&train.meta, train.created_ns);
         Self { packet, known, arrived_ns, stamp }
@@ -72,7 +72,7 @@ impl<'a> First<'a> {
 
     /// Returns the record of the packet.
     fn record(&self) -> Record {
-        let Self { packet, known: Known { shape, .. }, arrived_ns, stamp } = *self;
+        let Self { packet, known: CachedStack { shape, .. }, arrived_ns, stamp } = *self;
         let tcp = packet.get(shape.transport..).unwrap_or_default();
         Record::of(tcp, traffic_class(packet, shape), arrived_ns, stamp)
     }

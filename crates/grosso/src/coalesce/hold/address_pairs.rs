@@ -2,21 +2,21 @@
 
 use alloc::{boxed::Box, vec};
 
-use crate::coalesce::slots::{slot_map::ById, train_id::TrainId};
+use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 
 /// Address hashes of the trains that an ordering flush has examined. Most trains are delivered before any flush, so
 /// nothing is hashed when they start.
 #[derive(Debug)]
 pub(crate) struct AddressPairs {
     /// Address hash of the train in each slot, zero if unknown; scanned by an ordering flush.
-    pairs: ById<TrainId, u32>,
+    pairs: SlotMap<TrainId, u32>,
     /// Number of trains by part of their hash, so that most flushes need no scan.
     counts: Box<[u32]>,
 }
 
 impl AddressPairs {
     pub(crate) fn new() -> Self {
-        Self { pairs: ById::default(), counts: vec![0; COUNTS].into_boxed_slice() }
+        Self { pairs: SlotMap::default(), counts: vec![0; COUNTS].into_boxed_slice() }
     }
 
     /// Stores the address hash of the train in a slot that has none.

@@ -15,7 +15,7 @@ use crate::{
             train::{Train, Trains},
         },
         profile::{Hold, Profile},
-        slots::{slot_map::ById, train_id::TrainId},
+        slots::{slot_map::SlotMap, train_id::TrainId},
     },
     flow::{FlowHash, Found},
     flow_memory::FlowMemory,
@@ -171,9 +171,9 @@ pub(crate) struct Controller {
     /// Slots of the trains that got a packet in this poll.
     touched: Vec<TrainId>,
     /// Whether a slot is in `touched`.
-    is_touched: ById<TrainId, bool>,
+    is_touched: SlotMap<TrainId, bool>,
     /// Maximum number of packets of each slot's train. Every packet reads it, so it is computed once per train.
-    segments_max: ById<TrainId, u16>,
+    segments_max: SlotMap<TrainId, u16>,
     common: Common,
 }
 
@@ -187,8 +187,8 @@ impl Controller {
             flows: FlowMemory::new(),
             deadlines: Deadlines::default(),
             touched: Vec::new(),
-            is_touched: ById::default(),
-            segments_max: ById::default(),
+            is_touched: SlotMap::default(),
+            segments_max: SlotMap::default(),
             common,
         })
     }

@@ -11,12 +11,12 @@ use crate::{
         hold::address_pairs::AddressPairs,
         predict::prediction::Joined,
         profile::{Acknowledgments, FixedIdentification, Push, Rules, Sizes, Vary},
-        rx::{bounds::Bounds, examine::Candidate, policy::Policy, shapes::Known},
+        rx::{bounds::Bounds, examine::Candidate, policy::Policy, shapes::CachedStack},
         slots::{
             pool::{List, Part},
             prediction_id::PredictionId,
             shape_id::ShapeId,
-            slot_map::ById,
+            slot_map::SlotMap,
             train_id::TrainId,
         },
     },
@@ -58,7 +58,7 @@ pub(crate) struct Train<B> {
 
 /// A mergeable packet that has not joined a train yet.
 #[derive(Debug)]
-pub(crate) struct Arrival<B> {
+pub(crate) struct Examined<B> {
     pub(crate) frame: Frame<B>,
     pub(crate) candidate: Candidate,
     /// ID of the headers in the cache of known headers.
@@ -72,8 +72,8 @@ pub(crate) struct Arrival<B> {
 impl<B: AsRef<[u8]>> Train<B> {
     /// Returns a train of one packet, the successor of `older`.
     #[inline(always)]
-    fn start(arrival: Arrival<B>, place: Place, number: u64, older: TrainId) -> Self {
-        let Arrival { frame, candidate, known, flow, now_ns, .. } = arrival;
+    fn start(arrival: Examined<B>, place: Place, number: u64, older: TrainId) -> Self {
+        let Examined { frame, candidate, known, flow, now_ns, .. } = arrival;
         let whole = 0..frame.buffer.as_ref().len();
         Self {
             first: Part::new(frame.buffer, whole),
@@ -101,7 +101,7 @@ impl<B: AsRef<[u8]>> Train<B> {
     pub(crate) fn joined<'a>(
         &'a self,
         (slot, is_watched): (TrainId, bool),
-        known: &'a Known,
+        known: &'a CachedStack,
         rules: &'a Rules,
         last: &'a [u8],
     ) -> Joined<'a> {
@@ -139,8 +139,8 @@ impl<B: AsRef<[u8]>> Train<B> {
     #[inline]
     pub(crate) fn agrees(
         &self,
-        arrival: &Arrival<B>,
-        known: &Known,
+        arrival: &Examined<B>,
+        known: &CachedStack,
         has_masks: bool,
     ) -> Result<(), NoMerge> {
         let (first, packet) = (self.first.buffer.as_ref(), arrival.frame.buffer.as_ref());
@@ -158,10 +158,10 @@ impl<B: AsRef<[u8]>> Train<B> {
     #[inline]
     pub(crate) fn admits<P: Policy>(
         &self,
-        arrival: &Arrival<B>,
-        known: &Known,
+        arrival: &Examined<B>,
+        known: &CachedStack,
     ) -> Result<IpLevels, NoMerge> {
-        let Arrival { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = arrival;
         let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
         let (shape, rules) = (&known.shape, P::rules(known));
         if let Some(at) = shape.sequence {
@@ -187,10 +187,10 @@ impl<B: AsRef<[u8]>> Train<B> {
     #[inline(always)]
     pub(crate) fn admits_metadata(
         &self,
-        arrival: &Arrival<B>,
+        arrival: &Examined<B>,
         shape: &Shape,
     ) -> Result<(), NoMerge> {
-        let Arrival { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = arrival;
         if candidate.partial != self.partial {
             return Err(NoMerge::ChecksumState);
         }
@@ -220,7 +220,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         &mut self,
         candidate: &Candidate,
         fixed_ids: IpLevels,
-        known: &Known,
+        known: &CachedStack,
     ) -> Option<Close> {
         let rules = P::rules(known);
         self.fixed_ids = fixed_ids;
@@ -319,7 +319,7 @@ impl<B: AsRef<[u8]>> Train<B> {
 /// All held trains.
 #[derive(Debug)]
 pub(crate) struct Trains<B> {
-    slots: ById<TrainId, Option<Train<B>>>,
+    slots: SlotMap<TrainId, Option<Train<B>>>,
     free: Vec<TrainId>,
     /// Address hashes of the trains that existed at the last ordering flush.
     pairs: AddressPairs,
@@ -335,7 +335,7 @@ pub(crate) struct Trains<B> {
 impl<B: AsRef<[u8]>> Trains<B> {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            slots: ById::default(),
+            slots: SlotMap::default(),
             free: Vec::new(),
             pairs: AddressPairs::new(),
             noted: 0,
@@ -365,7 +365,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
 
     /// Adds a train that starts with this packet, as the newest; there must be room.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, arrival: Arrival<B>, place: Place) -> TrainId {
+    pub(crate) fn insert(&mut self, arrival: Examined<B>, place: Place) -> TrainId {
         let (older, number) = (self.newest, self.count);
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -492,7 +492,7 @@ pub(crate) fn beside_last(
     last: &[u8],
     packet: &[u8],
     candidate: &Candidate,
-    known: &Known,
+    known: &CachedStack,
 ) -> Result<(), NoMerge> {
     let tcp_at = known.shape.transport;
     let since = |at: usize| u32_at(packet, at).wrapping_sub(u32_at(last, at)) as i32;
@@ -531,7 +531,7 @@ mod tests {
     use core::cell::Cell;
     use std::vec::Vec;
 
-    use super::{Arrival, TrainId, Trains};
+    use super::{Examined, TrainId, Trains};
     use crate::{
         coalesce::{rx::examine::Candidate, slots::shape_id::ShapeId},
         flow::{FlowHash, Place},
@@ -540,7 +540,7 @@ mod tests {
     };
 
     /// Returns a packet of one byte, which represents its addresses.
-    fn arrival(addresses: u8) -> Arrival<Vec<u8>> {
+    fn arrival(addresses: u8) -> Examined<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,
             flags: 0,
@@ -552,7 +552,7 @@ mod tests {
         };
         let (frame, flow) = (Frame::new([addresses].into()), FlowHash::NONE);
         let (known, now_ns, resembles) = (ShapeId::default(), 0, false);
-        Arrival { frame, candidate, known, flow, now_ns, resembles }
+        Examined { frame, candidate, known, flow, now_ns, resembles }
     }
 
     #[test]

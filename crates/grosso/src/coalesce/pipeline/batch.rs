@@ -8,7 +8,7 @@
 use alloc::{vec, vec::Vec};
 
 use crate::{
-    coalesce::{profile::Batch, rx::rx_packet::Incoming},
+    coalesce::{profile::Batch, rx::rx_packet::RxPacket},
     flow::FlowHash,
     frame::Frame,
 };
@@ -105,9 +105,9 @@ impl<B> Batcher<B> {
     /// Appends a packet to the chain of its flow. Flows with the same hash share a chain, in which each keeps its
     /// order.
     #[inline(always)]
-    pub(crate) fn push(&mut self, packet: Incoming<'_, B>, flow: FlowHash) {
+    pub(crate) fn push(&mut self, packet: RxPacket<'_, B>, flow: FlowHash) {
         let index = self.packets.len() as u16;
-        let Incoming { buffer, meta, .. } = packet;
+        let RxPacket { buffer, meta, .. } = packet;
         self.packets.push(Collect { frame: Some(Frame { buffer, meta: *meta }), next: END });
         // Packets come in bursts.
         if let Some(chain) = self.chains.last_mut().filter(|chain| chain.flow == flow) {
@@ -167,7 +167,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::Batcher;
-    use crate::{coalesce::rx::rx_packet::Incoming, flow::FlowHash, meta::Meta};
+    use crate::{coalesce::rx::rx_packet::RxPacket, flow::FlowHash, meta::Meta};
 
     #[test]
     fn packets_leave_flow_by_flow_and_each_flow_in_its_order() {
@@ -182,7 +182,7 @@ mod tests {
                     Some(since_ns) => assert_eq!((flow, since_ns), (flows[0], round)),
                     None => {
                         let (buffer, now_ns) = ((flow, index), round);
-                        batch.push(Incoming { buffer, meta: &Meta::default(), now_ns }, flow);
+                        batch.push(RxPacket { buffer, meta: &Meta::default(), now_ns }, flow);
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use crate::{
     checksum::Checksum,
     coalesce::{
-        flows::observed::{Predicted, Seen},
+        flows::observed::{Observed, Predicted},
         slots::prediction_id::PredictionId,
     },
     flow::FlowHash,
@@ -14,7 +14,7 @@ use crate::{
 /// to every stage, each of which returned how many packets may bypass it; the stages are informed of these packets
 /// together, before any other event.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct BurstBypass {
     prediction: PredictionId,
     /// Packets that may still bypass the stages.
     left: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Lease {
     pub(crate) payload_len: usize,
 }
 
-impl Lease {
+impl BurstBypass {
     /// A fast path for no packets.
     pub(crate) const NONE: Self = Self {
         prediction: PredictionId::NONE,
@@ -48,7 +48,7 @@ impl Lease {
     /// Creates a fast path for `left` packets, starting with this one.
     #[inline]
     pub(crate) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
-        let Predicted { seen: Seen { flow, len, meta, now_ns, .. }, payload_len, .. } = *next;
+        let Predicted { seen: Observed { flow, len, meta, now_ns, .. }, payload_len, .. } = *next;
         let (packets, unjoined) = (left, 0);
         let is_unverified = is_unverified(meta);
         Self { prediction, left, packets, unjoined, is_unverified, now_ns, flow, len, payload_len }

@@ -5,11 +5,11 @@ use crate::{
     coalesce::{
         emit::{reason::Pass, verdict::Verdict},
         flows::{
-            merge::{Located, Merger},
-            observed::{Predicted, Seen},
+            merge::{FlowMatch, Merger},
+            observed::{Observed, Predicted},
         },
         pipeline::{
-            burst_bypass::{Lease, is_unverified},
+            burst_bypass::{BurstBypass, is_unverified},
             stage::{Packet, Stage},
         },
         profile::Bypass,
@@ -33,7 +33,7 @@ enum Trial {
     /// The flow is tried.
     Tried { bytes: u32, joined: u32 },
     /// The flow is bypassed for this many more bytes.
-    Passing { bytes: u32 },
+    Bypassed { bytes: u32 },
 }
 
 impl Bypasser {
@@ -44,9 +44,9 @@ impl Bypasser {
     /// Returns whether a packet of this flow and length is bypassed.
     fn passes(&mut self, flow: FlowHash, len: usize) -> bool {
         let Some(trial) = self.flows.get_mut(flow) else { return false };
-        let Trial::Passing { bytes } = *trial else { return false };
+        let Trial::Bypassed { bytes } = *trial else { return false };
         let left = bytes.saturating_sub(bytes_of(len));
-        *trial = Trial::Passing { bytes: left };
+        *trial = Trial::Bypassed { bytes: left };
         if left == 0 {
             *trial = Trial::Tried { bytes: 0, joined: 0 };
             self.passing -= 1;
@@ -58,7 +58,7 @@ impl Bypasser {
     fn try_out(&mut self, flow: FlowHash, len: usize, verdict: Verdict, now_ns: u64) {
         let fresh = || Trial::Tried { bytes: 0, joined: 0 };
         if self.passing > 0
-            && let Some(Trial::Passing { .. }) = self.flows.victim(flow)
+            && let Some(Trial::Bypassed { .. }) = self.flows.victim(flow)
         {
             self.passing -= 1;
         }
@@ -70,7 +70,7 @@ impl Bypasser {
             Trial::Tried { bytes, joined }
         } else if joined < self.bypass.joined_min {
             self.passing += 1;
-            Trial::Passing { bytes: self.bypass.skip_bytes }
+            Trial::Bypassed { bytes: self.bypass.skip_bytes }
         } else {
             Trial::Tried { bytes: 0, joined: 0 }
         };
@@ -85,7 +85,7 @@ fn bytes_of(len: usize) -> u32 {
 impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
     #[inline(always)]
     fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
-        let Located { known, flow, .. } = packet.located;
+        let FlowMatch { known, flow, .. } = packet.located;
         // Usually no flow is bypassed.
         let passes = self.passing > 0
             && trains.shapes[known].refusal.is_none()
@@ -95,7 +95,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
 
     /// Ignores packets whose payload was not read, because they cost nothing.
     #[inline(always)]
-    fn learn(&mut self, seen: &Seen<'_>, verdict: Verdict) {
+    fn learn(&mut self, seen: &Observed<'_>, verdict: Verdict) {
         if verdict != Verdict::Waits && !seen.is_refused && is_unverified(seen.meta) {
             self.try_out(seen.flow, seen.len, verdict, seen.now_ns);
         }
@@ -114,7 +114,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         left.saturating_sub(1) / bytes_of(next.seen.len).max(1)
     }
 
-    fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
+    fn learn_run(&mut self, run: &BurstBypass, _: &mut Merger<B>) {
         if run.is_unverified
             && let Some(Trial::Tried { bytes, joined }) = self.flows.get_mut(run.flow)
         {
@@ -134,7 +134,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
 mod tests {
     use std::{format, vec::Vec};
 
-    use super::{Bypass, Bypasser, Lease, Predicted, Seen, Stage, Verdict};
+    use super::{BurstBypass, Bypass, Bypasser, Observed, Predicted, Stage, Verdict};
     use crate::{
         checksum::Checksum,
         coalesce::{
@@ -164,8 +164,13 @@ mod tests {
     #[test]
     fn a_run_counts_as_its_packets_do() {
         let meta = Meta::default();
-        let seen =
-            Seen { flow: FlowHash::new(1), len: 100, meta: &meta, now_ns: 0, is_refused: false };
+        let seen = Observed {
+            flow: FlowHash::new(1),
+            len: 100,
+            meta: &meta,
+            now_ns: 0,
+            is_refused: false,
+        };
         let found = Found::Full(0);
         let predicted = Predicted { seen, found, sequence: Some(0), payload_len: 50 };
         let bypass = Bypass { probe_bytes: 500, joined_min: 3, skip_bytes: 300 };
@@ -180,7 +185,7 @@ mod tests {
         let more = Stage::<Vec<u8>>::lets_more_by(&some, &predicted);
         assert_eq!(more, 3, "five packets have 500 bytes");
         let prediction = PredictionId::of(predicted.seen.flow);
-        let mut lease = Lease::of(&predicted, prediction, more);
+        let mut lease = BurstBypass::of(&predicted, prediction, more);
         for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {
             assert!(lease.covers(prediction, &meta, 0));
             lease.count();
@@ -198,9 +203,9 @@ mod tests {
         assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &predicted), 0);
         // Checksums that the device verified cost nothing.
         let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
-        let trusted = Predicted { seen: Seen { meta: &meta, ..predicted.seen }, ..predicted };
+        let trusted = Predicted { seen: Observed { meta: &meta, ..predicted.seen }, ..predicted };
         assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &trusted), u32::MAX);
-        let mut lease = Lease::of(&trusted, prediction, 9);
+        let mut lease = BurstBypass::of(&trusted, prediction, 9);
         lease.count();
         lease.end();
         some.learn_run(&lease, &mut probe.merger);

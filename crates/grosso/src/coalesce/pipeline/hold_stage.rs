@@ -4,10 +4,10 @@ use crate::coalesce::{
     emit::reason::Pass,
     flows::{
         merge::Merger,
-        observed::{Predicted, Seen},
+        observed::{Observed, Predicted},
     },
     pipeline::{
-        burst_bypass::Lease,
+        burst_bypass::BurstBypass,
         stage::{Packet, Stage},
     },
     profile::{Hold, Profile},
@@ -15,9 +15,9 @@ use crate::coalesce::{
 
 /// Counts the mergeable packets of each flow before any stage can delay them: the pace of a flow determines hold times.
 #[derive(Debug)]
-pub(crate) struct Pacer(());
+pub(crate) struct HoldStage(());
 
-impl Pacer {
+impl HoldStage {
     /// Returns the stage, if the profile needs it.
     pub(crate) fn of(profile: &Profile) -> Option<Self> {
         let is_controlled = profile.hold == Hold::Controlled && profile.limits.hold_ns > 0;
@@ -25,7 +25,7 @@ impl Pacer {
     }
 }
 
-impl<B: AsRef<[u8]>> Stage<B> for Pacer {
+impl<B: AsRef<[u8]>> Stage<B> for HoldStage {
     #[inline(always)]
     fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
         let Packet { incoming, located } = packet;
@@ -39,27 +39,27 @@ impl<B: AsRef<[u8]>> Stage<B> for Pacer {
 
     #[inline(always)]
     fn lets_by(&mut self, predicted: &Predicted<'_>, trains: &mut Merger<B>) -> bool {
-        let &Predicted { seen: Seen { flow, now_ns, .. }, found, payload_len, .. } = predicted;
+        let &Predicted { seen: Observed { flow, now_ns, .. }, found, payload_len, .. } = predicted;
         trains.retention.count(flow, payload_len, found, now_ns);
         true
     }
 
-    fn learn_run(&mut self, run: &Lease, trains: &mut Merger<B>) {
+    fn learn_run(&mut self, run: &BurstBypass, trains: &mut Merger<B>) {
         trains.retention.count_more(run.flow, run.payload_bytes(), run.now_ns);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Hold, Pacer, Profile};
+    use super::{Hold, HoldStage, Profile};
     use crate::coalesce::pipeline::stage::probe::Probe;
 
     #[test]
     fn every_packet_is_counted_and_handed_on() {
         let mut profile = Profile::linux();
-        assert!(Pacer::of(&profile).is_none());
+        assert!(HoldStage::of(&profile).is_none());
         (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 100_000);
-        let mut stage = Pacer::of(&profile).expect("holds are controlled");
+        let mut stage = HoldStage::of(&profile).expect("holds are controlled");
         let mut probe = Probe::new(&profile);
         // A flow counts once it was seen to send in bursts while its round-trip time is unknown.
         for (index, blind) in [(0, 0), (1, 1), (2, 1)] {

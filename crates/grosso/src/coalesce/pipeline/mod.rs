@@ -14,14 +14,14 @@ use crate::{
     coalesce::{
         emit::{delivery::Sink, reason::Release, verdict::Verdict},
         flows::{
-            flush_scope::Whose,
-            merge::{Merger, Prospect},
+            flush_scope::FlushScope,
+            merge::{ExpectedFlow, Merger},
         },
-        pipeline::{batch::Batcher, stages::Line},
+        pipeline::{batch::Batcher, stages::Stages},
         profile::{Batch, Profile},
         rx::{
-            policy::{Laws, Profiled, Tiers},
-            rx_packet::Incoming,
+            policy::{ByProfile, Exact, Tiers},
+            rx_packet::RxPacket,
         },
         slots::prediction_id::PredictionId,
     },
@@ -31,13 +31,13 @@ use crate::{
 
 /// Pipeline from a packet to the trains.
 #[derive(Debug)]
-pub(crate) enum Assembly<B> {
+pub(crate) enum Pipeline<B> {
     /// Without stages, by the exact laws: the default.
-    Laws,
+    Exact,
     /// Without stages, by the rules of a profile.
     Rules,
     /// With stages, by the rules of a profile.
-    Staged(Box<Line<B>>),
+    Staged(Box<Stages<B>>),
     /// Sorting by flow first, then the rest of the pipeline.
     Batched(Box<Batched<B>>),
 }
@@ -46,18 +46,18 @@ pub(crate) enum Assembly<B> {
 #[derive(Debug)]
 pub(crate) struct Batched<B> {
     batch: Batcher<B>,
-    behind: Assembly<B>,
+    behind: Pipeline<B>,
 }
 
-impl<B: AsRef<[u8]>> Assembly<B> {
+impl<B: AsRef<[u8]>> Pipeline<B> {
     /// Builds the pipeline for a profile.
     pub(crate) fn of(profile: &Profile, tiers: Tiers) -> Self {
-        let behind = if let Some(line) = Line::of(profile) {
+        let behind = if let Some(line) = Stages::of(profile) {
             Self::Staged(Box::new(line))
         } else if profile.is_more_than_laws() || tiers != Tiers::ALL {
             Self::Rules
         } else {
-            Self::Laws
+            Self::Exact
         };
         match profile.batch {
             Batch::AsItCame => behind,
@@ -72,7 +72,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -83,23 +83,23 @@ impl<B: AsRef<[u8]>> Assembly<B> {
         }
         let prospect = merger.expect(incoming.bytes(), incoming.meta);
         match prospect {
-            Prospect::Next(next) if self.lets_by(next, &incoming, merger) => {
-                let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
+            ExpectedFlow::Next(next) if self.lets_by(next, &incoming, merger) => {
+                let verdict = merger.join_predicted::<ByProfile>(next, incoming, sink);
                 if verdict != Verdict::Joined {
                     self.note_unjoined();
                 }
                 verdict
             }
-            Prospect::Next(id) | Prospect::Flow(id) => match self {
-                Self::Laws => merger.take_expected::<Laws>(id, incoming, sink),
+            ExpectedFlow::Next(id) | ExpectedFlow::Flow(id) => match self {
+                Self::Exact => merger.take_expected::<Exact>(id, incoming, sink),
                 Self::Staged(line) => line.push_prospect(prospect, incoming, merger, sink),
-                Self::Rules => merger.take_expected::<Profiled>(id, incoming, sink),
+                Self::Rules => merger.take_expected::<ByProfile>(id, incoming, sink),
                 Self::Batched(batched) => batched.push(incoming, merger, sink),
             },
-            Prospect::Nothing => match self {
-                Self::Laws => merger.take::<Laws>(incoming, sink),
+            ExpectedFlow::Nothing => match self {
+                Self::Exact => merger.take::<Exact>(incoming, sink),
                 Self::Staged(line) => line.push_prospect(prospect, incoming, merger, sink),
-                Self::Rules => merger.take::<Profiled>(incoming, sink),
+                Self::Rules => merger.take::<ByProfile>(incoming, sink),
                 Self::Batched(batched) => batched.push(incoming, merger, sink),
             },
         }
@@ -110,11 +110,11 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     fn lets_by(
         &mut self,
         next: PredictionId,
-        incoming: &Incoming<'_, B>,
+        incoming: &RxPacket<'_, B>,
         merger: &Merger<B>,
     ) -> bool {
         match self {
-            Self::Laws | Self::Rules => true,
+            Self::Exact | Self::Rules => true,
             Self::Staged(line) => line.lets_by(next, incoming),
             Self::Batched(batched) => batched.lets_by(merger.flow_predicted(next), incoming),
         }
@@ -143,7 +143,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     /// Ends a batch, and releases the queued packets of some flows.
     pub(crate) fn flush(
         &mut self,
-        whose: Whose,
+        whose: FlushScope,
         why: Release,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
@@ -170,9 +170,9 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     }
 
     /// Returns the stages, if any.
-    pub(crate) fn line_mut(&mut self) -> Option<&mut Line<B>> {
+    pub(crate) fn line_mut(&mut self) -> Option<&mut Stages<B>> {
         match self {
-            Self::Laws | Self::Rules => None,
+            Self::Exact | Self::Rules => None,
             Self::Staged(line) => Some(line),
             Self::Batched(batched) => batched.behind.line_mut(),
         }
@@ -181,7 +181,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     /// Returns the time at which the batch began, if there is one.
     pub(crate) fn batched_since_ns(&self) -> Option<u64> {
         match self {
-            Self::Laws | Self::Rules | Self::Staged(_) => None,
+            Self::Exact | Self::Rules | Self::Staged(_) => None,
             Self::Batched(batched) => batched.batch.since_ns(),
         }
     }
@@ -189,7 +189,7 @@ impl<B: AsRef<[u8]>> Assembly<B> {
     /// Returns the next deadline of a queued packet.
     pub(crate) fn deadline(&self) -> Option<u64> {
         match self {
-            Self::Laws | Self::Rules => None,
+            Self::Exact | Self::Rules => None,
             Self::Staged(line) => line.deadline(),
             Self::Batched(batched) => batched.behind.deadline(),
         }
@@ -200,12 +200,12 @@ impl<B: AsRef<[u8]>> Batched<B> {
     /// Returns whether a predicted packet may belong to the batch's first flow and skip the batch.
     #[inline(always)]
     fn may_let_by(&self) -> bool {
-        self.batch.is_leading() && matches!(self.behind, Assembly::Laws | Assembly::Rules)
+        self.batch.is_leading() && matches!(self.behind, Pipeline::Exact | Pipeline::Rules)
     }
 
     /// Returns whether a packet of this flow skips the batch: it arrived when the batch began and does not end it.
     #[inline(always)]
-    fn lets_by(&mut self, flow: FlowHash, incoming: &Incoming<'_, B>) -> bool {
+    fn lets_by(&mut self, flow: FlowHash, incoming: &RxPacket<'_, B>) -> bool {
         let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);
         is_of_its_time
             && !self.batch.is_almost_full()
@@ -216,20 +216,20 @@ impl<B: AsRef<[u8]>> Batched<B> {
     #[inline(never)]
     fn push(
         &mut self,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let incoming = match merger.might_be_of(incoming.bytes(), incoming.meta) {
-            Some(Whose::Flow(flow)) => match self.batch.lead(flow, incoming.now_ns) {
-                Some(now_ns) => Incoming { now_ns, ..incoming },
+            Some(FlushScope::Flow(flow)) => match self.batch.lead(flow, incoming.now_ns) {
+                Some(now_ns) => RxPacket { now_ns, ..incoming },
                 None => {
                     self.batch.push(incoming, flow);
                     self.flush_full(merger, sink);
                     return Verdict::Waits;
                 }
             },
-            Some(Whose::AddressPair(_) | Whose::All) => {
+            Some(FlushScope::AddressPair(_) | FlushScope::All) => {
                 self.flush(merger, sink);
                 incoming
             }
@@ -254,7 +254,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
         let Self { batch, behind } = self;
         let Some(now_ns) = batch.since_ns() else { return };
         batch.drain(|Frame { buffer, meta }| {
-            behind.push(Incoming { buffer, meta: &meta, now_ns }, merger, sink);
+            behind.push(RxPacket { buffer, meta: &meta, now_ns }, merger, sink);
         });
     }
 }
@@ -263,7 +263,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
 mod tests {
     use std::vec::Vec;
 
-    use super::Assembly;
+    use super::Pipeline;
     use crate::coalesce::{
         profile::{Batch, Profile, Reorder},
         rx::policy::Tiers,
@@ -271,20 +271,20 @@ mod tests {
 
     #[test]
     fn the_default_has_no_stage() {
-        let of = |profile: &Profile| Assembly::<Vec<u8>>::of(profile, Tiers::ALL);
+        let of = |profile: &Profile| Pipeline::<Vec<u8>>::of(profile, Tiers::ALL);
         let mut profile = Profile::linux();
-        assert!(matches!(of(&profile), Assembly::Laws));
-        assert!(matches!(of(&Profile::linux_6_12()), Assembly::Rules));
+        assert!(matches!(of(&profile), Pipeline::Exact));
+        assert!(matches!(of(&Profile::linux_6_12()), Pipeline::Rules));
         profile.reorder = Reorder::WITHIN_BATCH;
-        assert!(matches!(of(&profile), Assembly::Staged(_)));
+        assert!(matches!(of(&profile), Pipeline::Staged(_)));
         profile.reorder = Reorder::default();
         profile.batch = Batch::ByFlow { packets: 8 };
         let assembly = of(&profile);
-        let Assembly::Batched(batched) = assembly else { panic!("the profile has a batch") };
-        assert!(matches!(batched.behind, Assembly::Laws));
-        let Assembly::Batched(batched) = of(&Profile::freebsd()) else {
+        let Pipeline::Batched(batched) = assembly else { panic!("the profile has a batch") };
+        assert!(matches!(batched.behind, Pipeline::Exact));
+        let Pipeline::Batched(batched) = of(&Profile::freebsd()) else {
             panic!("the profile has a batch")
         };
-        assert!(matches!(batched.behind, Assembly::Rules));
+        assert!(matches!(batched.behind, Pipeline::Rules));
     }
 }

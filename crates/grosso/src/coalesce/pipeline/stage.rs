@@ -8,13 +8,13 @@ use crate::{
             verdict::Verdict,
         },
         flows::{
-            flush_scope::Whose,
-            merge::{Located, Merger},
-            observed::{Predicted, Seen},
+            flush_scope::FlushScope,
+            merge::{FlowMatch, Merger},
+            observed::{Observed, Predicted},
         },
-        hold::train::Arrival,
-        pipeline::burst_bypass::Lease,
-        rx::rx_packet::Incoming,
+        hold::train::Examined,
+        pipeline::burst_bypass::BurstBypass,
+        rx::rx_packet::RxPacket,
     },
     flow::FlowHash,
 };
@@ -22,17 +22,17 @@ use crate::{
 /// A packet whose headers and flow are known.
 #[derive(Debug)]
 pub(crate) struct Packet<'a, B> {
-    pub(crate) incoming: Incoming<'a, B>,
-    pub(crate) located: Located,
+    pub(crate) incoming: RxPacket<'a, B>,
+    pub(crate) located: FlowMatch,
 }
 
 impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
     /// Returns the packet as observed by stages that learn its result.
     #[inline(always)]
-    pub(crate) fn seen(&self, is_refused: bool) -> Seen<'a> {
-        let Incoming { meta, now_ns, .. } = self.incoming;
+    pub(crate) fn seen(&self, is_refused: bool) -> Observed<'a> {
+        let RxPacket { meta, now_ns, .. } = self.incoming;
         let (flow, len) = (self.located.flow, self.incoming.bytes().len());
-        Seen { flow, len, meta, now_ns, is_refused }
+        Observed { flow, len, meta, now_ns, is_refused }
     }
 }
 
@@ -50,15 +50,15 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     /// need it.
     fn take(
         &mut self,
-        arrival: Arrival<B>,
-        _located: &Located,
-        _next: &mut impl Next<B>,
-    ) -> Result<Verdict, Arrival<B>> {
+        arrival: Examined<B>,
+        _located: &FlowMatch,
+        _next: &mut impl Downstream<B>,
+    ) -> Result<Verdict, Examined<B>> {
         Err(arrival)
     }
 
     /// Releases queued packets of a flow before its unmergeable packet. Returns whether there were any.
-    fn gives_way(&mut self, _packet: &Packet<'_, B>, _next: &mut impl Next<B>) -> bool {
+    fn gives_way(&mut self, _packet: &Packet<'_, B>, _next: &mut impl Downstream<B>) -> bool {
         false
     }
 
@@ -69,7 +69,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     }
 
     /// Learns the result of a packet that this stage let pass.
-    fn learn(&mut self, _seen: &Seen<'_>, _verdict: Verdict) {}
+    fn learn(&mut self, _seen: &Observed<'_>, _verdict: Verdict) {}
 
     /// Returns the number of packets that may bypass the stage after the last observed one, if all are predicted like
     /// `next` and arrive at the same time with the same metadata.
@@ -78,7 +78,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     }
 
     /// Learns of the packets that bypassed the stage.
-    fn learn_run(&mut self, _run: &Lease, _trains: &mut Merger<B>) {}
+    fn learn_run(&mut self, _run: &BurstBypass, _trains: &mut Merger<B>) {}
 
     /// Returns whether prediction is allowed, which verifies the checksums of packets before any stage sees them.
     fn lets_predict(&self) -> bool {
@@ -86,10 +86,10 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     }
 
     /// Releases the queued packets of some flows.
-    fn flush(&mut self, _whose: Whose, _why: Release, _next: &mut impl Next<B>) {}
+    fn flush(&mut self, _whose: FlushScope, _why: Release, _next: &mut impl Downstream<B>) {}
 
     /// Releases the packets that have waited long enough; all packets that arrived before `seen_ns` were pushed.
-    fn expire(&mut self, _now_ns: u64, _seen_ns: u64, _next: &mut impl Next<B>) {}
+    fn expire(&mut self, _now_ns: u64, _seen_ns: u64, _next: &mut impl Downstream<B>) {}
 
     /// Records a measured round-trip time of a flow.
     fn learn_round_trip(&mut self, _flow: FlowHash, _round_trip_ns: u64) {}
@@ -101,7 +101,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
 }
 
 /// Downstream of a stage: the trains, and the receiver of their deliveries.
-pub(crate) trait Next<B: AsRef<[u8]>> {
+pub(crate) trait Downstream<B: AsRef<[u8]>> {
     /// Receiver of deliveries.
     type Receiver: Sink<B> + ?Sized;
 
@@ -117,13 +117,15 @@ pub(crate) mod probe {
     use grosso_testkit::Packet as Builder;
     use grosso_wire::{LinkType, Ports};
 
-    use super::{Arrival, Incoming, Located, Merger, Next, Packet, Pass, Sink, Stage, Verdict};
+    use super::{
+        Downstream, Examined, FlowMatch, Merger, Packet, Pass, RxPacket, Sink, Stage, Verdict,
+    };
     use crate::{
         checksum::Checksum,
         coalesce::{
             emit::{delivery::Delivery, reason::Close},
             profile::Profile,
-            rx::policy::{Profiled, Tiers},
+            rx::policy::{ByProfile, Tiers},
         },
         meta::Meta,
     };
@@ -167,12 +169,12 @@ pub(crate) mod probe {
         pub(crate) fn packet(&mut self, index: u32, now_ns: u64) -> Packet<'static, Vec<u8>> {
             let packet = Builder::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
             let buffer = packet.tcp(|t| t.sequence(index * 100)).payload_len(100).build();
-            let Err(guess) = self.merger.seek_unpredicted::<Profiled>(&buffer, &META) else {
+            let Err(guess) = self.merger.seek_unpredicted::<ByProfile>(&buffer, &META) else {
                 panic!("no train is held");
             };
-            let known = self.merger.headers::<Profiled>(&buffer, &META).expect("TCP in IPv4");
+            let known = self.merger.headers::<ByProfile>(&buffer, &META).expect("TCP in IPv4");
             let located = self.merger.locate(&buffer, &META, known, &guess);
-            Packet { incoming: Incoming { buffer, meta: &META, now_ns }, located }
+            Packet { incoming: RxPacket { buffer, meta: &META, now_ns }, located }
         }
 
         /// Pushes a packet to a stage, and counts it if it continues to the trains.
@@ -186,11 +188,11 @@ pub(crate) mod probe {
                 return Verdict::Passed(reason);
             }
             let (seen, Packet { incoming, located }) = (packet.seen(false), packet);
-            let Located { known, flow, .. } = located;
-            let candidate = self.merger.examine::<Profiled>(&incoming, &located);
+            let FlowMatch { known, flow, .. } = located;
+            let candidate = self.merger.examine::<ByProfile>(&incoming, &located);
             let candidate = candidate.expect("the packet is mergeable");
             let (now_ns, frame) = (incoming.now_ns, incoming.into_frame());
-            let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
+            let arrival = Examined { frame, candidate, known, flow, now_ns, resembles: false };
             if let Ok(verdict) = stage.take(arrival, &located, self) {
                 return verdict;
             }
@@ -206,7 +208,7 @@ pub(crate) mod probe {
         }
     }
 
-    impl Next<Vec<u8>> for Probe {
+    impl Downstream<Vec<u8>> for Probe {
         type Receiver = Delivered;
 
         fn trains(&mut self) -> (&mut Merger<Vec<u8>>, &mut Delivered) {

@@ -8,20 +8,20 @@ use crate::{
             verdict::Verdict,
         },
         flows::{
-            flush_scope::Whose,
-            merge::{Guess, Located, Merger, Prospect, Sought, Unknown},
-            observed::{Predicted, Seen},
+            flush_scope::FlushScope,
+            merge::{ExpectedFlow, FlowMatch, Guess, Lookup, Merger, Unknown},
+            observed::{Observed, Predicted},
         },
-        hold::train::Arrival,
+        hold::train::Examined,
         pipeline::{
-            burst_bypass::Lease,
+            burst_bypass::BurstBypass,
             bypass::Bypasser,
-            hold_stage::Pacer,
+            hold_stage::HoldStage,
             reorder::Resequencer,
-            stage::{Next, Packet, Stage},
+            stage::{Downstream, Packet, Stage},
         },
         profile::{Level, Profile},
-        rx::{examine::Candidate, policy::Profiled, rx_packet::Incoming},
+        rx::{examine::Candidate, policy::ByProfile, rx_packet::RxPacket},
         slots::prediction_id::PredictionId,
     },
     flow::FlowHash,
@@ -30,12 +30,12 @@ use crate::{
 
 /// Stages in the order in which packets pass them. Each has its own slot, so that an absent stage costs no instruction.
 #[derive(Debug)]
-pub(crate) struct Line<B> {
+pub(crate) struct Stages<B> {
     bypasser: Option<Bypasser>,
-    pacer: Option<Pacer>,
+    pacer: Option<HoldStage>,
     resequencer: Option<Resequencer<B>>,
     /// Packets that may bypass the stages, and those that did.
-    lease: Lease,
+    lease: BurstBypass,
 }
 
 /// Runs code for each stage in order, optionally with the slot index.
@@ -60,25 +60,25 @@ macro_rules! each_stage {
 const PLACES: usize = 3;
 
 /// The trains after the stages.
-struct Rest<'a, B, S: ?Sized> {
+struct ToTrains<'a, B, S: ?Sized> {
     merger: &'a mut Merger<B>,
     sink: &'a mut S,
 }
 
-impl<B: AsRef<[u8]>> Line<B> {
+impl<B: AsRef<[u8]>> Stages<B> {
     /// Returns the stages for a profile, if it has any.
     pub(crate) fn of(profile: &Profile) -> Option<Self> {
         let repairs = profile.reorder.level != Level::Off;
         let bypasser = profile.bypass.map(Bypasser::new);
-        let pacer = Pacer::of(profile);
+        let pacer = HoldStage::of(profile);
         let resequencer = repairs.then(|| Resequencer::new(profile.reorder, &profile.limits));
         let is_empty = bypasser.is_none() && pacer.is_none() && resequencer.is_none();
-        (!is_empty).then_some(Self { bypasser, pacer, resequencer, lease: Lease::NONE })
+        (!is_empty).then_some(Self { bypasser, pacer, resequencer, lease: BurstBypass::NONE })
     }
 
     /// Returns whether a predicted packet bypasses the stages, and counts it.
     #[inline(always)]
-    pub(crate) fn lets_by(&mut self, next: PredictionId, incoming: &Incoming<'_, B>) -> bool {
+    pub(crate) fn lets_by(&mut self, next: PredictionId, incoming: &RxPacket<'_, B>) -> bool {
         let goes_by = self.lease.covers(next, incoming.meta, incoming.now_ns);
         if goes_by {
             self.lease.count();
@@ -96,8 +96,8 @@ impl<B: AsRef<[u8]>> Line<B> {
     #[inline(never)]
     pub(crate) fn push_prospect(
         &mut self,
-        prospect: Prospect,
-        incoming: Incoming<'_, B>,
+        prospect: ExpectedFlow,
+        incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -105,15 +105,15 @@ impl<B: AsRef<[u8]>> Line<B> {
         if !self.lets_predict() {
             return self.push_unpredicted(incoming, merger, sink);
         }
-        match merger.seek::<Profiled>(prospect, incoming.bytes(), incoming.meta) {
-            Sought::Next(next) => self.push_predicted(next, incoming, merger, sink),
-            Sought::Located(located) if located.resembled != PredictionId::NONE => {
+        match merger.seek::<ByProfile>(prospect, incoming.bytes(), incoming.meta) {
+            Lookup::Next(next) => self.push_predicted(next, incoming, merger, sink),
+            Lookup::Matched(located) if located.resembled != PredictionId::NONE => {
                 self.push_resembling(located, incoming, merger, sink)
             }
-            Sought::Located(located) => {
+            Lookup::Matched(located) => {
                 self.push_located(0, Packet { incoming, located }, merger, sink)
             }
-            Sought::Guessed(guess) => self.push_guessed(&guess, incoming, merger, sink),
+            Lookup::Guessed(guess) => self.push_guessed(&guess, incoming, merger, sink),
         }
     }
 
@@ -122,11 +122,11 @@ impl<B: AsRef<[u8]>> Line<B> {
     #[inline(never)]
     fn push_unpredicted(
         &mut self,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match merger.seek_unpredicted::<Profiled>(incoming.bytes(), incoming.meta) {
+        match merger.seek_unpredicted::<ByProfile>(incoming.bytes(), incoming.meta) {
             Ok(located) => self.push_packet(0, Packet { incoming, located }, merger, sink),
             Err(guess) => self.push_guessed(&guess, incoming, merger, sink),
         }
@@ -137,11 +137,11 @@ impl<B: AsRef<[u8]>> Line<B> {
     fn push_guessed(
         &mut self,
         guess: &Guess,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match merger.parse::<Profiled>(incoming.bytes(), incoming.meta, guess) {
+        match merger.parse::<ByProfile>(incoming.bytes(), incoming.meta, guess) {
             Ok(located) => self.push_packet(0, Packet { incoming, located }, merger, sink),
             Err(Unknown::Passes(reason)) => {
                 self.pass_unknown(incoming.into_frame(), reason, merger, sink)
@@ -155,7 +155,7 @@ impl<B: AsRef<[u8]>> Line<B> {
     fn push_predicted(
         &mut self,
         next: PredictionId,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -164,7 +164,7 @@ impl<B: AsRef<[u8]>> Line<B> {
             let located = merger.located_by(next);
             return self.push_packet(stopped, Packet { incoming, located }, merger, sink);
         }
-        let verdict = merger.join_predicted::<Profiled>(next, incoming, sink);
+        let verdict = merger.join_predicted::<ByProfile>(next, incoming, sink);
         self.learn_and_lease(&predicted.seen, verdict, merger);
         verdict
     }
@@ -173,8 +173,8 @@ impl<B: AsRef<[u8]>> Line<B> {
     #[inline(always)]
     fn push_resembling(
         &mut self,
-        located: Located,
-        incoming: Incoming<'_, B>,
+        located: FlowMatch,
+        incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -183,7 +183,7 @@ impl<B: AsRef<[u8]>> Line<B> {
             return self.push_packet(stopped, Packet { incoming, located }, merger, sink);
         }
         let seen = resembled.seen;
-        let verdict = merger.take_located::<Profiled>(incoming, located, sink);
+        let verdict = merger.take_located::<ByProfile>(incoming, located, sink);
         self.learn_and_lease(&seen, verdict, merger);
         verdict
     }
@@ -234,7 +234,7 @@ impl<B: AsRef<[u8]>> Line<B> {
                 return self.pass(place, place + 1, packet, reason, merger, sink);
             }
         });
-        match merger.examine::<Profiled>(&packet.incoming, &packet.located) {
+        match merger.examine::<ByProfile>(&packet.incoming, &packet.located) {
             Ok(candidate) => self.push_examined(candidate, packet, merger, sink),
             Err(reason) => self.pass(PLACES, first, packet, reason, merger, sink),
         }
@@ -251,18 +251,18 @@ impl<B: AsRef<[u8]>> Line<B> {
     ) -> Verdict {
         let seen = packet.seen(false);
         let Packet { incoming, located } = packet;
-        let Located { known, flow, found, agrees, resembled } = located;
+        let FlowMatch { known, flow, found, agrees, resembled } = located;
         let now_ns = incoming.now_ns;
         let resembles = resembled != PredictionId::NONE;
         let frame = incoming.into_frame();
-        let mut arrival = Arrival { frame, candidate, known, flow, now_ns, resembles };
+        let mut arrival = Examined { frame, candidate, known, flow, now_ns, resembles };
         let verdict = 'taken: {
-            let mut next = Rest { merger: &mut *merger, sink: &mut *sink };
+            let mut next = ToTrains { merger: &mut *merger, sink: &mut *sink };
             each_stage!(self, stage => match stage.take(arrival, &located, &mut next) {
                 Ok(verdict) => break 'taken verdict,
                 Err(unwanted) => arrival = unwanted,
             });
-            merger.admit::<Profiled>(found, arrival, agrees, sink)
+            merger.admit::<ByProfile>(found, arrival, agrees, sink)
         };
         self.learn_and_lease(&seen, verdict, merger);
         verdict
@@ -281,9 +281,9 @@ impl<B: AsRef<[u8]>> Line<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let seen = packet.seen(merger.shapes[packet.located.known].refusal.is_some());
-        let Located { flow, mut found, .. } = packet.located;
+        let FlowMatch { flow, mut found, .. } = packet.located;
         each_stage!(self, stage at place => {
-            let mut next = Rest { merger: &mut *merger, sink: &mut *sink };
+            let mut next = ToTrains { merger: &mut *merger, sink: &mut *sink };
             if place >= first && stage.gives_way(&packet, &mut next) {
                 // A packet that was just released may have started the train of this flow.
                 found = merger.find(flow, packet.incoming.meta.hash);
@@ -297,26 +297,26 @@ impl<B: AsRef<[u8]>> Line<B> {
 
     /// Reports the result of a passed packet to all stages, and lets the packets after it bypass them.
     #[inline(always)]
-    fn learn_and_lease(&mut self, seen: &Seen<'_>, verdict: Verdict, merger: &Merger<B>) {
+    fn learn_and_lease(&mut self, seen: &Observed<'_>, verdict: Verdict, merger: &Merger<B>) {
         self.learn(PLACES, seen, verdict);
         self.lease_behind(seen, merger);
     }
 
     /// Lets the predicted packets after one that all stages have seen bypass them, as many as each stage allows.
     #[inline(always)]
-    fn lease_behind(&mut self, seen: &Seen<'_>, merger: &Merger<B>) {
+    fn lease_behind(&mut self, seen: &Observed<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(seen) {
             let mut packets = u32::MAX;
             each_stage!(self, stage => {
                 packets = packets.min(Stage::<B>::lets_more_by(stage, &next));
             });
-            self.lease = Lease::of(&next, prediction, packets);
+            self.lease = BurstBypass::of(&next, prediction, packets);
         }
     }
 
     /// Reports the result of a packet to the stages before slot `end`.
     #[inline(always)]
-    fn learn(&mut self, end: usize, seen: &Seen<'_>, verdict: Verdict) {
+    fn learn(&mut self, end: usize, seen: &Observed<'_>, verdict: Verdict) {
         each_stage!(self, stage at place => if place < end {
             Stage::<B>::learn(stage, seen, verdict);
         });
@@ -358,11 +358,11 @@ impl<B: AsRef<[u8]>> Line<B> {
     #[inline(never)]
     fn push_one_too_many(
         &mut self,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        self.flush(Whose::All, Release::Finish, merger, sink);
+        self.flush(FlushScope::All, Release::Finish, merger, sink);
         merger.forget_shapes(sink);
         let prospect = merger.expect(incoming.bytes(), incoming.meta);
         self.push_prospect(prospect, incoming, merger, sink)
@@ -371,13 +371,13 @@ impl<B: AsRef<[u8]>> Line<B> {
     /// Releases the queued packets of some flows.
     pub(crate) fn flush(
         &mut self,
-        whose: Whose,
+        whose: FlushScope,
         why: Release,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.settle(merger);
-        let mut next = Rest { merger, sink };
+        let mut next = ToTrains { merger, sink };
         each_stage!(self, stage => stage.flush(whose, why, &mut next));
     }
 
@@ -390,7 +390,7 @@ impl<B: AsRef<[u8]>> Line<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.settle(merger);
-        let mut next = Rest { merger, sink };
+        let mut next = ToTrains { merger, sink };
         each_stage!(self, stage => stage.expire(now_ns, seen_ns, &mut next));
     }
 
@@ -405,7 +405,7 @@ impl<B: AsRef<[u8]>> Line<B> {
     }
 }
 
-impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
+impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Downstream<B> for ToTrains<'_, B, S> {
     type Receiver = S;
 
     #[inline(always)]
@@ -418,7 +418,7 @@ impl<B: AsRef<[u8]>, S: Sink<B> + ?Sized> Next<B> for Rest<'_, B, S> {
 mod tests {
     use std::vec::Vec;
 
-    use super::Line;
+    use super::Stages;
     use crate::coalesce::profile::{Bypass, Hold, Profile, Reorder};
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         let stages = |edit: fn(&mut Profile)| {
             let mut profile = Profile::linux();
             edit(&mut profile);
-            let Line::<Vec<u8>> { bypasser, pacer, resequencer, .. } = Line::of(&profile)?;
+            let Stages::<Vec<u8>> { bypasser, pacer, resequencer, .. } = Stages::of(&profile)?;
             Some([bypasser.is_some(), pacer.is_some(), resequencer.is_some()])
         };
         assert_eq!(stages(|_| ()), None);

@@ -3,7 +3,7 @@
 use crate::{
     coalesce::{
         emit::reason::Pass,
-        rx::shapes::{Known, Shapes},
+        rx::shapes::{CachedStack, Shapes},
         slots::shape_id::ShapeId,
     },
     meta::Meta,
@@ -13,7 +13,7 @@ use crate::{
 /// Example of a packet that passed because of its flags. Another packet with the same shape and length passes for the
 /// same reason, once its checksums are verified.
 #[derive(Debug)]
-pub(crate) struct Passing {
+pub(crate) struct Passthrough {
     /// Length of the example; zero without one.
     len: usize,
     known: ShapeId,
@@ -23,7 +23,7 @@ pub(crate) struct Passing {
     header: [u8; TUNNEL_BYTES],
 }
 
-impl Passing {
+impl Passthrough {
     pub(crate) fn new() -> Self {
         let (known, reason) = (ShapeId::default(), Pass::TcpPush);
         Self { len: 0, known, reason, latest_len: 0, header: [0; TUNNEL_BYTES] }
@@ -41,7 +41,7 @@ impl Passing {
         packet: &[u8],
         meta: &Meta,
         shapes: &'a Shapes,
-    ) -> Option<(&'a Known, Pass)> {
+    ) -> Option<(&'a CachedStack, Pass)> {
         if self.len != packet.len() || meta.gso.is_some() {
             return None;
         }

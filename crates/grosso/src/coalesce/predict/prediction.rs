@@ -20,7 +20,7 @@ use crate::{
         profile::{Rules, Vary},
         rx::{
             examine::{Candidate, verify_apart},
-            shapes::{Known, Shapes},
+            shapes::{CachedStack, Shapes},
         },
         slots::{prediction_id::PredictionId, shape_id::ShapeId, train_id::TrainId},
     },
@@ -75,7 +75,7 @@ pub(crate) struct Joined<'a> {
     pub(crate) flow: FlowHash,
     /// ID of its headers, and the headers.
     pub(crate) id: ShapeId,
-    pub(crate) known: &'a Known,
+    pub(crate) known: &'a CachedStack,
     pub(crate) rules: &'a Rules,
     pub(crate) vlan: Option<VlanTag>,
     pub(crate) packets: u16,
@@ -160,7 +160,7 @@ impl Prediction {
         packet: &[u8],
         meta: &Meta,
         shapes: &'a Shapes,
-    ) -> Option<&'a Known> {
+    ) -> Option<&'a CachedStack> {
         if self.room == 0 || !self.is_alike_outside(packet, meta) || !self.follows(packet) {
             return None;
         }
@@ -191,7 +191,7 @@ impl Prediction {
 
     /// Returns whether a packet has the same headers and flow, whatever its varying fields.
     #[inline(always)]
-    pub(crate) fn has_headers_of(&self, packet: &[u8], known: &Known) -> bool {
+    pub(crate) fn has_headers_of(&self, packet: &[u8], known: &CachedStack) -> bool {
         packet.len() >= self.header_len.into()
             && self.len > 0
             && known.identity.agrees(&self.header, packet)
@@ -270,7 +270,7 @@ impl Prediction {
 
     /// Continues after a resembling packet that started a train.
     #[inline(always)]
-    pub(crate) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &Known) {
+    pub(crate) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &CachedStack) {
         let size = self.payload_len();
         self.train = slot;
         self.room = room(known, 1, size, size);
@@ -348,7 +348,7 @@ impl Prediction {
 
     /// Returns whether the checksums over the payload are present as in other packets of the flow, and valid.
     #[inline(always)]
-    fn checksums_agree(&self, packet: &[u8], meta: &Meta, known: &Known) -> bool {
+    fn checksums_agree(&self, packet: &[u8], meta: &Meta, known: &CachedStack) -> bool {
         match (&meta.checksum, &self.single) {
             (Checksum::Unnecessary { .. }, Some(single)) => single.form.holds(packet),
             (Checksum::None, Some(single)) => single.form.holds(packet) && single.is_valid(packet),
@@ -363,7 +363,7 @@ impl Prediction {
 
     /// Returns whether checksums with permitted values are valid.
     #[inline(always)]
-    fn is_verified(&self, packet: &[u8], state: &Checksum, known: &Known) -> bool {
+    fn is_verified(&self, packet: &[u8], state: &Checksum, known: &CachedStack) -> bool {
         let Checksum::Partial { start, offset } = *state else {
             return verify_apart(packet, &known.shape, state) == Ok(self.is_partial);
         };
@@ -454,8 +454,8 @@ impl IpNumbers {
 
 /// Returns the number of further packets with this payload that fit into the train.
 #[inline]
-fn room(known: &Known, packets: u16, payload_len: usize, size: usize) -> u16 {
-    let Known { shape, bounds, .. } = known;
+fn room(known: &CachedStack, packets: u16, payload_len: usize, size: usize) -> u16 {
+    let CachedStack { shape, bounds, .. } = known;
     let bytes_left = bounds.payload_max.saturating_sub(payload_len);
     // The last packet of a UDP train ends the train.
     let last = u16::from(!shape.is_tcp);

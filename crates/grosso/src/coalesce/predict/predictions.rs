@@ -3,8 +3,8 @@
 use crate::{
     coalesce::{
         predict::prediction::{Joined, Prediction},
-        rx::shapes::Known,
-        slots::{prediction_id::PredictionId, slot_map::ById, train_id::TrainId},
+        rx::shapes::CachedStack,
+        slots::{prediction_id::PredictionId, slot_map::SlotMap, train_id::TrainId},
     },
     flow::FlowHash,
 };
@@ -13,14 +13,14 @@ use crate::{
 /// where the last one ended.
 #[derive(Debug)]
 pub(crate) struct Predictions {
-    places: ById<PredictionId, Prediction>,
+    places: SlotMap<PredictionId, Prediction>,
     /// Prediction of the previous packet, if any.
     latest: PredictionId,
 }
 
 impl Default for Predictions {
     fn default() -> Self {
-        Self { places: ById::default(), latest: PredictionId::NONE }
+        Self { places: SlotMap::default(), latest: PredictionId::NONE }
     }
 }
 
@@ -92,7 +92,7 @@ impl Predictions {
         slot: TrainId,
         flow: FlowHash,
         packet: &[u8],
-        known: &Known,
+        known: &CachedStack,
     ) -> PredictionId {
         let id = PredictionId::of(flow);
         let Some(next) = self.get_mut(id) else { return PredictionId::NONE };

@@ -9,7 +9,7 @@ use crate::{
     coalesce::{
         emit::reason::Pass,
         profile::{Options, Profile},
-        rx::{policy::Policy, shapes::Known},
+        rx::{policy::Policy, shapes::CachedStack},
     },
     meta::{Cwr, IpLevels, Meta},
     segment::IP_LEVELS_MAX,
@@ -155,7 +155,7 @@ fn lengths_of_superframe_agree(packet: &[u8], shape: &Shape) -> bool {
 #[inline(always)]
 pub(crate) fn examine<P: Policy>(
     packet: &[u8],
-    known: &Known,
+    known: &CachedStack,
     meta: &Meta,
 ) -> Result<Candidate, Pass> {
     if let Some(reason) = known.refusal {

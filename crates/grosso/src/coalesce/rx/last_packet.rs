@@ -5,25 +5,26 @@ use grosso_wire::LAYERS_MAX;
 
 /// Header bytes that a superframe takes from its last packet, as words, because most of these fields are adjacent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Latest {
-    words: ArrayVec<LatestWord, WORDS_MAX>,
+pub(crate) struct LastPacket {
+    words: ArrayVec<LastPacketWord, WORDS_MAX>,
 }
 
 /// Eight header bytes, with a mask of the bits taken from the last packet.
 #[derive(Clone, Copy, Debug)]
-struct LatestWord {
+struct LastPacketWord {
     at: u16,
     bits: u64,
 }
 
-impl Latest {
+impl LastPacket {
     /// Adds one header byte.
     pub(crate) fn add(&mut self, at: usize, header_len: usize) {
         let at = at as u16;
         let start = at.min(header_len.saturating_sub(WORD_BYTES) as u16);
-        let is_in = |word: &&mut LatestWord| (word.at..word.at + WORD_BYTES as u16).contains(&at);
+        let is_in =
+            |word: &&mut LastPacketWord| (word.at..word.at + WORD_BYTES as u16).contains(&at);
         if self.words.iter_mut().find(is_in).is_none() {
-            let full = self.words.try_push(LatestWord { at: start, bits: 0 });
+            let full = self.words.try_push(LastPacketWord { at: start, bits: 0 });
             debug_assert!(full.is_ok(), "a stack has fewer words");
         }
         if let Some(word) = self.words.iter_mut().find(is_in) {
@@ -34,7 +35,7 @@ impl Latest {
     /// Copies these bytes of the last packet into a superframe's header.
     #[inline]
     pub(crate) fn put(&self, last: &[u8], header: &mut [u8]) {
-        for &LatestWord { at, bits } in &self.words {
+        for &LastPacketWord { at, bits } in &self.words {
             let range = usize::from(at)..usize::from(at) + WORD_BYTES;
             let (last, place) = (last.get(range.clone()), header.get_mut(range));
             if let Some(last) = last.and_then(|last| last.first_chunk())
@@ -54,11 +55,11 @@ const WORDS_MAX: usize = 2 * LAYERS_MAX;
 
 #[cfg(test)]
 mod tests {
-    use super::Latest;
+    use super::LastPacket;
 
     #[test]
     fn these_bytes_are_the_last_packet_s_and_all_others_stay() {
-        let mut latest = Latest::default();
+        let mut latest = LastPacket::default();
         let taken = [1, 2, 9, 10, 27, 29];
         for at in taken {
             latest.add(at, 30);

@@ -3,7 +3,7 @@
 //! The path is written once and compiled for each policy. With the exact laws all decisions are constants, so that the
 //! default executes no instruction for features that it lacks; a profile's rules are read from the known headers.
 
-use crate::coalesce::{profile::Rules, rx::shapes::Known};
+use crate::coalesce::{profile::Rules, rx::shapes::CachedStack};
 
 /// Decisions of one policy.
 pub(crate) trait Policy {
@@ -11,10 +11,10 @@ pub(crate) trait Policy {
     const IS_WATCHED: bool;
 
     /// Returns the rules of trains with these headers.
-    fn rules(known: &Known) -> &Rules;
+    fn rules(known: &CachedStack) -> &Rules;
 
     /// Returns whether segmenting trains with these headers restores the original packets.
-    fn is_invertible(known: &Known) -> bool;
+    fn is_invertible(known: &CachedStack) -> bool;
 
     /// Returns the fast paths that the policy supports among the allowed ones.
     fn tiers(allowed: Tiers) -> Tiers;
@@ -22,22 +22,22 @@ pub(crate) trait Policy {
 
 /// The exact laws: segmenting a superframe restores exactly the original packets.
 #[derive(Debug)]
-pub(crate) enum Laws {}
+pub(crate) enum Exact {}
 
 /// The rules of a profile.
 #[derive(Debug)]
-pub(crate) enum Profiled {}
+pub(crate) enum ByProfile {}
 
-impl Policy for Laws {
+impl Policy for Exact {
     const IS_WATCHED: bool = false;
 
     #[inline(always)]
-    fn rules(_: &Known) -> &Rules {
+    fn rules(_: &CachedStack) -> &Rules {
         &Rules::INVERTIBLE
     }
 
     #[inline(always)]
-    fn is_invertible(_: &Known) -> bool {
+    fn is_invertible(_: &CachedStack) -> bool {
         Rules::INVERTIBLE.is_invertible()
     }
 
@@ -47,16 +47,16 @@ impl Policy for Laws {
     }
 }
 
-impl Policy for Profiled {
+impl Policy for ByProfile {
     const IS_WATCHED: bool = true;
 
     #[inline(always)]
-    fn rules(known: &Known) -> &Rules {
+    fn rules(known: &CachedStack) -> &Rules {
         &known.rules
     }
 
     #[inline(always)]
-    fn is_invertible(known: &Known) -> bool {
+    fn is_invertible(known: &CachedStack) -> bool {
         known.is_invertible
     }
 

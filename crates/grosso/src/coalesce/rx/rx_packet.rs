@@ -4,14 +4,14 @@ use crate::{frame::Frame, meta::Meta};
 
 /// A packet that was just pushed, with its metadata still in the caller's memory.
 #[derive(Debug)]
-pub(crate) struct Incoming<'a, B> {
+pub(crate) struct RxPacket<'a, B> {
     pub(crate) buffer: B,
     pub(crate) meta: &'a Meta,
     /// Time of the push.
     pub(crate) now_ns: u64,
 }
 
-impl<B: AsRef<[u8]>> Incoming<'_, B> {
+impl<B: AsRef<[u8]>> RxPacket<'_, B> {
     /// Returns the bytes of the packet.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -12,10 +12,10 @@ use crate::{
     coalesce::{
         emit::reason::{NoMerge, Pass},
         profile::{Options, Rules, Vary},
-        rx::{bounds::Bounds, last_packet::Latest},
+        rx::{bounds::Bounds, last_packet::LastPacket},
         slots::{
             shape_id::ShapeId,
-            slot_map::{ById, Id},
+            slot_map::{Id, SlotMap},
         },
     },
     flow::Keys,
@@ -30,7 +30,7 @@ use crate::{
 
 /// A known header stack.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct CachedStack {
     pub(crate) stack: Stack,
     pub(crate) shape: Shape,
     pub(crate) keys: Keys,
@@ -57,7 +57,7 @@ pub(crate) struct Known {
     /// Limits of a train with these headers.
     pub(crate) bounds: Bounds,
     /// Header bytes that a superframe takes from its last packet.
-    pub(crate) latest: Latest,
+    pub(crate) latest: LastPacket,
     /// Offset of the timestamps, if they may vary.
     pub(crate) timestamps: Option<u16>,
     /// Reason why packets with these headers can never be merged.
@@ -67,7 +67,7 @@ pub(crate) struct Known {
 /// A bounded cache of known header stacks.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    known: ById<ShapeId, Known>,
+    known: SlotMap<ShapeId, CachedStack>,
     latest: ShapeId,
 }
 
@@ -103,7 +103,7 @@ impl Shapes {
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: ShapeId) -> Option<&Known> {
+    pub(crate) fn get(&self, id: ShapeId) -> Option<&CachedStack> {
         self.known.get(id)
     }
 
@@ -127,22 +127,23 @@ impl Shapes {
         bounds: Bounds,
         refusal: Option<Pass>,
     ) -> ShapeId {
-        self.latest = self.known.push(Known::new(stack, shape, packet, rules, bounds, refusal));
+        self.latest =
+            self.known.push(CachedStack::new(stack, shape, packet, rules, bounds, refusal));
         self.latest
     }
 }
 
 impl Index<ShapeId> for Shapes {
-    type Output = Known;
+    type Output = CachedStack;
 
     /// Returns the headers of an ID; entries are removed only while nothing refers to them, so this never fails.
     #[inline(always)]
-    fn index(&self, id: ShapeId) -> &Known {
+    fn index(&self, id: ShapeId) -> &CachedStack {
         &self.known[id]
     }
 }
 
-impl Known {
+impl CachedStack {
     #[cold]
     fn new(
         stack: &Stack,
@@ -275,8 +276,8 @@ fn latest(
     header: &[u8],
     rules: &Rules,
     timestamps: Option<&Range<usize>>,
-) -> Latest {
-    let mut latest = Latest::default();
+) -> LastPacket {
+    let mut latest = LastPacket::default();
     let mut take = |vary: Vary, start: usize, len: usize| {
         if vary == Vary::Latest {
             (start..start + len).for_each(|at| latest.add(at, header.len()));

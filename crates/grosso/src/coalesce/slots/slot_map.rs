@@ -15,18 +15,18 @@ pub(crate) trait Id: Copy + Debug {
 
 /// A table with one entry per key of one type. Other numbers cannot be used as a key.
 #[derive(Clone, Debug)]
-pub(crate) struct ById<I, T> {
+pub(crate) struct SlotMap<I, T> {
     items: Vec<T>,
     id: PhantomData<I>,
 }
 
-impl<I, T> Default for ById<I, T> {
+impl<I, T> Default for SlotMap<I, T> {
     fn default() -> Self {
         Self { items: Vec::new(), id: PhantomData }
     }
 }
 
-impl<I: Id, T> ById<I, T> {
+impl<I: Id, T> SlotMap<I, T> {
     #[inline(always)]
     pub(crate) fn get(&self, id: I) -> Option<&T> {
         self.items.get(id.place())
@@ -81,7 +81,7 @@ impl<I: Id, T> ById<I, T> {
     }
 }
 
-impl<I: Id, T> Index<I> for ById<I, T> {
+impl<I: Id, T> Index<I> for SlotMap<I, T> {
     type Output = T;
 
     /// Returns the entry of a key that the table issued, or for which it was extended: never fails.
@@ -92,7 +92,7 @@ impl<I: Id, T> Index<I> for ById<I, T> {
     }
 }
 
-impl<I: Id, T> IndexMut<I> for ById<I, T> {
+impl<I: Id, T> IndexMut<I> for SlotMap<I, T> {
     #[inline(always)]
     fn index_mut(&mut self, id: I) -> &mut T {
         debug_assert!(id.place() < self.items.len(), "{id:?} is in the list");

@@ -14,11 +14,11 @@ use crate::{
         },
         hold::{
             ack_log::{First, record_of},
-            train::{Arrival, Train},
+            train::{Examined, Train},
         },
         rx::{
             examine::{Candidate, examine_alone, traffic_class},
-            shapes::Known,
+            shapes::CachedStack,
         },
         slots::{shape_id::ShapeId, train_id::TrainId},
     },
@@ -125,11 +125,11 @@ impl<B: AsRef<[u8]>> Train<B> {
     /// `known` contains the packet's headers, `own` those of the train.
     pub(super) fn gathers(
         &self,
-        arrival: &Arrival<B>,
-        known: &Known,
-        own: &Known,
+        arrival: &Examined<B>,
+        known: &CachedStack,
+        own: &CachedStack,
     ) -> Result<(), NoMerge> {
-        let Arrival { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = arrival;
         let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
         let is_full =
             usize::from(self.packets) >= RECORDS_MAX || self.packets >= known.bounds.packets_max;
@@ -153,7 +153,7 @@ impl<B: AsRef<[u8]>> Train<B> {
 /// Examines a packet without payload that will wait unmerged. A packet to be filtered may have any options.
 pub(super) fn examine_acknowledgment(
     packet: &[u8],
-    known: &Known,
+    known: &CachedStack,
     meta: &Meta,
 ) -> Result<Candidate, Pass> {
     if let Some(reason) = known.refusal {

@@ -9,7 +9,7 @@ use core::num::NonZeroU16;
 
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
-pub(crate) use self::path::{Guess, Located, Prospect, Sought};
+pub(crate) use self::path::{ExpectedFlow, FlowMatch, Guess, Lookup};
 use crate::{
     checksum::Checksum,
     coalesce::{
@@ -19,8 +19,8 @@ use crate::{
             stats::CoalesceStats,
         },
         flows::{
-            flush_scope::{Barrier, Whose, barrier},
-            last_flow::Sighting,
+            flush_scope::{FlushScope, ScopeKind, scope_kind},
+            last_flow::LastFlow,
         },
         hold::{
             ack_log::{AckLog, First},
@@ -28,7 +28,7 @@ use crate::{
             retention::Retention,
             train::{Train, Trains},
         },
-        predict::{passthrough::Passing, predictions::Predictions},
+        predict::{passthrough::Passthrough, predictions::Predictions},
         profile::{Profile, Rules},
         rx::{
             bounds::Bounds,
@@ -70,9 +70,9 @@ pub(crate) struct Merger<B> {
     table: Table<FlowHash, TrainId>,
     pub(crate) trains: Trains<B>,
     predictions: Predictions,
-    passing: Passing,
+    passing: Passthrough,
     /// Flow of the last queried packet.
-    sighting: Sighting,
+    sighting: LastFlow,
     pool: Pool<B>,
     pub(crate) stats: CoalesceStats,
     /// Records and summaries of acknowledgments, by the slot of their train.
@@ -114,8 +114,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
             table: Table::new(profile.table),
             trains: Trains::new(profile.limits.flows),
             predictions: Predictions::default(),
-            passing: Passing::new(),
-            sighting: Sighting::new(),
+            passing: Passthrough::new(),
+            sighting: LastFlow::new(),
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
             acknowledgments: AckLog::new(profile.rules.acknowledgments),
@@ -163,19 +163,19 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Returns the flow of a packet with known headers, otherwise all flows that it might belong to; `None` if it
     /// cannot belong to a train.
     #[inline(always)]
-    pub(crate) fn might_be_of(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
+    pub(crate) fn might_be_of(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         if meta.gso.is_some() {
             return self.must_not_overtake(packet, meta);
         }
         match self.sighting.flow_of(packet, &self.shapes) {
-            Some(flow) => Some(Whose::Flow(flow)),
+            Some(flow) => Some(FlushScope::Flow(flow)),
             None => self.sight(packet, meta),
         }
     }
 
     /// Works like [`Self::might_be_of`], for a packet of another flow than the packet before it.
     #[inline(never)]
-    fn sight(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
+    fn sight(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         let Some(known) = self.shapes.find(packet) else {
             return self.must_not_overtake(packet, meta);
         };
@@ -183,28 +183,28 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if self.tiers.masks {
             self.sighting.note(packet, known, flow, &self.shapes);
         }
-        Some(Whose::Flow(flow))
+        Some(FlushScope::Flow(flow))
     }
 
     /// Works like [`Self::might_be_of`], for any packet and without the cache.
     #[inline(never)]
-    pub(crate) fn must_not_overtake(&mut self, packet: &[u8], meta: &Meta) -> Option<Whose> {
+    pub(crate) fn must_not_overtake(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         self.dissected_might_be_of(packet, meta)
     }
 
     /// Works like [`Self::might_be_of`], for the packet that was just dissected.
-    pub(crate) fn dissected_might_be_of(&self, packet: &[u8], meta: &Meta) -> Option<Whose> {
+    pub(crate) fn dissected_might_be_of(&self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         if meta.cuts_around(&self.stack) {
             // The datagrams of one superframe may belong to any inner flows.
-            return Some(Whose::All);
+            return Some(FlushScope::All);
         }
         let keys = Keys::of(self.stack.layers(), packet);
-        match barrier(&self.stack, packet) {
-            Barrier::None => None,
-            Barrier::Flow => Some(Whose::Flow(self.hasher.flow(packet, &keys))),
-            Barrier::AddressPair => {
-                Some(Whose::AddressPair(self.hasher.address_pair(packet, &keys)))
+        match scope_kind(&self.stack, packet) {
+            ScopeKind::None => None,
+            ScopeKind::Flow => Some(FlushScope::Flow(self.hasher.flow(packet, &keys))),
+            ScopeKind::AddressPair => {
+                Some(FlushScope::AddressPair(self.hasher.address_pair(packet, &keys)))
             }
         }
     }
@@ -212,22 +212,22 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Closes the trains of some flows before a packet that must not overtake them (rule G75).
     pub(crate) fn close_of(
         &mut self,
-        whose: Whose,
+        whose: FlushScope,
         device_hash: Option<u32>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         match whose {
-            Whose::Flow(flow) => {
+            FlushScope::Flow(flow) => {
                 if let Found::Slot(slot) = self.table.find(flow, device_hash) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
-            Whose::AddressPair(address_pair) => {
+            FlushScope::AddressPair(address_pair) => {
                 while let Some(slot) = self.between(address_pair) {
                     self.close(slot, Close::Barrier, sink);
                 }
             }
-            Whose::All => self.flush(Close::Barrier, sink),
+            FlushScope::All => self.flush(Close::Barrier, sink),
         }
     }
 

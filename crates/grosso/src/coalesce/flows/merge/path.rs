@@ -14,13 +14,13 @@ use crate::{
             reason::{Close, NoMerge, Pass},
             verdict::Verdict,
         },
-        hold::train::{Arrival, beside_last, ending},
+        hold::train::{Examined, beside_last, ending},
         profile::{Acknowledgments, FullTable, Refused},
         rx::{
             examine::{Candidate, examine, lengths_agree, verify_all},
             policy::Policy,
-            rx_packet::Incoming,
-            shapes::Known,
+            rx_packet::RxPacket,
+            shapes::CachedStack,
         },
         slots::{prediction_id::PredictionId, shape_id::ShapeId, train_id::TrainId},
     },
@@ -31,7 +31,7 @@ use crate::{
 
 /// Prediction that a packet may match.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Prospect {
+pub(crate) enum ExpectedFlow {
     /// The packet may continue the current burst.
     Next(PredictionId),
     /// The packet may belong to the flow whose turn it is.
@@ -42,11 +42,11 @@ pub(crate) enum Prospect {
 
 /// Flow of a packet, as found by the tiers before parsing.
 #[derive(Debug)]
-pub(crate) enum Sought {
+pub(crate) enum Lookup {
     /// The packet continues the train of this prediction.
     Next(PredictionId),
     /// The headers and the flow are known.
-    Located(Located),
+    Matched(FlowMatch),
     /// The packet may belong to this flow.
     Guessed(Guess),
 }
@@ -62,7 +62,7 @@ pub(crate) struct Guess {
 
 /// Headers and flow of a packet, and the result of the table lookup.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Located {
+pub(crate) struct FlowMatch {
     pub(crate) known: ShapeId,
     pub(crate) flow: FlowHash,
     pub(crate) found: Found<TrainId>,
@@ -76,17 +76,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Returns the prediction that a packet may match, from the packets before it. Without that tier nothing is
     /// predicted.
     #[inline(always)]
-    pub(crate) fn expect(&self, packet: &[u8], meta: &Meta) -> Prospect {
+    pub(crate) fn expect(&self, packet: &[u8], meta: &Meta) -> ExpectedFlow {
         let id = self.predictions.latest();
-        let Some(latest) = self.predictions.get(id) else { return Prospect::Nothing };
+        let Some(latest) = self.predictions.get(id) else { return ExpectedFlow::Nothing };
         if latest.is_next(packet, meta, &self.shapes) {
-            return Prospect::Next(id);
+            return ExpectedFlow::Next(id);
         }
         let follower = self.predictions.get(latest.follower);
         if follower.is_some_and(|follower| follower.has_ports_of(packet)) {
-            return Prospect::Flow(latest.follower);
+            return ExpectedFlow::Flow(latest.follower);
         }
-        if latest.has_ports_of(packet) { Prospect::Flow(id) } else { Prospect::Nothing }
+        if latest.has_ports_of(packet) { ExpectedFlow::Flow(id) } else { ExpectedFlow::Nothing }
     }
 
     /// Processes a packet that may match this prediction.
@@ -94,13 +94,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(crate) fn take_expected<P: Policy>(
         &mut self,
         id: PredictionId,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         match self.seek_expected(id, None, incoming.bytes(), incoming.meta) {
-            Sought::Next(next) => self.join_predicted::<P>(next, incoming, sink),
-            Sought::Located(located) => self.take_located::<P>(incoming, located, sink),
-            Sought::Guessed(_) => self.take_apart::<P>(None, incoming, sink),
+            Lookup::Next(next) => self.join_predicted::<P>(next, incoming, sink),
+            Lookup::Matched(located) => self.take_located::<P>(incoming, located, sink),
+            Lookup::Guessed(_) => self.take_apart::<P>(None, incoming, sink),
         }
     }
 
@@ -108,8 +108,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     fn take_apart<P: Policy>(
         &mut self,
-        located: Option<Located>,
-        incoming: Incoming<'_, B>,
+        located: Option<FlowMatch>,
+        incoming: RxPacket<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let located = match located {
@@ -126,7 +126,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     pub(crate) fn take<P: Policy>(
         &mut self,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let (packet, meta) = (incoming.bytes(), incoming.meta);
@@ -180,7 +180,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     fn pass_alone<P: Policy>(
         &mut self,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         known: ShapeId,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -208,7 +208,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         packet: &[u8],
         meta: &Meta,
         guess: &Guess,
-    ) -> Result<Located, Unknown> {
+    ) -> Result<FlowMatch, Unknown> {
         let known = self.headers::<P>(packet, meta)?;
         Ok(self.locate(packet, meta, known, guess))
     }
@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn take_unknown<P: Policy>(
         &mut self,
         unknown: Unknown,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         match unknown {
@@ -233,18 +233,23 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Finds the flow of a packet with this expectation, without parsing it.
     #[inline(always)]
-    pub(crate) fn seek<P: Policy>(&self, prospect: Prospect, packet: &[u8], meta: &Meta) -> Sought {
+    pub(crate) fn seek<P: Policy>(
+        &self,
+        prospect: ExpectedFlow,
+        packet: &[u8],
+        meta: &Meta,
+    ) -> Lookup {
         match prospect {
-            Prospect::Next(next) => return Sought::Next(next),
-            Prospect::Flow(id) => return self.seek_expected(id, None, packet, meta),
-            Prospect::Nothing => {}
+            ExpectedFlow::Next(next) => return Lookup::Next(next),
+            ExpectedFlow::Flow(id) => return self.seek_expected(id, None, packet, meta),
+            ExpectedFlow::Nothing => {}
         }
         let guess = self.guess::<P>(packet, meta);
         match self.predictions.of(guess.flow) {
             Some(id) => self.seek_expected(id, Some(guess.found), packet, meta),
             None => match self.locate_by_train(guess.found, packet, meta) {
-                Some(located) => Sought::Located(located),
-                None => Sought::Guessed(guess),
+                Some(located) => Lookup::Matched(located),
+                None => Lookup::Guessed(guess),
             },
         }
     }
@@ -255,7 +260,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         &self,
         packet: &[u8],
         meta: &Meta,
-    ) -> Result<Located, Guess> {
+    ) -> Result<FlowMatch, Guess> {
         let guess = self.guess::<P>(packet, meta);
         self.locate_by_train(guess.found, packet, meta).ok_or(guess)
     }
@@ -268,11 +273,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
         found: Option<Found<TrainId>>,
         packet: &[u8],
         meta: &Meta,
-    ) -> Sought {
-        let Some(next) = self.predictions.get(id) else { return Sought::Guessed(Guess::NONE) };
+    ) -> Lookup {
+        let Some(next) = self.predictions.get(id) else { return Lookup::Guessed(Guess::NONE) };
         // The prediction of the current burst was already checked.
         if id != self.predictions.latest() && next.is_next(packet, meta, &self.shapes) {
-            return Sought::Next(id);
+            return Lookup::Next(id);
         }
         let found = match next.train {
             TrainId::NONE => found.unwrap_or_else(|| self.table.find(next.flow, meta.hash)),
@@ -280,17 +285,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
         };
         let (known, flow, agrees) = (next.known, next.flow, false);
         if next.is_resembled_by(packet, meta, &self.shapes) {
-            return Sought::Located(Located { known, flow, found, agrees, resembled: id });
+            return Lookup::Matched(FlowMatch { known, flow, found, agrees, resembled: id });
         }
         if let Some(located) = self.locate_by_train(found, packet, meta) {
-            return Sought::Located(located);
+            return Lookup::Matched(located);
         }
-        let Some(headers) = self.shapes.get(known) else { return Sought::Guessed(Guess::NONE) };
+        let Some(headers) = self.shapes.get(known) else { return Lookup::Guessed(Guess::NONE) };
         if next.has_headers_of(packet, headers) && lengths_agree(packet, &headers.shape, meta) {
             let resembled = PredictionId::NONE;
-            return Sought::Located(Located { known, flow, found, agrees, resembled });
+            return Lookup::Matched(FlowMatch { known, flow, found, agrees, resembled });
         }
-        Sought::Guessed(Guess::NONE)
+        Lookup::Guessed(Guess::NONE)
     }
 
     /// Returns the headers of a packet, known or dissected.
@@ -310,13 +315,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Locates a predicted packet by the train that it continues.
     #[inline(always)]
-    pub(crate) fn located_by(&self, next: PredictionId) -> Located {
+    pub(crate) fn located_by(&self, next: PredictionId) -> FlowMatch {
         let slot = self.predictions.get(next).map_or(TrainId::NONE, |next| next.train);
         let train = self.trains.held(slot);
         let known = train.map_or_else(ShapeId::default, |train| train.known);
         let flow = train.map_or(FlowHash::NONE, |train| train.flow);
         let (found, agrees) = (Found::Slot(slot), true);
-        Located { known, flow, found, agrees, resembled: PredictionId::NONE }
+        FlowMatch { known, flow, found, agrees, resembled: PredictionId::NONE }
     }
 
     /// Guesses the flow of a packet by the headers of the packet before it.
@@ -339,7 +344,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         found: Found<TrainId>,
         packet: &[u8],
         meta: &Meta,
-    ) -> Option<Located> {
+    ) -> Option<FlowMatch> {
         let Found::Slot(slot) = found else { return None };
         let train = self.trains.train(slot)?;
         let known = &self.shapes[train.known];
@@ -349,7 +354,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             && lengths_agree(packet, &known.shape, meta);
         let (known, flow, found) = (train.known, train.flow, Found::Slot(slot));
         let resembled = PredictionId::NONE;
-        agrees.then_some(Located { known, flow, found, agrees, resembled })
+        agrees.then_some(FlowMatch { known, flow, found, agrees, resembled })
     }
 
     /// Looks up the flow of a packet with these headers, unless the guess already found it.
@@ -360,31 +365,31 @@ impl<B: AsRef<[u8]>> Merger<B> {
         meta: &Meta,
         known: ShapeId,
         guess: &Guess,
-    ) -> Located {
+    ) -> FlowMatch {
         let (agrees, resembled) = (false, PredictionId::NONE);
         if guess.known == Some(known) {
-            return Located { known, flow: guess.flow, found: guess.found, agrees, resembled };
+            return FlowMatch { known, flow: guess.flow, found: guess.found, agrees, resembled };
         }
         let flow = self.hasher.flow(packet, &self.shapes[known].keys);
         let found = self.table.find(flow, meta.hash);
-        Located { known, flow, found, agrees, resembled }
+        FlowMatch { known, flow, found, agrees, resembled }
     }
 
     /// Processes a packet with known headers and flow: examines it and takes it to the train of its flow.
     #[inline(always)]
     pub(crate) fn take_located<P: Policy>(
         &mut self,
-        incoming: Incoming<'_, B>,
-        located: Located,
+        incoming: RxPacket<'_, B>,
+        located: FlowMatch,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Located { known, flow, found, agrees, resembled } = located;
+        let FlowMatch { known, flow, found, agrees, resembled } = located;
         let now_ns = incoming.now_ns;
         match self.examine::<P>(&incoming, &located) {
             Ok(candidate) => {
                 let frame = incoming.into_frame();
                 let resembles = resembled != PredictionId::NONE;
-                let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles };
+                let arrival = Examined { frame, candidate, known, flow, now_ns, resembles };
                 self.admit::<P>(found, arrival, agrees, sink)
             }
             Err(reason) => self.pass_behind(found, incoming.into_frame(), reason, sink),
@@ -395,8 +400,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     pub(crate) fn examine<P: Policy>(
         &self,
-        incoming: &Incoming<'_, B>,
-        located: &Located,
+        incoming: &RxPacket<'_, B>,
+        located: &FlowMatch,
     ) -> Result<Candidate, Pass> {
         let (packet, meta) = (incoming.bytes(), incoming.meta);
         let known = &self.shapes[located.known];
@@ -412,13 +417,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Takes an examined packet to the current train of its flow.
     pub(crate) fn admit_anew<P: Policy>(
         &mut self,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let found = self.table.find(arrival.flow, arrival.frame.meta.hash);
         if let Some(next) = self.next_of_examined(found, &arrival) {
-            let Arrival { frame: Frame { buffer, meta }, now_ns, .. } = arrival;
-            let incoming = Incoming { buffer, meta: &meta, now_ns };
+            let Examined { frame: Frame { buffer, meta }, now_ns, .. } = arrival;
+            let incoming = RxPacket { buffer, meta: &meta, now_ns };
             return self.join_predicted::<P>(next, incoming, sink);
         }
         self.admit::<P>(found, arrival, false, sink)
@@ -429,12 +434,12 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn next_of_examined(
         &self,
         found: Found<TrainId>,
-        arrival: &Arrival<B>,
+        arrival: &Examined<B>,
     ) -> Option<PredictionId> {
         let Found::Slot(slot) = found else { return None };
         let id = self.trains.held(slot)?.prediction;
         let next = self.predictions.get(id).filter(|next| next.train == slot)?;
-        let Arrival { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = arrival;
         let packet = frame.buffer.as_ref();
         next.is_next_of_examined(packet, &frame.meta, candidate, &self.shapes).then_some(id)
     }
@@ -444,7 +449,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(crate) fn admit<P: Policy>(
         &mut self,
         found: Found<TrainId>,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         agrees: bool,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -461,7 +466,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn offer<P: Policy>(
         &mut self,
         slot: TrainId,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         agrees: bool,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
@@ -494,7 +499,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 return self.refuse::<P>(slot, arrival, refusal, leaves, sink);
             }
         };
-        let Arrival { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = arrival;
         let header_len = known.shape.header_len;
         let part = match is_gathered {
             true => 0..frame.buffer.as_ref().len(),
@@ -503,7 +508,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if let Err(buffer) = self.pool.push(&mut train.rest, frame.buffer, part) {
             let frame = Frame { buffer, ..frame };
             self.close(slot, Close::PartsFull, sink);
-            return self.hold_behind::<P>(Arrival { frame, ..arrival }, sink);
+            return self.hold_behind::<P>(Examined { frame, ..arrival }, sink);
         }
         let mut ends = None;
         if is_gathered {
@@ -538,7 +543,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn refuse<P: Policy>(
         &mut self,
         slot: TrainId,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         refusal: NoMerge,
         leaves_alone: bool,
         sink: &mut (impl Sink<B> + ?Sized),
@@ -546,7 +551,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.stats.refused[refusal.index()] += 1;
         self.close(slot, Close::NoMerge, sink);
         if leaves_alone {
-            let Arrival { frame, candidate, known, .. } = arrival;
+            let Examined { frame, candidate, known, .. } = arrival;
             let meta = verified(&self.shapes[known].shape, candidate.partial, frame.meta);
             let packets = u32::from(candidate.packets);
             self.deliver_single(frame.buffer, meta, packets, Close::Never, sink);
@@ -560,7 +565,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     pub(super) fn hold_behind<P: Policy>(
         &mut self,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         self.hold::<P>(arrival, None, sink)
@@ -570,13 +575,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     fn hold<P: Policy>(
         &mut self,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let known = &self.shapes[arrival.known];
         if let Some(reason) = ends_alone::<P>(known, &arrival.candidate) {
-            let Arrival { frame, candidate, .. } = arrival;
+            let Examined { frame, candidate, .. } = arrival;
             let meta = verified(&known.shape, candidate.partial, frame.meta);
             return self.pass_here(frame.buffer, meta, reason, sink);
         }
@@ -587,11 +592,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     fn start<P: Policy>(
         &mut self,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Arrival { ref frame, known, flow, resembles, .. } = arrival;
+        let Examined { ref frame, known, flow, resembles, .. } = arrival;
         let place = match free {
             Some(place) => place,
             None => match self.room_for::<P>(known, flow, frame.meta.hash, sink) {
@@ -690,11 +695,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Delivers an examined packet and marks its checksums as verified.
     pub(crate) fn pass_verified(
         &mut self,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Arrival { frame, candidate, known, .. } = arrival;
+        let Examined { frame, candidate, known, .. } = arrival;
         let meta = verified(&self.shapes[known].shape, candidate.partial, frame.meta);
         self.pass(Frame { meta, ..frame }, reason, sink)
     }
@@ -720,7 +725,7 @@ impl Guess {
 
 /// Returns the reason why a packet must not start a train (rule G37).
 #[inline(always)]
-fn ends_alone<P: Policy>(known: &Known, candidate: &Candidate) -> Option<Pass> {
+fn ends_alone<P: Policy>(known: &CachedStack, candidate: &Candidate) -> Option<Pass> {
     let rules = P::rules(known);
     if candidate.payload_len == 0 && rules.acknowledgments.are_gathered() {
         return None;

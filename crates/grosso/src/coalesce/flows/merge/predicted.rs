@@ -1,17 +1,17 @@
 //! Packets that were predicted, on their way into the train.
 
-use super::{Located, Merger};
+use super::{FlowMatch, Merger};
 use crate::{
     bytes::u32_at,
     coalesce::{
         emit::{delivery::Sink, reason::Close, verdict::Verdict},
-        flows::observed::{Predicted, Seen},
-        hold::train::Arrival,
+        flows::observed::{Observed, Predicted},
+        hold::train::Examined,
         predict::prediction::Prediction,
         rx::{
             examine::examine,
-            policy::{Policy, Profiled},
-            rx_packet::Incoming,
+            policy::{ByProfile, Policy},
+            rx_packet::RxPacket,
         },
         slots::{prediction_id::PredictionId, shape_id::ShapeId, train_id::TrainId},
     },
@@ -47,7 +47,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let (len, payload_len) = next.map_or((0, 0), |next| (next.len, next.payload_len()));
         let flow = next.map_or(FlowHash::NONE, |next| next.flow);
         Predicted {
-            seen: Seen { flow, len, meta, now_ns, is_refused: false },
+            seen: Observed { flow, len, meta, now_ns, is_refused: false },
             found: Found::Slot(next.map_or(TrainId::NONE, |next| next.train)),
             sequence: next.and_then(Prediction::sequence),
             payload_len,
@@ -58,15 +58,15 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     pub(crate) fn resembled<'a>(
         &self,
-        located: &Located,
-        incoming: &Incoming<'a, B>,
+        located: &FlowMatch,
+        incoming: &RxPacket<'a, B>,
     ) -> Predicted<'a> {
-        let &Located { known, flow, found, resembled, .. } = located;
-        let (packet, &Incoming { meta, now_ns, .. }) = (incoming.bytes(), incoming);
+        let &FlowMatch { known, flow, found, resembled, .. } = located;
+        let (packet, &RxPacket { meta, now_ns, .. }) = (incoming.bytes(), incoming);
         let payload_len = self.predictions.get(resembled).map_or(0, Prediction::payload_len);
         let at = self.shapes[known].shape.sequence;
         Predicted {
-            seen: Seen { flow, len: packet.len(), meta, now_ns, is_refused: false },
+            seen: Observed { flow, len: packet.len(), meta, now_ns, is_refused: false },
             found,
             sequence: at.map(|at| u32_at(packet, at.into())),
             payload_len,
@@ -77,7 +77,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     pub(crate) fn predicted_behind<'a>(
         &self,
-        seen: &Seen<'a>,
+        seen: &Observed<'a>,
     ) -> Option<(PredictionId, Predicted<'a>)> {
         let id = self.predictions.latest();
         let next = self.predictions.get(id)?;
@@ -90,7 +90,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(crate) fn join_predicted<P: Policy>(
         &mut self,
         id: PredictionId,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         self.predictions.follow(id);
@@ -101,11 +101,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
         };
         let header_len = usize::from(next.header_len);
         let payload_len = next.len - header_len;
-        let Incoming { buffer, meta, now_ns } = incoming;
+        let RxPacket { buffer, meta, now_ns } = incoming;
         if let Err(buffer) = self.pool.push(&mut train.rest, buffer, header_len..next.len) {
             let (known, flow) = (train.known, train.flow);
             self.close(slot, Close::PartsFull, sink);
-            let incoming = Incoming { buffer, meta, now_ns };
+            let incoming = RxPacket { buffer, meta, now_ns };
             return self.hold_unexamined(incoming, known, flow, sink);
         }
         train.packets += 1;
@@ -140,13 +140,13 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn take_unpredicted(
         &mut self,
         id: PredictionId,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         if let Some(next) = self.predictions.get_mut(id) {
             next.forget();
         }
-        self.take::<Profiled>(incoming, sink)
+        self.take::<ByProfile>(incoming, sink)
     }
 
     /// Starts a train with a predicted packet whose train had to be closed.
@@ -154,17 +154,17 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     fn hold_unexamined(
         &mut self,
-        incoming: Incoming<'_, B>,
+        incoming: RxPacket<'_, B>,
         known: ShapeId,
         flow: FlowHash,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let now_ns = incoming.now_ns;
         let frame = incoming.into_frame();
-        match examine::<Profiled>(frame.buffer.as_ref(), &self.shapes[known], &frame.meta) {
+        match examine::<ByProfile>(frame.buffer.as_ref(), &self.shapes[known], &frame.meta) {
             Ok(candidate) => {
-                let arrival = Arrival { frame, candidate, known, flow, now_ns, resembles: false };
-                self.hold_behind::<Profiled>(arrival, sink)
+                let arrival = Examined { frame, candidate, known, flow, now_ns, resembles: false };
+                self.hold_behind::<ByProfile>(arrival, sink)
             }
             Err(reason) => {
                 debug_assert!(false, "a predicted packet is mergeable: {reason}");

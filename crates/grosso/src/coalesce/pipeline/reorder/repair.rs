@@ -10,21 +10,21 @@ use crate::{
             verdict::Verdict,
         },
         flows::{
-            flush_scope::Whose,
-            merge::{Located, Merger},
-            observed::{Predicted, Seen},
+            flush_scope::FlushScope,
+            merge::{FlowMatch, Merger},
+            observed::{Observed, Predicted},
         },
-        hold::train::Arrival,
+        hold::train::Examined,
         pipeline::{
-            burst_bypass::Lease,
+            burst_bypass::BurstBypass,
             reorder::{
                 Resequencer,
                 entry::{Span, Standing},
             },
-            stage::{Next, Packet, Stage},
+            stage::{Downstream, Packet, Stage},
         },
         profile::Level,
-        rx::policy::Profiled,
+        rx::policy::ByProfile,
     },
     flow::{FlowHash, Found},
 };
@@ -32,10 +32,10 @@ use crate::{
 impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
     fn take(
         &mut self,
-        arrival: Arrival<B>,
-        located: &Located,
-        next: &mut impl Next<B>,
-    ) -> Result<Verdict, Arrival<B>> {
+        arrival: Examined<B>,
+        located: &FlowMatch,
+        next: &mut impl Downstream<B>,
+    ) -> Result<Verdict, Examined<B>> {
         let known = &next.trains().0.shapes[arrival.known];
         if !known.shape.is_tcp {
             return Err(arrival);
@@ -48,7 +48,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
     }
 
     #[inline(always)]
-    fn gives_way(&mut self, packet: &Packet<'_, B>, next: &mut impl Next<B>) -> bool {
+    fn gives_way(&mut self, packet: &Packet<'_, B>, next: &mut impl Downstream<B>) -> bool {
         let Packet { incoming, located } = packet;
         let flags = next.trains().0.shapes[located.known].shape.flags;
         let flags = flags.map_or(0, |at| byte_at(incoming.bytes(), at.into()));
@@ -71,12 +71,12 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         }
     }
 
-    fn learn_run(&mut self, run: &Lease, _: &mut Merger<B>) {
+    fn learn_run(&mut self, run: &BurstBypass, _: &mut Merger<B>) {
         self.went_on(run.flow, run.payload_bytes() as u32);
     }
 
-    fn flush(&mut self, whose: Whose, why: Release, next: &mut impl Next<B>) {
-        if let Whose::Flow(flow) = whose {
+    fn flush(&mut self, whose: FlushScope, why: Release, next: &mut impl Downstream<B>) {
+        if let FlushScope::Flow(flow) = whose {
             if let Some(entry) = self.find(flow) {
                 self.flush_entry(entry, why, next);
             }
@@ -86,8 +86,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         while let Some(entry) = at {
             at = self.behind(entry);
             let is_meant = self.entry(entry).is_some_and(|known| match whose {
-                Whose::AddressPair(address_pair) => known.address_pair == address_pair,
-                Whose::Flow(_) | Whose::All => true,
+                FlushScope::AddressPair(address_pair) => known.address_pair == address_pair,
+                FlushScope::Flow(_) | FlushScope::All => true,
             });
             if is_meant {
                 self.flush_entry(entry, why, next);
@@ -96,7 +96,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
     }
 
     /// Releases the packets that have waited long enough, longest waiting flow first.
-    fn expire(&mut self, now_ns: u64, seen_ns: u64, next: &mut impl Next<B>) {
+    fn expire(&mut self, now_ns: u64, seen_ns: u64, next: &mut impl Downstream<B>) {
         self.tick_seen(now_ns, seen_ns);
         let mut at = self.first();
         while let Some(entry) = at {
@@ -122,9 +122,9 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Processes an examined TCP packet and releases it in the sequence of its flow.
     fn resequence(
         &mut self,
-        arrival: Arrival<B>,
-        located: &Located,
-        next: &mut impl Next<B>,
+        arrival: Examined<B>,
+        located: &FlowMatch,
+        next: &mut impl Downstream<B>,
     ) -> Verdict {
         let Some(span) = span(&arrival, next) else { return admit(arrival, next) };
         self.tick(arrival.now_ns);
@@ -138,8 +138,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             Some((entry, Standing::Next)) => {
                 // No packet has left since its train was looked up.
                 let (merger, sink) = next.trains();
-                let &Located { found, agrees, .. } = located;
-                let verdict = merger.admit::<Profiled>(found, arrival, agrees, sink);
+                let &FlowMatch { found, agrees, .. } = located;
+                let verdict = merger.admit::<ByProfile>(found, arrival, agrees, sink);
                 self.advance(entry, &span);
                 self.hand_on(Release::Filled, next);
                 verdict
@@ -166,7 +166,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Flushes the flow of an unmergeable packet; SYN, FIN and RST remove the flow. Returns whether anything may have
     /// been released.
     #[inline(always)]
-    fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Next<B>) -> bool {
+    fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Downstream<B>) -> bool {
         let Some(entry) = self.find(flow) else { return false };
         let is_quiet = self.stays_quiet(entry);
         if !is_quiet {
@@ -179,7 +179,12 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Starts tracking a flow, whose first packet waits: an earlier one may follow.
-    fn remember(&mut self, arrival: Arrival<B>, span: &Span, next: &mut impl Next<B>) -> Verdict {
+    fn remember(
+        &mut self,
+        arrival: Examined<B>,
+        span: &Span,
+        next: &mut impl Downstream<B>,
+    ) -> Verdict {
         while let Some(entry) = self.victim(arrival.flow) {
             self.flush_entry(entry, Release::Evicted, next);
             self.remove(entry);
@@ -196,9 +201,9 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Processes a mergeable packet that no later one may overtake, because it ends the flow or has no data.
     fn resequence_barrier(
         &mut self,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         span: &Span,
-        next: &mut impl Next<B>,
+        next: &mut impl Downstream<B>,
     ) -> Verdict {
         let flags = arrival.candidate.flags;
         let flow = arrival.flow;
@@ -214,7 +219,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Flushes packets above the limits.
-    fn keep_bounds(&mut self, entry: u32, next: &mut impl Next<B>) {
+    fn keep_bounds(&mut self, entry: u32, next: &mut impl Downstream<B>) {
         if let Some(why) = self.full(entry) {
             self.flush_entry(entry, why, next);
         }
@@ -226,7 +231,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Flushes all queued packets of a flow, or only those that continue it if its start is unknown.
-    fn flush_entry(&mut self, entry: u32, why: Release, next: &mut impl Next<B>) {
+    fn flush_entry(&mut self, entry: u32, why: Release, next: &mut impl Downstream<B>) {
         let is_given_up = match why {
             Release::PollEnd | Release::HoleTime | Release::TotalTime => true,
             Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => true,
@@ -255,7 +260,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
 
     /// Releases the packets that are due.
     #[inline]
-    fn hand_on(&mut self, why: Release, next: &mut impl Next<B>) {
+    fn hand_on(&mut self, why: Release, next: &mut impl Downstream<B>) {
         while let Some(arrival) = self.next_leaving() {
             let packets = u64::from(arrival.candidate.packets);
             next.trains().0.stats.reorder.released[why.index()] += packets;
@@ -265,13 +270,17 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
 }
 
 /// Takes a packet whose turn it is to the train of its flow.
-fn admit<B: AsRef<[u8]>>(arrival: Arrival<B>, next: &mut impl Next<B>) -> Verdict {
+fn admit<B: AsRef<[u8]>>(arrival: Examined<B>, next: &mut impl Downstream<B>) -> Verdict {
     let (merger, sink) = next.trains();
-    merger.admit_anew::<Profiled>(arrival, sink)
+    merger.admit_anew::<ByProfile>(arrival, sink)
 }
 
 /// Delivers a late packet, before the train of its flow if it precedes that.
-fn pass_late<B: AsRef<[u8]>>(arrival: Arrival<B>, span: &Span, next: &mut impl Next<B>) -> Verdict {
+fn pass_late<B: AsRef<[u8]>>(
+    arrival: Examined<B>,
+    span: &Span,
+    next: &mut impl Downstream<B>,
+) -> Verdict {
     let (merger, sink) = next.trains();
     if let Found::Slot(slot) = merger.find(arrival.flow, None)
         && let Some(train) = merger.trains.held(slot)
@@ -285,9 +294,9 @@ fn pass_late<B: AsRef<[u8]>>(arrival: Arrival<B>, span: &Span, next: &mut impl N
     merger.pass_verified(arrival, Pass::TcpLate, sink)
 }
 
-fn span<B: AsRef<[u8]>>(arrival: &Arrival<B>, next: &mut impl Next<B>) -> Option<Span> {
+fn span<B: AsRef<[u8]>>(arrival: &Examined<B>, next: &mut impl Downstream<B>) -> Option<Span> {
     let at = next.trains().0.shapes[arrival.known].shape.sequence?;
-    let Arrival { frame, candidate, now_ns, .. } = arrival;
+    let Examined { frame, candidate, now_ns, .. } = arrival;
     Some(Span {
         start: u32_at(frame.buffer.as_ref(), at.into()),
         len: candidate.payload_len as u32,
@@ -299,13 +308,13 @@ fn span<B: AsRef<[u8]>>(arrival: &Arrival<B>, next: &mut impl Next<B>) -> Option
 /// Returns the sequence range of a predicted TCP packet. PSH is ignored, because nothing of its flow is queued.
 #[inline(always)]
 fn span_of(predicted: &Predicted<'_>) -> Option<Span> {
-    let &Predicted { seen: Seen { now_ns, .. }, sequence, payload_len, .. } = predicted;
+    let &Predicted { seen: Observed { now_ns, .. }, sequence, payload_len, .. } = predicted;
     sequence.map(|start| Span { start, len: payload_len as u32, is_pushed: false, now_ns })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Release, Resequencer, Stage, Verdict, Whose};
+    use super::{FlushScope, Release, Resequencer, Stage, Verdict};
     use crate::coalesce::{
         pipeline::stage::probe::Probe,
         profile::{Profile, Reorder},
@@ -321,7 +330,7 @@ mod tests {
             assert_eq!(probe.show(&mut stage, packet), Verdict::Waits);
         }
         assert_eq!(probe.merger.stats.reorder.waited, 4);
-        stage.flush(Whose::All, Release::Finish, &mut probe);
+        stage.flush(FlushScope::All, Release::Finish, &mut probe);
         assert_eq!(probe.finish(), [4]);
     }
 }

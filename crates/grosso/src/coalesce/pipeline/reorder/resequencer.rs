@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     coalesce::{
         emit::reason::Release,
-        hold::train::Arrival,
+        hold::train::Examined,
         pipeline::reorder::entry::{Entry, Joint, Phase, RUNS_MAX, Run, Span, Standing},
         profile::{Level, Limits, Reorder},
     },
@@ -43,7 +43,7 @@ pub(crate) struct Resequencer<B> {
 /// A queued packet.
 #[derive(Debug)]
 struct Waiting<B> {
-    arrival: Arrival<B>,
+    arrival: Examined<B>,
     /// Next packet of its run.
     next: u32,
 }
@@ -178,7 +178,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Starts tracking a flow whose first packet waits. There must be room.
     pub(super) fn begin(
         &mut self,
-        arrival: Arrival<B>,
+        arrival: Examined<B>,
         address_pair: u32,
         span: &Span,
     ) -> Option<u32> {
@@ -193,10 +193,10 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Queues a packet in the gap before run `index`.
-    pub(super) fn wait(&mut self, entry: u32, arrival: Arrival<B>, span: &Span, index: usize) {
+    pub(super) fn wait(&mut self, entry: u32, arrival: Examined<B>, span: &Span, index: usize) {
         let bytes = self.memory(&arrival);
         // By the time that the packet leaves, another flow may use the slot of its prediction.
-        let arrival = Arrival { resembles: false, ..arrival };
+        let arrival = Examined { resembles: false, ..arrival };
         let packet = self.waiting.insert(Waiting { arrival, next: NONE });
         let Some(known) = self.entries.get_mut(entry) else { return };
         self.bytes += bytes;
@@ -276,11 +276,11 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Takes the next packet to release.
-    pub(super) fn next_leaving(&mut self) -> Option<Arrival<B>> {
+    pub(super) fn next_leaving(&mut self) -> Option<Examined<B>> {
         let Waiting { arrival, next } = self.waiting.remove(self.leaving.0)?;
         self.leaving.0 = next;
         self.bytes -= self.memory(&arrival);
-        Some(Arrival { now_ns: self.now_ns, ..arrival })
+        Some(Examined { now_ns: self.now_ns, ..arrival })
     }
 
     /// Returns the longest waiting flow.
@@ -379,7 +379,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Returns the memory of a queued packet, counted by buffer size (P33).
-    fn memory(&self, arrival: &Arrival<B>) -> usize {
+    fn memory(&self, arrival: &Examined<B>) -> usize {
         let len = arrival.frame.buffer.as_ref().len();
         len.max(self.reorder.buffer_bytes) + size_of::<Waiting<B>>()
     }
@@ -409,7 +409,7 @@ mod tests {
     use super::Resequencer;
     use crate::{
         coalesce::{
-            hold::train::Arrival,
+            hold::train::Examined,
             pipeline::reorder::entry::Span,
             profile::{Profile, Reorder},
             rx::examine::Candidate,
@@ -421,7 +421,7 @@ mod tests {
     };
 
     /// Returns the first packet of a flow with this hash.
-    fn arrival(flow: FlowHash, now_ns: u64) -> Arrival<Vec<u8>> {
+    fn arrival(flow: FlowHash, now_ns: u64) -> Examined<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,
             flags: 0,
@@ -432,7 +432,7 @@ mod tests {
             fixed_ids: IpLevels::default(),
         };
         let frame = Frame { buffer: Vec::new(), meta: Meta::default() };
-        Arrival { frame, candidate, known: ShapeId::default(), flow, now_ns, resembles: false }
+        Examined { frame, candidate, known: ShapeId::default(), flow, now_ns, resembles: false }
     }
 
     #[test]
