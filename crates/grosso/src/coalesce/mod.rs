@@ -89,7 +89,7 @@ use crate::{
 #[repr(align(128))]
 pub struct Coalescer<B> {
     /// Pipeline of the stages that the profile asks for.
-    assembly: Pipeline<B>,
+    pipeline: Pipeline<B>,
     /// Held trains, after the stages.
     merger: Merger<B>,
     /// Time of the last end of a poll.
@@ -113,9 +113,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     fn with_tiers(options: CoalesceOptions, tiers: Tiers) -> Self {
         let CoalesceOptions { profile, link, ports, seed } = options;
-        let assembly = Pipeline::of(&profile, tiers);
+        let pipeline = Pipeline::of(&profile, tiers);
         let merger = Merger::new(profile, tiers, link, ports, seed);
-        Self { assembly, merger, polled_ns: 0 }
+        Self { pipeline, merger, polled_ns: 0 }
     }
 
     /// Prefetches the cache lines that [`Self::push`] will read of a packet, without waiting for them.
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             return self.pass_by(buffer, meta, Pass::Fragment, sink);
         }
         self.merger.stats.count_in(buffer.as_ref().len(), packets_of(meta));
-        self.assembly.push(RxPacket { buffer, meta, now_ns }, &mut self.merger, sink)
+        self.pipeline.push(RxPacket { buffer, meta, now_ns }, &mut self.merger, sink)
     }
 
     /// Pushes a packet that must not be merged, for example because its flow opted out. Delivers it unchanged, after
@@ -182,11 +182,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         device_hash: Option<u32>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
-        let Self { assembly, merger, .. } = self;
-        assembly.flush_batch(merger, sink);
-        if let Some(whose) = merger.must_not_overtake(packet, &Meta::default()) {
-            assembly.flush(whose, Release::Barrier, merger, sink);
-            merger.close_of(whose, device_hash, sink);
+        let Self { pipeline, merger, .. } = self;
+        pipeline.flush_batch(merger, sink);
+        if let Some(scope) = merger.must_not_overtake(packet, &Meta::default()) {
+            pipeline.flush(scope, Release::Barrier, merger, sink);
+            merger.close_of(scope, device_hash, sink);
         }
     }
 
@@ -232,7 +232,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// }
     /// ```
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.assembly.expire(now_ns, now_ns, &mut self.merger, sink);
+        self.pipeline.expire(now_ns, now_ns, &mut self.merger, sink);
         self.merger.expire(now_ns, sink);
     }
 
@@ -246,7 +246,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// assert_eq!(coalescer.trains_held(), 0);
     /// ```
     pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.assembly.flush(FlushScope::All, Release::Finish, &mut self.merger, sink);
+        self.pipeline.flush(FlushScope::All, Release::Finish, &mut self.merger, sink);
         self.merger.flush(Close::PollEnd, sink);
     }
 
@@ -254,14 +254,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// can measure it with [`RoundTrips`]. Only profiles that [use it](Profile::wants_round_trips) need it.
     /// [`Hold::Controlled`] uses the minimum reported for a flow, an adaptive [`Reorder`] the latest value.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
-        let Self { assembly, merger, .. } = self;
+        let Self { pipeline, merger, .. } = self;
         if !merger.profile.wants_round_trips() {
             return;
         }
         let flow = merger.flow(packet);
-        if let Some(line) = assembly.line_mut() {
-            line.settle(merger);
-            line.learn_round_trip(flow, round_trip_ns);
+        if let Some(stages) = pipeline.stages_mut() {
+            stages.settle(merger);
+            stages.learn_round_trip(flow, round_trip_ns);
         }
         merger.retention.learn_round_trip(flow, round_trip_ns, now_ns);
     }
@@ -278,11 +278,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        if let Some(since_ns) = self.assembly.batched_since_ns() {
+        if let Some(since_ns) = self.pipeline.batched_since_ns() {
             return Some(since_ns);
         }
         let train = self.merger.retention.deadline(&self.merger.trains);
-        train.into_iter().chain(self.assembly.deadline()).min()
+        train.into_iter().chain(self.pipeline.deadline()).min()
     }
 
     /// Returns the number of held trains, including those of one packet. Packets queued to repair reordering are not
@@ -329,8 +329,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.polled_ns = now_ns;
-        let Self { assembly, merger, .. } = self;
-        assembly.expire(now_ns, seen_ns, merger, sink);
+        let Self { pipeline, merger, .. } = self;
+        pipeline.expire(now_ns, seen_ns, merger, sink);
         match merger.retention.fixed_ns() {
             Some(0) => merger.close_older(now_ns, kept_ns, Close::PollEnd, sink),
             Some(hold_ns) => {

@@ -24,7 +24,7 @@ pub(crate) struct Observed<'a> {
 /// The packet is not moved between stages: each reads it in place, and from there it goes to its train.
 #[derive(Debug)]
 pub(crate) struct Predicted<'a> {
-    pub(crate) seen: Observed<'a>,
+    pub(crate) observed: Observed<'a>,
     /// Train of its flow.
     pub(crate) found: Found<TrainId>,
     /// Sequence number; UDP has none.

@@ -72,8 +72,8 @@ pub(crate) struct Examined<B> {
 impl<B: AsRef<[u8]>> Train<B> {
     /// Returns a train of one packet, the successor of `older`.
     #[inline(always)]
-    fn start(arrival: Examined<B>, place: Place, number: u64, older: TrainId) -> Self {
-        let Examined { frame, candidate, known, flow, now_ns, .. } = arrival;
+    fn start(examined: Examined<B>, place: Place, number: u64, older: TrainId) -> Self {
+        let Examined { frame, candidate, known, flow, now_ns, .. } = examined;
         let whole = 0..frame.buffer.as_ref().len();
         Self {
             first: Part::new(frame.buffer, whole),
@@ -139,12 +139,12 @@ impl<B: AsRef<[u8]>> Train<B> {
     #[inline]
     pub(crate) fn agrees(
         &self,
-        arrival: &Examined<B>,
+        examined: &Examined<B>,
         known: &CachedStack,
         has_masks: bool,
     ) -> Result<(), NoMerge> {
-        let (first, packet) = (self.first.buffer.as_ref(), arrival.frame.buffer.as_ref());
-        if arrival.known != self.known {
+        let (first, packet) = (self.first.buffer.as_ref(), examined.frame.buffer.as_ref());
+        if examined.known != self.known {
             return Err(NoMerge::HeaderStack);
         }
         let agrees = match has_masks {
@@ -158,10 +158,10 @@ impl<B: AsRef<[u8]>> Train<B> {
     #[inline]
     pub(crate) fn admits<P: Policy>(
         &self,
-        arrival: &Examined<B>,
+        examined: &Examined<B>,
         known: &CachedStack,
     ) -> Result<IpLevels, NoMerge> {
-        let Examined { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = examined;
         let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
         let (shape, rules) = (&known.shape, P::rules(known));
         if let Some(at) = shape.sequence {
@@ -179,7 +179,7 @@ impl<B: AsRef<[u8]>> Train<B> {
             self.admits_size(candidate)?;
         }
         self.admits_more(candidate, known.bounds)?;
-        self.admits_metadata(arrival, shape)?;
+        self.admits_metadata(examined, shape)?;
         Ok(fixed_ids)
     }
 
@@ -187,10 +187,10 @@ impl<B: AsRef<[u8]>> Train<B> {
     #[inline(always)]
     pub(crate) fn admits_metadata(
         &self,
-        arrival: &Examined<B>,
+        examined: &Examined<B>,
         shape: &Shape,
     ) -> Result<(), NoMerge> {
-        let Examined { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = examined;
         if candidate.partial != self.partial {
             return Err(NoMerge::ChecksumState);
         }
@@ -365,14 +365,14 @@ impl<B: AsRef<[u8]>> Trains<B> {
 
     /// Adds a train that starts with this packet, as the newest; there must be room.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, arrival: Examined<B>, place: Place) -> TrainId {
+    pub(crate) fn insert(&mut self, examined: Examined<B>, place: Place) -> TrainId {
         let (older, number) = (self.newest, self.count);
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow(),
         };
         // The train is written in place: a copy right after writing its parts would be slow.
-        self.slots[slot] = Some(Train::start(arrival, place, number, older));
+        self.slots[slot] = Some(Train::start(examined, place, number, older));
         match self.train_mut(older) {
             Some(older) => older.newer = slot,
             None => self.oldest = slot,
@@ -540,7 +540,7 @@ mod tests {
     };
 
     /// Returns a packet of one byte, which represents its addresses.
-    fn arrival(addresses: u8) -> Examined<Vec<u8>> {
+    fn examined(addresses: u8) -> Examined<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,
             flags: 0,
@@ -566,14 +566,14 @@ mod tests {
             })
         };
         let slots: Vec<TrainId> =
-            [1, 2, 1].map(|pair| trains.insert(arrival(pair), Place::default())).into();
+            [1, 2, 1].map(|pair| trains.insert(examined(pair), Place::default())).into();
         trains.remove(slots[0]);
         assert_eq!(asked.get(), 0);
         assert_eq!(between(&mut trains, 1), Some(slots[2]));
         assert_eq!((between(&mut trains, 2), between(&mut trains, 3)), (Some(slots[1]), None));
         assert_eq!(asked.get(), 2);
         // The slot of the train that left first is reused for other addresses.
-        let newest = trains.insert(arrival(3), Place::default());
+        let newest = trains.insert(examined(3), Place::default());
         assert_eq!(newest, slots[0]);
         assert_eq!((between(&mut trains, 3), asked.get()), (Some(newest), 3));
         for slot in [newest, slots[1], slots[2]] {

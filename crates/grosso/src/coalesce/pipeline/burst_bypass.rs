@@ -48,7 +48,8 @@ impl BurstBypass {
     /// Creates a fast path for `left` packets, starting with this one.
     #[inline]
     pub(crate) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
-        let Predicted { seen: Observed { flow, len, meta, now_ns, .. }, payload_len, .. } = *next;
+        let Predicted { observed: Observed { flow, len, meta, now_ns, .. }, payload_len, .. } =
+            *next;
         let (packets, unjoined) = (left, 0);
         let is_unverified = is_unverified(meta);
         Self { prediction, left, packets, unjoined, is_unverified, now_ns, flow, len, payload_len }
@@ -68,7 +69,7 @@ impl BurstBypass {
     }
 
     /// Records that a packet on the fast path did not merge.
-    pub(crate) fn note_unjoined(&mut self) {
+    pub(crate) fn note_unmerged(&mut self) {
         self.unjoined += 1;
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Bypasser {
     bypass: Bypass,
     flows: FlowMemory<FlowHash, Trial>,
     /// Number of bypassed flows.
-    passing: usize,
+    bypassed: usize,
 }
 
 /// State of a flow.
@@ -38,18 +38,18 @@ enum Trial {
 
 impl Bypasser {
     pub(crate) fn new(bypass: Bypass) -> Self {
-        Self { bypass, flows: FlowMemory::new(), passing: 0 }
+        Self { bypass, flows: FlowMemory::new(), bypassed: 0 }
     }
 
     /// Returns whether a packet of this flow and length is bypassed.
-    fn passes(&mut self, flow: FlowHash, len: usize) -> bool {
+    fn is_bypassed(&mut self, flow: FlowHash, len: usize) -> bool {
         let Some(trial) = self.flows.get_mut(flow) else { return false };
         let Trial::Bypassed { bytes } = *trial else { return false };
         let left = bytes.saturating_sub(bytes_of(len));
         *trial = Trial::Bypassed { bytes: left };
         if left == 0 {
             *trial = Trial::Tried { bytes: 0, joined: 0 };
-            self.passing -= 1;
+            self.bypassed -= 1;
         }
         true
     }
@@ -57,10 +57,10 @@ impl Bypasser {
     /// Records the result of a packet whose payload was read for verification.
     fn try_out(&mut self, flow: FlowHash, len: usize, verdict: Verdict, now_ns: u64) {
         let fresh = || Trial::Tried { bytes: 0, joined: 0 };
-        if self.passing > 0
+        if self.bypassed > 0
             && let Some(Trial::Bypassed { .. }) = self.flows.victim(flow)
         {
-            self.passing -= 1;
+            self.bypassed -= 1;
         }
         let trial = self.flows.entry(flow, now_ns, fresh);
         let Trial::Tried { bytes, joined } = *trial else { return };
@@ -69,7 +69,7 @@ impl Bypasser {
         *trial = if bytes < self.bypass.probe_bytes {
             Trial::Tried { bytes, joined }
         } else if joined < self.bypass.joined_min {
-            self.passing += 1;
+            self.bypassed += 1;
             Trial::Bypassed { bytes: self.bypass.skip_bytes }
         } else {
             Trial::Tried { bytes: 0, joined: 0 }
@@ -85,33 +85,33 @@ fn bytes_of(len: usize) -> u32 {
 impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
     #[inline(always)]
     fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
-        let FlowMatch { known, flow, .. } = packet.located;
+        let FlowMatch { known, flow, .. } = packet.flow_match;
         // Usually no flow is bypassed.
-        let passes = self.passing > 0
+        let is_bypassed = self.bypassed > 0
             && trains.shapes[known].refusal.is_none()
-            && self.passes(flow, packet.incoming.bytes().len());
-        passes.then_some(Pass::Bypass)
+            && self.is_bypassed(flow, packet.incoming.bytes().len());
+        is_bypassed.then_some(Pass::Bypass)
     }
 
     /// Ignores packets whose payload was not read, because they cost nothing.
     #[inline(always)]
-    fn learn(&mut self, seen: &Observed<'_>, verdict: Verdict) {
-        if verdict != Verdict::Waits && !seen.is_refused && is_unverified(seen.meta) {
-            self.try_out(seen.flow, seen.len, verdict, seen.now_ns);
+    fn learn(&mut self, observed: &Observed<'_>, verdict: Verdict) {
+        if verdict != Verdict::Waits && !observed.is_refused && is_unverified(observed.meta) {
+            self.try_out(observed.flow, observed.len, verdict, observed.now_ns);
         }
     }
 
     /// Returns the number of packets that may skip the stage without ending the trial.
     #[inline(always)]
-    fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
-        if !is_unverified(next.seen.meta) {
+    fn bypass_max(&self, next: &Predicted<'_>) -> u32 {
+        if !is_unverified(next.observed.meta) {
             return u32::MAX;
         }
-        let Some(&Trial::Tried { bytes, .. }) = self.flows.get(next.seen.flow) else {
+        let Some(&Trial::Tried { bytes, .. }) = self.flows.get(next.observed.flow) else {
             return 0;
         };
         let left = self.bypass.probe_bytes.saturating_sub(bytes);
-        left.saturating_sub(1) / bytes_of(next.seen.len).max(1)
+        left.saturating_sub(1) / bytes_of(next.observed.len).max(1)
     }
 
     fn learn_run(&mut self, run: &BurstBypass, _: &mut Merger<B>) {
@@ -125,8 +125,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
     }
 
     /// Returns false while a flow is bypassed, because bypassed packets are not verified.
-    fn lets_predict(&self) -> bool {
-        self.passing == 0
+    fn allows_prediction(&self) -> bool {
+        self.bypassed == 0
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_run_counts_as_its_packets_do() {
         let meta = Meta::default();
-        let seen = Observed {
+        let observed = Observed {
             flow: FlowHash::new(1),
             len: 100,
             meta: &meta,
@@ -172,43 +172,44 @@ mod tests {
             is_refused: false,
         };
         let found = Found::Full(0);
-        let predicted = Predicted { seen, found, sequence: Some(0), payload_len: 50 };
+        let predicted = Predicted { observed, found, sequence: Some(0), payload_len: 50 };
         let bypass = Bypass { probe_bytes: 500, joined_min: 3, skip_bytes: 300 };
         let mut all = Bypasser::new(bypass);
         let learn = |stage: &mut Bypasser, verdict| {
-            Stage::<Vec<u8>>::learn(stage, &predicted.seen, verdict);
+            Stage::<Vec<u8>>::learn(stage, &predicted.observed, verdict);
         };
         let mut some = Bypasser::new(bypass);
         for stage in [&mut all, &mut some] {
             learn(stage, Verdict::Held);
         }
-        let more = Stage::<Vec<u8>>::lets_more_by(&some, &predicted);
+        let more = Stage::<Vec<u8>>::bypass_max(&some, &predicted);
         assert_eq!(more, 3, "five packets have 500 bytes");
-        let prediction = PredictionId::of(predicted.seen.flow);
-        let mut lease = BurstBypass::of(&predicted, prediction, more);
+        let prediction = PredictionId::of(predicted.observed.flow);
+        let mut burst = BurstBypass::of(&predicted, prediction, more);
         for verdict in [Verdict::Joined, Verdict::Held, Verdict::Joined] {
-            assert!(lease.covers(prediction, &meta, 0));
-            lease.count();
+            assert!(burst.covers(prediction, &meta, 0));
+            burst.count();
             if verdict != Verdict::Joined {
-                lease.note_unjoined();
+                burst.note_unmerged();
             }
             learn(&mut all, verdict);
         }
-        assert!(!lease.covers(prediction, &meta, 0));
-        assert_eq!((lease.end(), lease.end(), lease.joined()), (3, 3, 2));
+        assert!(!burst.covers(prediction, &meta, 0));
+        assert_eq!((burst.end(), burst.end(), burst.joined()), (3, 3, 2));
         let mut probe = Probe::new(&Profile::linux());
-        some.learn_run(&lease, &mut probe.merger);
-        let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.seen.flow));
+        some.learn_run(&burst, &mut probe.merger);
+        let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.observed.flow));
         assert_eq!(state(&some), state(&all));
-        assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &predicted), 0);
+        assert_eq!(Stage::<Vec<u8>>::bypass_max(&some, &predicted), 0);
         // Checksums that the device verified cost nothing.
         let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
-        let trusted = Predicted { seen: Observed { meta: &meta, ..predicted.seen }, ..predicted };
-        assert_eq!(Stage::<Vec<u8>>::lets_more_by(&some, &trusted), u32::MAX);
-        let mut lease = BurstBypass::of(&trusted, prediction, 9);
-        lease.count();
-        lease.end();
-        some.learn_run(&lease, &mut probe.merger);
+        let trusted =
+            Predicted { observed: Observed { meta: &meta, ..predicted.observed }, ..predicted };
+        assert_eq!(Stage::<Vec<u8>>::bypass_max(&some, &trusted), u32::MAX);
+        let mut burst = BurstBypass::of(&trusted, prediction, 9);
+        burst.count();
+        burst.end();
+        some.learn_run(&burst, &mut probe.merger);
         assert_eq!(state(&some), state(&all));
     }
 }

@@ -28,18 +28,19 @@ impl HoldStage {
 impl<B: AsRef<[u8]>> Stage<B> for HoldStage {
     #[inline(always)]
     fn look(&mut self, packet: &Packet<'_, B>, trains: &mut Merger<B>) -> Option<Pass> {
-        let Packet { incoming, located } = packet;
-        let known = &trains.shapes[located.known];
+        let Packet { incoming, flow_match } = packet;
+        let known = &trains.shapes[flow_match.known];
         if known.refusal.is_none() {
             let payload_len = incoming.bytes().len() - known.shape.header_len;
-            trains.retention.count(located.flow, payload_len, located.found, incoming.now_ns);
+            trains.retention.count(flow_match.flow, payload_len, flow_match.found, incoming.now_ns);
         }
         None
     }
 
     #[inline(always)]
-    fn lets_by(&mut self, predicted: &Predicted<'_>, trains: &mut Merger<B>) -> bool {
-        let &Predicted { seen: Observed { flow, now_ns, .. }, found, payload_len, .. } = predicted;
+    fn may_bypass(&mut self, predicted: &Predicted<'_>, trains: &mut Merger<B>) -> bool {
+        let &Predicted { observed: Observed { flow, now_ns, .. }, found, payload_len, .. } =
+            predicted;
         trains.retention.count(flow, payload_len, found, now_ns);
         true
     }

@@ -52,8 +52,8 @@ pub(crate) struct Batched<B> {
 impl<B: AsRef<[u8]>> Pipeline<B> {
     /// Builds the pipeline for a profile.
     pub(crate) fn of(profile: &Profile, tiers: Tiers) -> Self {
-        let behind = if let Some(line) = Stages::of(profile) {
-            Self::Staged(Box::new(line))
+        let behind = if let Some(stages) = Stages::of(profile) {
+            Self::Staged(Box::new(stages))
         } else if profile.is_more_than_laws() || tiers != Tiers::ALL {
             Self::Rules
         } else {
@@ -77,28 +77,28 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         if let Self::Batched(batched) = self
-            && !batched.may_let_by()
+            && !batched.may_bypass_batch()
         {
             return batched.push(incoming, merger, sink);
         }
-        let prospect = merger.expect(incoming.bytes(), incoming.meta);
-        match prospect {
-            ExpectedFlow::Next(next) if self.lets_by(next, &incoming, merger) => {
+        let expected = merger.expect(incoming.bytes(), incoming.meta);
+        match expected {
+            ExpectedFlow::Next(next) if self.may_bypass(next, &incoming, merger) => {
                 let verdict = merger.join_predicted::<ByProfile>(next, incoming, sink);
                 if verdict != Verdict::Joined {
-                    self.note_unjoined();
+                    self.note_unmerged();
                 }
                 verdict
             }
             ExpectedFlow::Next(id) | ExpectedFlow::Flow(id) => match self {
                 Self::Exact => merger.take_expected::<Exact>(id, incoming, sink),
-                Self::Staged(line) => line.push_prospect(prospect, incoming, merger, sink),
+                Self::Staged(stages) => stages.push_expected(expected, incoming, merger, sink),
                 Self::Rules => merger.take_expected::<ByProfile>(id, incoming, sink),
                 Self::Batched(batched) => batched.push(incoming, merger, sink),
             },
             ExpectedFlow::Nothing => match self {
                 Self::Exact => merger.take::<Exact>(incoming, sink),
-                Self::Staged(line) => line.push_prospect(prospect, incoming, merger, sink),
+                Self::Staged(stages) => stages.push_expected(expected, incoming, merger, sink),
                 Self::Rules => merger.take::<ByProfile>(incoming, sink),
                 Self::Batched(batched) => batched.push(incoming, merger, sink),
             },
@@ -107,7 +107,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
 
     /// Returns whether this predicted packet bypasses the stages.
     #[inline(always)]
-    fn lets_by(
+    fn may_bypass(
         &mut self,
         next: PredictionId,
         incoming: &RxPacket<'_, B>,
@@ -115,16 +115,16 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
     ) -> bool {
         match self {
             Self::Exact | Self::Rules => true,
-            Self::Staged(line) => line.lets_by(next, incoming),
-            Self::Batched(batched) => batched.lets_by(merger.flow_predicted(next), incoming),
+            Self::Staged(stages) => stages.may_bypass(next, incoming),
+            Self::Batched(batched) => batched.may_bypass(merger.flow_predicted(next), incoming),
         }
     }
 
     /// Records that a packet on the fast path did not merge.
     #[inline(always)]
-    fn note_unjoined(&mut self) {
-        if let Self::Staged(line) = self {
-            line.note_unjoined();
+    fn note_unmerged(&mut self) {
+        if let Self::Staged(stages) = self {
+            stages.note_unmerged();
         }
     }
 
@@ -143,14 +143,14 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
     /// Ends a batch, and releases the queued packets of some flows.
     pub(crate) fn flush(
         &mut self,
-        whose: FlushScope,
+        scope: FlushScope,
         why: Release,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.flush_batch(merger, sink);
-        if let Some(line) = self.line_mut() {
-            line.flush(whose, why, merger, sink);
+        if let Some(stages) = self.stages_mut() {
+            stages.flush(scope, why, merger, sink);
         }
     }
 
@@ -164,17 +164,17 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.flush_batch(merger, sink);
-        if let Some(line) = self.line_mut() {
-            line.expire(now_ns, seen_ns, merger, sink);
+        if let Some(stages) = self.stages_mut() {
+            stages.expire(now_ns, seen_ns, merger, sink);
         }
     }
 
     /// Returns the stages, if any.
-    pub(crate) fn line_mut(&mut self) -> Option<&mut Stages<B>> {
+    pub(crate) fn stages_mut(&mut self) -> Option<&mut Stages<B>> {
         match self {
             Self::Exact | Self::Rules => None,
-            Self::Staged(line) => Some(line),
-            Self::Batched(batched) => batched.behind.line_mut(),
+            Self::Staged(stages) => Some(stages),
+            Self::Batched(batched) => batched.behind.stages_mut(),
         }
     }
 
@@ -190,7 +190,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
     pub(crate) fn deadline(&self) -> Option<u64> {
         match self {
             Self::Exact | Self::Rules => None,
-            Self::Staged(line) => line.deadline(),
+            Self::Staged(stages) => stages.deadline(),
             Self::Batched(batched) => batched.behind.deadline(),
         }
     }
@@ -199,13 +199,13 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
 impl<B: AsRef<[u8]>> Batched<B> {
     /// Returns whether a predicted packet may belong to the batch's first flow and skip the batch.
     #[inline(always)]
-    fn may_let_by(&self) -> bool {
+    fn may_bypass_batch(&self) -> bool {
         self.batch.is_leading() && matches!(self.behind, Pipeline::Exact | Pipeline::Rules)
     }
 
     /// Returns whether a packet of this flow skips the batch: it arrived when the batch began and does not end it.
     #[inline(always)]
-    fn lets_by(&mut self, flow: FlowHash, incoming: &RxPacket<'_, B>) -> bool {
+    fn may_bypass(&mut self, flow: FlowHash, incoming: &RxPacket<'_, B>) -> bool {
         let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);
         is_of_its_time
             && !self.batch.is_almost_full()
@@ -279,8 +279,8 @@ mod tests {
         assert!(matches!(of(&profile), Pipeline::Staged(_)));
         profile.reorder = Reorder::default();
         profile.batch = Batch::ByFlow { packets: 8 };
-        let assembly = of(&profile);
-        let Pipeline::Batched(batched) = assembly else { panic!("the profile has a batch") };
+        let pipeline = of(&profile);
+        let Pipeline::Batched(batched) = pipeline else { panic!("the profile has a batch") };
         assert!(matches!(batched.behind, Pipeline::Exact));
         let Pipeline::Batched(batched) = of(&Profile::freebsd()) else {
             panic!("the profile has a batch")

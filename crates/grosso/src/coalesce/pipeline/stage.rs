@@ -23,15 +23,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Packet<'a, B> {
     pub(crate) incoming: RxPacket<'a, B>,
-    pub(crate) located: FlowMatch,
+    pub(crate) flow_match: FlowMatch,
 }
 
 impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
     /// Returns the packet as observed by stages that learn its result.
     #[inline(always)]
-    pub(crate) fn seen(&self, is_refused: bool) -> Observed<'a> {
+    pub(crate) fn observed(&self, is_refused: bool) -> Observed<'a> {
         let RxPacket { meta, now_ns, .. } = self.incoming;
-        let (flow, len) = (self.located.flow, self.incoming.bytes().len());
+        let (flow, len) = (self.flow_match.flow, self.incoming.bytes().len());
         Observed { flow, len, meta, now_ns, is_refused }
     }
 }
@@ -50,21 +50,21 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     /// need it.
     fn take(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         _located: &FlowMatch,
         _next: &mut impl Downstream<B>,
     ) -> Result<Verdict, Examined<B>> {
-        Err(arrival)
+        Err(examined)
     }
 
     /// Releases queued packets of a flow before its unmergeable packet. Returns whether there were any.
-    fn gives_way(&mut self, _packet: &Packet<'_, B>, _next: &mut impl Downstream<B>) -> bool {
+    fn flush_flow(&mut self, _packet: &Packet<'_, B>, _next: &mut impl Downstream<B>) -> bool {
         false
     }
 
     /// Returns whether a predicted packet may bypass this stage on the way to its train; otherwise the stage takes it.
     /// A later stage may still stop it.
-    fn lets_by(&mut self, _predicted: &Predicted<'_>, _trains: &mut Merger<B>) -> bool {
+    fn may_bypass(&mut self, _predicted: &Predicted<'_>, _trains: &mut Merger<B>) -> bool {
         true
     }
 
@@ -73,7 +73,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
 
     /// Returns the number of packets that may bypass the stage after the last observed one, if all are predicted like
     /// `next` and arrive at the same time with the same metadata.
-    fn lets_more_by(&self, _next: &Predicted<'_>) -> u32 {
+    fn bypass_max(&self, _next: &Predicted<'_>) -> u32 {
         u32::MAX
     }
 
@@ -81,7 +81,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     fn learn_run(&mut self, _run: &BurstBypass, _trains: &mut Merger<B>) {}
 
     /// Returns whether prediction is allowed, which verifies the checksums of packets before any stage sees them.
-    fn lets_predict(&self) -> bool {
+    fn allows_prediction(&self) -> bool {
         true
     }
 
@@ -169,12 +169,12 @@ pub(crate) mod probe {
         pub(crate) fn packet(&mut self, index: u32, now_ns: u64) -> Packet<'static, Vec<u8>> {
             let packet = Builder::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
             let buffer = packet.tcp(|t| t.sequence(index * 100)).payload_len(100).build();
-            let Err(guess) = self.merger.seek_unpredicted::<ByProfile>(&buffer, &META) else {
+            let Err(guess) = self.merger.look_up_unpredicted::<ByProfile>(&buffer, &META) else {
                 panic!("no train is held");
             };
             let known = self.merger.headers::<ByProfile>(&buffer, &META).expect("TCP in IPv4");
-            let located = self.merger.locate(&buffer, &META, known, &guess);
-            Packet { incoming: RxPacket { buffer, meta: &META, now_ns }, located }
+            let flow_match = self.merger.locate(&buffer, &META, known, &guess);
+            Packet { incoming: RxPacket { buffer, meta: &META, now_ns }, flow_match }
         }
 
         /// Pushes a packet to a stage, and counts it if it continues to the trains.
@@ -187,17 +187,17 @@ pub(crate) mod probe {
                 self.passed.push(reason);
                 return Verdict::Passed(reason);
             }
-            let (seen, Packet { incoming, located }) = (packet.seen(false), packet);
-            let FlowMatch { known, flow, .. } = located;
-            let candidate = self.merger.examine::<ByProfile>(&incoming, &located);
+            let (observed, Packet { incoming, flow_match }) = (packet.observed(false), packet);
+            let FlowMatch { known, flow, .. } = flow_match;
+            let candidate = self.merger.examine::<ByProfile>(&incoming, &flow_match);
             let candidate = candidate.expect("the packet is mergeable");
             let (now_ns, frame) = (incoming.now_ns, incoming.into_frame());
-            let arrival = Examined { frame, candidate, known, flow, now_ns, resembles: false };
-            if let Ok(verdict) = stage.take(arrival, &located, self) {
+            let examined = Examined { frame, candidate, known, flow, now_ns, resembles: false };
+            if let Ok(verdict) = stage.take(examined, &flow_match, self) {
                 return verdict;
             }
             self.pushed += 1;
-            stage.learn(&seen, Verdict::Held);
+            stage.learn(&observed, Verdict::Held);
             Verdict::Held
         }
 

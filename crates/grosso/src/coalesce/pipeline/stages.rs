@@ -32,32 +32,32 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Stages<B> {
     bypasser: Option<Bypasser>,
-    pacer: Option<HoldStage>,
+    hold_stage: Option<HoldStage>,
     resequencer: Option<Resequencer<B>>,
     /// Packets that may bypass the stages, and those that did.
-    lease: BurstBypass,
+    burst: BurstBypass,
 }
 
 /// Runs code for each stage in order, optionally with the slot index.
 macro_rules! each_stage {
-    ($line:ident, $stage:ident $(at $place:ident)? => $act:expr) => {
-        if let Some($stage) = &mut $line.bypasser {
-            $(let $place = 0;)?
+    ($stages:ident, $stage:ident $(at $slot:ident)? => $act:expr) => {
+        if let Some($stage) = &mut $stages.bypasser {
+            $(let $slot = 0;)?
             $act
         }
-        if let Some($stage) = &mut $line.pacer {
-            $(let $place = 1;)?
+        if let Some($stage) = &mut $stages.hold_stage {
+            $(let $slot = 1;)?
             $act
         }
-        if let Some($stage) = &mut $line.resequencer {
-            $(let $place = 2;)?
+        if let Some($stage) = &mut $stages.resequencer {
+            $(let $slot = 2;)?
             $act
         }
     };
 }
 
 /// Number of stage slots.
-const PLACES: usize = 3;
+const SLOTS: usize = 3;
 
 /// The trains after the stages.
 struct ToTrains<'a, B, S: ?Sized> {
@@ -70,48 +70,48 @@ impl<B: AsRef<[u8]>> Stages<B> {
     pub(crate) fn of(profile: &Profile) -> Option<Self> {
         let repairs = profile.reorder.level != Level::Off;
         let bypasser = profile.bypass.map(Bypasser::new);
-        let pacer = HoldStage::of(profile);
+        let hold_stage = HoldStage::of(profile);
         let resequencer = repairs.then(|| Resequencer::new(profile.reorder, &profile.limits));
-        let is_empty = bypasser.is_none() && pacer.is_none() && resequencer.is_none();
-        (!is_empty).then_some(Self { bypasser, pacer, resequencer, lease: BurstBypass::NONE })
+        let is_empty = bypasser.is_none() && hold_stage.is_none() && resequencer.is_none();
+        (!is_empty).then_some(Self { bypasser, hold_stage, resequencer, burst: BurstBypass::NONE })
     }
 
     /// Returns whether a predicted packet bypasses the stages, and counts it.
     #[inline(always)]
-    pub(crate) fn lets_by(&mut self, next: PredictionId, incoming: &RxPacket<'_, B>) -> bool {
-        let goes_by = self.lease.covers(next, incoming.meta, incoming.now_ns);
+    pub(crate) fn may_bypass(&mut self, next: PredictionId, incoming: &RxPacket<'_, B>) -> bool {
+        let goes_by = self.burst.covers(next, incoming.meta, incoming.now_ns);
         if goes_by {
-            self.lease.count();
+            self.burst.count();
         }
         goes_by
     }
 
     /// Records that a packet on the fast path did not merge.
     #[cold]
-    pub(crate) fn note_unjoined(&mut self) {
-        self.lease.note_unjoined();
+    pub(crate) fn note_unmerged(&mut self) {
+        self.burst.note_unmerged();
     }
 
     /// Pushes a packet with its expected prediction through the stages.
     #[inline(never)]
-    pub(crate) fn push_prospect(
+    pub(crate) fn push_expected(
         &mut self,
-        prospect: ExpectedFlow,
+        expected: ExpectedFlow,
         incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         self.settle(merger);
-        if !self.lets_predict() {
+        if !self.allows_prediction() {
             return self.push_unpredicted(incoming, merger, sink);
         }
-        match merger.seek::<ByProfile>(prospect, incoming.bytes(), incoming.meta) {
+        match merger.look_up::<ByProfile>(expected, incoming.bytes(), incoming.meta) {
             Lookup::Next(next) => self.push_predicted(next, incoming, merger, sink),
-            Lookup::Matched(located) if located.resembled != PredictionId::NONE => {
-                self.push_resembling(located, incoming, merger, sink)
+            Lookup::Matched(flow_match) if flow_match.resembled != PredictionId::NONE => {
+                self.push_resembling(flow_match, incoming, merger, sink)
             }
-            Lookup::Matched(located) => {
-                self.push_located(0, Packet { incoming, located }, merger, sink)
+            Lookup::Matched(flow_match) => {
+                self.push_matched(0, Packet { incoming, flow_match }, merger, sink)
             }
             Lookup::Guessed(guess) => self.push_guessed(&guess, incoming, merger, sink),
         }
@@ -126,8 +126,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match merger.seek_unpredicted::<ByProfile>(incoming.bytes(), incoming.meta) {
-            Ok(located) => self.push_packet(0, Packet { incoming, located }, merger, sink),
+        match merger.look_up_unpredicted::<ByProfile>(incoming.bytes(), incoming.meta) {
+            Ok(flow_match) => self.push_packet(0, Packet { incoming, flow_match }, merger, sink),
             Err(guess) => self.push_guessed(&guess, incoming, merger, sink),
         }
     }
@@ -142,7 +142,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         match merger.parse::<ByProfile>(incoming.bytes(), incoming.meta, guess) {
-            Ok(located) => self.push_packet(0, Packet { incoming, located }, merger, sink),
+            Ok(flow_match) => self.push_packet(0, Packet { incoming, flow_match }, merger, sink),
             Err(Unknown::Passes(reason)) => {
                 self.pass_unknown(incoming.into_frame(), reason, merger, sink)
             }
@@ -161,11 +161,11 @@ impl<B: AsRef<[u8]>> Stages<B> {
     ) -> Verdict {
         let predicted = merger.predicted(next, incoming.meta, incoming.now_ns);
         if let Some(stopped) = self.stopped(&predicted, merger) {
-            let located = merger.located_by(next);
-            return self.push_packet(stopped, Packet { incoming, located }, merger, sink);
+            let flow_match = merger.match_of(next);
+            return self.push_packet(stopped, Packet { incoming, flow_match }, merger, sink);
         }
         let verdict = merger.join_predicted::<ByProfile>(next, incoming, sink);
-        self.learn_and_lease(&predicted.seen, verdict, merger);
+        self.learn_and_bypass(&predicted.observed, verdict, merger);
         verdict
     }
 
@@ -173,25 +173,25 @@ impl<B: AsRef<[u8]>> Stages<B> {
     #[inline(always)]
     fn push_resembling(
         &mut self,
-        located: FlowMatch,
+        flow_match: FlowMatch,
         incoming: RxPacket<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let resembled = merger.resembled(&located, &incoming);
+        let resembled = merger.resembled(&flow_match, &incoming);
         if let Some(stopped) = self.stopped(&resembled, merger) {
-            return self.push_packet(stopped, Packet { incoming, located }, merger, sink);
+            return self.push_packet(stopped, Packet { incoming, flow_match }, merger, sink);
         }
-        let seen = resembled.seen;
-        let verdict = merger.take_located::<ByProfile>(incoming, located, sink);
-        self.learn_and_lease(&seen, verdict, merger);
+        let observed = resembled.observed;
+        let verdict = merger.take_matched::<ByProfile>(incoming, flow_match, sink);
+        self.learn_and_bypass(&observed, verdict, merger);
         verdict
     }
 
     /// Returns whether all stages allow prediction.
     #[inline(always)]
-    fn lets_predict(&mut self) -> bool {
-        each_stage!(self, stage => if !Stage::<B>::lets_predict(stage) {
+    fn allows_prediction(&mut self) -> bool {
+        each_stage!(self, stage => if !Stage::<B>::allows_prediction(stage) {
             return false;
         });
         true
@@ -200,8 +200,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
     /// Returns the slot of the first stage that a packet must not bypass.
     #[inline(always)]
     fn stopped(&mut self, predicted: &Predicted<'_>, merger: &mut Merger<B>) -> Option<usize> {
-        each_stage!(self, stage at place => if !stage.lets_by(predicted, merger) {
-            return Some(place);
+        each_stage!(self, stage at slot => if !stage.may_bypass(predicted, merger) {
+            return Some(slot);
         });
         None
     }
@@ -215,28 +215,28 @@ impl<B: AsRef<[u8]>> Stages<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        self.push_located(first, packet, merger, sink)
+        self.push_matched(first, packet, merger, sink)
     }
 
     /// Pushes a located packet; out-of-line path for kinds of packets that usually bypass the stages.
     #[inline(always)]
-    fn push_located(
+    fn push_matched(
         &mut self,
         first: usize,
         packet: Packet<'_, B>,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        each_stage!(self, stage at place => {
-            if place >= first
+        each_stage!(self, stage at slot => {
+            if slot >= first
                 && let Some(reason) = stage.look(&packet, merger)
             {
-                return self.pass(place, place + 1, packet, reason, merger, sink);
+                return self.pass(slot, slot + 1, packet, reason, merger, sink);
             }
         });
-        match merger.examine::<ByProfile>(&packet.incoming, &packet.located) {
+        match merger.examine::<ByProfile>(&packet.incoming, &packet.flow_match) {
             Ok(candidate) => self.push_examined(candidate, packet, merger, sink),
-            Err(reason) => self.pass(PLACES, first, packet, reason, merger, sink),
+            Err(reason) => self.pass(SLOTS, first, packet, reason, merger, sink),
         }
     }
 
@@ -249,22 +249,22 @@ impl<B: AsRef<[u8]>> Stages<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let seen = packet.seen(false);
-        let Packet { incoming, located } = packet;
-        let FlowMatch { known, flow, found, agrees, resembled } = located;
+        let observed = packet.observed(false);
+        let Packet { incoming, flow_match } = packet;
+        let FlowMatch { known, flow, found, agrees, resembled } = flow_match;
         let now_ns = incoming.now_ns;
         let resembles = resembled != PredictionId::NONE;
         let frame = incoming.into_frame();
-        let mut arrival = Examined { frame, candidate, known, flow, now_ns, resembles };
+        let mut examined = Examined { frame, candidate, known, flow, now_ns, resembles };
         let verdict = 'taken: {
             let mut next = ToTrains { merger: &mut *merger, sink: &mut *sink };
-            each_stage!(self, stage => match stage.take(arrival, &located, &mut next) {
+            each_stage!(self, stage => match stage.take(examined, &flow_match, &mut next) {
                 Ok(verdict) => break 'taken verdict,
-                Err(unwanted) => arrival = unwanted,
+                Err(unwanted) => examined = unwanted,
             });
-            merger.admit::<ByProfile>(found, arrival, agrees, sink)
+            merger.admit::<ByProfile>(found, examined, agrees, sink)
         };
-        self.learn_and_lease(&seen, verdict, merger);
+        self.learn_and_bypass(&observed, verdict, merger);
         verdict
     }
 
@@ -280,60 +280,60 @@ impl<B: AsRef<[u8]>> Stages<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let seen = packet.seen(merger.shapes[packet.located.known].refusal.is_some());
-        let FlowMatch { flow, mut found, .. } = packet.located;
-        each_stage!(self, stage at place => {
+        let observed = packet.observed(merger.shapes[packet.flow_match.known].refusal.is_some());
+        let FlowMatch { flow, mut found, .. } = packet.flow_match;
+        each_stage!(self, stage at slot => {
             let mut next = ToTrains { merger: &mut *merger, sink: &mut *sink };
-            if place >= first && stage.gives_way(&packet, &mut next) {
+            if slot >= first && stage.flush_flow(&packet, &mut next) {
                 // A packet that was just released may have started the train of this flow.
                 found = merger.find(flow, packet.incoming.meta.hash);
             }
         });
         let frame = packet.incoming.into_frame();
         let verdict = merger.pass_behind(found, frame, reason, sink);
-        self.learn(end, &seen, verdict);
+        self.learn(end, &observed, verdict);
         verdict
     }
 
     /// Reports the result of a passed packet to all stages, and lets the packets after it bypass them.
     #[inline(always)]
-    fn learn_and_lease(&mut self, seen: &Observed<'_>, verdict: Verdict, merger: &Merger<B>) {
-        self.learn(PLACES, seen, verdict);
-        self.lease_behind(seen, merger);
+    fn learn_and_bypass(&mut self, observed: &Observed<'_>, verdict: Verdict, merger: &Merger<B>) {
+        self.learn(SLOTS, observed, verdict);
+        self.bypass_after(observed, merger);
     }
 
     /// Lets the predicted packets after one that all stages have seen bypass them, as many as each stage allows.
     #[inline(always)]
-    fn lease_behind(&mut self, seen: &Observed<'_>, merger: &Merger<B>) {
-        if let Some((prediction, next)) = merger.predicted_behind(seen) {
+    fn bypass_after(&mut self, observed: &Observed<'_>, merger: &Merger<B>) {
+        if let Some((prediction, next)) = merger.predicted_behind(observed) {
             let mut packets = u32::MAX;
             each_stage!(self, stage => {
-                packets = packets.min(Stage::<B>::lets_more_by(stage, &next));
+                packets = packets.min(Stage::<B>::bypass_max(stage, &next));
             });
-            self.lease = BurstBypass::of(&next, prediction, packets);
+            self.burst = BurstBypass::of(&next, prediction, packets);
         }
     }
 
     /// Reports the result of a packet to the stages before slot `end`.
     #[inline(always)]
-    fn learn(&mut self, end: usize, seen: &Observed<'_>, verdict: Verdict) {
-        each_stage!(self, stage at place => if place < end {
-            Stage::<B>::learn(stage, seen, verdict);
+    fn learn(&mut self, end: usize, observed: &Observed<'_>, verdict: Verdict) {
+        each_stage!(self, stage at slot => if slot < end {
+            Stage::<B>::learn(stage, observed, verdict);
         });
     }
 
     /// Informs the stages of the packets that bypassed them, before any other call.
     #[inline(always)]
     pub(crate) fn settle(&mut self, merger: &mut Merger<B>) {
-        if self.lease.end() > 0 {
+        if self.burst.end() > 0 {
             self.learn_run(merger);
         }
     }
 
     #[inline(never)]
     fn learn_run(&mut self, merger: &mut Merger<B>) {
-        each_stage!(self, stage => stage.learn_run(&self.lease, merger));
-        self.lease.packets = 0;
+        each_stage!(self, stage => stage.learn_run(&self.burst, merger));
+        self.burst.packets = 0;
     }
 
     /// Delivers a packet that was just dissected and whose flow cannot be read completely, after all flows that it
@@ -346,9 +346,9 @@ impl<B: AsRef<[u8]>> Stages<B> {
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if let Some(whose) = merger.dissected_might_be_of(frame.buffer.as_ref(), &frame.meta) {
-            self.flush(whose, Release::Barrier, merger, sink);
-            merger.close_of(whose, frame.meta.hash, sink);
+        if let Some(scope) = merger.dissected_might_be_of(frame.buffer.as_ref(), &frame.meta) {
+            self.flush(scope, Release::Barrier, merger, sink);
+            merger.close_of(scope, frame.meta.hash, sink);
         }
         merger.pass(frame, reason, sink)
     }
@@ -364,21 +364,21 @@ impl<B: AsRef<[u8]>> Stages<B> {
     ) -> Verdict {
         self.flush(FlushScope::All, Release::Finish, merger, sink);
         merger.forget_shapes(sink);
-        let prospect = merger.expect(incoming.bytes(), incoming.meta);
-        self.push_prospect(prospect, incoming, merger, sink)
+        let expected = merger.expect(incoming.bytes(), incoming.meta);
+        self.push_expected(expected, incoming, merger, sink)
     }
 
     /// Releases the queued packets of some flows.
     pub(crate) fn flush(
         &mut self,
-        whose: FlushScope,
+        scope: FlushScope,
         why: Release,
         merger: &mut Merger<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.settle(merger);
         let mut next = ToTrains { merger, sink };
-        each_stage!(self, stage => stage.flush(whose, why, &mut next));
+        each_stage!(self, stage => stage.flush(scope, why, &mut next));
     }
 
     /// Releases the packets that have waited long enough; all packets that arrived before `seen_ns` were pushed.
@@ -422,23 +422,23 @@ mod tests {
     use crate::coalesce::profile::{Bypass, Hold, Profile, Reorder};
 
     #[test]
-    fn a_line_has_the_stages_that_a_profile_asks_for() {
-        let stages = |edit: fn(&mut Profile)| {
+    fn the_stages_are_those_that_a_profile_asks_for() {
+        let slots_of = |edit: fn(&mut Profile)| {
             let mut profile = Profile::linux();
             edit(&mut profile);
-            let Stages::<Vec<u8>> { bypasser, pacer, resequencer, .. } = Stages::of(&profile)?;
-            Some([bypasser.is_some(), pacer.is_some(), resequencer.is_some()])
+            let Stages::<Vec<u8>> { bypasser, hold_stage, resequencer, .. } = Stages::of(&profile)?;
+            Some([bypasser.is_some(), hold_stage.is_some(), resequencer.is_some()])
         };
-        assert_eq!(stages(|_| ()), None);
+        assert_eq!(slots_of(|_| ()), None);
         let bypassed = |profile: &mut Profile| profile.bypass = Some(Bypass::default());
-        assert_eq!(stages(bypassed), Some([true, false, false]));
+        assert_eq!(slots_of(bypassed), Some([true, false, false]));
         let repaired = |profile: &mut Profile| profile.reorder = Reorder::WITHIN_BATCH;
-        assert_eq!(stages(repaired), Some([false, false, true]));
-        assert_eq!(stages(|profile| profile.hold = Hold::Controlled), None, "nothing is held");
+        assert_eq!(slots_of(repaired), Some([false, false, true]));
+        assert_eq!(slots_of(|profile| profile.hold = Hold::Controlled), None, "nothing is held");
         let all = |profile: &mut Profile| {
             (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 1000);
             (profile.bypass, profile.reorder) = (Some(Bypass::default()), Reorder::holes(1000));
         };
-        assert_eq!(stages(all), Some([true; 3]));
+        assert_eq!(slots_of(all), Some([true; 3]));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct CachedStack {
     /// Limits of a train with these headers.
     pub(crate) bounds: Bounds,
     /// Header bytes that a superframe takes from its last packet.
-    pub(crate) latest: LastPacket,
+    pub(crate) last_packet: LastPacket,
     /// Offset of the timestamps, if they may vary.
     pub(crate) timestamps: Option<u16>,
     /// Reason why packets with these headers can never be merged.
@@ -185,7 +185,7 @@ impl CachedStack {
         keys.bits().for_each(|(at, bits)| form.clear(at, bits));
         form.include(&structure);
         Self {
-            latest: latest(stack, header, rules, timestamps.as_ref()),
+            last_packet: latest(stack, header, rules, timestamps.as_ref()),
             rules: *rules,
             is_invertible: rules.is_invertible(),
             has_timestamp_only,

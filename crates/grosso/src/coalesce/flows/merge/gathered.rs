@@ -125,11 +125,11 @@ impl<B: AsRef<[u8]>> Train<B> {
     /// `known` contains the packet's headers, `own` those of the train.
     pub(super) fn gathers(
         &self,
-        arrival: &Examined<B>,
+        examined: &Examined<B>,
         known: &CachedStack,
         own: &CachedStack,
     ) -> Result<(), NoMerge> {
-        let Examined { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = examined;
         let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
         let is_full =
             usize::from(self.packets) >= RECORDS_MAX || self.packets >= known.bounds.packets_max;

@@ -70,9 +70,9 @@ pub(crate) struct Merger<B> {
     table: Table<FlowHash, TrainId>,
     pub(crate) trains: Trains<B>,
     predictions: Predictions,
-    passing: Passthrough,
+    passthrough: Passthrough,
     /// Flow of the last queried packet.
-    sighting: LastFlow,
+    last_flow: LastFlow,
     pool: Pool<B>,
     pub(crate) stats: CoalesceStats,
     /// Records and summaries of acknowledgments, by the slot of their train.
@@ -114,8 +114,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
             table: Table::new(profile.table),
             trains: Trains::new(profile.limits.flows),
             predictions: Predictions::default(),
-            passing: Passthrough::new(),
-            sighting: LastFlow::new(),
+            passthrough: Passthrough::new(),
+            last_flow: LastFlow::new(),
             pool: Pool::new(profile.limits.parts),
             stats: CoalesceStats::default(),
             acknowledgments: AckLog::new(profile.rules.acknowledgments),
@@ -167,21 +167,21 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if meta.gso.is_some() {
             return self.must_not_overtake(packet, meta);
         }
-        match self.sighting.flow_of(packet, &self.shapes) {
+        match self.last_flow.flow_of(packet, &self.shapes) {
             Some(flow) => Some(FlushScope::Flow(flow)),
-            None => self.sight(packet, meta),
+            None => self.might_be_of_another(packet, meta),
         }
     }
 
     /// Works like [`Self::might_be_of`], for a packet of another flow than the packet before it.
     #[inline(never)]
-    fn sight(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
+    fn might_be_of_another(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         let Some(known) = self.shapes.find(packet) else {
             return self.must_not_overtake(packet, meta);
         };
         let flow = self.hasher.flow(packet, &self.shapes[known].keys);
         if self.tiers.masks {
-            self.sighting.note(packet, known, flow, &self.shapes);
+            self.last_flow.note(packet, known, flow, &self.shapes);
         }
         Some(FlushScope::Flow(flow))
     }
@@ -212,11 +212,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Closes the trains of some flows before a packet that must not overtake them (rule G75).
     pub(crate) fn close_of(
         &mut self,
-        whose: FlushScope,
+        scope: FlushScope,
         device_hash: Option<u32>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
-        match whose {
+        match scope {
             FlushScope::Flow(flow) => {
                 if let Found::Slot(slot) = self.table.find(flow, device_hash) {
                     self.close(slot, Close::Barrier, sink);
@@ -258,8 +258,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.flush(Close::HeaderStacksFull, sink);
         self.shapes.clear();
         self.predictions.clear();
-        self.passing.clear();
-        self.sighting.clear();
+        self.passthrough.clear();
+        self.last_flow.clear();
     }
 
     /// Closes the trains whose hold time is over.
@@ -396,7 +396,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if self.is_watched
             && let Some(last) = self.pool.last(&train.rest)
         {
-            known.latest.put(last.buffer.as_ref(), header);
+            known.last_packet.put(last.buffer.as_ref(), header);
         }
         let mut cwr = Cwr::First;
         if let Some(flags) = shape.flags.and_then(|at| header.get_mut(at as usize)) {

@@ -97,9 +97,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
         incoming: RxPacket<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        match self.seek_expected(id, None, incoming.bytes(), incoming.meta) {
+        match self.look_up_expected(id, None, incoming.bytes(), incoming.meta) {
             Lookup::Next(next) => self.join_predicted::<P>(next, incoming, sink),
-            Lookup::Matched(located) => self.take_located::<P>(incoming, located, sink),
+            Lookup::Matched(flow_match) => self.take_matched::<P>(incoming, flow_match, sink),
             Lookup::Guessed(_) => self.take_apart::<P>(None, incoming, sink),
         }
     }
@@ -108,16 +108,16 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     fn take_apart<P: Policy>(
         &mut self,
-        located: Option<FlowMatch>,
+        flow_match: Option<FlowMatch>,
         incoming: RxPacket<'_, B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let located = match located {
-            Some(located) => Ok(located),
+        let flow_match = match flow_match {
+            Some(flow_match) => Ok(flow_match),
             None => self.parse::<P>(incoming.bytes(), incoming.meta, &Guess::NONE),
         };
-        match located {
-            Ok(located) => self.take_located::<P>(incoming, located, sink),
+        match flow_match {
+            Ok(flow_match) => self.take_matched::<P>(incoming, flow_match, sink),
             Err(unknown) => self.take_unknown::<P>(unknown, incoming, sink),
         }
     }
@@ -142,11 +142,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if let Some(id) = self.predictions.of(guess.flow) {
             return self.take_expected::<P>(id, incoming, sink);
         }
-        if let Some(located) = self.locate_by_train(guess.found, packet, meta) {
-            return self.take_apart::<P>(Some(located), incoming, sink);
+        if let Some(flow_match) = self.locate_by_train(guess.found, packet, meta) {
+            return self.take_apart::<P>(Some(flow_match), incoming, sink);
         }
         match self.parse::<P>(packet, meta, &guess) {
-            Ok(located) => self.take_located::<P>(incoming, located, sink),
+            Ok(flow_match) => self.take_matched::<P>(incoming, flow_match, sink),
             Err(unknown) => self.take_unknown::<P>(unknown, incoming, sink),
         }
     }
@@ -154,8 +154,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Returns metadata and reason for a packet with the same header shape as the previous passed packet.
     #[inline(always)]
     fn passes_as_the_last<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<(Meta, Pass)> {
-        let passing = Some(&self.passing).filter(|_| P::tiers(self.tiers).prediction)?;
-        let (known, reason) = passing.of(packet, meta, &self.shapes)?;
+        let passthrough = Some(&self.passthrough).filter(|_| P::tiers(self.tiers).prediction)?;
+        let (known, reason) = passthrough.of(packet, meta, &self.shapes)?;
         Some(match verify_all(packet, &known.shape, &meta.checksum) {
             Ok(partial) => (verified(&known.shape, partial, *meta), reason),
             Err(reason) => (*meta, reason),
@@ -193,7 +193,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
                 let reason = reason.unwrap_or(Pass::TcpPush);
                 if meta.gso.is_none() {
                     let header_len = headers.shape.header_len;
-                    self.passing.learn(incoming.bytes(), header_len, known, reason);
+                    self.passthrough.learn(incoming.bytes(), header_len, known, reason);
                 }
                 self.pass_here(incoming.buffer, meta, reason, sink)
             }
@@ -233,22 +233,22 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Finds the flow of a packet with this expectation, without parsing it.
     #[inline(always)]
-    pub(crate) fn seek<P: Policy>(
+    pub(crate) fn look_up<P: Policy>(
         &self,
-        prospect: ExpectedFlow,
+        expected: ExpectedFlow,
         packet: &[u8],
         meta: &Meta,
     ) -> Lookup {
-        match prospect {
+        match expected {
             ExpectedFlow::Next(next) => return Lookup::Next(next),
-            ExpectedFlow::Flow(id) => return self.seek_expected(id, None, packet, meta),
+            ExpectedFlow::Flow(id) => return self.look_up_expected(id, None, packet, meta),
             ExpectedFlow::Nothing => {}
         }
         let guess = self.guess::<P>(packet, meta);
         match self.predictions.of(guess.flow) {
-            Some(id) => self.seek_expected(id, Some(guess.found), packet, meta),
+            Some(id) => self.look_up_expected(id, Some(guess.found), packet, meta),
             None => match self.locate_by_train(guess.found, packet, meta) {
-                Some(located) => Lookup::Matched(located),
+                Some(flow_match) => Lookup::Matched(flow_match),
                 None => Lookup::Guessed(guess),
             },
         }
@@ -256,7 +256,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Finds the flow of a packet without parsing it or verifying its checksums.
     #[inline(always)]
-    pub(crate) fn seek_unpredicted<P: Policy>(
+    pub(crate) fn look_up_unpredicted<P: Policy>(
         &self,
         packet: &[u8],
         meta: &Meta,
@@ -267,7 +267,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Finds the flow of a packet that may match this prediction, whose train may have been looked up.
     #[inline(always)]
-    fn seek_expected(
+    fn look_up_expected(
         &self,
         id: PredictionId,
         found: Option<Found<TrainId>>,
@@ -287,8 +287,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if next.is_resembled_by(packet, meta, &self.shapes) {
             return Lookup::Matched(FlowMatch { known, flow, found, agrees, resembled: id });
         }
-        if let Some(located) = self.locate_by_train(found, packet, meta) {
-            return Lookup::Matched(located);
+        if let Some(flow_match) = self.locate_by_train(found, packet, meta) {
+            return Lookup::Matched(flow_match);
         }
         let Some(headers) = self.shapes.get(known) else { return Lookup::Guessed(Guess::NONE) };
         if next.has_headers_of(packet, headers) && lengths_agree(packet, &headers.shape, meta) {
@@ -315,7 +315,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Locates a predicted packet by the train that it continues.
     #[inline(always)]
-    pub(crate) fn located_by(&self, next: PredictionId) -> FlowMatch {
+    pub(crate) fn match_of(&self, next: PredictionId) -> FlowMatch {
         let slot = self.predictions.get(next).map_or(TrainId::NONE, |next| next.train);
         let train = self.trains.held(slot);
         let known = train.map_or_else(ShapeId::default, |train| train.known);
@@ -377,20 +377,20 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
     /// Processes a packet with known headers and flow: examines it and takes it to the train of its flow.
     #[inline(always)]
-    pub(crate) fn take_located<P: Policy>(
+    pub(crate) fn take_matched<P: Policy>(
         &mut self,
         incoming: RxPacket<'_, B>,
-        located: FlowMatch,
+        flow_match: FlowMatch,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let FlowMatch { known, flow, found, agrees, resembled } = located;
+        let FlowMatch { known, flow, found, agrees, resembled } = flow_match;
         let now_ns = incoming.now_ns;
-        match self.examine::<P>(&incoming, &located) {
+        match self.examine::<P>(&incoming, &flow_match) {
             Ok(candidate) => {
                 let frame = incoming.into_frame();
                 let resembles = resembled != PredictionId::NONE;
-                let arrival = Examined { frame, candidate, known, flow, now_ns, resembles };
-                self.admit::<P>(found, arrival, agrees, sink)
+                let examined = Examined { frame, candidate, known, flow, now_ns, resembles };
+                self.admit::<P>(found, examined, agrees, sink)
             }
             Err(reason) => self.pass_behind(found, incoming.into_frame(), reason, sink),
         }
@@ -401,11 +401,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(crate) fn examine<P: Policy>(
         &self,
         incoming: &RxPacket<'_, B>,
-        located: &FlowMatch,
+        flow_match: &FlowMatch,
     ) -> Result<Candidate, Pass> {
         let (packet, meta) = (incoming.bytes(), incoming.meta);
-        let known = &self.shapes[located.known];
-        if let Some(resembled) = self.predictions.get(located.resembled) {
+        let known = &self.shapes[flow_match.known];
+        if let Some(resembled) = self.predictions.get(flow_match.resembled) {
             return Ok(resembled.candidate(packet, &known.shape));
         }
         match P::rules(known).acknowledgments.are_gathered() && known.is_empty(packet) {
@@ -417,16 +417,16 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Takes an examined packet to the current train of its flow.
     pub(crate) fn admit_anew<P: Policy>(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let found = self.table.find(arrival.flow, arrival.frame.meta.hash);
-        if let Some(next) = self.next_of_examined(found, &arrival) {
-            let Examined { frame: Frame { buffer, meta }, now_ns, .. } = arrival;
+        let found = self.table.find(examined.flow, examined.frame.meta.hash);
+        if let Some(next) = self.next_of_examined(found, &examined) {
+            let Examined { frame: Frame { buffer, meta }, now_ns, .. } = examined;
             let incoming = RxPacket { buffer, meta: &meta, now_ns };
             return self.join_predicted::<P>(next, incoming, sink);
         }
-        self.admit::<P>(found, arrival, false, sink)
+        self.admit::<P>(found, examined, false, sink)
     }
 
     /// Returns the prediction of a train that an examined packet continues.
@@ -434,12 +434,12 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn next_of_examined(
         &self,
         found: Found<TrainId>,
-        arrival: &Examined<B>,
+        examined: &Examined<B>,
     ) -> Option<PredictionId> {
         let Found::Slot(slot) = found else { return None };
         let id = self.trains.held(slot)?.prediction;
         let next = self.predictions.get(id).filter(|next| next.train == slot)?;
-        let Examined { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = examined;
         let packet = frame.buffer.as_ref();
         next.is_next_of_examined(packet, &frame.meta, candidate, &self.shapes).then_some(id)
     }
@@ -449,16 +449,16 @@ impl<B: AsRef<[u8]>> Merger<B> {
     pub(crate) fn admit<P: Policy>(
         &mut self,
         found: Found<TrainId>,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         agrees: bool,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let free = match found {
-            Found::Slot(slot) => return self.offer::<P>(slot, arrival, agrees, sink),
+            Found::Slot(slot) => return self.offer::<P>(slot, examined, agrees, sink),
             Found::Free(free) => Some(free).filter(|_| !self.trains.is_full()),
             Found::Full(_) => None,
         };
-        self.hold::<P>(arrival, free, sink)
+        self.hold::<P>(examined, free, sink)
     }
 
     /// Compares a packet with the train of its flow. `agrees` tells whether their headers were already compared.
@@ -466,40 +466,40 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn offer<P: Policy>(
         &mut self,
         slot: TrainId,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         agrees: bool,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let tiers = P::tiers(self.tiers);
         let Some(train) = self.trains.held_mut(slot) else {
-            return self.hold_behind::<P>(arrival, sink);
+            return self.hold_behind::<P>(examined, sink);
         };
         let known = &self.shapes[train.known];
         let rules = P::rules(known);
         let is_gathered =
-            rules.acknowledgments.are_gathered() && arrival.candidate.payload_len == 0;
+            rules.acknowledgments.are_gathered() && examined.candidate.payload_len == 0;
         let admitted = if is_gathered || rules.acknowledgments.are_gathered() && train.is_empty() {
-            let own = &self.shapes[arrival.known];
-            train.gathers(&arrival, known, own).map(|()| train.fixed_ids)
+            let own = &self.shapes[examined.known];
+            train.gathers(&examined, known, own).map(|()| train.fixed_ids)
         } else {
-            let agrees = if agrees { Ok(()) } else { train.agrees(&arrival, known, tiers.masks) };
+            let agrees = if agrees { Ok(()) } else { train.agrees(&examined, known, tiers.masks) };
             let last = rules.compares_with_last().then(|| self.pool.last(&train.rest));
             agrees.and_then(|()| {
                 if let Some(last) = last {
                     let last = last.unwrap_or(&train.first).buffer.as_ref();
-                    beside_last(last, arrival.frame.buffer.as_ref(), &arrival.candidate, known)?;
+                    beside_last(last, examined.frame.buffer.as_ref(), &examined.candidate, known)?;
                 }
-                train.admits::<P>(&arrival, known)
+                train.admits::<P>(&examined, known)
             })
         };
         let fixed_ids = match admitted {
             Ok(fixed_ids) => fixed_ids,
             Err(refusal) => {
-                let leaves = leaves_alone(refusal, &arrival.candidate, is_gathered, rules.refused);
-                return self.refuse::<P>(slot, arrival, refusal, leaves, sink);
+                let leaves = leaves_alone(refusal, &examined.candidate, is_gathered, rules.refused);
+                return self.refuse::<P>(slot, examined, refusal, leaves, sink);
             }
         };
-        let Examined { frame, candidate, .. } = arrival;
+        let Examined { frame, candidate, .. } = examined;
         let header_len = known.shape.header_len;
         let part = match is_gathered {
             true => 0..frame.buffer.as_ref().len(),
@@ -508,7 +508,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         if let Err(buffer) = self.pool.push(&mut train.rest, frame.buffer, part) {
             let frame = Frame { buffer, ..frame };
             self.close(slot, Close::PartsFull, sink);
-            return self.hold_behind::<P>(Examined { frame, ..arrival }, sink);
+            return self.hold_behind::<P>(Examined { frame, ..examined }, sink);
         }
         let mut ends = None;
         if is_gathered {
@@ -529,7 +529,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             }
         }
         if P::IS_WATCHED && self.is_watched {
-            let clock = self.note_joined(slot, &frame.meta, arrival.now_ns);
+            let clock = self.note_joined(slot, &frame.meta, examined.now_ns);
             ends = ends.or(clock);
         }
         if let Some(reason) = ends {
@@ -543,7 +543,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     fn refuse<P: Policy>(
         &mut self,
         slot: TrainId,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         refusal: NoMerge,
         leaves_alone: bool,
         sink: &mut (impl Sink<B> + ?Sized),
@@ -551,12 +551,12 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.stats.refused[refusal.index()] += 1;
         self.close(slot, Close::NoMerge, sink);
         if leaves_alone {
-            let Examined { frame, candidate, known, .. } = arrival;
+            let Examined { frame, candidate, known, .. } = examined;
             let meta = verified(&self.shapes[known].shape, candidate.partial, frame.meta);
             let packets = u32::from(candidate.packets);
             self.deliver_single(frame.buffer, meta, packets, Close::Never, sink);
         } else {
-            self.hold_behind::<P>(arrival, sink);
+            self.hold_behind::<P>(examined, sink);
         }
         Verdict::Refused(refusal)
     }
@@ -565,46 +565,46 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(never)]
     pub(super) fn hold_behind<P: Policy>(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        self.hold::<P>(arrival, None, sink)
+        self.hold::<P>(examined, None, sink)
     }
 
     /// Starts a train with a packet, unless nothing may follow it (rule G37).
     #[inline(always)]
     fn hold<P: Policy>(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let known = &self.shapes[arrival.known];
-        if let Some(reason) = ends_alone::<P>(known, &arrival.candidate) {
-            let Examined { frame, candidate, .. } = arrival;
+        let known = &self.shapes[examined.known];
+        if let Some(reason) = ends_alone::<P>(known, &examined.candidate) {
+            let Examined { frame, candidate, .. } = examined;
             let meta = verified(&known.shape, candidate.partial, frame.meta);
             return self.pass_here(frame.buffer, meta, reason, sink);
         }
-        self.start::<P>(arrival, free, sink)
+        self.start::<P>(examined, free, sink)
     }
 
     /// Starts a train with a packet.
     #[inline(always)]
     fn start<P: Policy>(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         free: Option<Place>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Examined { ref frame, known, flow, resembles, .. } = arrival;
+        let Examined { ref frame, known, flow, resembles, .. } = examined;
         let place = match free {
             Some(place) => place,
             None => match self.room_for::<P>(known, flow, frame.meta.hash, sink) {
                 Some(place) => place,
-                None => return self.pass_verified(arrival, Pass::TableFull, sink),
+                None => return self.pass_verified(examined, Pass::TableFull, sink),
             },
         };
-        let slot = self.trains.insert(arrival, place);
+        let slot = self.trains.insert(examined, place);
         self.table.insert(place, flow, slot);
         if P::IS_WATCHED && self.is_watched {
             self.watch(slot, known);
@@ -660,8 +660,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        if let Some(whose) = self.dissected_might_be_of(frame.buffer.as_ref(), &frame.meta) {
-            self.close_of(whose, frame.meta.hash, sink);
+        if let Some(scope) = self.dissected_might_be_of(frame.buffer.as_ref(), &frame.meta) {
+            self.close_of(scope, frame.meta.hash, sink);
         }
         self.pass(frame, reason, sink)
     }
@@ -695,11 +695,11 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Delivers an examined packet and marks its checksums as verified.
     pub(crate) fn pass_verified(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         reason: Pass,
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
-        let Examined { frame, candidate, known, .. } = arrival;
+        let Examined { frame, candidate, known, .. } = examined;
         let meta = verified(&self.shapes[known].shape, candidate.partial, frame.meta);
         self.pass(Frame { meta, ..frame }, reason, sink)
     }

@@ -47,7 +47,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let (len, payload_len) = next.map_or((0, 0), |next| (next.len, next.payload_len()));
         let flow = next.map_or(FlowHash::NONE, |next| next.flow);
         Predicted {
-            seen: Observed { flow, len, meta, now_ns, is_refused: false },
+            observed: Observed { flow, len, meta, now_ns, is_refused: false },
             found: Found::Slot(next.map_or(TrainId::NONE, |next| next.train)),
             sequence: next.and_then(Prediction::sequence),
             payload_len,
@@ -58,15 +58,15 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     pub(crate) fn resembled<'a>(
         &self,
-        located: &FlowMatch,
+        flow_match: &FlowMatch,
         incoming: &RxPacket<'a, B>,
     ) -> Predicted<'a> {
-        let &FlowMatch { known, flow, found, resembled, .. } = located;
+        let &FlowMatch { known, flow, found, resembled, .. } = flow_match;
         let (packet, &RxPacket { meta, now_ns, .. }) = (incoming.bytes(), incoming);
         let payload_len = self.predictions.get(resembled).map_or(0, Prediction::payload_len);
         let at = self.shapes[known].shape.sequence;
         Predicted {
-            seen: Observed { flow, len: packet.len(), meta, now_ns, is_refused: false },
+            observed: Observed { flow, len: packet.len(), meta, now_ns, is_refused: false },
             found,
             sequence: at.map(|at| u32_at(packet, at.into())),
             payload_len,
@@ -77,12 +77,12 @@ impl<B: AsRef<[u8]>> Merger<B> {
     #[inline(always)]
     pub(crate) fn predicted_behind<'a>(
         &self,
-        seen: &Observed<'a>,
+        observed: &Observed<'a>,
     ) -> Option<(PredictionId, Predicted<'a>)> {
         let id = self.predictions.latest();
         let next = self.predictions.get(id)?;
-        let is_behind = next.flow == seen.flow && next.room > 0;
-        is_behind.then(|| (id, self.predicted(id, seen.meta, seen.now_ns)))
+        let is_behind = next.flow == observed.flow && next.room > 0;
+        is_behind.then(|| (id, self.predicted(id, observed.meta, observed.now_ns)))
     }
 
     /// Appends the packet that continues a train.
@@ -163,8 +163,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let frame = incoming.into_frame();
         match examine::<ByProfile>(frame.buffer.as_ref(), &self.shapes[known], &frame.meta) {
             Ok(candidate) => {
-                let arrival = Examined { frame, candidate, known, flow, now_ns, resembles: false };
-                self.hold_behind::<ByProfile>(arrival, sink)
+                let examined = Examined { frame, candidate, known, flow, now_ns, resembles: false };
+                self.hold_behind::<ByProfile>(examined, sink)
             }
             Err(reason) => {
                 debug_assert!(false, "a predicted packet is mergeable: {reason}");

@@ -32,41 +32,41 @@ use crate::{
 impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
     fn take(
         &mut self,
-        arrival: Examined<B>,
-        located: &FlowMatch,
+        examined: Examined<B>,
+        flow_match: &FlowMatch,
         next: &mut impl Downstream<B>,
     ) -> Result<Verdict, Examined<B>> {
-        let known = &next.trains().0.shapes[arrival.known];
+        let known = &next.trains().0.shapes[examined.known];
         if !known.shape.is_tcp {
-            return Err(arrival);
+            return Err(examined);
         }
-        if arrival.candidate.payload_len == 0 && known.rules.acknowledgments.are_gathered() {
-            self.flush_before(arrival.flow, arrival.candidate.flags, next);
-            return Ok(admit(arrival, next));
+        if examined.candidate.payload_len == 0 && known.rules.acknowledgments.are_gathered() {
+            self.flush_before(examined.flow, examined.candidate.flags, next);
+            return Ok(admit(examined, next));
         }
-        Ok(self.resequence(arrival, located, next))
+        Ok(self.resequence(examined, flow_match, next))
     }
 
     #[inline(always)]
-    fn gives_way(&mut self, packet: &Packet<'_, B>, next: &mut impl Downstream<B>) -> bool {
-        let Packet { incoming, located } = packet;
-        let flags = next.trains().0.shapes[located.known].shape.flags;
+    fn flush_flow(&mut self, packet: &Packet<'_, B>, next: &mut impl Downstream<B>) -> bool {
+        let Packet { incoming, flow_match } = packet;
+        let flags = next.trains().0.shapes[flow_match.known].shape.flags;
         let flags = flags.map_or(0, |at| byte_at(incoming.bytes(), at.into()));
-        self.flush_before(located.flow, flags, next)
+        self.flush_before(flow_match.flow, flags, next)
     }
 
     #[inline(always)]
-    fn lets_by(&mut self, predicted: &Predicted<'_>, _: &mut Merger<B>) -> bool {
+    fn may_bypass(&mut self, predicted: &Predicted<'_>, _: &mut Merger<B>) -> bool {
         let Some(span) = span_of(predicted) else { return true };
         self.tick(span.now_ns);
-        self.goes_on(predicted.seen.flow, &span)
+        self.goes_on(predicted.observed.flow, &span)
     }
 
     /// Allows all packets that continue the flow.
     #[inline(always)]
-    fn lets_more_by(&self, next: &Predicted<'_>) -> u32 {
+    fn bypass_max(&self, next: &Predicted<'_>) -> u32 {
         match span_of(next) {
-            Some(span) if !self.is_going_on(next.seen.flow, &span) => 0,
+            Some(span) if !self.is_going_on(next.observed.flow, &span) => 0,
             _ => u32::MAX,
         }
     }
@@ -75,8 +75,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         self.went_on(run.flow, run.payload_bytes() as u32);
     }
 
-    fn flush(&mut self, whose: FlushScope, why: Release, next: &mut impl Downstream<B>) {
-        if let FlushScope::Flow(flow) = whose {
+    fn flush(&mut self, scope: FlushScope, why: Release, next: &mut impl Downstream<B>) {
+        if let FlushScope::Flow(flow) = scope {
             if let Some(entry) = self.find(flow) {
                 self.flush_entry(entry, why, next);
             }
@@ -85,7 +85,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let mut at = self.first();
         while let Some(entry) = at {
             at = self.behind(entry);
-            let is_meant = self.entry(entry).is_some_and(|known| match whose {
+            let is_meant = self.entry(entry).is_some_and(|known| match scope {
                 FlushScope::AddressPair(address_pair) => known.address_pair == address_pair,
                 FlushScope::Flow(_) | FlushScope::All => true,
             });
@@ -122,43 +122,43 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Processes an examined TCP packet and releases it in the sequence of its flow.
     fn resequence(
         &mut self,
-        arrival: Examined<B>,
-        located: &FlowMatch,
+        examined: Examined<B>,
+        flow_match: &FlowMatch,
         next: &mut impl Downstream<B>,
     ) -> Verdict {
-        let Some(span) = span(&arrival, next) else { return admit(arrival, next) };
-        self.tick(arrival.now_ns);
-        if arrival.candidate.flags & tcp::FIN as u8 != 0 || span.len == 0 {
-            return self.resequence_barrier(arrival, &span, next);
+        let Some(span) = span(&examined, next) else { return admit(examined, next) };
+        self.tick(examined.now_ns);
+        if examined.candidate.flags & tcp::FIN as u8 != 0 || span.len == 0 {
+            return self.resequence_barrier(examined, &span, next);
         }
-        let known = self.visit(arrival.flow);
+        let known = self.visit(examined.flow);
         let standing = known.and_then(|entry| Some((entry, self.standing(entry, &span)?)));
         match standing {
-            None => self.remember(arrival, &span, next),
+            None => self.remember(examined, &span, next),
             Some((entry, Standing::Next)) => {
                 // No packet has left since its train was looked up.
                 let (merger, sink) = next.trains();
-                let &FlowMatch { found, agrees, .. } = located;
-                let verdict = merger.admit::<ByProfile>(found, arrival, agrees, sink);
+                let &FlowMatch { found, agrees, .. } = flow_match;
+                let verdict = merger.admit::<ByProfile>(found, examined, agrees, sink);
                 self.advance(entry, &span);
                 self.hand_on(Release::Filled, next);
                 verdict
             }
             Some((entry, Standing::Ahead(gap))) => {
-                next.trains().0.stats.reorder.waited += u64::from(arrival.candidate.packets);
-                self.wait(entry, arrival, &span, gap);
+                next.trains().0.stats.reorder.waited += u64::from(examined.candidate.packets);
+                self.wait(entry, examined, &span, gap);
                 self.hand_on(Release::Filled, next);
                 self.keep_bounds(entry, next);
                 Verdict::Waits
             }
-            Some((_, Standing::Late)) => pass_late(arrival, &span, next),
+            Some((_, Standing::Late)) => pass_late(examined, &span, next),
             Some((entry, Standing::Overlaps)) => {
                 self.flush_entry(entry, Release::Overlap, next);
                 self.advance(entry, &span);
                 self.hand_on(Release::Overlap, next);
                 let (merger, sink) = next.trains();
-                merger.close_flow(arrival.flow, Close::Barrier, sink);
-                merger.pass_verified(arrival, Pass::TcpOverlap, sink)
+                merger.close_flow(examined.flow, Close::Barrier, sink);
+                merger.pass_verified(examined, Pass::TcpOverlap, sink)
             }
         }
     }
@@ -181,18 +181,18 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Starts tracking a flow, whose first packet waits: an earlier one may follow.
     fn remember(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         span: &Span,
         next: &mut impl Downstream<B>,
     ) -> Verdict {
-        while let Some(entry) = self.victim(arrival.flow) {
+        while let Some(entry) = self.victim(examined.flow) {
             self.flush_entry(entry, Release::Evicted, next);
             self.remove(entry);
         }
         let (merger, _) = next.trains();
-        let address_pair = merger.address_pair(arrival.frame.buffer.as_ref(), arrival.known);
-        merger.stats.reorder.waited += u64::from(arrival.candidate.packets);
-        if let Some(entry) = self.begin(arrival, address_pair, span) {
+        let address_pair = merger.address_pair(examined.frame.buffer.as_ref(), examined.known);
+        merger.stats.reorder.waited += u64::from(examined.candidate.packets);
+        if let Some(entry) = self.begin(examined, address_pair, span) {
             self.keep_bounds(entry, next);
         }
         Verdict::Waits
@@ -201,21 +201,21 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Processes a mergeable packet that no later one may overtake, because it ends the flow or has no data.
     fn resequence_barrier(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         span: &Span,
         next: &mut impl Downstream<B>,
     ) -> Verdict {
-        let flags = arrival.candidate.flags;
-        let flow = arrival.flow;
+        let flags = examined.candidate.flags;
+        let flow = examined.flow;
         let entry = self.visit(flow).and_then(|entry| self.entry(entry));
         // The packet that continues the flow may end its train before the rest leaves.
         if span.len > 0 && entry.is_some_and(|entry| entry.standing(span) == Standing::Next) {
-            let verdict = admit(arrival, next);
+            let verdict = admit(examined, next);
             self.flush_before(flow, flags, next);
             return verdict;
         }
         self.flush_before(flow, flags, next);
-        admit(arrival, next)
+        admit(examined, next)
     }
 
     /// Flushes packets above the limits.
@@ -261,28 +261,28 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Releases the packets that are due.
     #[inline]
     fn hand_on(&mut self, why: Release, next: &mut impl Downstream<B>) {
-        while let Some(arrival) = self.next_leaving() {
-            let packets = u64::from(arrival.candidate.packets);
+        while let Some(examined) = self.next_leaving() {
+            let packets = u64::from(examined.candidate.packets);
             next.trains().0.stats.reorder.released[why.index()] += packets;
-            admit(arrival, next);
+            admit(examined, next);
         }
     }
 }
 
 /// Takes a packet whose turn it is to the train of its flow.
-fn admit<B: AsRef<[u8]>>(arrival: Examined<B>, next: &mut impl Downstream<B>) -> Verdict {
+fn admit<B: AsRef<[u8]>>(examined: Examined<B>, next: &mut impl Downstream<B>) -> Verdict {
     let (merger, sink) = next.trains();
-    merger.admit_anew::<ByProfile>(arrival, sink)
+    merger.admit_anew::<ByProfile>(examined, sink)
 }
 
 /// Delivers a late packet, before the train of its flow if it precedes that.
 fn pass_late<B: AsRef<[u8]>>(
-    arrival: Examined<B>,
+    examined: Examined<B>,
     span: &Span,
     next: &mut impl Downstream<B>,
 ) -> Verdict {
     let (merger, sink) = next.trains();
-    if let Found::Slot(slot) = merger.find(arrival.flow, None)
+    if let Found::Slot(slot) = merger.find(examined.flow, None)
         && let Some(train) = merger.trains.held(slot)
         && let Some(at) = merger.shapes[train.known].shape.sequence
     {
@@ -291,12 +291,12 @@ fn pass_late<B: AsRef<[u8]>>(
             merger.close(slot, Close::Barrier, sink);
         }
     }
-    merger.pass_verified(arrival, Pass::TcpLate, sink)
+    merger.pass_verified(examined, Pass::TcpLate, sink)
 }
 
-fn span<B: AsRef<[u8]>>(arrival: &Examined<B>, next: &mut impl Downstream<B>) -> Option<Span> {
-    let at = next.trains().0.shapes[arrival.known].shape.sequence?;
-    let Examined { frame, candidate, now_ns, .. } = arrival;
+fn span<B: AsRef<[u8]>>(examined: &Examined<B>, next: &mut impl Downstream<B>) -> Option<Span> {
+    let at = next.trains().0.shapes[examined.known].shape.sequence?;
+    let Examined { frame, candidate, now_ns, .. } = examined;
     Some(Span {
         start: u32_at(frame.buffer.as_ref(), at.into()),
         len: candidate.payload_len as u32,
@@ -308,7 +308,7 @@ fn span<B: AsRef<[u8]>>(arrival: &Examined<B>, next: &mut impl Downstream<B>) ->
 /// Returns the sequence range of a predicted TCP packet. PSH is ignored, because nothing of its flow is queued.
 #[inline(always)]
 fn span_of(predicted: &Predicted<'_>) -> Option<Span> {
-    let &Predicted { seen: Observed { now_ns, .. }, sequence, payload_len, .. } = predicted;
+    let &Predicted { observed: Observed { now_ns, .. }, sequence, payload_len, .. } = predicted;
     sequence.map(|start| Span { start, len: payload_len as u32, is_pushed: false, now_ns })
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Resequencer<B> {
 /// A queued packet.
 #[derive(Debug)]
 struct Waiting<B> {
-    arrival: Examined<B>,
+    examined: Examined<B>,
     /// Next packet of its run.
     next: u32,
 }
@@ -169,8 +169,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             Found::Free(_) => oldest(),
             Found::Slot(entry) => Some(entry),
             Found::Full(bucket) => {
-                let seen = |&entry: &u32| self.entries.get(entry).map(|known| known.seen_ns);
-                self.table.slots(bucket).into_iter().min_by_key(seen)
+                let observed = |&entry: &u32| self.entries.get(entry).map(|known| known.seen_ns);
+                self.table.slots(bucket).into_iter().min_by_key(observed)
             }
         }
     }
@@ -178,26 +178,26 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Starts tracking a flow whose first packet waits. There must be room.
     pub(super) fn begin(
         &mut self,
-        arrival: Examined<B>,
+        examined: Examined<B>,
         address_pair: u32,
         span: &Span,
     ) -> Option<u32> {
-        let Found::Free(place) = self.table.find(arrival.flow, None) else { return None };
-        let flow = arrival.flow;
+        let Found::Free(place) = self.table.find(examined.flow, None) else { return None };
+        let flow = examined.flow;
         let runs = self.spare.pop().unwrap_or_default();
         let entry = self.entries.insert(Entry::new(flow, place, address_pair, span, runs));
         self.table.insert(place, flow, entry);
         self.queues[BUSY].push(&mut self.entries, |known| &mut known.link, entry);
-        self.wait(entry, arrival, span, 0);
+        self.wait(entry, examined, span, 0);
         Some(entry)
     }
 
     /// Queues a packet in the gap before run `index`.
-    pub(super) fn wait(&mut self, entry: u32, arrival: Examined<B>, span: &Span, index: usize) {
-        let bytes = self.memory(&arrival);
+    pub(super) fn wait(&mut self, entry: u32, examined: Examined<B>, span: &Span, index: usize) {
+        let bytes = self.memory(&examined);
         // By the time that the packet leaves, another flow may use the slot of its prediction.
-        let arrival = Examined { resembles: false, ..arrival };
-        let packet = self.waiting.insert(Waiting { arrival, next: NONE });
+        let examined = Examined { resembles: false, ..examined };
+        let packet = self.waiting.insert(Waiting { examined, next: NONE });
         let Some(known) = self.entries.get_mut(entry) else { return };
         self.bytes += bytes;
         known.bytes += bytes;
@@ -277,10 +277,10 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
 
     /// Takes the next packet to release.
     pub(super) fn next_leaving(&mut self) -> Option<Examined<B>> {
-        let Waiting { arrival, next } = self.waiting.remove(self.leaving.0)?;
+        let Waiting { examined, next } = self.waiting.remove(self.leaving.0)?;
         self.leaving.0 = next;
-        self.bytes -= self.memory(&arrival);
-        Some(Examined { now_ns: self.now_ns, ..arrival })
+        self.bytes -= self.memory(&examined);
+        Some(Examined { now_ns: self.now_ns, ..examined })
     }
 
     /// Returns the longest waiting flow.
@@ -359,7 +359,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         let mut at = run.first;
         let mut bytes = 0;
         while let Some(waiting) = self.waiting.get(at) {
-            bytes += self.memory(&waiting.arrival);
+            bytes += self.memory(&waiting.examined);
             at = waiting.next;
         }
         if let Some(known) = self.entries.get_mut(entry) {
@@ -379,8 +379,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Returns the memory of a queued packet, counted by buffer size (P33).
-    fn memory(&self, arrival: &Examined<B>) -> usize {
-        let len = arrival.frame.buffer.as_ref().len();
+    fn memory(&self, examined: &Examined<B>) -> usize {
+        let len = examined.frame.buffer.as_ref().len();
         len.max(self.reorder.buffer_bytes) + size_of::<Waiting<B>>()
     }
 }
@@ -421,7 +421,7 @@ mod tests {
     };
 
     /// Returns the first packet of a flow with this hash.
-    fn arrival(flow: FlowHash, now_ns: u64) -> Examined<Vec<u8>> {
+    fn examined(flow: FlowHash, now_ns: u64) -> Examined<Vec<u8>> {
         let candidate = Candidate {
             payload_len: 1,
             flags: 0,
@@ -444,7 +444,7 @@ mod tests {
             let span = Span { start: 0, len: 1, is_pushed: false, now_ns: number };
             assert_eq!(known.victim(flow(number)), None);
             known.tick(number);
-            known.begin(arrival(flow(number), number), 0, &span);
+            known.begin(examined(flow(number), number), 0, &span);
         }
         assert_eq!(known.victim(FlowHash::new(1)), None, "another bucket has room");
         let victim = |known: &Resequencer<_>| Some(known.entry(known.victim(flow(9))?)?.flow);
