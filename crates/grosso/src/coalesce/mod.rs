@@ -10,7 +10,7 @@
 //! | directory | job | modules |
 //! |---|---|---|
 //! | `pipeline` | the stages that a profile asks for, before the trains | `stages` in their order, `stage`, `burst_bypass`, which skips them in a burst; the stages `batch`, `bypass`, `hold_stage`, `reorder` |
-//! | `flows` | from a packet to the train of its flow | `merge` with its look-up tiers (`path`), `predicted` and `gathered`; `last_flow`, `flush_scope`, and `observed` for the stages |
+//! | `flows` | from a packet to the train of its flow | `merge`: `lookup` with its eight tiers, `admit`, `predicted`, `gathered`; `flow_match`, `last_flow`, `flush_scope`, and `observed` for the stages |
 //! | `hold` | held trains, and how long each is held | `train`, `address_pairs`, `ack_log`; `retention` with `pace`, `deadlines` and `round_trips`; `held` for callers |
 //! | `predict` | expected headers of the next packet | `prediction`, stored by `predictions`; `passthrough` for consecutive packets that pass |
 //! | `rx` | a received packet, and whether it may be merged | `rx_packet`, `shapes` (known header stacks), `examine`, `policy`, `bounds`, `last_packet` |

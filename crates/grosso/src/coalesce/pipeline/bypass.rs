@@ -5,7 +5,8 @@ use crate::{
     coalesce::{
         emit::{reason::Pass, verdict::Verdict},
         flows::{
-            merge::{FlowMatch, Merger},
+            flow_match::FlowMatch,
+            merge::Merger,
             observed::{Observed, Predicted},
         },
         pipeline::{

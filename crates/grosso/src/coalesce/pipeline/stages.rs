@@ -8,8 +8,9 @@ use crate::{
             verdict::Verdict,
         },
         flows::{
+            flow_match::FlowMatch,
             flush_scope::FlushScope,
-            merge::{ExpectedFlow, FlowMatch, Guess, Lookup, Merger, Unknown},
+            merge::{ExpectedFlow, Guess, Lookup, Merger, Unknown},
             observed::{Observed, Predicted},
         },
         hold::train::Examined,

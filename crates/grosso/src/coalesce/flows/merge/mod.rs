@@ -1,15 +1,16 @@
 //! The merge engine: known headers, held trains, and the single path from a packet to the train that it extends, starts
 //! or must not overtake. All stages of a profile come before it.
 
+mod admit;
 mod gathered;
-mod path;
+mod lookup;
 mod predicted;
 
 use core::num::NonZeroU16;
 
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
-pub(crate) use self::path::{ExpectedFlow, FlowMatch, Guess, Lookup};
+pub(crate) use self::lookup::{ExpectedFlow, Guess, Lookup};
 use crate::{
     checksum::Checksum,
     coalesce::{

@@ -1,11 +1,14 @@
 //! Packets that were predicted, on their way into the train.
 
-use super::{FlowMatch, Merger};
+use super::Merger;
 use crate::{
     bytes::u32_at,
     coalesce::{
         emit::{delivery::Sink, reason::Close, verdict::Verdict},
-        flows::observed::{Observed, Predicted},
+        flows::{
+            flow_match::FlowMatch,
+            observed::{Observed, Predicted},
+        },
         hold::train::Examined,
         predict::prediction::Prediction,
         rx::{

@@ -10,8 +10,9 @@ use crate::{
             verdict::Verdict,
         },
         flows::{
+            flow_match::FlowMatch,
             flush_scope::FlushScope,
-            merge::{FlowMatch, Merger},
+            merge::Merger,
             observed::{Observed, Predicted},
         },
         hold::train::Examined,
