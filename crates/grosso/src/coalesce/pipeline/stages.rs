@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.push_matched(first, packet, merger, sink)
     }
 
-    /// Pushes a located packet; out-of-line path for kinds of packets that usually bypass the stages.
+    /// Pushes a packet whose flow is known; out-of-line path for kinds of packets that usually bypass the stages.
     #[inline(always)]
     fn push_matched(
         &mut self,
@@ -296,14 +296,14 @@ impl<B: AsRef<[u8]>> Stages<B> {
         verdict
     }
 
-    /// Reports the result of a passed packet to all stages, and lets the packets after it bypass them.
+    /// Reports the result of a passed packet to all stages, and starts the bypass of the packets after it.
     #[inline(always)]
     fn learn_and_bypass(&mut self, observed: &Observed<'_>, verdict: Verdict, merger: &Merger<B>) {
         self.learn(SLOTS, observed, verdict);
         self.bypass_after(observed, merger);
     }
 
-    /// Lets the predicted packets after one that all stages have seen bypass them, as many as each stage allows.
+    /// Starts the bypass for the predicted packets after one that all stages observed, as many as each stage allows.
     #[inline(always)]
     fn bypass_after(&mut self, observed: &Observed<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(observed) {

@@ -1,4 +1,4 @@
-//! Admission: a packet whose flow is known is examined, and it extends the train of its flow, starts one, or is delivered.
+//! Admission: a packet whose flow is known is examined; it extends the train of its flow, starts one, or is delivered.
 //!
 //! Written once, and compiled for each [`Policy`].
 
