@@ -21,7 +21,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "link layers behind which a lone acknowledgment is known to be all of the frame",
     ),
     (
-        "grosso/src/coalesce/examine.rs",
+        "grosso/src/coalesce/rx/examine.rs",
         &["Esp", "Geneve", "Gre", "Ipv6Extension", "Ipv6Fragment"],
         "packets that no train takes, each with a reason of its own in public",
     ),

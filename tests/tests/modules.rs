@@ -1,7 +1,8 @@
 //! The structure of each crate: imports between modules form no cycle, and a name means one type.
 //!
 //! A directory is a level: each of its modules, files and directories alike, may import modules below it, but none that
-//! imports it. This test ignores references between a module and its own directory.
+//! imports it. This test ignores references between a module and its own directory. The directories of the engine's
+//! `coalesce` have a fixed order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,6 +23,10 @@ const CIRCLES: &[(&str, &str)] = &[];
 
 /// The crates in which a name still means several types, and the number of such names.
 const AMBIGUOUS: &[(&str, usize)] = &[];
+
+/// The directories of `coalesce` in the crate `grosso`: each imports only from those after it.
+const COALESCE_DIRECTORIES: &[&str] =
+    &["pipeline", "flows", "hold", "predict", "rx", "emit", "slots", "profile"];
 
 #[test]
 fn imports_form_no_circle() {
@@ -83,6 +88,60 @@ fn a_name_means_one_type_in_a_crate() {
             join(&rows)
         );
         assert!(rows.len() >= listed, "{name}: {} are left, so the list may say so", rows.len());
+    }
+}
+
+#[test]
+fn the_directories_of_coalesce_import_only_downwards() {
+    let (_, modules) =
+        crates(&[]).into_iter().find(|(name, _)| name == "grosso").expect("the engine");
+    let found: BTreeSet<_> = modules
+        .iter()
+        .filter(|module| module.path.len() > 1 && module.path[0] == "coalesce")
+        .map(|module| module.path[1].as_str())
+        .collect();
+    assert_eq!(found, COALESCE_DIRECTORIES.iter().copied().collect(), "the directories");
+    let upward = upward("coalesce", COALESCE_DIRECTORIES, &modules);
+    assert!(upward.is_empty(), "move what both need into the lower one:\n  {}\n", join(&upward));
+    // The head of the root module shows the same order.
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let root = workspace.join("crates/grosso/src/coalesce/mod.rs");
+    let head = fs::read_to_string(root).expect("the root module");
+    let rows = head.lines().filter_map(|line| line.strip_prefix("//! | "));
+    let names = rows.filter_map(|row| row.split_once(" |")).map(|(cell, _)| cell);
+    let names = names.filter_map(|cell| cell.trim_matches(['[', ']']).strip_prefix('`'));
+    let names: Vec<_> = names.map(|name| name.trim_end_matches('`')).collect();
+    assert_eq!(names, COALESCE_DIRECTORIES, "the table in coalesce/mod.rs");
+}
+
+/// Tests the three kinds of imports that break the order: of a higher directory, of the root module, and of a name that
+/// the root module re-exports.
+#[test]
+fn an_upward_import_is_found() {
+    let source = "
+        mod room {
+            pub use low::Lo;
+            pub struct Root;
+            mod high { use crate::room::low::Lo; pub struct Hi; }
+            mod low { pub struct Lo; IMPORT mod inner { use super::Lo; } }
+        }
+        pub use room::high::Hi;
+    ";
+    let found = |import: &str| {
+        let mut modules = Vec::new();
+        let source = syn::parse_str(&source.replace("IMPORT", import)).expect("Rust");
+        add(Vec::new(), source, &mut modules);
+        upward("room", &["high", "low"], &modules)
+    };
+    assert!(found("").is_empty());
+    for (import, path) in [
+        ("use crate::room::high::Hi;", "crate::room::high::Hi"),
+        ("fn of() -> super::high::Hi { super::high::Hi }", "super::high::Hi"),
+        ("use crate::Hi;", "crate::Hi"),
+        ("use super::Root;", "super::Root"),
+        ("use crate::room::Lo;", "crate::room::Lo"),
+    ] {
+        assert_eq!(found(import), [format!("room::low: {path}")]);
     }
 }
 
@@ -332,6 +391,35 @@ fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
         }
     }
     levels
+}
+
+/// Returns the imports of modules below `directory` that lead from one of its directories to one before it in `order`,
+/// or to `directory` itself.
+fn upward(directory: &str, order: &[&str], modules: &[Module]) -> Vec<String> {
+    let known: BTreeMap<_, _> =
+        modules.iter().map(|module| (module.path.clone(), module)).collect();
+    let position = |path: &[String]| {
+        let name = path.get(1)?;
+        order.iter().position(|known| known == name)
+    };
+    let mut found = Vec::new();
+    for module in
+        modules.iter().filter(|module| module.path.first().is_some_and(|top| top == directory))
+    {
+        let Some(own) = position(&module.path) else { continue };
+        for path in &module.paths {
+            let Some(written) = absolute(path, &module.path, &known) else { continue };
+            let goes_up = |target: &[String]| {
+                target.first().is_some_and(|top| top == directory)
+                    && position(target).is_none_or(|other| other < own)
+            };
+            let target = defining(written.clone(), &known);
+            if goes_up(&written) || target.is_some_and(|target| goes_up(&target)) {
+                found.push(format!("{}: {}", shown(&module.path), path.join("::")));
+            }
+        }
+    }
+    found
 }
 
 /// Returns a path relative to the root of the crate; `None` if it leads out of the crate or to a local name.

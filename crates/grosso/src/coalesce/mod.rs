@@ -4,119 +4,70 @@
 //! It then looks up the train of the packet's flow and checks that the packet obeys the train's laws. If it does not,
 //! the train is delivered with a [`reason`] and the packet starts the next one. Packets of a flow are never reordered.
 //!
-//! | module | job |
-//! |---|---|
-//! | `options`, [`profile`], [`reason`] | the interface: options, profiles, and the reasons for every decision |
-//! | `assembly`, `incoming` | the pipeline of stages that a profile asks for |
-//! | `line`, `stage`, `seen`, `lease` | the stages in order, the trains after them, and the fast path that skips them in a burst |
-//! | `batch`, `bypass`, `pacer`, `reorder` | the stages: sorting a poll by flow; skipping flows that seldom merge; observing flows for controlled holds; repairing reordering |
-//! | `merge` | the merge path (`path`, with `predicted` and `gathered`) and the trains |
-//! | `policy` | compile-time choice between exact laws and a profile's rules, and of the fast paths |
-//! | `shapes`, `examine`, `prediction` | known header stacks; examination of a packet; prediction of a flow's next headers, stored by `predictions` |
-//! | `passing`, `sighting` | the header shape of consecutive passed packets; the flow of the previous packet |
-//! | `train`, `pool`, `latest`, `delivery` | a held train, its buffers after the first, the fields taken from its last packet, and its delivery |
-//! | `barrier`, `address_pairs` | the trains that a packet must not overtake |
-//! | `ack_log` | records of the acknowledgments in trains |
-//! | `hold` | how long to hold a train: `pace` of a flow, `deadlines`, `round_trips` |
-//! | `by_id` | tables keyed by IDs of headers, trains and predictions |
-//! | `stats` | counters |
+//! The code is in eight directories. Each imports only from those below it in this table;
+//! `tests/tests/modules.rs` checks the order.
+//!
+//! | directory | job | modules |
+//! |---|---|---|
+//! | `pipeline` | the stages that a profile asks for, before the trains | `stages` in their order, `stage`, `burst_bypass`, which skips them in a burst; the stages `batch`, `bypass`, `hold_stage`, `reorder` |
+//! | `flows` | from a packet to the train of its flow | `merge`: `lookup` with its eight tiers, `admit`, `predicted`, `gathered`; `flow_match`, `last_flow`, `flush_scope`, and `observed` for the stages |
+//! | `hold` | held trains, and how long each is held | `train`, `address_pairs`, `ack_log`; `retention` with `pace`, `deadlines` and `round_trips`; `held` for callers |
+//! | `predict` | expected headers of the next packet | `prediction`, stored by `predictions`; `passthrough` for consecutive packets that pass |
+//! | `rx` | a received packet, and whether it may be merged | `rx_packet`, `shapes` (known header stacks), `examine`, `policy`, `bounds`, `last_packet` |
+//! | `emit` | results | `delivery`, `verdict`, [`reason`], `stats` |
+//! | `slots` | storage | `slot_map`, tables keyed by `shape_id`, `train_id` and `prediction_id`; `pool` of buffers |
+//! | [`profile`] | rules and limits of an implementation | [`Profile`], and `coalesce_options` |
 
-mod ack_log;
-mod address_pairs;
-mod assembly;
-mod barrier;
-mod batch;
-mod bounds;
-mod by_id;
-mod bypass;
-mod delivery;
-mod examine;
+mod emit;
+mod flows;
 mod hold;
-mod incoming;
-mod latest;
-mod lease;
-mod line;
-mod merge;
-mod options;
-mod pacer;
-mod passing;
-mod policy;
-mod pool;
-mod prediction;
-mod prediction_id;
-mod predictions;
+mod pipeline;
+mod predict;
 pub mod profile;
-pub mod reason;
-mod reorder;
-mod seen;
-mod shape_id;
-mod shapes;
-mod sighting;
-mod stage;
-pub(crate) mod stats;
-mod train;
-mod train_id;
+mod rx;
+mod slots;
 
 use grosso_checksum::prefetch;
 
 pub use crate::flow::{BucketChoice, TableShape};
 pub use crate::flow_memory::FLOWS_MAX as REMEMBERED_FLOWS_MAX;
 pub use crate::template::HEADER_BYTES_MAX;
-pub use delivery::{Delivery, Sink, Vector};
-pub use hold::{HOLD_NS_MIN, LONG_PATH_NS, RoundTrips, SEGMENTS_MAX, SEGMENTS_MIN};
-pub use options::CoalesceOptions;
-pub use pool::Part;
+pub(crate) use emit::stats;
+pub use emit::{
+    delivery::{Delivery, Sink, Vector},
+    reason,
+    verdict::Verdict,
+};
+pub use hold::{
+    held::Held,
+    pace::{HOLD_NS_MIN, LONG_PATH_NS, SEGMENTS_MAX, SEGMENTS_MIN},
+    round_trips::RoundTrips,
+};
+pub use profile::coalesce_options::CoalesceOptions;
 pub use profile::{
     Acknowledgments, Batch, Bypass, FixedIdentification, FullTable, Hold, Level, Limits, Options,
     Profile, Push, Refused, Reorder, Rules, Sizes, Vary,
 };
+pub use slots::pool::Part;
 
 use crate::{
     checksum::Checksum,
     coalesce::{
-        assembly::Assembly,
-        barrier::Whose,
-        incoming::Incoming,
-        merge::{Merger, packets_of},
-        policy::Tiers,
-        reason::{Close, NoMerge, Pass, Release},
-        stats::CoalesceStats,
+        emit::{
+            reason::{Close, Pass, Release},
+            stats::CoalesceStats,
+        },
+        flows::{
+            flush_scope::FlushScope,
+            merge::{Merger, packets_of},
+        },
+        pipeline::Pipeline,
+        rx::{policy::Tiers, rx_packet::RxPacket},
     },
     frame::Frame,
     meta::Meta,
     template::compare::USUAL_BYTES,
 };
-
-/// Result of pushing a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The packet started a train.
-    Held,
-    /// The packet was appended to the train of its flow. The train may have been delivered at once.
-    Joined,
-    /// The packet did not fit the held train of its flow. The train was delivered; the packet starts the next one or
-    /// was delivered after it.
-    Refused(NoMerge),
-    /// The packet cannot be merged and was delivered unchanged.
-    Passed(Pass),
-    /// The packet is queued in a [`Batch`] or for the repair of reordering ([`Reorder`]). Its later fate appears only
-    /// in the counters.
-    Waits,
-}
-
-/// Description of a held train.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Held {
-    /// Number of wire packets in the train.
-    pub packets: u32,
-    /// Payload of all packets in bytes.
-    pub payload_bytes: usize,
-    /// Payload bytes of every packet but the last.
-    pub size: u16,
-    /// Time at which the first packet was pushed, in the caller's nanoseconds.
-    pub since_ns: u64,
-}
 
 /// Merges packets of one link into superframes.
 ///
@@ -138,7 +89,7 @@ pub struct Held {
 #[repr(align(128))]
 pub struct Coalescer<B> {
     /// Pipeline of the stages that the profile asks for.
-    assembly: Assembly<B>,
+    pipeline: Pipeline<B>,
     /// Held trains, after the stages.
     merger: Merger<B>,
     /// Time of the last end of a poll.
@@ -162,9 +113,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     fn with_tiers(options: CoalesceOptions, tiers: Tiers) -> Self {
         let CoalesceOptions { profile, link, ports, seed } = options;
-        let assembly = Assembly::of(&profile, tiers);
+        let pipeline = Pipeline::of(&profile, tiers);
         let merger = Merger::new(profile, tiers, link, ports, seed);
-        Self { assembly, merger, polled_ns: 0 }
+        Self { pipeline, merger, polled_ns: 0 }
     }
 
     /// Prefetches the cache lines that [`Self::push`] will read of a packet, without waiting for them.
@@ -201,7 +152,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
             return self.pass_by(buffer, meta, Pass::Fragment, sink);
         }
         self.merger.stats.count_in(buffer.as_ref().len(), packets_of(meta));
-        self.assembly.push(Incoming { buffer, meta, now_ns }, &mut self.merger, sink)
+        self.pipeline.push(RxPacket { buffer, meta, now_ns }, &mut self.merger, sink)
     }
 
     /// Pushes a packet that must not be merged, for example because its flow opted out. Delivers it unchanged, after
@@ -231,11 +182,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         device_hash: Option<u32>,
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
-        let Self { assembly, merger, .. } = self;
-        assembly.flush_batch(merger, sink);
-        if let Some(whose) = merger.must_not_overtake(packet, &Meta::default()) {
-            assembly.flush(whose, Release::Barrier, merger, sink);
-            merger.close_of(whose, device_hash, sink);
+        let Self { pipeline, merger, .. } = self;
+        pipeline.flush_batch(merger, sink);
+        if let Some(scope) = merger.must_not_overtake(packet, &Meta::default()) {
+            pipeline.flush(scope, Release::Barrier, merger, sink);
+            merger.close_of(scope, device_hash, sink);
         }
     }
 
@@ -281,7 +232,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// }
     /// ```
     pub fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.assembly.expire(now_ns, now_ns, &mut self.merger, sink);
+        self.pipeline.expire(now_ns, now_ns, &mut self.merger, sink);
         self.merger.expire(now_ns, sink);
     }
 
@@ -295,7 +246,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// assert_eq!(coalescer.trains_held(), 0);
     /// ```
     pub fn finish(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
-        self.assembly.flush(Whose::All, Release::Finish, &mut self.merger, sink);
+        self.pipeline.flush(FlushScope::All, Release::Finish, &mut self.merger, sink);
         self.merger.flush(Close::PollEnd, sink);
     }
 
@@ -303,14 +254,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// can measure it with [`RoundTrips`]. Only profiles that [use it](Profile::wants_round_trips) need it.
     /// [`Hold::Controlled`] uses the minimum reported for a flow, an adaptive [`Reorder`] the latest value.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
-        let Self { assembly, merger, .. } = self;
+        let Self { pipeline, merger, .. } = self;
         if !merger.profile.wants_round_trips() {
             return;
         }
         let flow = merger.flow(packet);
-        if let Some(line) = assembly.line_mut() {
-            line.settle(merger);
-            line.learn_round_trip(flow, round_trip_ns);
+        if let Some(stages) = pipeline.stages_mut() {
+            stages.settle(merger);
+            stages.learn_round_trip(flow, round_trip_ns);
         }
         merger.retention.learn_round_trip(flow, round_trip_ns, now_ns);
     }
@@ -327,11 +278,11 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        if let Some(since_ns) = self.assembly.batched_since_ns() {
+        if let Some(since_ns) = self.pipeline.batched_since_ns() {
             return Some(since_ns);
         }
         let train = self.merger.retention.deadline(&self.merger.trains);
-        train.into_iter().chain(self.assembly.deadline()).min()
+        train.into_iter().chain(self.pipeline.deadline()).min()
     }
 
     /// Returns the number of held trains, including those of one packet. Packets queued to repair reordering are not
@@ -378,8 +329,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) {
         self.polled_ns = now_ns;
-        let Self { assembly, merger, .. } = self;
-        assembly.expire(now_ns, seen_ns, merger, sink);
+        let Self { pipeline, merger, .. } = self;
+        pipeline.expire(now_ns, seen_ns, merger, sink);
         match merger.retention.fixed_ns() {
             Some(0) => merger.close_older(now_ns, kept_ns, Close::PollEnd, sink),
             Some(hold_ns) => {

@@ -5,7 +5,7 @@ use grosso_wire::{Cover, Ends, Field, Kind, Law, Layer, Role, Stack, tcp};
 use super::HEADER_BYTES_MAX;
 
 /// Relaxations of the laws by a profile.
-pub(crate) trait Liberties {
+pub(crate) trait Relaxed {
     /// Returns whether a field of this role may vary although its law requires it to be equal.
     fn lets_vary(&self, role: Role) -> bool;
 
@@ -34,7 +34,7 @@ pub(crate) struct Mask {
 
 impl Mask {
     /// Returns the bits that are equal along a train by the laws, unless the rules let them vary.
-    pub(crate) fn equality(stack: &Stack, header: &[u8], rules: &impl Liberties) -> Self {
+    pub(crate) fn equality(stack: &Stack, header: &[u8], rules: &impl Relaxed) -> Self {
         let mut mask = Self::every(stack.header_len());
         for layer in stack.layers() {
             let start = header.get(layer.offset as usize..).unwrap_or_default();
@@ -195,7 +195,7 @@ impl Mask {
 
 /// Returns the mask of the bits of a field that must be equal, starting with the highest bit of the first byte. The
 /// last eight bits apply to all further bytes.
-fn equal_bits(field: &Field, rules: &impl Liberties) -> u64 {
+fn equal_bits(field: &Field, rules: &impl Relaxed) -> u64 {
     match field.law {
         Law::Equal if rules.lets_vary(field.role) => field.pinned,
         Law::Key { .. } | Law::Equal => u64::MAX,
@@ -210,7 +210,7 @@ fn bits_of_byte(bits: u64, place: usize) -> u8 {
 }
 
 /// Returns whether two values of a field differ in bits that must be equal.
-fn differs(field: &Field, rules: &impl Liberties, first: &[u8], other: &[u8]) -> bool {
+fn differs(field: &Field, rules: &impl Relaxed, first: &[u8], other: &[u8]) -> bool {
     let bits = equal_bits(field, rules);
     let mut bytes = first.iter().zip(other).enumerate();
     bytes.any(|(i, (a, b))| (a ^ b) & bits_of_byte(bits, i) != 0)
@@ -261,7 +261,7 @@ pub(crate) fn obeys_equality(
     stack: &Stack,
     first: &[u8],
     other: &[u8],
-    rules: &impl Liberties,
+    rules: &impl Relaxed,
     timestamps: Option<usize>,
 ) -> bool {
     stack.layers().iter().all(|layer| {
@@ -290,7 +290,7 @@ pub(crate) fn difference(
     stack: &Stack,
     first: &[u8],
     other: &[u8],
-    rules: &impl Liberties,
+    rules: &impl Relaxed,
 ) -> Difference {
     let place = mask.first_difference(first, other);
     // The mask has no bit for the presence of a datagram's checksum.
@@ -309,7 +309,7 @@ fn header_difference(
     kind: Kind,
     first: &[u8],
     other: &[u8],
-    rules: &impl Liberties,
+    rules: &impl Relaxed,
     place: usize,
 ) -> Option<Difference> {
     let spec = kind.spec();

@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use crate::coalesce::{by_id::ById, train_id::TrainId};
+use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 
 /// Deadlines of held trains by slot, in a heap that knows the position of each slot.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<Deadline>,
     /// Position of each slot in the heap.
-    places: ById<TrainId, u32>,
+    places: SlotMap<TrainId, u32>,
     /// Number of deadlines set so far; of two equal deadlines the one set first is earlier.
     count: u64,
 }
@@ -108,7 +108,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::{Deadlines, TrainId};
-    use crate::coalesce::by_id::Id;
+    use crate::coalesce::slots::slot_map::Id;
 
     /// Compares the heap with a map that is searched in full.
     #[test]

@@ -222,121 +222,125 @@ mod tests {
 
     #[test]
     fn a_request_and_its_acknowledgment_tell() {
-        let mut seen = RoundTrips::new(1);
+        let mut observed = RoundTrips::new(1);
         let request = tcp(false, 100, |t| t.sequence(1000).ack(1));
-        assert_eq!(observe(&mut seen, &request, 0), None);
+        assert_eq!(observe(&mut observed, &request, 0), None);
         let early = tcp(true, 0, |t| t.sequence(1).ack(1099));
-        assert_eq!(observe(&mut seen, &early, 5), None, "only part of the request is acknowledged");
-        let answer = tcp(true, 500, |t| t.sequence(1).ack(1100));
-        assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
         assert_eq!(
-            observe(&mut seen, &answer, 2 * FAR_NS),
+            observe(&mut observed, &early, 5),
+            None,
+            "only part of the request is acknowledged"
+        );
+        let answer = tcp(true, 500, |t| t.sequence(1).ack(1100));
+        assert_eq!(observe(&mut observed, &answer, FAR_NS), Some(FAR_NS));
+        assert_eq!(
+            observe(&mut observed, &answer, 2 * FAR_NS),
             None,
             "the request was already answered"
         );
         // The other direction: the response times of both endpoints together are one round trip.
         let back = tcp(false, 0, |t| t.sequence(1100).ack(501));
-        assert_eq!(observe(&mut seen, &back, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
+        assert_eq!(observe(&mut observed, &back, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }
 
     #[test]
     fn a_timestamp_and_its_echo_tell() {
-        let mut seen = RoundTrips::new(1);
+        let mut observed = RoundTrips::new(1);
         let near = |value, echo| tcp(false, 0, move |t| t.ack(1).timestamps(value, echo));
         let far = |value, echo| tcp(true, 0, move |t| t.ack(1).timestamps(value, echo));
-        assert_eq!(observe(&mut seen, &near(100, 7), 0), None);
+        assert_eq!(observe(&mut observed, &near(100, 7), 0), None);
         // The timestamp clock of the near endpoint does not advance for several packets; the first of them counts.
-        assert_eq!(observe(&mut seen, &near(100, 7), FAR_NS / 2), None);
+        assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS / 2), None);
         assert_eq!(
-            observe(&mut seen, &far(8, 99), FAR_NS / 2),
+            observe(&mut observed, &far(8, 99), FAR_NS / 2),
             None,
             "the packet echoes an older timestamp"
         );
-        assert_eq!(observe(&mut seen, &far(8, 100), FAR_NS), Some(FAR_NS));
-        assert_eq!(observe(&mut seen, &near(100, 7), FAR_NS + 1), None, "said before");
-        assert_eq!(observe(&mut seen, &far(8, 100), FAR_NS + 2), None);
+        assert_eq!(observe(&mut observed, &far(8, 100), FAR_NS), Some(FAR_NS));
+        assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS + 1), None, "said before");
+        assert_eq!(observe(&mut observed, &far(8, 100), FAR_NS + 2), None);
         // The minimum counts.
-        assert_eq!(observe(&mut seen, &near(101, 7), 2 * FAR_NS), None);
-        assert_eq!(observe(&mut seen, &far(8, 101), 4 * FAR_NS), Some(FAR_NS));
+        assert_eq!(observe(&mut observed, &near(101, 7), 2 * FAR_NS), None);
+        assert_eq!(observe(&mut observed, &far(8, 101), 4 * FAR_NS), Some(FAR_NS));
     }
 
     #[test]
     fn what_is_sent_again_is_not_observed() {
-        let mut seen = RoundTrips::new(1);
+        let mut observed = RoundTrips::new(1);
         let data = tcp(false, 100, |t| t.sequence(1000));
-        assert_eq!(observe(&mut seen, &data, 0), None);
-        assert_eq!(observe(&mut seen, &tcp(true, 0, |t| t.ack(1100)), FAR_NS), Some(FAR_NS));
-        assert_eq!(observe(&mut seen, &data, 2 * FAR_NS), None);
-        assert_eq!(observe(&mut seen, &tcp(true, 0, |t| t.ack(1100)), 2 * FAR_NS + 1), None);
+        assert_eq!(observe(&mut observed, &data, 0), None);
+        assert_eq!(observe(&mut observed, &tcp(true, 0, |t| t.ack(1100)), FAR_NS), Some(FAR_NS));
+        assert_eq!(observe(&mut observed, &data, 2 * FAR_NS), None);
+        assert_eq!(observe(&mut observed, &tcp(true, 0, |t| t.ack(1100)), 2 * FAR_NS + 1), None);
     }
 
     #[test]
     fn who_opens_a_connection_tells_alone_counted_from_its_first_syn() {
-        let mut seen = RoundTrips::new(1);
+        let mut observed = RoundTrips::new(1);
         let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
-        assert_eq!(observe(&mut seen, &syn, 0), None);
+        assert_eq!(observe(&mut observed, &syn, 0), None);
         // A second SYN, because the first was lost or the answer is slow: it is unknown which of them is answered.
-        assert_eq!(observe(&mut seen, &syn, FAR_NS), None);
+        assert_eq!(observe(&mut observed, &syn, FAR_NS), None);
         let reset = tcp(false, 0, |t| t.sequence(100).ack(1).rst());
-        assert_eq!(observe(&mut seen, &reset, FAR_NS + 1), None);
+        assert_eq!(observe(&mut observed, &reset, FAR_NS + 1), None);
         let acknowledgment = tcp(false, 0, |t| t.sequence(100).ack(1));
-        assert_eq!(observe(&mut seen, &acknowledgment, 3 * FAR_NS), Some(3 * FAR_NS));
+        assert_eq!(observe(&mut observed, &acknowledgment, 3 * FAR_NS), Some(3 * FAR_NS));
         // A late packet of the handshake starts no measurement.
-        assert_eq!(observe(&mut seen, &syn, 4 * FAR_NS), None);
-        assert_eq!(observe(&mut seen, &acknowledgment, 4 * FAR_NS + 1), None);
+        assert_eq!(observe(&mut observed, &syn, 4 * FAR_NS), None);
+        assert_eq!(observe(&mut observed, &acknowledgment, 4 * FAR_NS + 1), None);
         // The next connection uses the same ports.
         let again = tcp(false, 0, |t| t.sequence(5000).no_ack().syn());
-        assert_eq!(observe(&mut seen, &again, 5 * FAR_NS), None);
+        assert_eq!(observe(&mut observed, &again, 5 * FAR_NS), None);
         let acknowledgment = tcp(false, 0, |t| t.sequence(5001).ack(7));
-        assert_eq!(observe(&mut seen, &acknowledgment, 6 * FAR_NS), Some(FAR_NS));
+        assert_eq!(observe(&mut observed, &acknowledgment, 6 * FAR_NS), Some(FAR_NS));
     }
 
     #[test]
     fn who_answers_a_syn_tells_when_the_other_end_goes_on() {
-        let mut seen = RoundTrips::new(1);
+        let mut observed = RoundTrips::new(1);
         let syn = tcp(true, 0, |t| t.sequence(99).ack(1000).syn());
-        assert_eq!(observe(&mut seen, &syn, 0), None);
+        assert_eq!(observe(&mut observed, &syn, 0), None);
         let early = tcp(true, 100, |t| t.sequence(100).ack(1000));
         assert_eq!(
-            observe(&mut seen, &early, NEAR_NS),
+            observe(&mut observed, &early, NEAR_NS),
             None,
             "TCP Fast Open data is not an answer"
         );
         let answer = tcp(true, 100, |t| t.sequence(200).ack(1500));
-        assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
-        assert_eq!(observe(&mut seen, &answer, FAR_NS + 1), None);
+        assert_eq!(observe(&mut observed, &answer, FAR_NS), Some(FAR_NS));
+        assert_eq!(observe(&mut observed, &answer, FAR_NS + 1), None);
     }
 
     #[test]
     fn of_both_directions_and_the_opening_the_least_is_told() {
-        let mut seen = RoundTrips::new(1);
+        let mut observed = RoundTrips::new(1);
         let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
-        assert_eq!(observe(&mut seen, &syn, 0), None);
+        assert_eq!(observe(&mut observed, &syn, 0), None);
         let answer = tcp(true, 0, |t| t.sequence(0).ack(100).syn());
-        assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
+        assert_eq!(observe(&mut observed, &answer, FAR_NS), Some(FAR_NS));
         let third = tcp(false, 0, |t| t.sequence(100).ack(1));
-        assert_eq!(observe(&mut seen, &third, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
+        assert_eq!(observe(&mut observed, &third, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
         // The next connection between these endpoints opens slowly.
         let syn = tcp(false, 0, |t| t.sequence(5099).no_ack().syn());
-        assert_eq!(observe(&mut seen, &syn, 10 * FAR_NS), None);
+        assert_eq!(observe(&mut observed, &syn, 10 * FAR_NS), None);
         let answer = tcp(true, 0, |t| t.sequence(9000).ack(5100).syn());
-        assert_eq!(observe(&mut seen, &answer, 13 * FAR_NS), Some(FAR_NS + NEAR_NS));
+        assert_eq!(observe(&mut observed, &answer, 13 * FAR_NS), Some(FAR_NS + NEAR_NS));
         let third = tcp(false, 0, |t| t.sequence(5100).ack(9001));
-        assert_eq!(observe(&mut seen, &third, 13 * FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
+        assert_eq!(observe(&mut observed, &third, 13 * FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }
 
     #[test]
     fn other_connections_and_other_packets_say_nothing() {
-        let mut seen = RoundTrips::new(1);
-        assert_eq!(observe(&mut seen, &tcp(false, 100, |t| t.sequence(1000)), 0), None);
+        let mut observed = RoundTrips::new(1);
+        assert_eq!(observe(&mut observed, &tcp(false, 100, |t| t.sequence(1000)), 0), None);
         let other = tcp(true, 0, |t| t.ack(1100)).into_iter();
         let other: Vec<u8> =
             other.enumerate().map(|(at, byte)| if at == 37 { byte ^ 1 } else { byte }).collect();
-        assert_eq!(observe(&mut seen, &other, FAR_NS), None);
+        assert_eq!(observe(&mut observed, &other, FAR_NS), None);
         let answer = tcp(true, 0, |t| t.ack(1100));
         (0..answer.len()).for_each(|len| {
-            assert_eq!(observe(&mut seen, &answer[..len], FAR_NS), None);
+            assert_eq!(observe(&mut observed, &answer[..len], FAR_NS), None);
         });
-        assert_eq!(observe(&mut seen, &answer, FAR_NS), Some(FAR_NS));
+        assert_eq!(observe(&mut observed, &answer, FAR_NS), Some(FAR_NS));
     }
 }

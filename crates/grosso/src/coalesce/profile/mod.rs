@@ -2,6 +2,7 @@
 
 mod batch;
 mod bypass;
+pub(crate) mod coalesce_options;
 mod hold;
 mod limits;
 mod reorder;
@@ -294,7 +295,7 @@ impl Profile {
     }
 
     /// Returns whether the profile checks single packets more strictly than the exact laws.
-    pub(super) fn is_more_than_laws(&self) -> bool {
+    pub(crate) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
         let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();
         self.rules != Rules::INVERTIBLE || !is_fixed || repairs

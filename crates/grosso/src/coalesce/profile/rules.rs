@@ -6,7 +6,7 @@
 
 use grosso_wire::Role;
 
-use crate::{acknowledge::AckFiltering, template::compare::Liberties};
+use crate::{acknowledge::AckFiltering, template::compare::Relaxed};
 
 /// Treatment of a field that the exact laws require to be equal, in a TCP train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -254,7 +254,7 @@ impl Rules {
     }
 }
 
-impl Liberties for Rules {
+impl Relaxed for Rules {
     fn lets_vary(&self, role: Role) -> bool {
         !self.vary(role).is_equal()
     }

@@ -1,0 +1,6 @@
+//! Results: deliveries, verdicts, the reasons for every decision, and counters.
+
+pub(crate) mod delivery;
+pub mod reason;
+pub(crate) mod stats;
+pub(crate) mod verdict;

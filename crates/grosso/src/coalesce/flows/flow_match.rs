@@ -1,0 +1,18 @@
+//! Result of the look-up of a packet's flow.
+
+use crate::{
+    coalesce::slots::{prediction_id::PredictionId, shape_id::ShapeId, train_id::TrainId},
+    flow::{FlowHash, Found},
+};
+
+/// Headers and flow of a packet, and the result of the table lookup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowMatch {
+    pub(crate) known: ShapeId,
+    pub(crate) flow: FlowHash,
+    pub(crate) found: Found<TrainId>,
+    /// Whether the packet is known to obey the laws of equality in the found train.
+    pub(crate) agrees: bool,
+    /// Prediction of the flow that the packet resembles, so that it need not be examined.
+    pub(crate) resembled: PredictionId,
+}

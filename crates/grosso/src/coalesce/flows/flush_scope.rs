@@ -1,0 +1,48 @@
+//! Ordering flushes: which trains must be delivered before a packet that cannot be merged.
+
+use grosso_wire::{Class, Kind, Layer, Stack, Stop, ipv4};
+
+use crate::flow::FlowHash;
+
+/// Flows to flush.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FlushScope {
+    /// The flow with this hash.
+    Flow(FlowHash),
+    /// All flows between these addresses.
+    AddressPair(u32),
+    /// All flows.
+    All,
+}
+
+/// Held trains that an unmergeable packet must not overtake (rule G75).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScopeKind {
+    /// No train can belong to the packet's flow.
+    None,
+    /// The train of the packet's flow.
+    Flow,
+    /// All trains between the packet's outermost addresses, because its flow cannot be read.
+    AddressPair,
+}
+
+/// Returns the trains to flush: the train of the flow if the packet's ports were read; all trains between its addresses
+/// if the innermost headers could not be read, unless its protocol never forms trains.
+pub(crate) fn scope_kind(stack: &Stack, packet: &[u8]) -> ScopeKind {
+    let Some(last) = stack.last() else { return ScopeKind::None };
+    let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
+    match (stack.stop, last.kind, stack.layers().iter().filter(is_ip).count()) {
+        (_, _, 0) => ScopeKind::None,
+        (Stop::Payload, kind, _) if kind.class() == Class::Control => ScopeKind::None,
+        (Stop::Payload, Kind::Tcp | Kind::Udp, _) => ScopeKind::Flow,
+        (Stop::Unknown, Kind::Ipv4, 1) => {
+            let at = last.offset as usize + ipv4::field::PROTOCOL.start;
+            let hides_another = packet.get(at) == Some(&AUTHENTICATION_HEADER);
+            if hides_another { ScopeKind::AddressPair } else { ScopeKind::None }
+        }
+        _ => ScopeKind::AddressPair,
+    }
+}
+
+/// Protocol number of the IPsec authentication header, which may precede the transport header of a train.
+const AUTHENTICATION_HEADER: u8 = 51;

@@ -1,0 +1,176 @@
+//! Acknowledgments in trains: unmerged ones that wait together, and those of merged packets.
+
+use core::iter;
+
+use grosso_wire::tcp;
+
+use super::{Merger, verified};
+use crate::{
+    acknowledge::{Fate, Ineligible, RECORDS_MAX, Record, Records, Stamp},
+    coalesce::{
+        emit::{
+            delivery::{Delivery, Sink, Vector},
+            reason::{Close, NoMerge, Pass},
+        },
+        hold::{
+            ack_log::{First, record_of},
+            train::{Examined, Train},
+        },
+        rx::{
+            examine::{Candidate, examine_alone, traffic_class},
+            shapes::CachedStack,
+        },
+        slots::{shape_id::ShapeId, train_id::TrainId},
+    },
+    meta::Meta,
+};
+
+impl<B: AsRef<[u8]>> Merger<B> {
+    /// Starts tracking a new train with these headers.
+    #[inline(always)]
+    pub(super) fn watch(&mut self, slot: TrainId, known: ShapeId) {
+        if self.is_noted {
+            self.note_started(slot);
+        } else if !self.shapes[known].is_invertible {
+            self.acknowledgments.begin(slot);
+        }
+    }
+
+    /// Records the hold time of a new train, and the acknowledgment of its first packet.
+    #[cold]
+    fn note_started(&mut self, slot: TrainId) {
+        let Some(train) = self.trains.held(slot) else { return };
+        let known = &self.shapes[train.known];
+        self.retention.start(slot, train, known.shape.is_tcp);
+        if self.acknowledgments.is_vector(train) {
+            self.acknowledgments.start(slot, First::of(train, known));
+        } else if !known.is_invertible {
+            self.acknowledgments.begin(slot);
+        }
+    }
+
+    /// Records that a packet was appended to a train; returns the reason if nothing may follow it.
+    #[inline]
+    pub(super) fn note_joined(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) -> Option<Close> {
+        let train = self.trains.held(slot)?;
+        let known = &self.shapes[train.known];
+        let part = self.pool.last(&train.rest)?;
+        let record = || record_of(part.buffer.as_ref(), &known.shape, meta, now_ns);
+        if self.acknowledgments.is_vector(train) {
+            self.acknowledgments.push(slot, record());
+            return None;
+        }
+        if !known.is_invertible {
+            let (first, has_payload) = (First::of(train, known), !part.range().is_empty());
+            self.acknowledgments.summarize(slot, &first, record(), has_payload);
+        }
+        self.retention.is_full(slot, train.packets).then_some(Close::AcknowledgmentClock)
+    }
+
+    /// Ends the tracking of a train; returns whether it held unmerged acknowledgments.
+    #[cold]
+    pub(super) fn forget(&mut self, slot: TrainId, train: &Train<B>) -> bool {
+        self.retention.end(slot);
+        self.acknowledgments.is_vector(train)
+    }
+
+    /// Delivers unmerged acknowledgments: all of them, or those that no later one makes redundant.
+    #[cold]
+    pub(super) fn deliver_gathered(
+        &mut self,
+        slot: TrainId,
+        mut train: Train<B>,
+        closed: Close,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        let known = &self.shapes[train.known];
+        let meta = verified(&known.shape, train.partial, train.meta);
+        let transport = known.shape.transport;
+        let Self { pool, acknowledgments, stats, .. } = self;
+        let records = acknowledgments.records.get(slot).map_or(&[][..], Records::as_slice);
+        if self.profile.rules.acknowledgments.filtering().is_none() {
+            for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
+                stats.count_out(part.range().len(), 1, false);
+            }
+            stats.vectors += 1;
+            stats.vector_packets += records.len() as u64;
+            let vector = Vector::new(train.first, train.rest, pool, records, meta, closed);
+            return sink.deliver_vector(vector);
+        }
+        for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
+            // The filter has room for as many acknowledgments as the records.
+            let _ = acknowledgments.filter.push(part.bytes().get(transport..).unwrap_or_default());
+        }
+        let mut next = Some(train.first);
+        for (fate, record) in acknowledgments.filter.take().zip(records) {
+            let Some(part) = next.take().or_else(|| pool.pop(&mut train.rest)) else { break };
+            match fate {
+                Fate::Dropped => {
+                    stats.filtered += 1;
+                    sink.discard(part.buffer);
+                }
+                Fate::Kept(reason) => {
+                    stats.kept[reason.index()] += 1;
+                    stats.count_out(part.range().len(), 1, false);
+                    let meta = Meta { timestamp_ns: record.device_ns(), ..meta };
+                    sink.deliver(Delivery::single(part, meta, 1, closed, pool));
+                }
+            }
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Train<B> {
+    /// Checks whether a packet may join this train of pure acknowledgments, or a pure acknowledgment this train.
+    /// `known` contains the packet's headers, `own` those of the train.
+    pub(super) fn gathers(
+        &self,
+        examined: &Examined<B>,
+        known: &CachedStack,
+        own: &CachedStack,
+    ) -> Result<(), NoMerge> {
+        let Examined { frame, candidate, .. } = examined;
+        let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
+        let is_full =
+            usize::from(self.packets) >= RECORDS_MAX || self.packets >= known.bounds.packets_max;
+        // The options may differ, but not the headers in front of TCP, because one set of headers locates TCP in all
+        // packets.
+        let stacks_agree = known.shape.transport == own.shape.transport
+            && known.shape.covers.len() == own.shape.covers.len();
+        let are_empty = self.is_empty() && candidate.payload_len == 0;
+        let checks = [
+            (are_empty, NoMerge::TcpAcknowledgmentAlone),
+            (stacks_agree, NoMerge::HeaderStack),
+            (known.keys.are_alike(first, &own.keys, packet), NoMerge::OtherFlow),
+            (self.meta.vlan == frame.meta.vlan, NoMerge::VlanTag),
+            (self.partial == candidate.partial, NoMerge::ChecksumState),
+            (!is_full, NoMerge::SegmentLimit),
+        ];
+        checks.iter().find(|(holds, _)| !holds).map_or(Ok(()), |&(_, refusal)| Err(refusal))
+    }
+}
+
+/// Examines a packet without payload that will wait unmerged. A packet to be filtered may have any options.
+pub(super) fn examine_acknowledgment(
+    packet: &[u8],
+    known: &CachedStack,
+    meta: &Meta,
+) -> Result<Candidate, Pass> {
+    if let Some(reason) = known.refusal {
+        return Err(reason);
+    }
+    let candidate = examine_alone(packet, &known.shape, meta, true)?;
+    if candidate.flags & tcp::FIN as u8 != 0 || candidate.flags & tcp::ACK as u8 == 0 {
+        return Err(Pass::TcpFlags);
+    }
+    if known.rules.acknowledgments.filtering().is_some() {
+        return Ok(candidate);
+    }
+    let class = traffic_class(packet, &known.shape);
+    match Record::read(packet, known.shape.transport, class, 0, Stamp::Pushed) {
+        Ok(_) => Ok(candidate),
+        Err(Ineligible::Options) => Err(Pass::TcpOptions),
+        Err(Ineligible::Flags) => Err(Pass::TcpFlags),
+        Err(Ineligible::Truncated | Ineligible::Payload) => Err(Pass::Malformed),
+    }
+}

@@ -1,0 +1,585 @@
+//! Held trains: slots, age, and the counters for ordering flushes.
+
+use alloc::vec::Vec;
+
+use grosso_wire::{ipv4, tcp};
+
+use crate::{
+    bytes::{u16_at, u32_at},
+    coalesce::{
+        emit::reason::{Close, NoMerge},
+        hold::address_pairs::AddressPairs,
+        predict::prediction::Joined,
+        profile::{Acknowledgments, FixedIdentification, Push, Rules, Sizes, Vary},
+        rx::{bounds::Bounds, examine::Candidate, policy::Policy, shapes::CachedStack},
+        slots::{
+            pool::{List, Part},
+            prediction_id::PredictionId,
+            shape_id::ShapeId,
+            slot_map::SlotMap,
+            train_id::TrainId,
+        },
+    },
+    flow::{FlowHash, Place},
+    frame::Frame,
+    meta::{IpLevels, Meta},
+    template::{compare::ON_LAST_ONLY, shape::Shape},
+};
+
+/// A train: its first packet, which is the template, and the state that the laws need of the others.
+#[derive(Debug)]
+pub(crate) struct Train<B> {
+    /// First packet, complete.
+    pub(crate) first: Part<B>,
+    /// Payloads of the other packets.
+    pub(crate) rest: List,
+    pub(crate) meta: Meta,
+    /// ID of the headers in the cache of known headers.
+    pub(crate) known: ShapeId,
+    /// Position in the flow table.
+    pub(crate) place: Place,
+    pub(crate) created_ns: u64,
+    pub(crate) payload_len: usize,
+    /// Payload bytes of every packet but the last.
+    pub(crate) size: u16,
+    pub(crate) packets: u16,
+    /// FIN and PSH of the last packet.
+    pub(crate) ending_flags: u8,
+    pub(crate) fixed_ids: IpLevels,
+    pub(crate) partial: bool,
+    pub(crate) flow: FlowHash,
+    /// Prediction of the next packet, if any.
+    pub(crate) prediction: PredictionId,
+    /// Number of trains started before.
+    number: u64,
+    older: TrainId,
+    newer: TrainId,
+}
+
+/// A mergeable packet that has not joined a train yet.
+#[derive(Debug)]
+pub(crate) struct Examined<B> {
+    pub(crate) frame: Frame<B>,
+    pub(crate) candidate: Candidate,
+    /// ID of the headers in the cache of known headers.
+    pub(crate) known: ShapeId,
+    pub(crate) flow: FlowHash,
+    pub(crate) now_ns: u64,
+    /// Whether the packet resembles the flow's prediction.
+    pub(crate) resembles: bool,
+}
+
+impl<B: AsRef<[u8]>> Train<B> {
+    /// Returns a train of one packet, the successor of `older`.
+    #[inline(always)]
+    fn start(examined: Examined<B>, place: Place, number: u64, older: TrainId) -> Self {
+        let Examined { frame, candidate, known, flow, now_ns, .. } = examined;
+        let whole = 0..frame.buffer.as_ref().len();
+        Self {
+            first: Part::new(frame.buffer, whole),
+            rest: List::EMPTY,
+            meta: frame.meta,
+            known,
+            place,
+            flow,
+            created_ns: now_ns,
+            payload_len: candidate.payload_len,
+            size: candidate.size,
+            packets: candidate.packets,
+            ending_flags: 0,
+            fixed_ids: candidate.fixed_ids,
+            partial: candidate.partial,
+            prediction: PredictionId::NONE,
+            number,
+            older,
+            newer: TrainId::NONE,
+        }
+    }
+
+    /// Returns the data needed to predict the packet after the one that was last appended to this train.
+    #[inline]
+    pub(crate) fn joined<'a>(
+        &'a self,
+        (slot, is_watched): (TrainId, bool),
+        known: &'a CachedStack,
+        rules: &'a Rules,
+        last: &'a [u8],
+    ) -> Joined<'a> {
+        Joined {
+            slot,
+            flow: self.flow,
+            id: self.known,
+            known,
+            rules,
+            vlan: self.meta.vlan,
+            packets: self.packets,
+            payload_len: self.payload_len,
+            size: self.size.into(),
+            fixed_ids: self.fixed_ids,
+            is_partial: self.partial,
+            is_watched,
+            first: self.first.buffer.as_ref(),
+            last,
+        }
+    }
+
+    /// Returns whether the packets have no payload.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.payload_len == 0
+    }
+
+    /// Returns the number of trains started before.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Checks the laws of equality between a packet and the train's first. Without masks each law is checked
+    /// separately.
+    #[inline]
+    pub(crate) fn agrees(
+        &self,
+        examined: &Examined<B>,
+        known: &CachedStack,
+        has_masks: bool,
+    ) -> Result<(), NoMerge> {
+        let (first, packet) = (self.first.buffer.as_ref(), examined.frame.buffer.as_ref());
+        if examined.known != self.known {
+            return Err(NoMerge::HeaderStack);
+        }
+        let agrees = match has_masks {
+            true => known.equality.agrees(first, packet),
+            false => known.obeys_equality(first, packet),
+        };
+        if agrees { Ok(()) } else { Err(known.difference(first, packet)) }
+    }
+
+    /// Checks the other laws for a packet that agrees; returns the IP levels with a fixed identification.
+    #[inline]
+    pub(crate) fn admits<P: Policy>(
+        &self,
+        examined: &Examined<B>,
+        known: &CachedStack,
+    ) -> Result<IpLevels, NoMerge> {
+        let Examined { frame, candidate, .. } = examined;
+        let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
+        let (shape, rules) = (&known.shape, P::rules(known));
+        if let Some(at) = shape.sequence {
+            self.admits_sequence(first, packet, at as usize)?;
+        }
+        let mut fixed_ids = self.fixed_ids;
+        if rules.identification == Vary::Equal {
+            fixed_ids = self.admits_identifications(shape, first, packet, candidate)?;
+            let needs_df = rules.fixed_identification == FixedIdentification::DontFragment;
+            if needs_df && !all_forbid_fragments(first, shape, fixed_ids) {
+                return Err(NoMerge::Identification);
+            }
+        }
+        if rules.sizes == Sizes::EqualButLast {
+            self.admits_size(candidate)?;
+        }
+        self.admits_more(candidate, known.bounds)?;
+        self.admits_metadata(examined, shape)?;
+        Ok(fixed_ids)
+    }
+
+    /// Compares metadata, and which checksums are present.
+    #[inline(always)]
+    pub(crate) fn admits_metadata(
+        &self,
+        examined: &Examined<B>,
+        shape: &Shape,
+    ) -> Result<(), NoMerge> {
+        let Examined { frame, candidate, .. } = examined;
+        if candidate.partial != self.partial {
+            return Err(NoMerge::ChecksumState);
+        }
+        if frame.meta.vlan != self.meta.vlan {
+            return Err(NoMerge::VlanTag);
+        }
+        match self.tunnel_checksums_agree(frame.buffer.as_ref(), shape) {
+            true => Ok(()),
+            false => Err(NoMerge::ChecksumPresence),
+        }
+    }
+
+    /// Checks that tunnel packets with and without a UDP checksum are not mixed (rule T2).
+    #[inline]
+    pub(crate) fn tunnel_checksums_agree(&self, packet: &[u8], shape: &Shape) -> bool {
+        let first = self.first.buffer.as_ref();
+        let tunnels = shape.covers.split_last().map_or(&[][..], |(_, tunnels)| tunnels);
+        tunnels.iter().filter(|tunnel| tunnel.zero_means_none).all(|tunnel| {
+            let at = tunnel.at as usize;
+            (u16_at(first, at) == 0) == (u16_at(packet, at) == 0)
+        })
+    }
+
+    /// Counts an admitted packet; returns the reason if nothing may follow it.
+    #[inline]
+    pub(crate) fn join<P: Policy>(
+        &mut self,
+        candidate: &Candidate,
+        fixed_ids: IpLevels,
+        known: &CachedStack,
+    ) -> Option<Close> {
+        let rules = P::rules(known);
+        self.fixed_ids = fixed_ids;
+        self.packets += candidate.packets;
+        self.payload_len += candidate.payload_len;
+        self.ending_flags |= candidate.flags & ON_LAST_ONLY;
+        let is_short = rules.sizes == Sizes::EqualButLast
+            && (candidate.size < self.size || candidate.short_tail);
+        let is_full = !known.shape.is_tcp && self.packets >= known.bounds.packets_max;
+        ending(candidate.flags, rules)
+            .or_else(|| is_short.then_some(Close::ShortSegment))
+            .or_else(|| is_full.then_some(Close::SegmentLimit))
+    }
+
+    /// Checks rule G32.8, in serial arithmetic (RFC 9293 section 3.4).
+    #[inline(always)]
+    pub(crate) fn admits_sequence(
+        &self,
+        first: &[u8],
+        packet: &[u8],
+        at: usize,
+    ) -> Result<(), NoMerge> {
+        let expected = u32_at(first, at).wrapping_add(self.payload_len as u32);
+        match u32_at(packet, at).wrapping_sub(expected) as i32 {
+            0 => Ok(()),
+            ..0 => Err(NoMerge::TcpSequenceBehind),
+            _ => Err(NoMerge::TcpSequenceAhead),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn admits_identifications(
+        &self,
+        shape: &Shape,
+        first: &[u8],
+        packet: &[u8],
+        candidate: &Candidate,
+    ) -> Result<IpLevels, NoMerge> {
+        let mut fixed_ids = self.fixed_ids;
+        for ip in &shape.identifications {
+            let at = ip.header as usize + ipv4::field::IDENTIFICATION.start;
+            let step = u16_at(packet, at).wrapping_sub(u16_at(first, at));
+            fixed_ids =
+                self.admits_identification(step, ip.level as usize, fixed_ids, candidate)?;
+        }
+        Ok(fixed_ids)
+    }
+
+    /// Checks rule G14: the second packet determines whether the identification of an IP level increases or stays
+    /// fixed.
+    #[inline]
+    fn admits_identification(
+        &self,
+        step: u16,
+        level: usize,
+        fixed_ids: IpLevels,
+        candidate: &Candidate,
+    ) -> Result<IpLevels, NoMerge> {
+        // A superframe determines the mode itself.
+        let brings_fixed = (candidate.packets > 1).then(|| candidate.fixed_ids.contains(level));
+        let decides = self.packets == 1 && step == 0 && brings_fixed != Some(false);
+        let fixed_ids = if decides { fixed_ids.with(level) } else { fixed_ids };
+        let is_fixed = fixed_ids.contains(level);
+        let expected = if is_fixed { 0 } else { self.packets };
+        if step != expected || brings_fixed.is_some_and(|brought| brought != is_fixed) {
+            return Err(NoMerge::Identification);
+        }
+        Ok(fixed_ids)
+    }
+
+    /// Checks rules G32.6, G32.7 and U12.
+    #[inline(always)]
+    pub(crate) fn admits_size(&self, candidate: &Candidate) -> Result<(), NoMerge> {
+        if candidate.size > self.size {
+            return Err(NoMerge::Longer);
+        }
+        if candidate.packets > 1 && candidate.size != self.size {
+            return Err(NoMerge::SuperframeSize);
+        }
+        Ok(())
+    }
+
+    /// Checks rules G60, G64 and U13.
+    #[inline(always)]
+    pub(crate) fn admits_more(&self, candidate: &Candidate, bounds: Bounds) -> Result<(), NoMerge> {
+        if self.payload_len + candidate.payload_len > bounds.payload_max {
+            return Err(NoMerge::SizeLimit);
+        }
+        if u32::from(self.packets) + u32::from(candidate.packets) > u32::from(bounds.packets_max) {
+            return Err(NoMerge::SegmentLimit);
+        }
+        Ok(())
+    }
+}
+
+/// All held trains.
+#[derive(Debug)]
+pub(crate) struct Trains<B> {
+    slots: SlotMap<TrainId, Option<Train<B>>>,
+    free: Vec<TrainId>,
+    /// Address hashes of the trains that existed at the last ordering flush.
+    pairs: AddressPairs,
+    /// Number of trains started before that flush.
+    noted: u64,
+    oldest: TrainId,
+    newest: TrainId,
+    /// Number of trains started so far.
+    count: u64,
+    limit: usize,
+}
+
+impl<B: AsRef<[u8]>> Trains<B> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            slots: SlotMap::default(),
+            free: Vec::new(),
+            pairs: AddressPairs::new(),
+            noted: 0,
+            oldest: TrainId::NONE,
+            newest: TrainId::NONE,
+            count: 0,
+            limit: limit.clamp(1, FLOWS_MAX),
+        }
+    }
+
+    /// Returns whether no train is held.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.oldest == TrainId::NONE
+    }
+
+    /// Returns the number of held trains.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Returns whether another train would exceed the limit.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.slots.len() >= self.limit
+    }
+
+    /// Adds a train that starts with this packet, as the newest; there must be room.
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, examined: Examined<B>, place: Place) -> TrainId {
+        let (older, number) = (self.newest, self.count);
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => self.grow(),
+        };
+        // The train is written in place: a copy right after writing its parts would be slow.
+        self.slots[slot] = Some(Train::start(examined, place, number, older));
+        match self.train_mut(older) {
+            Some(older) => older.newer = slot,
+            None => self.oldest = slot,
+        }
+        self.newest = slot;
+        self.count += 1;
+        slot
+    }
+
+    /// Removes and returns a held train.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, slot: TrainId) -> Option<Train<B>> {
+        let &Train { number, older, newer, .. } = self.held(slot)?;
+        if number < self.noted {
+            self.pairs.forget(slot);
+        }
+        self.free.push(slot);
+        match self.train_mut(older) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.train_mut(newer) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        // This comes last, so that the train is moved only once.
+        self.slots.get_mut(slot)?.take()
+    }
+
+    /// Returns a train referenced by the flow table or another list of held trains: it exists.
+    #[inline(always)]
+    pub(crate) fn held(&self, slot: TrainId) -> Option<&Train<B>> {
+        let train = self.train(slot);
+        debug_assert!(train.is_some(), "{slot:?} is held");
+        train
+    }
+
+    /// Returns the train for modification, like [`Self::held`].
+    #[inline(always)]
+    pub(crate) fn held_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
+        let train = self.train_mut(slot);
+        debug_assert!(train.is_some(), "{slot:?} is held");
+        train
+    }
+
+    /// Returns a train that may have been delivered since its ID was stored.
+    #[inline]
+    pub(crate) fn train(&self, slot: TrainId) -> Option<&Train<B>> {
+        self.slots.get(slot)?.as_ref()
+    }
+
+    #[inline]
+    fn train_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Returns the slot of the oldest train and its creation time.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<(TrainId, u64)> {
+        self.train(self.oldest).map(|train| (self.oldest, train.created_ns))
+    }
+
+    /// Returns the oldest of these trains.
+    pub(crate) fn oldest_of(&self, slots: &[TrainId]) -> Option<TrainId> {
+        let number = |&slot: &TrainId| self.held(slot).map(|train| (train.number, slot));
+        slots.iter().filter_map(number).min().map(|(_, slot)| slot)
+    }
+
+    /// Returns the slot of a train between these addresses; `pair_of` computes the hash of trains started since the
+    /// last query.
+    pub(crate) fn between(
+        &mut self,
+        pair: u32,
+        mut pair_of: impl FnMut(&Train<B>) -> u32,
+    ) -> Option<TrainId> {
+        let mut slot = self.newest;
+        while let Some(train) = self.train(slot).filter(|train| train.number >= self.noted) {
+            let (started, older) = (pair_of(train), train.older);
+            self.pairs.note(slot, started);
+            slot = older;
+        }
+        self.noted = self.count;
+        self.pairs.find(pair)
+    }
+
+    #[cold]
+    fn grow(&mut self) -> TrainId {
+        let slot = self.slots.push(None);
+        // All slots may be free at once, and freeing a slot must not allocate.
+        self.free.reserve(self.slots.len());
+        slot
+    }
+}
+
+/// Returns the reason if the flags of a packet end its train (rule G36).
+#[inline(always)]
+pub(crate) fn ending(flags: u8, rules: &Rules) -> Option<Close> {
+    const FIN: u8 = tcp::FIN as u8;
+    match flags & ON_LAST_ONLY {
+        0 => None,
+        flags if flags & FIN != 0 => Some(Close::Finish),
+        _ => (rules.push == Push::Ends).then_some(Close::Push),
+    }
+}
+
+/// Returns whether the IPv4 headers of these levels have DF set.
+fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool {
+    let mut fixed = shape.identifications.iter().filter(|ip| levels.contains(ip.level as usize));
+    fixed.all(|ip| {
+        let word = u16_at(packet, ip.header as usize + ipv4::field::FRAGMENT.start);
+        word & ipv4::DONT_FRAGMENT != 0
+    })
+}
+
+/// Compares a TCP packet with the last one of its train: fields that may grow must not shrink.
+pub(crate) fn beside_last(
+    last: &[u8],
+    packet: &[u8],
+    candidate: &Candidate,
+    known: &CachedStack,
+) -> Result<(), NoMerge> {
+    let tcp_at = known.shape.transport;
+    let since = |at: usize| u32_at(packet, at).wrapping_sub(u32_at(last, at)) as i32;
+    let acknowledged = since(tcp_at + tcp::field::ACKNOWLEDGMENT.start);
+    if acknowledged < 0 {
+        return Err(NoMerge::TcpAcknowledgment);
+    }
+    if candidate.payload_len == 0 {
+        let window = tcp_at + tcp::field::WINDOW.start;
+        let is_update = u16_at(packet, window) != u16_at(last, window);
+        let joins = match known.rules.acknowledgments {
+            // Acknowledgments that wait unmerged take another path.
+            Acknowledgments::Alone
+            | Acknowledgments::Vector
+            | Acknowledgments::Filter
+            | Acknowledgments::FilterAggressive => false,
+            Acknowledgments::WindowUpdates => acknowledged == 0 && is_update,
+            Acknowledgments::Join => acknowledged > 0 || is_update,
+        };
+        if !joins {
+            return Err(NoMerge::TcpAcknowledgmentAlone);
+        }
+    }
+    match known.timestamps {
+        // In serial arithmetic (RFC 7323 section 5.2).
+        Some(at) if since(at.into()) < 0 => Err(NoMerge::TcpTimestamp),
+        _ => Ok(()),
+    }
+}
+
+/// Upper bound of the configurable number of trains.
+const FLOWS_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+    use std::vec::Vec;
+
+    use super::{Examined, TrainId, Trains};
+    use crate::{
+        coalesce::{rx::examine::Candidate, slots::shape_id::ShapeId},
+        flow::{FlowHash, Place},
+        frame::Frame,
+        meta::IpLevels,
+    };
+
+    /// Returns a packet of one byte, which represents its addresses.
+    fn examined(addresses: u8) -> Examined<Vec<u8>> {
+        let candidate = Candidate {
+            payload_len: 1,
+            flags: 0,
+            packets: 1,
+            size: 1,
+            short_tail: false,
+            partial: false,
+            fixed_ids: IpLevels::NONE,
+        };
+        let (frame, flow) = (Frame::new([addresses].into()), FlowHash::NONE);
+        let (known, now_ns, resembles) = (ShapeId::default(), 0, false);
+        Examined { frame, candidate, known, flow, now_ns, resembles }
+    }
+
+    #[test]
+    fn addresses_of_a_train_are_asked_for_once_and_only_by_a_barrier() {
+        let mut trains = Trains::new(8);
+        let asked = Cell::new(0);
+        let between = |trains: &mut Trains<Vec<u8>>, addresses: u32| {
+            trains.between(addresses, |train| {
+                asked.set(asked.get() + 1);
+                u32::from(train.first.buffer[0])
+            })
+        };
+        let slots: Vec<TrainId> =
+            [1, 2, 1].map(|pair| trains.insert(examined(pair), Place::default())).into();
+        trains.remove(slots[0]);
+        assert_eq!(asked.get(), 0);
+        assert_eq!(between(&mut trains, 1), Some(slots[2]));
+        assert_eq!((between(&mut trains, 2), between(&mut trains, 3)), (Some(slots[1]), None));
+        assert_eq!(asked.get(), 2);
+        // The slot of the train that left first is reused for other addresses.
+        let newest = trains.insert(examined(3), Place::default());
+        assert_eq!(newest, slots[0]);
+        assert_eq!((between(&mut trains, 3), asked.get()), (Some(newest), 3));
+        for slot in [newest, slots[1], slots[2]] {
+            trains.remove(slot);
+        }
+        assert!([1, 2, 3].iter().all(|pair| between(&mut trains, *pair).is_none()));
+        assert_eq!(asked.get(), 3);
+    }
+}

@@ -1,0 +1,99 @@
+//! Fast path: predicted packets of a burst bypass the stages.
+
+use crate::{
+    checksum::Checksum,
+    coalesce::{
+        flows::observed::{Observed, Predicted},
+        slots::prediction_id::PredictionId,
+    },
+    flow::FlowHash,
+    meta::Meta,
+};
+
+/// Packets of one prediction with the same arrival time, for example those of a poll. The packet before them was shown
+/// to every stage, each of which returned how many packets may bypass it; the stages are informed of these packets
+/// together, before any other event.
+#[derive(Debug)]
+pub(crate) struct BurstBypass {
+    prediction: PredictionId,
+    /// Packets that may still bypass the stages.
+    left: u32,
+    /// Packets that may bypass the stages until the burst ends; afterwards those that did.
+    pub(crate) packets: u32,
+    /// Packets on the fast path that did not merge.
+    unjoined: u32,
+    /// Whether the checksums of the packets are unknown.
+    pub(crate) is_unverified: bool,
+    pub(crate) now_ns: u64,
+    pub(crate) flow: FlowHash,
+    /// Bytes of each packet, and of its payload.
+    pub(crate) len: usize,
+    pub(crate) payload_len: usize,
+}
+
+impl BurstBypass {
+    /// A fast path for no packets.
+    pub(crate) const NONE: Self = Self {
+        prediction: PredictionId::NONE,
+        left: 0,
+        packets: 0,
+        unjoined: 0,
+        is_unverified: false,
+        now_ns: 0,
+        flow: FlowHash::NONE,
+        len: 0,
+        payload_len: 0,
+    };
+
+    /// Creates a fast path for `left` packets, starting with this one.
+    #[inline]
+    pub(crate) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
+        let Predicted { observed: Observed { flow, len, meta, now_ns, .. }, payload_len, .. } =
+            *next;
+        let (packets, unjoined) = (left, 0);
+        let is_unverified = is_unverified(meta);
+        Self { prediction, left, packets, unjoined, is_unverified, now_ns, flow, len, payload_len }
+    }
+
+    /// Returns whether a packet of this prediction may bypass the stages.
+    #[inline(always)]
+    pub(crate) fn covers(&self, prediction: PredictionId, meta: &Meta, now_ns: u64) -> bool {
+        let is_alike = prediction == self.prediction && now_ns == self.now_ns;
+        is_alike && self.left > 0 && is_unverified(meta) == self.is_unverified
+    }
+
+    /// Counts a packet that bypasses the stages.
+    #[inline(always)]
+    pub(crate) fn count(&mut self) {
+        self.left -= 1;
+    }
+
+    /// Records that a packet on the fast path did not merge.
+    pub(crate) fn note_unmerged(&mut self) {
+        self.unjoined += 1;
+    }
+
+    /// Ends the fast path and returns the number of packets that used it.
+    #[inline(always)]
+    pub(crate) fn end(&mut self) -> u32 {
+        self.packets -= self.left;
+        self.left = 0;
+        self.packets
+    }
+
+    /// Returns the number of packets on the fast path that merged.
+    pub(crate) fn joined(&self) -> u32 {
+        self.packets - self.unjoined
+    }
+
+    /// Returns the payload bytes of packets on the fast path.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.payload_len * self.packets as usize
+    }
+}
+
+/// Returns whether the checksums of a packet are unknown.
+#[inline(always)]
+pub(crate) fn is_unverified(meta: &Meta) -> bool {
+    matches!(meta.checksum, Checksum::None)
+}

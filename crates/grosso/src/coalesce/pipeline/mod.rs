@@ -1,0 +1,290 @@
+//! The pipeline of stages that a profile asks for, built once.
+
+mod batch;
+mod burst_bypass;
+mod bypass;
+mod hold_stage;
+mod reorder;
+mod stage;
+mod stages;
+
+use alloc::boxed::Box;
+
+use crate::{
+    coalesce::{
+        emit::{delivery::Sink, reason::Release, verdict::Verdict},
+        flows::{
+            flush_scope::FlushScope,
+            merge::{ExpectedFlow, Merger},
+        },
+        pipeline::{batch::Batcher, stages::Stages},
+        profile::{Batch, Profile},
+        rx::{
+            policy::{ByProfile, Exact, Tiers},
+            rx_packet::RxPacket,
+        },
+        slots::prediction_id::PredictionId,
+    },
+    flow::FlowHash,
+    frame::Frame,
+};
+
+/// Pipeline from a packet to the trains.
+#[derive(Debug)]
+pub(crate) enum Pipeline<B> {
+    /// Without stages, by the exact laws: the default.
+    Exact,
+    /// Without stages, by the rules of a profile.
+    Rules,
+    /// With stages, by the rules of a profile.
+    Staged(Box<Stages<B>>),
+    /// Sorting by flow first, then the rest of the pipeline.
+    Batched(Box<Batched<B>>),
+}
+
+/// A batch, and the pipeline after it.
+#[derive(Debug)]
+pub(crate) struct Batched<B> {
+    batch: Batcher<B>,
+    behind: Pipeline<B>,
+}
+
+impl<B: AsRef<[u8]>> Pipeline<B> {
+    /// Builds the pipeline for a profile.
+    pub(crate) fn of(profile: &Profile, tiers: Tiers) -> Self {
+        let behind = if let Some(stages) = Stages::of(profile) {
+            Self::Staged(Box::new(stages))
+        } else if profile.is_more_than_laws() || tiers != Tiers::ALL {
+            Self::Rules
+        } else {
+            Self::Exact
+        };
+        match profile.batch {
+            Batch::AsItCame => behind,
+            Batch::ByFlow { packets } => {
+                Self::Batched(Box::new(Batched { batch: Batcher::new(packets), behind }))
+            }
+        }
+    }
+
+    /// Pushes one packet: directly into the train that it continues, if no stage needs to see it. The exact laws are a
+    /// special case of a profile's rules.
+    #[inline(always)]
+    pub(crate) fn push(
+        &mut self,
+        incoming: RxPacket<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        if let Self::Batched(batched) = self
+            && !batched.may_bypass_batch()
+        {
+            return batched.push(incoming, merger, sink);
+        }
+        let expected = merger.expect(incoming.bytes(), incoming.meta);
+        match expected {
+            ExpectedFlow::Next(next) if self.may_bypass(next, &incoming, merger) => {
+                let verdict = merger.join_predicted::<ByProfile>(next, incoming, sink);
+                if verdict != Verdict::Joined {
+                    self.note_unmerged();
+                }
+                verdict
+            }
+            ExpectedFlow::Next(id) | ExpectedFlow::Flow(id) => match self {
+                Self::Exact => merger.take_expected::<Exact>(id, incoming, sink),
+                Self::Staged(stages) => stages.push_expected(expected, incoming, merger, sink),
+                Self::Rules => merger.take_expected::<ByProfile>(id, incoming, sink),
+                Self::Batched(batched) => batched.push(incoming, merger, sink),
+            },
+            ExpectedFlow::Nothing => match self {
+                Self::Exact => merger.take::<Exact>(incoming, sink),
+                Self::Staged(stages) => stages.push_expected(expected, incoming, merger, sink),
+                Self::Rules => merger.take::<ByProfile>(incoming, sink),
+                Self::Batched(batched) => batched.push(incoming, merger, sink),
+            },
+        }
+    }
+
+    /// Returns whether this predicted packet bypasses the stages.
+    #[inline(always)]
+    fn may_bypass(
+        &mut self,
+        next: PredictionId,
+        incoming: &RxPacket<'_, B>,
+        merger: &Merger<B>,
+    ) -> bool {
+        match self {
+            Self::Exact | Self::Rules => true,
+            Self::Staged(stages) => stages.may_bypass(next, incoming),
+            Self::Batched(batched) => batched.may_bypass(merger.flow_predicted(next), incoming),
+        }
+    }
+
+    /// Records that a packet on the fast path did not merge.
+    #[inline(always)]
+    fn note_unmerged(&mut self) {
+        if let Self::Staged(stages) = self {
+            stages.note_unmerged();
+        }
+    }
+
+    /// Ends a batch.
+    #[inline]
+    pub(crate) fn flush_batch(
+        &mut self,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        if let Self::Batched(batched) = self {
+            batched.flush(merger, sink);
+        }
+    }
+
+    /// Ends a batch, and releases the queued packets of some flows.
+    pub(crate) fn flush(
+        &mut self,
+        scope: FlushScope,
+        why: Release,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        self.flush_batch(merger, sink);
+        if let Some(stages) = self.stages_mut() {
+            stages.flush(scope, why, merger, sink);
+        }
+    }
+
+    /// Ends a batch, and releases the packets that have waited long enough; all packets that arrived before `seen_ns`
+    /// were pushed.
+    pub(crate) fn expire(
+        &mut self,
+        now_ns: u64,
+        seen_ns: u64,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) {
+        self.flush_batch(merger, sink);
+        if let Some(stages) = self.stages_mut() {
+            stages.expire(now_ns, seen_ns, merger, sink);
+        }
+    }
+
+    /// Returns the stages, if any.
+    pub(crate) fn stages_mut(&mut self) -> Option<&mut Stages<B>> {
+        match self {
+            Self::Exact | Self::Rules => None,
+            Self::Staged(stages) => Some(stages),
+            Self::Batched(batched) => batched.behind.stages_mut(),
+        }
+    }
+
+    /// Returns the time at which the batch began, if there is one.
+    pub(crate) fn batched_since_ns(&self) -> Option<u64> {
+        match self {
+            Self::Exact | Self::Rules | Self::Staged(_) => None,
+            Self::Batched(batched) => batched.batch.since_ns(),
+        }
+    }
+
+    /// Returns the next deadline of a queued packet.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        match self {
+            Self::Exact | Self::Rules => None,
+            Self::Staged(stages) => stages.deadline(),
+            Self::Batched(batched) => batched.behind.deadline(),
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Batched<B> {
+    /// Returns whether a predicted packet may belong to the batch's first flow and skip the batch.
+    #[inline(always)]
+    fn may_bypass_batch(&self) -> bool {
+        self.batch.is_leading() && matches!(self.behind, Pipeline::Exact | Pipeline::Rules)
+    }
+
+    /// Returns whether a packet of this flow skips the batch: it arrived when the batch began and does not end it.
+    #[inline(always)]
+    fn may_bypass(&mut self, flow: FlowHash, incoming: &RxPacket<'_, B>) -> bool {
+        let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);
+        is_of_its_time
+            && !self.batch.is_almost_full()
+            && self.batch.lead(flow, incoming.now_ns).is_some()
+    }
+
+    /// Adds a packet to the batch, unless it belongs to the batch's first flow or has no known flow.
+    #[inline(never)]
+    fn push(
+        &mut self,
+        incoming: RxPacket<'_, B>,
+        merger: &mut Merger<B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let incoming = match merger.might_be_of(incoming.bytes(), incoming.meta) {
+            Some(FlushScope::Flow(flow)) => match self.batch.lead(flow, incoming.now_ns) {
+                Some(now_ns) => RxPacket { now_ns, ..incoming },
+                None => {
+                    self.batch.push(incoming, flow);
+                    self.flush_full(merger, sink);
+                    return Verdict::Waits;
+                }
+            },
+            Some(FlushScope::AddressPair(_) | FlushScope::All) => {
+                self.flush(merger, sink);
+                incoming
+            }
+            None => incoming,
+        };
+        let verdict = self.behind.push(incoming, merger, sink);
+        self.flush_full(merger, sink);
+        verdict
+    }
+
+    /// Processes the batch if it is full.
+    #[inline(always)]
+    fn flush_full(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
+        if self.batch.is_full() {
+            self.flush(merger, sink);
+        }
+    }
+
+    /// Processes the packets of the batch.
+    #[inline(never)]
+    fn flush(&mut self, merger: &mut Merger<B>, sink: &mut (impl Sink<B> + ?Sized)) {
+        let Self { batch, behind } = self;
+        let Some(now_ns) = batch.since_ns() else { return };
+        batch.drain(|Frame { buffer, meta }| {
+            behind.push(RxPacket { buffer, meta: &meta, now_ns }, merger, sink);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::Pipeline;
+    use crate::coalesce::{
+        profile::{Batch, Profile, Reorder},
+        rx::policy::Tiers,
+    };
+
+    #[test]
+    fn the_default_has_no_stage() {
+        let of = |profile: &Profile| Pipeline::<Vec<u8>>::of(profile, Tiers::ALL);
+        let mut profile = Profile::linux();
+        assert!(matches!(of(&profile), Pipeline::Exact));
+        assert!(matches!(of(&Profile::linux_6_12()), Pipeline::Rules));
+        profile.reorder = Reorder::WITHIN_BATCH;
+        assert!(matches!(of(&profile), Pipeline::Staged(_)));
+        profile.reorder = Reorder::default();
+        profile.batch = Batch::ByFlow { packets: 8 };
+        let pipeline = of(&profile);
+        let Pipeline::Batched(batched) = pipeline else { panic!("the profile has a batch") };
+        assert!(matches!(batched.behind, Pipeline::Exact));
+        let Pipeline::Batched(batched) = of(&Profile::freebsd()) else {
+            panic!("the profile has a batch")
+        };
+        assert!(matches!(batched.behind, Pipeline::Rules));
+    }
+}

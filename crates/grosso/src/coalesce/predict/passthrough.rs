@@ -1,0 +1,61 @@
+//! Header shape of consecutive passed packets: small packets with PSH, of any flow.
+
+use crate::{
+    coalesce::{
+        emit::reason::Pass,
+        rx::shapes::{CachedStack, Shapes},
+        slots::shape_id::ShapeId,
+    },
+    meta::Meta,
+    template::compare::TUNNEL_BYTES,
+};
+
+/// Example of a packet that passed because of its flags. Another packet with the same shape and length passes for the
+/// same reason, once its checksums are verified.
+#[derive(Debug)]
+pub(crate) struct Passthrough {
+    /// Length of the example; zero without one.
+    len: usize,
+    known: ShapeId,
+    reason: Pass,
+    /// Length of the last passed packet.
+    latest_len: usize,
+    header: [u8; TUNNEL_BYTES],
+}
+
+impl Passthrough {
+    pub(crate) fn new() -> Self {
+        let (known, reason) = (ShapeId::default(), Pass::TcpPush);
+        Self { len: 0, known, reason, latest_len: 0, header: [0; TUNNEL_BYTES] }
+    }
+
+    /// Removes the example.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Returns headers and pass reason of a packet with the example's shape.
+    #[inline(always)]
+    pub(crate) fn of<'a>(
+        &self,
+        packet: &[u8],
+        meta: &Meta,
+        shapes: &'a Shapes,
+    ) -> Option<(&'a CachedStack, Pass)> {
+        if self.len != packet.len() || meta.gso.is_some() {
+            return None;
+        }
+        let known = shapes.get(self.known)?;
+        known.form.agrees(&self.header, packet).then_some((known, self.reason))
+    }
+
+    /// Takes a passed packet as the example if its length repeats.
+    #[inline(always)]
+    pub(crate) fn learn(&mut self, packet: &[u8], header_len: usize, known: ShapeId, reason: Pass) {
+        let latest_len = core::mem::replace(&mut self.latest_len, packet.len());
+        if latest_len == packet.len() && header_len <= TUNNEL_BYTES {
+            self.header[..header_len].copy_from_slice(&packet[..header_len]);
+            (self.len, self.known, self.reason) = (packet.len(), known, reason);
+        }
+    }
+}

@@ -1,0 +1,552 @@
+//! Header prediction: the expected headers of a flow's next packet.
+//!
+//! Two packets determine the laws of a train, and thereby the headers of every further one: the sequence number
+//! advances, identifications increase or stay fixed, the IPv4 header checksums follow, and everything else stays the
+//! same. A packet with these headers obeys every law, which one masked comparison and a comparison of a few numbers
+//! show; only the checksums over the payload remain to be verified. Any other packet is compared law by law.
+//!
+//! A prediction outlives its train. Between trains, a flow's acknowledgments, window, timestamps and numbers change,
+//! but its headers keep their shape: a packet that otherwise resembles the earlier ones can start a train without being
+//! parsed, and the packets after it are predicted immediately.
+
+use arrayvec::ArrayVec;
+use grosso_checksum::{Sum, incremented};
+use grosso_wire::ipv4;
+
+use crate::{
+    bytes::{byte_at, u16_at, u32_at, u64_at},
+    checksum::Checksum,
+    coalesce::{
+        profile::{Rules, Vary},
+        rx::{
+            examine::{Candidate, verify_apart},
+            shapes::{CachedStack, Shapes},
+        },
+        slots::{prediction_id::PredictionId, shape_id::ShapeId, train_id::TrainId},
+    },
+    flow::FlowHash,
+    meta::{IpLevels, Meta, VlanTag},
+    segment::IP_LEVELS_MAX,
+    template::{compare::USUAL_BYTES, render::pseudo_of, shape::Shape},
+};
+
+/// Prediction of one flow's next packet: byte for byte in its train, and by shape for its next train.
+#[derive(Clone, Debug)]
+pub(crate) struct Prediction {
+    pub(crate) flow: FlowHash,
+    /// The flow's train; none after it was delivered.
+    pub(crate) train: TrainId,
+    /// Number of further predicted packets that fit into the train.
+    pub(crate) room: u16,
+    /// Prediction of the packet that followed one of this flow last time.
+    pub(crate) follower: PredictionId,
+    /// Length of the packet with its headers; zero if nothing is predicted.
+    pub(crate) len: usize,
+    pub(crate) header_len: u16,
+    /// Offset of the ports.
+    transport: u16,
+    ports: u32,
+    /// ID of the headers.
+    pub(crate) known: ShapeId,
+    vlan: Option<VlanTag>,
+    /// Sequence number; UDP has none.
+    sequence: Option<Sequence>,
+    identifications: ArrayVec<Identification, IP_LEVELS_MAX>,
+    /// IP levels with a fixed identification.
+    pub(crate) fixed_ids: IpLevels,
+    /// Permitted values of the checksums over the payload.
+    forms: ArrayVec<Form, CHECKSUMS_MAX>,
+    /// The only complete checksum over the payload; `None` if there are several.
+    single: Option<Single>,
+    /// Whether the innermost checksum is partial.
+    is_partial: bool,
+    /// Whether the train has state beyond the exact laws, and whether that includes a summary of acknowledgments.
+    pub(crate) is_watched: bool,
+    pub(crate) is_summed: bool,
+    /// Expected headers, compared under the mask.
+    header: [u8; HEADER_BYTES_MAX],
+}
+
+/// A packet that was appended to a train alone, with everything needed to predict the next one, independent of the
+/// buffer type.
+#[derive(Debug)]
+pub(crate) struct Joined<'a> {
+    pub(crate) slot: TrainId,
+    pub(crate) flow: FlowHash,
+    /// ID of its headers, and the headers.
+    pub(crate) id: ShapeId,
+    pub(crate) known: &'a CachedStack,
+    pub(crate) rules: &'a Rules,
+    pub(crate) vlan: Option<VlanTag>,
+    pub(crate) packets: u16,
+    pub(crate) payload_len: usize,
+    pub(crate) size: usize,
+    pub(crate) fixed_ids: IpLevels,
+    pub(crate) is_partial: bool,
+    /// Whether the train has state beyond the exact laws.
+    pub(crate) is_watched: bool,
+    /// First packet of the train, and the appended packet.
+    pub(crate) first: &'a [u8],
+    pub(crate) last: &'a [u8],
+}
+
+// Values that change with every packet are stored beside the header: loading a vector that contains a word written just
+// before would stall until that word reaches the cache.
+
+/// Sequence number of the next packet.
+#[derive(Clone, Copy, Debug)]
+struct Sequence {
+    at: u16,
+    value: u32,
+}
+
+/// Identification of one IPv4 header of the next packet, and its checksum.
+#[derive(Clone, Copy, Debug)]
+struct Identification {
+    /// Offset of the identification.
+    at: u16,
+    numbers: IpNumbers,
+    /// Difference between the numbers of consecutive packets.
+    step: u64,
+}
+
+/// Word of an IPv4 header that starts with the identification and ends with the checksum; nothing in between varies
+/// along a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct IpNumbers(u64);
+
+/// Permitted value of a checksum field along a train: a value, or anything but that value.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    at: u16,
+    value: u16,
+    is_equal: bool,
+}
+
+/// A checksum that differs between packets only because of their payload.
+#[derive(Clone, Copy, Debug)]
+struct Single {
+    form: Form,
+    /// Offset of the first summed byte.
+    start: u16,
+    /// Pseudo-header sum.
+    pseudo: Sum,
+}
+
+impl Prediction {
+    /// Returns whether a packet continues the train, which has room for it.
+    #[inline(always)]
+    pub(crate) fn is_next(&self, packet: &[u8], meta: &Meta, shapes: &Shapes) -> bool {
+        self.known_if_next(packet, meta, shapes)
+            .is_some_and(|known| self.checksums_agree(packet, meta, known))
+    }
+
+    /// Returns whether a packet whose checksums were already verified continues the train.
+    pub(crate) fn is_next_of_examined(
+        &self,
+        packet: &[u8],
+        meta: &Meta,
+        candidate: &Candidate,
+        shapes: &Shapes,
+    ) -> bool {
+        let is_next = self.known_if_next(packet, meta, shapes).is_some();
+        is_next && candidate.partial == self.is_partial && self.forms_hold(packet)
+    }
+
+    /// Returns the headers of a packet that continues the train if its checksums are valid.
+    #[inline(always)]
+    fn known_if_next<'a>(
+        &self,
+        packet: &[u8],
+        meta: &Meta,
+        shapes: &'a Shapes,
+    ) -> Option<&'a CachedStack> {
+        if self.room == 0 || !self.is_alike_outside(packet, meta) || !self.follows(packet) {
+            return None;
+        }
+        let known = shapes.get(self.known)?;
+        let is_next =
+            known.predicted.agrees(&self.header, packet) && self.identifications_follow(packet);
+        is_next.then_some(known)
+    }
+
+    /// Returns whether a packet has the shape and length of earlier merged packets of its flow, so that it can be
+    /// merged without being parsed or examined.
+    #[inline(always)]
+    pub(crate) fn is_resembled_by(&self, packet: &[u8], meta: &Meta, shapes: &Shapes) -> bool {
+        if !self.is_alike_outside(packet, meta) {
+            return false;
+        }
+        let Some(known) = shapes.get(self.known) else { return false };
+        known.recurring.agrees(&self.header, packet)
+            && self.ip_checksums_hold(packet)
+            && self.checksums_agree(packet, meta, known)
+    }
+
+    /// Returns whether a packet has this flow's ports at their offset.
+    #[inline(always)]
+    pub(crate) fn has_ports_of(&self, packet: &[u8]) -> bool {
+        self.ports == u32_at(packet, self.transport.into())
+    }
+
+    /// Returns whether a packet has the same headers and flow, whatever its varying fields.
+    #[inline(always)]
+    pub(crate) fn has_headers_of(&self, packet: &[u8], known: &CachedStack) -> bool {
+        packet.len() >= self.header_len.into()
+            && self.len > 0
+            && known.identity.agrees(&self.header, packet)
+    }
+
+    /// Returns the sequence number of the next packet; `None` for UDP.
+    #[inline(always)]
+    pub(crate) fn sequence(&self) -> Option<u32> {
+        self.sequence.map(|next| next.value)
+    }
+
+    /// Returns the payload bytes of a packet.
+    #[inline(always)]
+    pub(crate) fn payload_len(&self) -> usize {
+        self.len - usize::from(self.header_len)
+    }
+
+    /// Returns the candidate that examining a resembling packet would return.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, packet: &[u8], shape: &Shape) -> Candidate {
+        let payload_len = self.payload_len();
+        Candidate {
+            payload_len,
+            flags: shape.flags.map_or(0, |at| byte_at(packet, at.into())),
+            packets: 1,
+            size: payload_len as u16,
+            short_tail: false,
+            partial: self.is_partial,
+            fixed_ids: IpLevels::NONE,
+        }
+    }
+
+    /// Predicts the packet after one that was appended to a train.
+    pub(crate) fn predict(&mut self, joined: &Joined<'_>) {
+        let &Joined { known, rules, size, first, last, .. } = joined;
+        let shape = &known.shape;
+        // A second packet without payload and with the same fields is never merged.
+        let is_whole = size > 0 && last.len() == shape.header_len + size;
+        let can_be = shape.header_len <= HEADER_BYTES_MAX
+            && shape.identifications.len() <= IP_LEVELS_MAX
+            && shape.covers.len() <= CHECKSUMS_MAX;
+        let Some(header) = last.get(..shape.header_len).filter(|_| is_whole && can_be) else {
+            return self.forget();
+        };
+        self.flow = joined.flow;
+        self.train = joined.slot;
+        self.header[..header.len()].copy_from_slice(header);
+        self.header_len = header.len() as u16;
+        self.len = last.len();
+        self.transport = shape.transport as u16;
+        self.ports = u32_at(header, shape.transport);
+        self.room = room(known, joined.packets, joined.payload_len, size);
+        self.known = joined.id;
+        self.vlan = joined.vlan;
+        self.sequence = shape.sequence.map(|at| Sequence { at, value: u32_at(header, at.into()) });
+        let numbers = shape.identifications.iter().map(|ip| {
+            let at = usize::from(ip.header) + ipv4::field::IDENTIFICATION.start;
+            let steps = match rules.identification {
+                Vary::Equal => !joined.fixed_ids.contains(ip.level.into()),
+                Vary::First | Vary::Latest => u16_at(header, at) != u16_at(first, at),
+            };
+            let step = if steps { STEP } else { 0 };
+            Identification { at: at as u16, numbers: IpNumbers::read(header, at), step }
+        });
+        self.identifications.clear();
+        self.identifications.extend(numbers);
+        self.fixed_ids = joined.fixed_ids;
+        self.forms.clear();
+        self.forms.extend(forms(shape, last, joined.is_partial));
+        self.single = Single::of(joined);
+        self.is_partial = joined.is_partial;
+        self.is_watched = joined.is_watched;
+        self.is_summed = !known.is_invertible;
+        self.step(size);
+    }
+
+    /// Continues after a resembling packet that started a train.
+    #[inline(always)]
+    pub(crate) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &CachedStack) {
+        let size = self.payload_len();
+        self.train = slot;
+        self.room = room(known, 1, size, size);
+        self.take_header(packet);
+        if let Some(sequence) = &mut self.sequence {
+            sequence.value = u32_at(packet, sequence.at.into());
+        }
+        for ip in &mut self.identifications {
+            ip.numbers = IpNumbers::read(packet, ip.at.into());
+        }
+        self.step(size);
+    }
+
+    /// Ends the train and keeps the state of the flow.
+    #[inline(always)]
+    pub(crate) fn end_train(&mut self) {
+        self.train = TrainId::NONE;
+        self.room = 0;
+    }
+
+    /// Clears the prediction.
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        self.end_train();
+        self.len = 0;
+    }
+
+    /// Advances the numbers by one packet with this payload.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, payload_len: usize) {
+        if let Some(sequence) = &mut self.sequence {
+            sequence.value = sequence.value.wrapping_add(payload_len as u32);
+        }
+        // Most packets have one IPv4 header, which is handled without a loop.
+        match &mut self.identifications[..] {
+            [only] => only.step(),
+            several => several.iter_mut().for_each(Identification::step),
+        }
+    }
+
+    /// Returns whether length and metadata are equal.
+    #[inline(always)]
+    fn is_alike_outside(&self, packet: &[u8], meta: &Meta) -> bool {
+        self.len == packet.len() && self.vlan == meta.vlan && meta.gso.is_none()
+    }
+
+    /// Returns whether a packet has the next sequence number.
+    #[inline(always)]
+    fn follows(&self, packet: &[u8]) -> bool {
+        self.sequence.is_none_or(|next| u32_at(packet, next.at.into()) == next.value)
+    }
+
+    /// Returns whether a packet has the next identifications, with the matching checksums.
+    #[inline(always)]
+    fn identifications_follow(&self, packet: &[u8]) -> bool {
+        match &self.identifications[..] {
+            [only] => only.is_in(packet),
+            several => several.iter().all(|next| next.is_in(packet)),
+        }
+    }
+
+    /// Returns whether the checksums of the IPv4 headers are valid, if they differ from the predicted headers only in
+    /// their identification.
+    #[inline(always)]
+    fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
+        for next in &self.identifications {
+            let numbers = IpNumbers::read(packet, next.at.into());
+            // The complement of a header's sum is never all ones, so segmentation would not write this form again.
+            if numbers.checksum() == 0xffff || numbers.sum() != next.numbers.sum() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns whether the checksums over the payload are present as in other packets of the flow, and valid.
+    #[inline(always)]
+    fn checksums_agree(&self, packet: &[u8], meta: &Meta, known: &CachedStack) -> bool {
+        match (&meta.checksum, &self.single) {
+            (Checksum::Unnecessary { .. }, Some(single)) => single.form.holds(packet),
+            (Checksum::None, Some(single)) => single.form.holds(packet) && single.is_valid(packet),
+            (Checksum::Unnecessary { levels }, None)
+                if !self.is_partial && usize::from(*levels) + 1 >= self.forms.len() =>
+            {
+                self.forms_hold(packet)
+            }
+            (state, _) => self.forms_hold(packet) && self.is_verified(packet, state, known),
+        }
+    }
+
+    /// Returns whether checksums with permitted values are valid.
+    #[inline(always)]
+    fn is_verified(&self, packet: &[u8], state: &Checksum, known: &CachedStack) -> bool {
+        let Checksum::Partial { start, offset } = *state else {
+            return verify_apart(packet, &known.shape, state) == Ok(self.is_partial);
+        };
+        // Packets with equal addresses and lengths have the same pseudo-header sum, so its permitted form is a single
+        // value.
+        let is_right = self.is_partial
+            && known.shape.covers.last().is_some_and(|transport| {
+                (start, start.wrapping_add(offset)) == (transport.start, transport.at)
+            });
+        debug_assert!(!is_right || verify_apart(packet, &known.shape, state) == Ok(true));
+        is_right
+    }
+
+    #[inline(always)]
+    fn forms_hold(&self, packet: &[u8]) -> bool {
+        self.forms.iter().all(|form| form.holds(packet))
+    }
+
+    #[inline(always)]
+    fn take_header(&mut self, packet: &[u8]) {
+        // Most headers are copied in one piece whose length the compiler knows.
+        if usize::from(self.header_len) <= USUAL_BYTES
+            && let Some(usual) = packet.first_chunk::<USUAL_BYTES>()
+        {
+            self.header[..USUAL_BYTES].copy_from_slice(usual);
+            return;
+        }
+        let header = packet.get(..self.header_len.into()).unwrap_or_default();
+        self.header[..header.len()].copy_from_slice(header);
+    }
+}
+
+impl Identification {
+    #[inline(always)]
+    fn is_in(&self, packet: &[u8]) -> bool {
+        IpNumbers::read(packet, self.at.into()) == self.numbers
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        self.numbers = self.numbers.stepped(self.step);
+    }
+}
+
+impl IpNumbers {
+    /// Reads the numbers of a header whose identification is at this offset.
+    #[inline(always)]
+    fn read(packet: &[u8], at: usize) -> Self {
+        Self(u64_at(packet, at))
+    }
+
+    /// Returns the numbers of the next packet: as the identification grows by one, the checksum shrinks by one.
+    #[inline(always)]
+    fn stepped(self, step: u64) -> Self {
+        let Self(word) = self;
+        if word as u16 == 0 || word >= LAST_IDENTIFICATION {
+            return self.stepped_around(step);
+        }
+        Self(word.wrapping_add(step))
+    }
+
+    /// Returns the numbers of the next packet if the identification or the checksum wraps.
+    #[cold]
+    fn stepped_around(self, step: u64) -> Self {
+        let Self(word) = self;
+        match step {
+            0 => self,
+            // Wrapping to zero leaves the sum unchanged.
+            _ if word >= LAST_IDENTIFICATION => Self(word - LAST_IDENTIFICATION),
+            _ => Self((word + (STEP + 1)) & !0xffff | u64::from(incremented(self.checksum()))),
+        }
+    }
+
+    #[inline(always)]
+    fn checksum(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// Returns the one's complement sum of identification and checksum. It distinguishes the two zeros, so equal sums
+    /// may differ, but different sums are never equal.
+    #[inline(always)]
+    fn sum(self) -> u64 {
+        let Self(word) = self;
+        let sum = (word >> IDENTIFICATION_SHIFT) + (word & 0xffff);
+        (sum & 0xffff) + (sum >> 16)
+    }
+}
+
+/// Returns the number of further packets with this payload that fit into the train.
+#[inline]
+fn room(known: &CachedStack, packets: u16, payload_len: usize, size: usize) -> u16 {
+    let CachedStack { shape, bounds, .. } = known;
+    let bytes_left = bounds.payload_max.saturating_sub(payload_len);
+    // The last packet of a UDP train ends the train.
+    let last = u16::from(!shape.is_tcp);
+    let packets_left = bounds.packets_max.saturating_sub(packets).saturating_sub(last);
+    packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
+}
+
+/// Returns the permitted values of the checksums over the payload of a train that contains this packet.
+#[inline]
+fn forms(shape: &Shape, packet: &[u8], is_partial: bool) -> impl Iterator<Item = Form> {
+    let is_seed = is_partial || shape.remote_checksum.is_some();
+    shape.covers.iter().enumerate().map(move |(index, covering)| {
+        let is_transport = index + 1 == shape.covers.len();
+        let field = u16_at(packet, covering.at.into());
+        let (value, is_equal) = match covering.zero_means_none {
+            // A checksum that is completed later is the pseudo-header sum, without the payload (rule C50).
+            _ if is_transport && is_seed => (field, true),
+            // Tunnel packets with and without a checksum do not mix (rule T2).
+            true => (0, field == 0),
+            // The complement of a sum that is never zero is never 0xffff; segmentation would not write it.
+            false => (0xffff, false),
+        };
+        Form { at: covering.at, value, is_equal }
+    })
+}
+
+impl Form {
+    #[inline(always)]
+    fn holds(&self, packet: &[u8]) -> bool {
+        (u16_at(packet, self.at.into()) == self.value) == self.is_equal
+    }
+}
+
+impl Single {
+    /// Returns the only checksum over the payload of this train's packets.
+    #[inline]
+    fn of(joined: &Joined<'_>) -> Option<Self> {
+        let (shape, packet) = (&joined.known.shape, joined.last);
+        let [covering] = &shape.covers[..] else { return None };
+        let is_left = joined.is_partial || shape.remote_checksum.is_some();
+        let len = packet.len() - usize::from(covering.start);
+        let form = forms(shape, packet, false).next().filter(|_| !is_left)?;
+        Some(Self { form, start: covering.start, pseudo: pseudo_of(covering, packet, len) })
+    }
+
+    #[inline(always)]
+    fn is_valid(&self, packet: &[u8]) -> bool {
+        let sum = packet.get(self.start.into()..).map_or(Sum::ZERO, Sum::of);
+        (sum + self.pseudo).is_valid()
+    }
+}
+
+impl Default for Prediction {
+    fn default() -> Self {
+        Self {
+            flow: FlowHash::NONE,
+            train: TrainId::NONE,
+            room: 0,
+            follower: PredictionId::NONE,
+            len: 0,
+            header_len: 0,
+            transport: 0,
+            ports: 0,
+            known: ShapeId::default(),
+            vlan: None,
+            sequence: None,
+            identifications: ArrayVec::new_const(),
+            fixed_ids: IpLevels::NONE,
+            forms: ArrayVec::new_const(),
+            single: None,
+            is_partial: false,
+            is_watched: false,
+            is_summed: false,
+            header: [0; HEADER_BYTES_MAX],
+        }
+    }
+}
+
+/// Bits of [`IpNumbers`] after the identification.
+const IDENTIFICATION_SHIFT: u32 = 48;
+
+/// Adds one to the identification and subtracts one from the checksum.
+const STEP: u64 = (1 << IDENTIFICATION_SHIFT) - 1;
+
+/// Lowest [`IpNumbers`] whose identification wraps instead of growing.
+const LAST_IDENTIFICATION: u64 = 0xffff << IDENTIFICATION_SHIFT;
+
+/// Maximum length in bytes of predicted headers: TCP with timestamps in VXLAN over IPv6. Trains with longer headers are
+/// not predicted.
+const HEADER_BYTES_MAX: usize = 160;
+
+/// Maximum number of checksums over the payload of a predicted packet: one per tunnel with a checksum, and the
+/// transport's.
+const CHECKSUMS_MAX: usize = 6;

@@ -1,0 +1,84 @@
+//! Policies: the points of the merge path where implementations of receive offload differ.
+//!
+//! The path is written once and compiled for each policy. With the exact laws all decisions are constants, so that the
+//! default executes no instruction for features that it lacks; a profile's rules are read from the known headers.
+
+use crate::coalesce::{profile::Rules, rx::shapes::CachedStack};
+
+/// Decisions of one policy.
+pub(crate) trait Policy {
+    /// Whether trains may have state for acknowledgments or controlled holds.
+    const IS_WATCHED: bool;
+
+    /// Returns the rules of trains with these headers.
+    fn rules(known: &CachedStack) -> &Rules;
+
+    /// Returns whether segmenting trains with these headers restores the original packets.
+    fn is_invertible(known: &CachedStack) -> bool;
+
+    /// Returns the fast paths that the policy supports among the allowed ones.
+    fn tiers(allowed: Tiers) -> Tiers;
+}
+
+/// The exact laws: segmenting a superframe restores exactly the original packets.
+#[derive(Debug)]
+pub(crate) enum Exact {}
+
+/// The rules of a profile.
+#[derive(Debug)]
+pub(crate) enum ByProfile {}
+
+impl Policy for Exact {
+    const IS_WATCHED: bool = false;
+
+    #[inline(always)]
+    fn rules(_: &CachedStack) -> &Rules {
+        &Rules::INVERTIBLE
+    }
+
+    #[inline(always)]
+    fn is_invertible(_: &CachedStack) -> bool {
+        Rules::INVERTIBLE.is_invertible()
+    }
+
+    #[inline(always)]
+    fn tiers(_: Tiers) -> Tiers {
+        Tiers::ALL
+    }
+}
+
+impl Policy for ByProfile {
+    const IS_WATCHED: bool = true;
+
+    #[inline(always)]
+    fn rules(known: &CachedStack) -> &Rules {
+        &known.rules
+    }
+
+    #[inline(always)]
+    fn is_invertible(known: &CachedStack) -> bool {
+        known.is_invertible
+    }
+
+    #[inline(always)]
+    fn tiers(allowed: Tiers) -> Tiers {
+        allowed
+    }
+}
+
+/// Fast paths of the merge path before the check of each law. A fast path only answers sooner, never differently: a
+/// property test runs every workload with and without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tiers {
+    /// Header prediction: the next packet of a train is known byte for byte.
+    pub(crate) prediction: bool,
+    /// Masks: one comparison shows that a packet has known headers or obeys the laws of equality.
+    pub(crate) masks: bool,
+}
+
+impl Tiers {
+    pub(crate) const ALL: Self = Self { prediction: true, masks: true };
+
+    /// Dissects every packet and checks each law.
+    pub(crate) const NONE: Self = Self { prediction: false, masks: false };
+}

@@ -1,0 +1,26 @@
+//! IDs of held trains.
+
+use crate::coalesce::slots::slot_map::Id;
+
+/// ID of a held train, reused after the train is delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TrainId(u32);
+
+impl TrainId {
+    /// No train: above any limit.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+impl Id for TrainId {
+    /// Returns the ID for this slot.
+    #[inline(always)]
+    fn new(slot: usize) -> Self {
+        Self(slot as u32)
+    }
+
+    /// Returns the slot of the train, in every table with one entry per train.
+    #[inline(always)]
+    fn place(self) -> usize {
+        self.0 as usize
+    }
+}
