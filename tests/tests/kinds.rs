@@ -141,7 +141,11 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "a cooked capture says the direction",
     ),
     ("grosso-analysis/src/headers.rs", &["Ipv6Extension"], "the jumbo payload option"),
-    ("grosso-cli/src/reports/inspect.rs", &["Esp"], "encrypted packets are no tunnel to take off"),
+    (
+        "grosso-analysis/src/reports/inspect.rs",
+        &["Esp"],
+        "encrypted packets are no tunnel to take off",
+    ),
     (
         "grosso-analysis/src/suspicion.rs",
         &["Ethernet", "Geneve", "Gue", "Vlan", "Vxlan", "VxlanGpe"],

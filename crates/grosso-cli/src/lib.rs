@@ -4,19 +4,14 @@
 //! |---|---|
 //! | `arguments`, `arg_order` | the grammar of the command line |
 //! | `commands` | one module per command |
-//! | `reports` | the report of each command on captures, and those about tunnels |
 //! | `fuzzing` | the parsers of what strangers and users write, for the fuzz targets |
-//! | `fragments` | IP fragments in captures: those that become datagrams, and why the others do not |
 //! | `transform` | a capture in, a capture out, packet by packet |
 //! | `sources` | the captures that a command reads, as one, once or twice |
-//! | `shard` | the share of the flows whose rows one of several runs of `export` takes |
 //! | `filter` | filters in the language of tcpdump |
 //! | `survey` | the first reading of a capture, which teaches a judge its flows |
 //! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
-//! | `line` | the times at which packets leave on a line of a given rate |
 //! | `library` | the commands, and tables of packets and of trains, for programs that link this crate |
 //! | `pages` | the manual pages and completions of packages |
-//! | `digest` | the hash of the input |
 //! | `usage` | messages about a wrong command line |
 //!
 //! Reports, failures and everything that is printed are in [`grosso_report`], the judgment on other coalescers is in
@@ -28,21 +23,15 @@
 mod arg_order;
 mod arguments;
 mod commands;
-mod digest;
 mod filter;
-mod fragments;
 #[cfg(all(feature = "fuzzing", target_os = "linux"))]
 pub mod fuzzing;
 mod input;
 #[cfg(any(test, feature = "library"))]
 pub mod library;
-mod line;
 mod output;
 #[cfg(any(test, feature = "pages"))]
 pub mod pages;
-mod reports;
-#[cfg(any(test, feature = "parquet"))]
-mod shard;
 mod sources;
 mod survey;
 mod transform;
@@ -50,8 +39,11 @@ mod usage;
 
 use std::process::ExitCode;
 
+#[cfg(any(test, feature = "parquet"))]
+use grosso_analysis::shard;
 use grosso_analysis::{
-    checksums, distribution, evidence, headers, links, meta, profile, slowdown, suspicion,
+    checksums, digest, distribution, evidence, fragments, headers, line, links, meta, profile,
+    reports, slowdown, suspicion,
 };
 use grosso_daemon::tunnel;
 #[cfg(target_os = "linux")]

@@ -107,7 +107,7 @@ pub mod xfrm;
 #[cfg(target_os = "linux")]
 use grosso_analysis::profile;
 #[cfg(target_os = "linux")]
-use grosso_report::{console as talk, name, needs, schema as form};
+use grosso_report::{console as talk, name, needs, report, schema as form, style};
 use grosso_report::{diagnostic as wrong, error};
 
 /// The example of `README.md`, which is compiled and run as a test.

@@ -13,7 +13,9 @@ use super::{
         parse_spacing, parse_time_ns,
     },
 };
-use crate::{error::Failure, line::Spacing, sources::Sources, talk::Talk, units::exact_time};
+use crate::{
+    error::Failure, fragments, line::Spacing, sources::Sources, talk::Talk, units::exact_time,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
@@ -299,6 +301,13 @@ pub(crate) enum OverlapPolicy {
     Last,
     /// Follow Linux.
     Linux,
+}
+
+impl From<&Waiting> for fragments::Waiting {
+    fn from(options: &Waiting) -> Self {
+        let &Waiting { timeout, overlap, memory, distance } = options;
+        Self { timeout, overlap: overlap.into(), memory, distance }
+    }
 }
 
 impl From<OverlapPolicy> for Overlap {

@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     // The second reading must decide as the first did.
     let seed = super::random_seed();
     let mut survey = Survey::default();
-    let mut lanes = Lanes::new(fragments::rules(&options.waiting), seed);
+    let mut lanes = Lanes::new(fragments::rules(&(&options.waiting).into()), seed);
     let given = options.tunnels.ports();
     let packets = self::survey(&mut input, given, &mut survey, &mut lanes)?;
     if session.interrupted.load(Ordering::Relaxed) {
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Reassemble, session: &mut Session) -> Result<Exit, F
     let mut work = ReassembleWork {
         output,
         survey,
-        lanes: Lanes::new(fragments::rules(&options.waiting), seed),
+        lanes: Lanes::new(fragments::rules(&(&options.waiting).into()), seed),
         given,
         datagram: Vec::new(),
         packets,

@@ -117,7 +117,7 @@ const DEVICES: &[FormPage] = &[
     FormPage { commands: &["run"], forms: &[super::summary::RUN] },
     FormPage {
         commands: &["tunnel add", "tunnel del", "tunnel up", "tunnel down", "tunnel show"],
-        forms: &[crate::reports::tunnel::Tunnels::FORM],
+        forms: &[crate::tunnel::report::Tunnels::FORM],
     },
     FormPage { commands: &["config check"], forms: &[super::config::CHECKED] },
     FormPage { commands: &["config esp"], forms: &[super::config::CONVERTED] },

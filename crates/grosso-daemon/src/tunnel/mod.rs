@@ -7,6 +7,7 @@
 //! | `table` | the same keywords as keys of a TOML table (Linux) |
 //! | `definition`, `store` | a tunnel with its device, as a file; the location of these files (Linux) |
 //! | `export` | a tunnel in the syntax of other programs (Linux) |
+//! | `report` | the report on tunnels (Linux) |
 //! | `description` | the meaning of the keywords: from keywords to a tunnel endpoint of the engine, and back |
 
 #[cfg(target_os = "linux")]
@@ -14,6 +15,8 @@ mod definition;
 mod description;
 #[cfg(target_os = "linux")]
 pub mod export;
+#[cfg(target_os = "linux")]
+pub mod report;
 #[cfg(target_os = "linux")]
 mod store;
 #[cfg(target_os = "linux")]

@@ -58,7 +58,7 @@ pub(super) struct Learning {
 
 impl Learning {
     pub(super) fn new(waiting: &Waiting) -> Self {
-        let rules = fragments::rules(waiting);
+        let rules = fragments::rules(&waiting.into());
         let seed = super::super::random_seed();
         Self { rules, seed, depths: Vec::new(), joined: Joined::default() }
     }

@@ -132,7 +132,7 @@ fn finish(
             .note(format!("{packets}: reserved bits of the tunnel header ignored (RFC 7348)"));
     }
     let tally = unwrapper.tally;
-    tally.note(&mut session.talk);
+    tally.note().into_iter().for_each(|note| session.talk.note(note));
     super::reassemble::note_unlisted(unlisted, session);
     let fragments = tally.refused.count(FRAGMENT);
     if fragments > 0 && !recursive {

@@ -23,7 +23,7 @@ use crate::{
         reading::DeviceReading,
     },
     report,
-    reports::tunnel::{Offload, Traffic, TunnelFacts, TunnelState, Tunnels},
+    tunnel::report::{Offload, Traffic, TunnelFacts, TunnelState, Tunnels},
     tunnel::{Definition, Description, TunnelFiles},
 };
 

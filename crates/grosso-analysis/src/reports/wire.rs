@@ -15,56 +15,59 @@ use crate::{
 
 /// The report of `wire`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct WireReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) output: OutputFacts,
-    pub(crate) superframes: SplitSuperframes,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct WireReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub output: OutputFacts,
+    pub superframes: SplitSuperframes,
     /// Packets whose checksums were completed.
-    pub(crate) checksums_completed: u64,
+    pub checksums_completed: u64,
     /// Frames whose nature is a guess, split or not.
-    pub(crate) guessed: u64,
+    pub guessed: u64,
     /// Frames about which evidence disagreed.
-    pub(crate) contradictions: u64,
+    pub contradictions: u64,
     /// Packets that stayed as they were, although the wire did not see them in this form, by reason.
-    pub(crate) left: Counts,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+    pub left: Counts,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 /// The superframes that were split.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct SplitSuperframes {
-    pub(crate) split: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct SplitSuperframes {
+    pub split: u64,
     /// The packets that they were split into.
-    pub(crate) segments: u64,
-    pub(crate) sizes: Vec<SizeCount>,
+    pub segments: u64,
+    pub sizes: Vec<SizeCount>,
 }
 
 /// The number of superframes that were split at one size.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct SizeCount {
-    pub(crate) bytes: u16,
-    pub(crate) source: Evidence,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct SizeCount {
+    pub bytes: u16,
+    pub source: Evidence,
     /// Whether the evidence leaves room for another size.
-    pub(crate) guess: bool,
-    pub(crate) superframes: u64,
+    pub guess: bool,
+    pub superframes: u64,
 }
 
 /// Counts of superframes by size; those beyond [`SIZES_MAX`] are counted together under the size of 0.
 #[derive(Debug, Default)]
-pub(crate) struct SizeCounts(BTreeMap<Size, u64>);
+pub struct SizeCounts(BTreeMap<Size, u64>);
 
 impl SizeCounts {
     /// Counts one superframe.
-    pub(crate) fn count(&mut self, size: Size) {
+    pub fn count(&mut self, size: Size) {
         let is_known = self.0.contains_key(&size) || self.0.len() < SIZES_MAX;
         *self.0.entry(if is_known { size } else { Size { bytes: 0, ..size } }).or_default() += 1;
     }
 
     /// The sizes, most frequent first.
-    pub(crate) fn list(&self) -> Vec<SizeCount> {
+    pub fn list(&self) -> Vec<SizeCount> {
         let count = |(size, &superframes): (&Size, &u64)| SizeCount {
             bytes: size.bytes,
             source: size.by,
@@ -79,7 +82,7 @@ impl SizeCounts {
 
 impl WireReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.wire/2");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.wire/2");
 }
 
 impl Report for WireReport {

@@ -14,63 +14,66 @@ use crate::{
 
 /// The report of `explain`: the fate of one packet.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ExplainReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) path: Name,
-    pub(crate) profile: String,
-    pub(crate) packet: PacketFacts,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct ExplainReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub path: Name,
+    pub profile: String,
+    pub packet: PacketFacts,
     /// The train that its flow had when it came.
-    pub(crate) lookup: Option<Held>,
-    pub(crate) decision: Decision,
+    pub lookup: Option<Held>,
+    pub decision: Decision,
     /// Trains that left because the packet came.
-    pub(crate) flushed: Vec<Train>,
+    pub flushed: Vec<Train>,
     /// The train that the packet left in.
-    pub(crate) left: Option<Train>,
+    pub left: Option<Train>,
     /// The reason why that train left.
-    pub(crate) ended: Option<Ended>,
+    pub ended: Option<Ended>,
     /// The number of packets read, if Ctrl-C came before the packet left.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) interrupted: Option<Interrupted>,
-    pub(crate) warnings: Vec<String>,
+    pub interrupted: Option<Interrupted>,
+    pub warnings: Vec<String>,
 }
 
 /// The packet.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct PacketFacts {
-    pub(crate) number: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct PacketFacts {
+    pub number: u64,
     /// The time since the first packet of the capture.
-    pub(crate) time_ns: Option<i128>,
-    pub(crate) bytes: u64,
-    pub(crate) endpoints: Option<String>,
-    pub(crate) protocol: String,
+    pub time_ns: Option<i128>,
+    pub bytes: u64,
+    pub endpoints: Option<String>,
+    pub protocol: String,
     /// The first TCP sequence number, and the one after the last.
-    pub(crate) sequence: Option<(u32, u32)>,
+    pub sequence: Option<(u32, u32)>,
     /// The headers, outermost first, with the TCP options.
-    pub(crate) headers: String,
+    pub headers: String,
     /// The verdict on its worst checksum.
-    pub(crate) checksum: Option<&'static str>,
+    pub checksum: Option<&'static str>,
     /// The judgment on its nature; `None` if it is not parsed.
-    pub(crate) judgment: Option<JudgmentFacts>,
+    pub judgment: Option<JudgmentFacts>,
 }
 
 /// The nature of a frame, and the evidence for it.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct JudgmentFacts {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct JudgmentFacts {
     /// `packet`, `superframe`, or the name of the reason why it is neither.
-    pub(crate) nature: &'static str,
+    pub nature: &'static str,
     /// The segment size in bytes.
-    pub(crate) size: Option<u16>,
-    pub(crate) by: Option<Evidence>,
+    pub size: Option<u16>,
+    pub by: Option<Evidence>,
     /// Whether the evidence leaves room for another answer.
-    pub(crate) guess: bool,
+    pub guess: bool,
     /// Evidence that contradicts it.
-    pub(crate) against: Option<Evidence>,
+    pub against: Option<Evidence>,
 }
 
 impl JudgmentFacts {
     /// The facts of a judgment.
-    pub(crate) fn of(judgment: &Judgment) -> Self {
+    pub fn of(judgment: &Judgment) -> Self {
         let (nature, size) = match judgment.nature {
             Nature::Packet => ("packet", None),
             Nature::Superframe { size, .. } => ("superframe", Some(size.bytes)),
@@ -96,73 +99,79 @@ impl JudgmentFacts {
 
 /// A train that was held.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Held {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Held {
     /// The number of its first packet.
-    pub(crate) since: u64,
-    pub(crate) packets: u64,
-    pub(crate) payload_bytes: u64,
-    pub(crate) gso_size: Option<u64>,
+    pub since: u64,
+    pub packets: u64,
+    pub payload_bytes: u64,
+    pub gso_size: Option<u64>,
 }
 
 /// The decision, and the rule behind it.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Decision {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Decision {
     /// `held`, `joined`, `waited`, `refused`, `passed` or `aside`.
-    pub(crate) verdict: &'static str,
-    pub(crate) reason: Option<&'static str>,
+    pub verdict: &'static str,
+    pub reason: Option<&'static str>,
     /// The values that led to it, such as `TSval 77 -> 78`.
-    pub(crate) detail: Option<String>,
+    pub detail: Option<String>,
     /// The law of the train that it broke.
-    pub(crate) law: Option<BrokenLaw>,
+    pub law: Option<BrokenLaw>,
     /// The limit that it would have exceeded.
-    pub(crate) limit: Option<Limit>,
+    pub limit: Option<Limit>,
     /// The setting or change with which it would have merged.
-    pub(crate) remedy: Option<String>,
+    pub remedy: Option<String>,
     /// The rule in words.
-    pub(crate) sentence: Option<String>,
+    pub sentence: Option<String>,
 }
 
 /// A law of the engine's table, and two values that do not obey it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct BrokenLaw {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct BrokenLaw {
     /// The header, in the words of `parse`.
-    pub(crate) header: String,
-    pub(crate) field: String,
+    pub header: String,
+    pub field: String,
     /// The behaviour of the field along a train.
-    pub(crate) law: &'static str,
+    pub law: &'static str,
     /// The value in the last packet of the train.
-    pub(crate) held: String,
+    pub held: String,
     /// The value in the packet that came.
-    pub(crate) came: String,
+    pub came: String,
 }
 
 /// A limit that was reached.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Limit {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Limit {
     /// Its name in a profile's file, if it is there.
-    pub(crate) name: &'static str,
-    pub(crate) most: u64,
-    pub(crate) would_be: Option<u64>,
+    pub name: &'static str,
+    pub most: u64,
+    pub would_be: Option<u64>,
 }
 
 /// The reason why a train left.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Ended {
-    pub(crate) sentence: &'static str,
-    pub(crate) limit: Option<Limit>,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Ended {
+    pub sentence: &'static str,
+    pub limit: Option<Limit>,
     /// The packet that caused it.
-    pub(crate) by: Option<u64>,
+    pub by: Option<u64>,
 }
 
 /// A train that left.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Train {
-    pub(crate) first: u64,
-    pub(crate) last: u64,
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Train {
+    pub first: u64,
+    pub last: u64,
+    pub packets: u64,
+    pub bytes: u64,
     /// The reason why it left.
-    pub(crate) closed: &'static str,
+    pub closed: &'static str,
 }
 
 impl Report for ExplainReport {
@@ -245,7 +254,7 @@ impl PacketFacts {
 
 impl ExplainReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.explain/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.explain/1");
 
     fn lookup_text(&self) -> String {
         let Some(held) = &self.lookup else { return "no train of its flow is held".into() };

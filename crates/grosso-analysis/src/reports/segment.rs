@@ -12,26 +12,27 @@ use crate::{
 
 /// The report of `segment`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct SegmentReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) output: OutputFacts,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct SegmentReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub output: OutputFacts,
     /// Superframes that were cut.
-    pub(crate) cut: u64,
+    pub cut: u64,
     /// The packets that were cut from them.
-    pub(crate) segments: u64,
+    pub segments: u64,
     /// Superframes that stayed whole because the capture does not record the segment size.
-    pub(crate) undescribed: u64,
+    pub undescribed: u64,
     /// Superframes that stayed whole for other reasons.
-    pub(crate) left: Counts,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+    pub left: Counts,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 impl SegmentReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.segment/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.segment/1");
 }
 
 impl Report for SegmentReport {

@@ -3,19 +3,34 @@
 mod lanes;
 mod survey;
 
-use grosso::reassemble::{Datagram, ReassemblyMode, ReassemblyRules};
+use grosso::reassemble::{Datagram, Overlap, ReassemblyMode, ReassemblyRules};
 
-pub(crate) use self::{
+pub use self::{
     lanes::{Arrival, Lanes, Visitor},
     survey::Survey,
 };
-use crate::arguments::Waiting;
+
+/// The bounds of the wait for fragments, and the policy for overlaps.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Nanoseconds of capture time to wait for the rest of a datagram.
+    pub timeout: u64,
+    /// The policy for overlapping fragments.
+    pub overlap: Overlap,
+    /// Most bytes of incomplete datagrams.
+    pub memory: usize,
+    /// An IPv4 datagram is given up once more than this many other fragments from its source have arrived since its
+    /// last one; 0 means no limit.
+    pub distance: u32,
+}
 
 /// The datagram that a packet completed, if any.
 #[derive(Default)]
-pub(crate) struct Joined {
-    pub(crate) is_whole: bool,
-    pub(crate) bytes: Vec<u8>,
+pub struct Joined {
+    /// Whether the packet completed one.
+    pub is_whole: bool,
+    /// The bytes of the datagram.
+    pub bytes: Vec<u8>,
 }
 
 impl Visitor for Joined {
@@ -27,9 +42,9 @@ impl Visitor for Joined {
 }
 
 /// The rules by which fragments of a file are joined.
-pub(crate) fn rules(waiting: &Waiting) -> ReassemblyRules {
+pub fn rules(waiting: &Waiting) -> ReassemblyRules {
     let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
-    rules.overlap = waiting.overlap.into();
+    rules.overlap = waiting.overlap;
     rules.limits.datagrams = DATAGRAMS_MAX;
     rules.limits.memory_bytes = waiting.memory;
     // No sender competes for memory in a file: if it is short, the datagram that waited longest is given up.

@@ -16,35 +16,37 @@ use crate::{
 
 /// The report of `inspect`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct InspectReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InspectInput,
-    pub(crate) superframes: Superframes,
-    pub(crate) checksums: Verdicts,
-    pub(crate) fragments: Fragments,
-    pub(crate) tunnels: Vec<TunnelPackets>,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct InspectReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InspectInput,
+    pub superframes: Superframes,
+    pub checksums: Verdicts,
+    pub fragments: Fragments,
+    pub tunnels: Vec<TunnelPackets>,
     /// The causes that slow TCP, by direction.
-    pub(crate) slowdown: Slowdowns,
-    pub(crate) verdict: Vantage,
+    pub slowdown: Slowdowns,
+    pub verdict: Vantage,
     #[serde(skip)]
-    pub(crate) on_link: OnLink,
-    pub(crate) warnings: Vec<String>,
+    pub on_link: OnLink,
+    pub warnings: Vec<String>,
 }
 
 /// Bytes that the link carried, of which the capture may hold fewer.
 #[derive(Debug, Default)]
-pub(crate) struct OnLink {
+pub struct OnLink {
     /// Those of all packets.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Packets longer than [`MTU_OF_REPLAY`], superframes or not.
-    pub(crate) too_long: u64,
-    pub(crate) too_long_bytes: u64,
+    pub too_long: u64,
+    /// Bytes of these packets.
+    pub too_long_bytes: u64,
 }
 
 impl OnLink {
     /// Looks at a packet of `len` bytes whose outermost IP header is at `ip`.
-    pub(crate) fn count(&mut self, len: u64, ip: u64) {
+    pub fn count(&mut self, len: u64, ip: u64) {
         if len > ip + MTU_OF_REPLAY {
             self.too_long += 1;
             self.too_long_bytes += len;
@@ -57,71 +59,75 @@ const MTU_OF_REPLAY: u64 = 1500;
 
 /// The file.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct InspectInput {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct InspectInput {
     #[serde(flatten)]
-    pub(crate) facts: InputFacts,
+    pub facts: InputFacts,
     /// Link types, by the names of the tcpdump.org registry.
-    pub(crate) linktype: String,
-    pub(crate) snaplen: u32,
+    pub linktype: String,
+    pub snaplen: u32,
     /// The earliest time of a packet.
-    pub(crate) first_ts_ns: Option<u64>,
+    pub first_ts_ns: Option<u64>,
     /// The latest time of a packet.
-    pub(crate) last_ts_ns: Option<u64>,
+    pub last_ts_ns: Option<u64>,
     /// The place where the file is damaged or ends too early, and the damage.
-    pub(crate) truncated: Option<String>,
+    pub truncated: Option<String>,
     /// Packets of which not all bytes were captured.
-    pub(crate) cut_packets: u64,
+    pub cut_packets: u64,
     /// Captured and original length of the first of them.
-    pub(crate) first_cut: Option<(u64, u64)>,
+    pub first_cut: Option<(u64, u64)>,
 }
 
 /// Packets that no wire carried.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Superframes {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    pub(crate) largest_bytes: u64,
-    pub(crate) by_proto: Counts,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Superframes {
+    pub packets: u64,
+    pub bytes: u64,
+    pub largest_bytes: u64,
+    pub by_proto: Counts,
     /// Packets of the wire that they stand for, as far as segment sizes are known or guessed.
-    pub(crate) wire_packets_estimate: u64,
-    pub(crate) mss: Vec<Mss>,
+    pub wire_packets_estimate: u64,
+    pub mss: Vec<Mss>,
     /// Those of them that cannot be cut: the size is unknown, or a checksum is wrong.
-    pub(crate) undecided: u64,
+    pub undecided: u64,
     /// Frames whose nature is a guess.
-    pub(crate) guessed: u64,
+    pub guessed: u64,
     /// Frames about which evidence disagreed.
-    pub(crate) contradictions: u64,
+    pub contradictions: u64,
 }
 
 /// A segment size.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Mss {
-    pub(crate) bytes: u16,
-    pub(crate) flows: u64,
-    pub(crate) source: Evidence,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Mss {
+    pub bytes: u16,
+    pub flows: u64,
+    pub source: Evidence,
     /// Whether the evidence leaves room for another size.
-    pub(crate) guess: bool,
+    pub guess: bool,
     /// Superframes after which the identification steps by the number of segments of this size.
-    pub(crate) ip_id_agree: u64,
+    pub ip_id_agree: u64,
     /// Superframes after which the identification carries information.
-    pub(crate) ip_id_pairs: u64,
+    pub ip_id_pairs: u64,
 }
 
 /// Packets by the verdict on their worst checksum.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Verdicts {
-    pub(crate) valid: u64,
-    pub(crate) partial: u64,
-    pub(crate) zero_udp: u64,
-    pub(crate) bad: u64,
-    pub(crate) unverifiable: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Verdicts {
+    pub valid: u64,
+    pub partial: u64,
+    pub zero_udp: u64,
+    pub bad: u64,
+    pub unverifiable: u64,
     /// Packets of which nothing was verified but IP headers.
-    pub(crate) not_verified: u64,
+    pub not_verified: u64,
 }
 
 impl Verdicts {
     /// Counts one packet.
-    pub(crate) fn count(&mut self, verdict: Verdict) {
+    pub fn count(&mut self, verdict: Verdict) {
         *match verdict {
             Verdict::Valid => &mut self.valid,
             Verdict::Partial => &mut self.partial,
@@ -134,7 +140,7 @@ impl Verdicts {
 
     /// `12 valid, 231 partial, 1 bad, 0 unverifiable`: zeros are left out, except those of bad and unverifiable, which
     /// are news.
-    pub(crate) fn text(&self, style: Style) -> String {
+    pub fn text(&self, style: Style) -> String {
         let mut words = Vec::new();
         let mut push = |count: u64, verdict: Verdict| {
             if count > 0 || matches!(verdict, Verdict::Bad | Verdict::Unverifiable) {
@@ -157,27 +163,30 @@ impl Verdicts {
 
 /// Fragmented datagrams.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Fragments {
-    pub(crate) packets: u64,
-    pub(crate) sets: u64,
-    pub(crate) complete: u64,
-    pub(crate) incomplete: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Fragments {
+    pub packets: u64,
+    pub sets: u64,
+    pub complete: u64,
+    pub incomplete: u64,
 }
 
 /// Packets inside one kind of tunnel.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct TunnelPackets {
-    pub(crate) kind: &'static str,
-    pub(crate) packets: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct TunnelPackets {
+    pub kind: &'static str,
+    pub packets: u64,
 }
 
 /// The place where the capture was taken, as far as it shows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Vantage {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Vantage {
     /// Whether the wire carried these packets, as far as they tell: not if there is a reason to doubt it.
-    pub(crate) wire_faithful: bool,
-    pub(crate) vantage: &'static str,
-    pub(crate) reasons: Vec<&'static str>,
+    pub wire_faithful: bool,
+    pub vantage: &'static str,
+    pub reasons: Vec<&'static str>,
 }
 
 impl Report for InspectReport {
@@ -205,7 +214,7 @@ impl Report for InspectReport {
 
 impl InspectReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.inspect/2");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.inspect/2");
 
     fn head(&self, style: Style) -> String {
         let InspectInput { facts, linktype, snaplen, first_ts_ns, last_ts_ns, .. } = &self.input;

@@ -11,7 +11,7 @@ use grosso_capture::{PacketMeta, flag};
 
 /// The lines of a capture, all of one rate.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub struct Lines {
     bits_per_second: u64,
     /// The lines by device and direction.
     lines: HashMap<(u32, u32), Line>,
@@ -29,7 +29,7 @@ struct Line {
 
 /// The times of packets that were split from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spacing {
+pub enum Spacing {
     /// All have the time of the superframe.
     Same,
     /// As far apart as their transmission takes on a line of this many bits a second.
@@ -38,7 +38,7 @@ pub(crate) enum Spacing {
 
 /// The source of the time of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timing {
+pub enum Timing {
     /// The capture recorded it.
     Recorded,
     /// It is that of the superframe that the packet was cut from.
@@ -47,12 +47,12 @@ pub(crate) enum Timing {
 
 impl Lines {
     /// Lines of this many bits a second.
-    pub(crate) fn new(bits_per_second: u64) -> Self {
+    pub fn new(bits_per_second: u64) -> Self {
         Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
     }
 
     /// The start of the next packet of the line of `device`, which has `len` bytes; `None` if it has no time.
-    pub(crate) fn start(
+    pub fn start(
         &mut self,
         said: &PacketMeta,
         device: u32,
@@ -77,7 +77,7 @@ impl Lines {
     }
 
     /// Forgets all lines, because a new section numbers the interfaces anew.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.lines.clear();
     }
 

@@ -19,39 +19,41 @@ use crate::{
 
 /// The report of `whatif`: the effects of profiles, levels of order and holds.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct WhatifReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) offered: Offered,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct WhatifReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub offered: Offered,
     /// The end of polls, as `--batch` takes it.
-    pub(crate) batch: String,
+    pub batch: String,
     /// The settings by profile, then by level of order, then by hold, in the order of the options.
-    pub(crate) settings: Vec<Setting>,
-    pub(crate) best: Option<Best>,
+    pub settings: Vec<Setting>,
+    pub best: Option<Best>,
     /// The cost of packets out of order; `None` if it is small, or if `--reorder` tried repairs.
-    pub(crate) disorder: Option<Disorder>,
+    pub disorder: Option<Disorder>,
     /// The causes that slow TCP, by direction.
-    pub(crate) slowdown: Slowdowns,
+    pub slowdown: Slowdowns,
     /// The questions that a trace cannot answer.
-    pub(crate) not_known: &'static [&'static str],
+    pub not_known: &'static [&'static str],
     /// The page with plots, if one was written.
-    pub(crate) html: Option<Name>,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+    pub html: Option<Name>,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 /// The traffic that came in.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Offered {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Offered {
     /// Packets on the wire: a superframe whose segment size is recorded counts as its segments.
-    pub(crate) wire_packets: u64,
+    pub wire_packets: u64,
     /// Packets of the capture that are superframes.
-    pub(crate) superframes: u64,
+    pub superframes: u64,
     /// The time from the earliest packet to the latest.
-    pub(crate) duration_ns: u64,
+    pub duration_ns: u64,
     #[serde(skip)]
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The time of the earliest packet, and of the latest.
     #[serde(skip)]
     span_ns: Option<(u64, u64)>,
@@ -59,90 +61,93 @@ pub(crate) struct Offered {
 
 /// The effect of one profile with one level of order and one hold.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub(crate) struct Setting {
-    pub(crate) profile: String,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Setting {
+    pub profile: String,
     /// Whether its trains can be cut into the packets that came.
-    pub(crate) invertible: bool,
+    pub invertible: bool,
     /// The repair of reordering, as `--reorder` takes it.
-    pub(crate) reorder: String,
+    pub reorder: String,
     /// The hold of trains, as `--hold` takes it.
-    pub(crate) hold: String,
+    pub hold: String,
     /// The longest hold.
-    pub(crate) hold_ns: u64,
+    pub hold_ns: u64,
     /// Frames that the stack gets: superframes, and packets that left alone.
-    pub(crate) packets_up: u64,
-    pub(crate) superframes: u64,
+    pub packets_up: u64,
+    pub superframes: u64,
     /// Wire packets in those superframes.
-    pub(crate) merged_packets: u64,
+    pub merged_packets: u64,
     /// Frames with a payload of TCP or UDP, including those of one packet.
-    pub(crate) trains: u64,
-    pub(crate) segments_per_train: Option<SegmentsPerTrain>,
+    pub trains: u64,
+    pub segments_per_train: Option<SegmentsPerTrain>,
     /// The waiting times of packets with such a payload.
-    pub(crate) held_ns: Option<Quantiles>,
+    pub held_ns: Option<Quantiles>,
     /// Packets that can be in no train, by reason.
-    pub(crate) passed: Counts,
+    pub passed: Counts,
     /// Packets that did not join the train of their flow, by reason.
-    pub(crate) not_merged: Counts,
+    pub not_merged: Counts,
     /// Trains that left, by reason.
-    pub(crate) closed: Counts,
+    pub closed: Counts,
     /// Packets that waited for their order and left, by reason.
-    pub(crate) waited: Counts,
+    pub waited: Counts,
     /// Flows whose round trip a hold asked for, and that neither the capture nor the user tells.
-    pub(crate) blind_flows: u64,
+    pub blind_flows: u64,
     #[serde(skip)]
-    pub(crate) segments: Distribution,
+    pub segments: Distribution,
 }
 
 /// Wire packets a train.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub(crate) struct SegmentsPerTrain {
-    pub(crate) mean: f64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct SegmentsPerTrain {
+    pub mean: f64,
     #[serde(flatten)]
-    pub(crate) quantiles: Quantiles,
+    pub quantiles: Quantiles,
 }
 
 /// The settings to look at first.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Best {
+pub struct Best {
     /// The one with the fewest packets up, among those that can be cut again if there are any.
-    pub(crate) fewest: Choice,
+    pub fewest: Choice,
     /// The shortest wait that saves nine tenths of that, and of equal ones the shortest hold.
-    pub(crate) shortest: Choice,
+    pub shortest: Choice,
     /// The command that does to the capture what the latter does.
-    pub(crate) command: String,
+    pub command: String,
     /// The commands that set its hold on a live device, whose name they leave open; none if it needs no hold.
-    pub(crate) live: Vec<String>,
+    pub live: Vec<String>,
 }
 
 /// The cost of packets out of order.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Disorder {
+pub struct Disorder {
     /// Packets that did not join their train because it had another place in the stream, by the first setting.
-    pub(crate) not_merged: u64,
+    pub not_merged: u64,
     /// Packets up of the first setting.
-    pub(crate) packets_up: u64,
+    pub packets_up: u64,
     /// The same setting with packets put in order.
-    pub(crate) repaired: Choice,
+    pub repaired: Choice,
     /// The command that does to the capture what the latter does.
-    pub(crate) command: String,
+    pub command: String,
     /// The commands that cure it on a live device, whose name they leave open.
-    pub(crate) live: Vec<String>,
+    pub live: Vec<String>,
 }
 
 /// A setting by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct Choice {
-    pub(crate) profile: String,
-    pub(crate) reorder: String,
-    pub(crate) hold: String,
-    pub(crate) hold_ns: u64,
-    pub(crate) packets_up: u64,
-    pub(crate) held_ns: Option<Quantiles>,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Choice {
+    pub profile: String,
+    pub reorder: String,
+    pub hold: String,
+    pub hold_ns: u64,
+    pub packets_up: u64,
+    pub held_ns: Option<Quantiles>,
 }
 
 impl Offered {
     /// Counts a packet, as its segments if it is a superframe whose cut is given.
-    pub(crate) fn count(&mut self, packet: &Packet<'_>, gso: Option<&Gso>) {
+    pub fn count(&mut self, packet: &Packet<'_>, gso: Option<&Gso>) {
         self.bytes += packet.data.len() as u64;
         self.superframes += u64::from(gso.is_some());
         self.wire_packets += gso.map_or(1, |gso| u64::from(gso.segments.max(1)));
@@ -190,14 +195,15 @@ impl Setting {
 }
 
 impl SegmentsPerTrain {
-    pub(crate) fn of(segments: &Distribution) -> Option<Self> {
+    /// The figures of a distribution; `None` if it is empty.
+    pub fn of(segments: &Distribution) -> Option<Self> {
         Some(Self { mean: segments.mean()?, quantiles: segments.quantiles()? })
     }
 }
 
 impl Best {
     /// The best of these settings for a capture of this many packets; `command` gives the command for one of them.
-    pub(crate) fn of(
+    pub fn of(
         settings: &[Setting],
         packets: u64,
         command: impl FnOnce(&Setting) -> String,
@@ -224,7 +230,7 @@ impl Best {
 
 impl Disorder {
     /// The cost of disorder, if a setting saves a fiftieth of the packets up by putting packets in order.
-    pub(crate) fn of(
+    pub fn of(
         as_it_came: &Setting,
         ordered: &Setting,
         command: impl FnOnce(&Setting) -> String,
@@ -310,7 +316,7 @@ impl Report for WhatifReport {
 
 impl WhatifReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.whatif/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.whatif/1");
 
     fn head(&self, style: Style) -> String {
         let Self { input, offered, .. } = self;
@@ -469,7 +475,7 @@ const HEADINGS: [&str; 2] = [
 ];
 
 /// The questions that a trace cannot answer.
-pub(crate) const NOT_KNOWN: &[&str] = &[
+pub const NOT_KNOWN: &[&str] = &[
     "CPU time saved or spent",
     "the number of packets per poll, which --batch sets",
     "the reaction of senders to delayed acknowledgments",

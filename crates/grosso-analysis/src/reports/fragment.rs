@@ -12,29 +12,30 @@ use crate::{
 
 /// The report of `fragment`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct FragmentReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) output: OutputFacts,
-    pub(crate) mtu: u16,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct FragmentReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub output: OutputFacts,
+    pub mtu: u16,
     /// Packets that became fragments.
-    pub(crate) cut: u64,
+    pub cut: u64,
     /// The fragments that they were cut into.
-    pub(crate) fragments: u64,
+    pub fragments: u64,
     /// Packets longer than the MTU whose nature is a guess.
-    pub(crate) guessed: u64,
+    pub guessed: u64,
     /// Packets longer than the MTU about which evidence disagreed.
-    pub(crate) contradictions: u64,
+    pub contradictions: u64,
     /// Packets that stayed longer than the MTU, by reason.
-    pub(crate) left: Counts,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+    pub left: Counts,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 impl FragmentReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.fragment/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.fragment/1");
 }
 
 impl Report for FragmentReport {

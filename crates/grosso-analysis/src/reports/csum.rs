@@ -14,39 +14,41 @@ use crate::{
 
 /// The report of `csum verify`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct VerifyReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct VerifyReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
     /// Packets by the verdict on their worst checksum.
-    pub(crate) checksums: Verdicts,
+    pub checksums: Verdicts,
     /// Every checksum, including those of tunnels and IP headers.
-    pub(crate) levels: Verdicts,
+    pub levels: Verdicts,
     /// Checksums that are not valid, up to a limit.
-    pub(crate) rows: Vec<Row>,
-    pub(crate) rows_omitted: u64,
+    pub rows: Vec<Row>,
+    pub rows_omitted: u64,
     /// Captured and original length of the first packet that was cut short.
-    pub(crate) first_cut: Option<(u64, u64)>,
-    pub(crate) warnings: Vec<String>,
+    pub first_cut: Option<(u64, u64)>,
+    pub warnings: Vec<String>,
 }
 
 /// One checksum that is not valid.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Row {
-    pub(crate) packet: u64,
-    pub(crate) proto: String,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Row {
+    pub packet: u64,
+    pub proto: String,
     /// `inner`, `outer`, or `header` for that of an IPv4 header; empty if the packet has only one.
-    pub(crate) level: &'static str,
+    pub level: &'static str,
     /// The value in the packet: 16 bits, or 32 of SCTP's CRC32c.
-    pub(crate) found: u32,
-    pub(crate) expected: Option<u32>,
-    pub(crate) verdict: Verdict,
-    pub(crate) why: Why,
+    pub found: u32,
+    pub expected: Option<u32>,
+    pub verdict: Verdict,
+    pub why: Why,
 }
 
 impl VerifyReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum/1");
 }
 
 impl Report for VerifyReport {
@@ -115,23 +117,24 @@ impl Row {
 
 /// The report of `csum fix`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct FixReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) output: OutputFacts,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct FixReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub output: OutputFacts,
     /// Packets by the verdict on their worst checksum before the repair.
-    pub(crate) checksums: Verdicts,
+    pub checksums: Verdicts,
     /// Packets that were changed.
-    pub(crate) packets_fixed: u64,
+    pub packets_fixed: u64,
     /// Checksums that were changed.
-    pub(crate) checksums_fixed: u64,
-    pub(crate) warnings: Vec<String>,
+    pub checksums_fixed: u64,
+    pub warnings: Vec<String>,
 }
 
 impl FixReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum_fix/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum_fix/1");
 }
 
 impl Report for FixReport {

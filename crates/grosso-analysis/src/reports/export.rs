@@ -16,89 +16,95 @@ use crate::{
 
 /// The report of `export`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ExportReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) shard: Shard,
-    pub(crate) profile: String,
-    pub(crate) packets: Option<ExportedTable<PacketCounts>>,
-    pub(crate) trains: Option<ExportedTable<TrainCounts>>,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct ExportReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub shard: Shard,
+    pub profile: String,
+    pub packets: Option<ExportedTable<PacketCounts>>,
+    pub trains: Option<ExportedTable<TrainCounts>>,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 /// A table that was written.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ExportedTable<C> {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct ExportedTable<C> {
     /// The file; of merged reports those of all shares.
     #[schemars(with = "Vec<FileWritten>")]
-    pub(crate) files: [FileWritten; 1],
-    pub(crate) counts: C,
+    pub files: [FileWritten; 1],
+    pub counts: C,
 }
 
 /// The file of a table.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct FileWritten {
-    pub(crate) path: Name,
-    pub(crate) bytes: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct FileWritten {
+    pub path: Name,
+    pub bytes: u64,
 }
 
 /// Counts of the rows of packets.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct PacketCounts {
-    pub(crate) rows: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct PacketCounts {
+    pub rows: u64,
     /// Bytes of the packets on their links.
-    pub(crate) bytes: u64,
-    pub(crate) span: Span,
+    pub bytes: u64,
+    pub span: Span,
     /// Rows that were cut from superframes.
-    pub(crate) segments: u64,
+    pub segments: u64,
     /// Rows whose nature is a guess.
-    pub(crate) guessed: u64,
+    pub guessed: u64,
     /// Rows by the verdict on the checksums of their frames.
-    pub(crate) checksums: Counts,
+    pub checksums: Counts,
     /// Rows by the evidence that decided.
-    pub(crate) evidence: Counts,
+    pub evidence: Counts,
     /// Rows of frames that stay whole although they are no packets of the wire, by reason.
-    pub(crate) left: Counts,
+    pub left: Counts,
 }
 
 /// Counts of the rows of trains.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct TrainCounts {
-    pub(crate) rows: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct TrainCounts {
+    pub rows: u64,
     /// Bytes of the frames that leave.
-    pub(crate) bytes: u64,
-    pub(crate) span: Span,
+    pub bytes: u64,
+    pub span: Span,
     /// Packets of the wire.
-    pub(crate) packets: u64,
+    pub packets: u64,
     /// Rows of several packets.
-    pub(crate) joined: u64,
+    pub joined: u64,
     /// Rows by their packets.
-    pub(crate) sizes: BTreeMap<u32, u64>,
+    pub sizes: BTreeMap<u32, u64>,
     /// Rows by the reason why they left.
-    pub(crate) closed: Counts,
+    pub closed: Counts,
     /// Rows by the reason why a packet did not join, or passes through alone.
-    pub(crate) why: Counts,
+    pub why: Counts,
 }
 
 /// The earliest and the latest time of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct Span {
+pub struct Span {
     first_ns: Option<u64>,
     last_ns: Option<u64>,
 }
 
 impl Span {
     /// Takes in a time.
-    pub(crate) fn take(&mut self, time_ns: u64) {
+    pub fn take(&mut self, time_ns: u64) {
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
         self.last_ns = Some(self.last_ns.map_or(time_ns, |last| last.max(time_ns)));
     }
 }
 
 impl ExportReport {
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.export/1");
+    /// The form of its JSON.
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.export/1");
 }
 
 impl Report for ExportReport {

@@ -15,13 +15,13 @@ use grosso::reassemble::{
 
 /// The result of the first reading.
 #[derive(Default)]
-pub(crate) struct Survey {
+pub struct Survey {
     /// The packets that became parts of datagrams.
-    pub(crate) joined: Numbers,
+    pub joined: Numbers,
     /// The report on them.
-    pub(crate) found: Joining,
+    pub found: Joining,
     /// Sets of fragments that stayed as they came and are not listed.
-    pub(crate) unlisted: u64,
+    pub unlisted: u64,
     /// The fragments of incomplete datagrams by number.
     waiting: HashMap<(usize, Identity), Vec<u64>>,
     /// The packet that began the latest datagram of each lane, source and destination.
@@ -41,7 +41,7 @@ struct EndedDatagrams {
 
 impl Survey {
     /// Takes the packet of this number, and passes the datagram that it completes to a caller that asks for it.
-    pub(crate) fn packet(
+    pub fn packet(
         &mut self,
         number: u64,
         arrival: &Arrival<'_>,
@@ -58,13 +58,13 @@ impl Survey {
     }
 
     /// Notes the datagrams whose time is over at the time of a packet.
-    pub(crate) fn expire(&mut self, timestamp_ns: Option<u64>, lanes: &mut Lanes) {
+    pub fn expire(&mut self, timestamp_ns: Option<u64>, lanes: &mut Lanes) {
         lanes.expire(timestamp_ns, &mut Surveying { survey: self, joined: None });
         self.list();
     }
 
     /// Ends all datagrams, because the capture or its section ends.
-    pub(crate) fn finish(&mut self, lanes: &mut Lanes) {
+    pub fn finish(&mut self, lanes: &mut Lanes) {
         lanes.finish(&mut Surveying { survey: self, joined: None });
         self.list();
     }
@@ -166,7 +166,7 @@ impl Survey {
 
 /// A set of packet numbers, a bit for each packet up to the last in it.
 #[derive(Default)]
-pub(crate) struct Numbers(Vec<u64>);
+pub struct Numbers(Vec<u64>);
 
 impl Numbers {
     fn insert(&mut self, number: u64) {
@@ -177,7 +177,8 @@ impl Numbers {
         self.0[word] |= bit;
     }
 
-    pub(crate) fn contains(&self, number: u64) -> bool {
+    /// Whether the packet of this number is one of them.
+    pub fn contains(&self, number: u64) -> bool {
         let (word, bit) = place(number);
         self.0.get(word).is_some_and(|bits| bits & bit != 0)
     }

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 /// A digest under construction on a thread of its own: hashing takes longer than all the other work of most commands.
 #[derive(Debug)]
-pub(crate) struct Digest {
+pub struct Digest {
     blocks: SyncSender<Vec<u8>>,
     /// Blocks whose hashing is done, to be filled again.
     spare: Receiver<Vec<u8>>,
@@ -18,7 +18,7 @@ pub(crate) struct Digest {
 
 impl Digest {
     /// The digest of no bytes yet; `None` if no more threads can be started.
-    pub(crate) fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let (blocks, incoming) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
         let (done, spare) = channel();
         let hash = move || {
@@ -35,7 +35,7 @@ impl Digest {
     }
 
     /// Adds bytes, and waits while too many blocks are still to be hashed.
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         let mut block = self.spare.try_recv().unwrap_or_default();
         block.clear();
         block.extend_from_slice(bytes);
@@ -44,7 +44,7 @@ impl Digest {
     }
 
     /// The digest in hexadecimal.
-    pub(crate) fn finish(self) -> Option<String> {
+    pub fn finish(self) -> Option<String> {
         drop(self.blocks);
         self.worker.join().ok()
     }

@@ -11,37 +11,37 @@ use crate::{
     form::ReportForm,
     report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
     style::Style,
-    talk::Talk,
     units,
 };
 
 /// The report of `decap`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct DecapReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) output: OutputFacts,
-    pub(crate) recursive: bool,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct DecapReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub output: OutputFacts,
+    pub recursive: bool,
     /// Frames that were cut into datagrams first, as superframes around tunnels by a guess.
-    pub(crate) guessed: u64,
+    pub guessed: u64,
     /// Frames cut into datagrams first although other evidence disagreed.
-    pub(crate) contradictions: u64,
+    pub contradictions: u64,
     #[serde(flatten)]
-    pub(crate) tally: DecapTally,
+    pub tally: DecapTally,
     /// Fragments, by the number of tunnels that they were taken out of.
-    pub(crate) joined: Vec<Depth>,
+    pub joined: Vec<Depth>,
     #[serde(skip)]
-    pub(crate) lists_all: bool,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+    pub lists_all: bool,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 /// The fates of packets.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct DecapTally {
+pub struct DecapTally {
     /// Packets of the output that were taken out of one tunnel at least.
-    pub(crate) decapsulated: u64,
+    pub decapsulated: u64,
     #[serde(serialize_with = "serialize_tunnels")]
     #[schemars(with = "Vec<TunnelCount>")]
     tunnels: BTreeMap<(u32, Tunnel), u64>,
@@ -51,18 +51,19 @@ pub(crate) struct DecapTally {
     /// tags and labels that the output does not have.
     left_out: Counts,
     /// Packets that were in no tunnel.
-    pub(crate) plain: u64,
+    pub plain: u64,
     /// Packets that stayed in a tunnel, by reason.
-    pub(crate) refused: Alone,
+    pub refused: Alone,
 }
 
 /// Fragments at one depth.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Depth {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Depth {
     /// The tunnels that they were taken out of.
-    pub(crate) depth: usize,
+    pub depth: usize,
     #[serde(flatten)]
-    pub(crate) found: Joining,
+    pub found: Joining,
 }
 
 /// Packets taken out of one kind of tunnel.
@@ -87,7 +88,7 @@ fn serialize_tunnels<S: serde::Serializer>(
 
 impl DecapTally {
     /// Notes that a packet was taken out of a tunnel; the outermost one has depth 1.
-    pub(crate) fn count(&mut self, depth: u32, tunnel: Tunnel, congestion: Congestion) {
+    pub fn count(&mut self, depth: u32, tunnel: Tunnel, congestion: Congestion) {
         *self.tunnels.entry((depth, tunnel)).or_default() += 1;
         let name = match congestion {
             Congestion::Unchanged => return,
@@ -99,20 +100,21 @@ impl DecapTally {
     }
 
     /// Notes that a header inside a tunnel is not in the output.
-    pub(crate) fn leave_out(&mut self, header: &'static str) {
+    pub fn leave_out(&mut self, header: &'static str) {
         *self.left_out.entry(header).or_default() += 1;
     }
 
-    /// Notes for the user beside the report.
-    pub(crate) fn note(&self, talk: &mut Talk) {
-        if !self.left_out.is_empty() {
-            let headers = self.left_out.iter().map(|(name, count)| format!("{name} {count}"));
-            talk.note(format!(
-                "headers inside tunnels that the capture's link type cannot store are left out: \
-                 {}",
-                headers.collect::<Vec<_>>().join(", ")
-            ));
+    /// A note for the user beside the report.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        if self.left_out.is_empty() {
+            return None;
         }
+        let headers = self.left_out.iter().map(|(name, count)| format!("{name} {count}"));
+        Some(format!(
+            "headers inside tunnels that the capture's link type cannot store are left out: {}",
+            headers.collect::<Vec<_>>().join(", ")
+        ))
     }
 
     fn lines(&self) -> String {
@@ -133,10 +135,10 @@ impl DecapTally {
 
 impl DecapReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.decap/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.decap/1");
 
     /// Whether all packets were taken out and joined, without a guess or a contradiction.
-    pub(crate) fn is_certain(&self) -> bool {
+    pub fn is_certain(&self) -> bool {
         self.tally.refused.is_empty()
             && !self.joined.iter().any(|depth| depth.found.is_incomplete())
             && self.guessed == 0

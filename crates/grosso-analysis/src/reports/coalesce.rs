@@ -17,51 +17,53 @@ use crate::{
 
 /// The report of `coalesce`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct CoalesceReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) output: OutputFacts,
-    pub(crate) profile: String,
-    pub(crate) superframes: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct CoalesceReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub output: OutputFacts,
+    pub profile: String,
+    pub superframes: u64,
     /// Packets in those superframes.
-    pub(crate) superframe_packets: u64,
+    pub superframe_packets: u64,
     /// Frames written, by the wire packets that each stands for.
-    pub(crate) trains: Vec<Bucket>,
+    pub trains: Vec<Bucket>,
     /// Packets that can be in no train, by reason.
-    pub(crate) passed: Counts,
+    pub passed: Counts,
     /// Packets that did not join the train of their flow, by reason.
-    pub(crate) not_merged: Counts,
+    pub not_merged: Counts,
     /// Trains that left, by reason.
-    pub(crate) closed: Counts,
+    pub closed: Counts,
     /// Packets that waited for their order and left, by reason.
-    pub(crate) waited: Counts,
+    pub waited: Counts,
     /// Acknowledgments that are in no output, because a later one carries all their information.
-    pub(crate) filtered: u64,
+    pub filtered: u64,
     /// Acknowledgments that waited to be filtered and were not, by reason.
-    pub(crate) kept: Counts,
+    pub kept: Counts,
     /// The counters of the profile's original, by its own names; `None` if it has none.
-    pub(crate) original: Option<Counts>,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+    pub original: Option<Counts>,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 /// Frames that stand for up to this many wire packets, and more than the bucket before.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Bucket {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Bucket {
     /// `None` for the last bucket, which has no bound.
-    pub(crate) le: Option<u32>,
-    pub(crate) frames: u64,
+    pub le: Option<u32>,
+    pub frames: u64,
 }
 
 /// The buckets of the engine's histogram.
-pub(crate) fn buckets(frames: &[u64]) -> Vec<Bucket> {
+pub fn buckets(frames: &[u64]) -> Vec<Bucket> {
     let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
     bounds.zip(frames).map(|(le, &frames)| Bucket { le, frames }).collect()
 }
 
 /// The counters of a profile's original, by its own names.
-pub(crate) fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
+pub fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
     match &*profile.name {
         // Windows asks drivers for other counters: bytes, and the reasons why a unit ended.
         "ndis-rsc" => None,
@@ -128,7 +130,7 @@ impl Report for CoalesceReport {
 
 impl CoalesceReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.coalesce/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.coalesce/1");
 
     fn histogram(&self, style: Style) -> String {
         let most = self.trains.iter().map(|bucket| bucket.frames).max().unwrap_or(0).max(1);

@@ -19,7 +19,7 @@ use crate::{
 /// The state of a tunnel's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum TunnelState {
+pub enum TunnelState {
     /// It runs.
     Up,
     /// There is no process.
@@ -30,23 +30,24 @@ pub(crate) enum TunnelState {
 
 /// The report on several tunnels.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Tunnels {
+pub struct Tunnels {
     schema: &'static str,
     tool: Tool,
     tunnels: Vec<TunnelFacts>,
     warnings: Vec<String>,
     /// Whether the text has only one line for each tunnel.
     #[serde(skip)]
-    pub(crate) is_brief: bool,
+    pub is_brief: bool,
 }
 
 /// One tunnel.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct TunnelFacts {
-    pub(crate) name: String,
-    pub(crate) state: TunnelState,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct TunnelFacts {
+    pub name: String,
+    pub state: TunnelState,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pid: Option<i32>,
+    pub pid: Option<i32>,
     /// The tunnel in a few words.
     summary: String,
     /// The tunnel in the words of `ip link`, from the type on.
@@ -59,29 +60,29 @@ pub(crate) struct TunnelFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     udp: Option<Ports>,
     /// The MTU of the device, in bytes.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
     /// The MTU of the path to the other end in bytes, if there is a path.
     #[serde(rename = "path_mtu_bytes")]
-    pub(crate) path_mtu: Option<usize>,
+    pub path_mtu: Option<usize>,
     /// The MTU in bytes that ICMP messages say the path has, if it is less.
     #[serde(rename = "path_hint_bytes", skip_serializing_if = "Option::is_none")]
-    pub(crate) path_hint: Option<usize>,
+    pub path_hint: Option<usize>,
     overhead: Vec<Part>,
     /// Whether its TUN or TAP device exists, under its name.
-    pub(crate) device_is_there: bool,
+    pub device_is_there: bool,
     /// The offloads that the host's stack leaves to the device.
-    pub(crate) features: Vec<String>,
+    pub features: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) transfer: Option<Traffic>,
+    pub transfer: Option<Traffic>,
     /// The time since the last packet came out of it, in nanoseconds; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) last_packet_age_ns: Option<u64>,
+    pub last_packet_age_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) offload: Option<Offload>,
-    pub(crate) drops: BTreeMap<String, u64>,
+    pub offload: Option<Offload>,
+    pub drops: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) last_error: Option<String>,
-    pub(crate) log: String,
+    pub last_error: Option<String>,
+    pub log: String,
 }
 
 /// The UDP ports of a tunnel.
@@ -101,27 +102,30 @@ struct Part {
 
 /// The traffic out of a tunnel and into it, counted as packets inside.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Traffic {
-    pub(crate) rx_bytes: u64,
-    pub(crate) rx_packets: u64,
-    pub(crate) tx_bytes: u64,
-    pub(crate) tx_packets: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Traffic {
+    pub rx_bytes: u64,
+    pub rx_packets: u64,
+    pub tx_bytes: u64,
+    pub tx_packets: u64,
 }
 
 /// Frames, and the packets that they stand for.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Offload {
-    pub(crate) rx_frames: u64,
-    pub(crate) rx_packets: u64,
-    pub(crate) tx_frames: u64,
-    pub(crate) tx_packets: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Offload {
+    pub rx_frames: u64,
+    pub rx_packets: u64,
+    pub tx_frames: u64,
+    pub tx_packets: u64,
 }
 
 impl Tunnels {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.tunnel/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.tunnel/1");
 
-    pub(crate) fn new(tunnels: Vec<TunnelFacts>) -> Self {
+    /// The report on these tunnels.
+    pub fn new(tunnels: Vec<TunnelFacts>) -> Self {
         let (schema, tool) = (Self::FORM.name, Tool::THIS);
         Self { schema, tool, tunnels, warnings: Vec::new(), is_brief: false }
     }
@@ -129,7 +133,7 @@ impl Tunnels {
 
 impl TunnelFacts {
     /// The facts about a tunnel that need no question to its process.
-    pub(crate) fn new(definition: &Definition, state: TunnelState) -> Self {
+    pub fn new(definition: &Definition, state: TunnelState) -> Self {
         let Definition { name, mtu, description } = definition;
         let endpoint = &description.endpoint;
         Self {

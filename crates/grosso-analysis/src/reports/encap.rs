@@ -12,36 +12,37 @@ use crate::{
 
 /// The report of `encap`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct EncapReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) output: OutputFacts,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct EncapReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub output: OutputFacts,
     /// The tunnel, in a few words.
     #[serde(skip)]
-    pub(crate) tunnel: String,
+    pub tunnel: String,
     /// The tunnel in all the words of `ip link`.
     #[serde(rename = "tunnel")]
-    pub(crate) words: String,
+    pub words: String,
     /// The bytes that the tunnel adds to a packet at most, outermost first: the name of each part, and its length.
-    pub(crate) overhead: Vec<(&'static str, usize)>,
+    pub overhead: Vec<(&'static str, usize)>,
     /// Packets of the output that are in the tunnel.
-    pub(crate) encapsulated: u64,
+    pub encapsulated: u64,
     /// The superframes among these.
-    pub(crate) superframes: u64,
+    pub superframes: u64,
     /// Those of these that leave a checksum to the receiver.
-    pub(crate) remote_checksums: u64,
+    pub remote_checksums: u64,
     /// Superframes whose given segment size contradicts other evidence.
-    pub(crate) contradictions: u64,
+    pub contradictions: u64,
     /// Packets that stayed as they were, by reason.
-    pub(crate) refused: Alone,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+    pub refused: Alone,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 impl EncapReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.encap/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.encap/1");
 }
 
 impl Report for EncapReport {

@@ -15,7 +15,7 @@ use crate::{
 
 impl WhatifReport {
     /// The report as an HTML page. `command` is the command that repeats it.
-    pub(crate) fn page(&self, command: &str) -> String {
+    pub fn page(&self, command: &str) -> String {
         let unknown: String =
             self.not_known.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
         let body = format!(

@@ -13,7 +13,7 @@ type Pair<T> = (T, T);
 /// Every run reads, judges and joins all packets, so what it says of its share does not depend on how many shares there
 /// are. The hash is that of both directions of a flow, and the same on every machine and in every release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) struct Shard {
+pub struct Shard {
     /// Its number, counted from 1.
     index: u32,
     /// The number of shares.
@@ -25,7 +25,7 @@ impl Shard {
     ///
     /// # Errors
     /// If it is none.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let numbers = text.split_once('/').and_then(|(index, of)| {
             Some(Self { index: index.parse().ok()?, of: of.parse().ok()? })
         });
@@ -37,7 +37,7 @@ impl Shard {
 
     /// Returns whether packets between these endpoints are in the shard. Packets without ports, such as fragments, are
     /// assigned by their addresses, and packets without addresses to one shard.
-    pub(crate) fn has(self, addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> bool {
+    pub fn has(self, addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> bool {
         self.of == 1 || hash(addresses, ports) % u64::from(self.of) == u64::from(self.index - 1)
     }
 }

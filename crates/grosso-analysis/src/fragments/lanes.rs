@@ -15,24 +15,28 @@ use crate::checksums::complete_header;
 
 /// A packet that may be a fragment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival<'a> {
-    pub(crate) data: &'a [u8],
-    pub(crate) link: LinkType,
-    pub(crate) device: u32,
+pub struct Arrival<'a> {
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// The link type that it is parsed as.
+    pub link: LinkType,
+    /// The device that it was captured at.
+    pub device: u32,
     /// The bits of `epb_flags` that hold the direction.
-    pub(crate) direction: u32,
-    pub(crate) timestamp_ns: Option<u64>,
+    pub direction: u32,
+    /// Its time, if it has one.
+    pub timestamp_ns: Option<u64>,
     /// The VLAN tag that a device stripped.
-    pub(crate) vlan: Option<VlanTag>,
+    pub vlan: Option<VlanTag>,
     /// The tunnels that it was taken out of: fragments from other tunnels are not of its datagram.
-    pub(crate) network: u64,
+    pub network: u64,
     /// The UDP ports that mean a tunnel around it.
-    pub(crate) ports: Ports,
+    pub ports: Ports,
 }
 
 impl<'a> Arrival<'a> {
     /// The arrival of a packet of a capture.
-    pub(crate) fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType, ports: Ports) -> Self {
+    pub fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType, ports: Ports) -> Self {
         Self {
             data: packet.data,
             link,
@@ -47,7 +51,7 @@ impl<'a> Arrival<'a> {
 }
 
 /// Reassemblers, one for each device and direction.
-pub(crate) struct Lanes {
+pub struct Lanes {
     rules: ReassemblyRules,
     seed: u64,
     lanes: Vec<FragmentLane>,
@@ -64,7 +68,7 @@ struct FragmentLane {
 }
 
 /// A receiver of the fates of datagrams.
-pub(crate) trait Visitor {
+pub trait Visitor {
     /// A datagram is complete.
     fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>);
     /// A datagram will not be complete.
@@ -73,7 +77,7 @@ pub(crate) trait Visitor {
 
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum LaneFate {
+pub enum LaneFate {
     /// Stays outside, because too many interfaces send at once.
     Aside,
     /// The engine took it.
@@ -86,12 +90,13 @@ pub(crate) enum LaneFate {
 }
 
 impl Lanes {
-    pub(crate) fn new(rules: ReassemblyRules, seed: u64) -> Self {
+    /// No lanes yet.
+    pub fn new(rules: ReassemblyRules, seed: u64) -> Self {
         Self { rules, seed, lanes: Vec::new(), now_ns: 0, buffer: Vec::new() }
     }
 
     /// Takes the next packet. Datagrams whose time is over are discarded first.
-    pub(crate) fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut dyn Visitor) -> LaneFate {
+    pub fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut dyn Visitor) -> LaneFate {
         self.expire(arrival.timestamp_ns, visitor);
         let now_ns = self.now_ns;
         let Some(number) = self.lane(arrival) else {
@@ -117,7 +122,7 @@ impl Lanes {
     }
 
     /// Ends the datagrams whose time is over at the time of a packet.
-    pub(crate) fn expire(&mut self, timestamp_ns: Option<u64>, visitor: &mut dyn Visitor) {
+    pub fn expire(&mut self, timestamp_ns: Option<u64>, visitor: &mut dyn Visitor) {
         self.now_ns = self.now_ns.max(timestamp_ns.unwrap_or(0));
         for (lane, number) in self.lanes.iter_mut().zip(0..) {
             lane.reassembler.expire(self.now_ns, &mut Telling::new(visitor, number));
@@ -125,7 +130,7 @@ impl Lanes {
     }
 
     /// Ends all datagrams, because the capture or its section ends.
-    pub(crate) fn finish(&mut self, visitor: &mut dyn Visitor) {
+    pub fn finish(&mut self, visitor: &mut dyn Visitor) {
         for (number, mut lane) in self.lanes.drain(..).enumerate() {
             lane.reassembler.finish(&mut Telling::new(visitor, number));
         }

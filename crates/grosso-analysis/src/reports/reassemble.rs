@@ -21,49 +21,52 @@ use crate::{
 
 /// The report of `reassemble`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ReassembleReport {
-    pub(crate) schema: &'static str,
-    pub(crate) tool: Tool,
-    pub(crate) input: InputFacts,
-    pub(crate) output: OutputFacts,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct ReassembleReport {
+    pub schema: &'static str,
+    pub tool: Tool,
+    pub input: InputFacts,
+    pub output: OutputFacts,
     #[serde(flatten)]
-    pub(crate) found: Joining,
+    pub found: Joining,
     #[serde(skip)]
-    pub(crate) lists_all: bool,
-    pub(crate) elapsed_s: f64,
-    pub(crate) warnings: Vec<String>,
+    pub lists_all: bool,
+    pub elapsed_s: f64,
+    pub warnings: Vec<String>,
 }
 
 /// The fates of fragments.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Joining {
-    pub(crate) datagrams: u64,
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Joining {
+    pub datagrams: u64,
     /// Fragments that became datagrams.
-    pub(crate) fragments: u64,
+    pub fragments: u64,
     /// Repeated fragments of these datagrams, which are not in the output either.
-    pub(crate) duplicates: u64,
+    pub duplicates: u64,
     /// Sets of fragments that stayed as they came, by reason.
-    pub(crate) left: Counts,
+    pub left: Counts,
     /// The first of these sets, in the order in which they were given up.
-    pub(crate) sets: Vec<SetFacts>,
+    pub sets: Vec<SetFacts>,
     /// Fragments that were refused one by one and stayed as they came, by reason.
     #[serde(rename = "refused")]
-    pub(crate) alone: Alone,
+    pub alone: Alone,
     /// Fragments that cannot be joined, by reason.
-    pub(crate) passed: Counts,
+    pub passed: Counts,
 }
 
 /// Fragments that did not become a datagram.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct SetFacts {
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct SetFacts {
     source: IpAddr,
     destination: IpAddr,
     identification: u32,
     /// The protocol, for IPv4 only.
     protocol: Option<u8>,
-    pub(crate) reason: &'static str,
+    pub reason: &'static str,
     /// The packets by number.
-    pub(crate) packets: Vec<u64>,
+    pub packets: Vec<u64>,
     /// Gaps in the data, including the end of the data if the last fragment is missing.
     missing: Vec<Gap>,
     /// The length of the data, if the last fragment came.
@@ -86,7 +89,7 @@ struct Gap {
 /// Packets by the reason why they were refused.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(transparent)]
-pub(crate) struct Alone(BTreeMap<&'static str, Refused>);
+pub struct Alone(BTreeMap<&'static str, Refused>);
 
 /// Packets that were refused.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -98,7 +101,7 @@ struct Refused {
 
 impl Joining {
     /// Whether there were any fragments.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.datagrams == 0
             && self.left.is_empty()
             && self.alone.0.is_empty()
@@ -106,7 +109,7 @@ impl Joining {
     }
 
     /// Whether any fragment that was to be joined was left.
-    pub(crate) fn is_incomplete(&self) -> bool {
+    pub fn is_incomplete(&self) -> bool {
         let whole = Pass::Atomic.name();
         !self.left.is_empty()
             || !self.alone.0.is_empty()
@@ -114,7 +117,7 @@ impl Joining {
     }
 
     /// The lines besides the number of joined datagrams. Unless all are asked for, some sets are only counted.
-    pub(crate) fn lines(&self, lists_all: bool) -> String {
+    pub fn lines(&self, lists_all: bool) -> String {
         let mut text = String::new();
         if self.duplicates > 0 {
             let again = core::iter::once(self.duplicates.to_string());
@@ -139,7 +142,7 @@ impl Joining {
 impl SetFacts {
     /// Facts about an incomplete datagram, of which these packets came. `is_overtaken` means that the sender began
     /// another datagram to the same destination after the last of them.
-    pub(crate) fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
+    pub fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;
         let gaps = discarded.missing().map(|gap| Gap { start: gap.start, end: Some(gap.end) });
         let mut missing: Vec<_> = gaps.collect();
@@ -199,17 +202,17 @@ impl SetFacts {
 
 impl Alone {
     /// Whether nothing was refused.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The number of packets that were refused for this reason.
-    pub(crate) fn count(&self, reason: &str) -> u64 {
+    pub fn count(&self, reason: &str) -> u64 {
         self.0.get(reason).map_or(0, |refused| refused.count)
     }
 
     /// Counts a packet.
-    pub(crate) fn add(&mut self, reason: &'static str, number: u64) {
+    pub fn add(&mut self, reason: &'static str, number: u64) {
         let refused = self.0.entry(reason).or_default();
         refused.count += 1;
         if refused.packets.len() < REFUSED_LISTED_MAX {
@@ -218,7 +221,7 @@ impl Alone {
     }
 
     /// Returns one line per reason with the refused packets.
-    pub(crate) fn lines(&self) -> String {
+    pub fn lines(&self) -> String {
         let words = self.0.iter().map(|(reason, refused)| {
             let numbers = refused.packets.iter().map(|&number| number..number + 1);
             format!("{reason} {} ({})", refused.count, ranges("packet", numbers))
@@ -229,7 +232,7 @@ impl Alone {
 
 impl ReassembleReport {
     /// The form of its JSON.
-    pub(crate) const FORM: ReportForm = ReportForm::of::<Self>("grosso.reassemble/1");
+    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.reassemble/1");
 }
 
 impl Report for ReassembleReport {

@@ -1,0 +1,14 @@
+//! The report of each command that reads captures.
+
+pub mod coalesce;
+pub mod csum;
+pub mod decap;
+pub mod encap;
+pub mod explain;
+pub mod export;
+pub mod fragment;
+pub mod inspect;
+pub mod reassemble;
+pub mod segment;
+pub mod whatif;
+pub mod wire;
