@@ -60,7 +60,8 @@ impl Findings for CostFindings {
         };
         match (both(Offloads::On), both(Offloads::Off)) {
             (Some([on_a, on_b]), Some([off_a, off_b])) => format!(
-                "A packet costs {on_a} ns to send and {on_b} ns to receive with offloads, {off_a} and {off_b} ns without"
+                "A packet costs {on_a} ns to send and {on_b} ns to receive with offloads, \
+                 {off_a} and {off_b} ns without"
             ),
             _ => "Nothing was measured".into(),
         }
