@@ -25,7 +25,7 @@ fn lab_measures_and_reports() {
     }
     assert_eq!(run.code, 0, "{}", run.stderr);
     let report = run.json();
-    assert_eq!(report["schema"], "grosso.lab/2");
+    assert_eq!(report["schema"], "grosso.lab/3");
     assert_eq!(report["experiment"], "");
     assert_eq!(report["environment"]["congestion"], "reno");
     assert_eq!(report["groups"][0]["processors"], 1);
@@ -228,7 +228,7 @@ fn lab_vm_says_what_is_missing() {
     }
     assert_eq!(run.code, 0, "{}", run.stderr);
     let report = run.json();
-    assert_eq!(report["schema"], "grosso.lab-vm/1");
+    assert_eq!(report["schema"], "grosso.lab-vm/2");
     assert_eq!(report["groups"].as_array().unwrap().len(), 0, "{report}");
     for verdict in report["verdicts"].as_array().unwrap() {
         assert_eq!(verdict["verdict"], "cannot_be_shown_here", "{verdict}");

@@ -34,7 +34,7 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(net.features(), before);
     let report = run.json();
-    assert_eq!(report["schema"], "grosso.lab-nic/1");
+    assert_eq!(report["schema"], "grosso.lab-nic/2");
     assert_eq!(report["environment"]["nic"], "v0");
     assert_eq!(report["environment"]["peer"], "192.0.2.2:5297");
     let rows = report["rows"].as_array().unwrap();
@@ -52,7 +52,7 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
         "{notes}"
     );
     for verdict in report["verdicts"].as_array().unwrap() {
-        assert_eq!(verdict["within_noise"], true, "one run proves nothing: {verdict}");
+        assert_eq!(verdict["verdict"], "undecided", "one run proves nothing: {verdict}");
     }
     let page = String::from_utf8(net.bench.get("page.html")).unwrap();
     assert!(page.contains("lab nic v0 --peer 192.0.2.2 --runs 1"), "how to repeat it");

@@ -321,9 +321,15 @@ mod tests {
         let experiment = Fragments::new(Plan::default()).unwrap();
         let series = |setting: &FragmentSetting| {
             let runs = match (setting.receiver, setting.buffers) {
-                (Receiver::Queues, Some(_)) => vec![run(0, 0.5), run(1, 0.5), run(2, 0.6)],
-                (_, Some(32 | 64)) => vec![run(2900, 0.001), run(2910, 0.002), run(2920, 0.003)],
-                _ => vec![run(2930, 0.002); 3],
+                (Receiver::Queues, Some(_)) => [(0, 0.5), (0, 0.5), (1, 0.5), (2, 0.6), (2, 0.6)]
+                    .map(|(n, s)| run(n, s))
+                    .to_vec(),
+                (_, Some(32 | 64)) => {
+                    [(2900, 0.001), (2905, 0.002), (2910, 0.002), (2915, 0.002), (2920, 0.003)]
+                        .map(|(n, s)| run(n, s))
+                        .to_vec()
+                }
+                _ => vec![run(2930, 0.002); 5],
             };
             Series::new(setting.clone(), runs)
         };

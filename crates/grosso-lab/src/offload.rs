@@ -11,7 +11,7 @@ use crate::{
     report::FailedRow,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
-    verdict::Verdict,
+    verdict::{Published, Verdict},
 };
 
 mod consumer;
@@ -24,7 +24,7 @@ mod rtt;
 mod table;
 
 pub use consumer::{Consumer, ReaderKind, ReadingConsumer};
-pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow, Published};
+pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow};
 
 /// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -227,7 +227,8 @@ mod tests {
     use super::*;
     use crate::{
         cpu_time::CpuSeconds,
-        experiment::{Series, assert_failures_are_rows},
+        experiment::{Series, assert_failures_are_rows, assert_headline_is_in_the_table},
+        report::Findings as _,
         report::Report,
     };
 
@@ -251,8 +252,10 @@ mod tests {
         experiment.groups.truncate(1);
         experiment.groups[0].title =
             "TCP_STREAM at MTU 1500 to 9000, one CPU for everything".into();
-        let runs =
-            [vec![run(1_250_000_000, 44.9); 3], vec![run(312_500_000, 1.0), run(375_000_000, 1.0)]];
+        let runs = [
+            vec![run(1_250_000_000, 44.9); 3],
+            [312_500_000, 343_750_000, 375_000_000].map(|bytes| run(bytes, 1.0)).to_vec(),
+        ];
         let rows = experiment.groups[0].rows.iter().cloned().zip(runs);
         let series = rows.map(|(setting, runs)| Series {
             verified_bytes: Some(1),
@@ -312,10 +315,16 @@ mod tests {
                 }
             })
         };
-        let claim = "the longest MTU leaves a gain, but a smaller one";
-        for (share, answer) in
-            [(0.88, "not reproduced"), (1.1, "reproduced"), (1.6, "not reproduced")]
-        {
+        let (gain, less) = (
+            "superframes carry more at the longest MTU too",
+            "the longest MTU leaves less to gain",
+        );
+        for (share, claim, answer) in [
+            (0.88, gain, "not reproduced"),
+            (1.1, gain, "reproduced"),
+            (1.1, less, "reproduced"),
+            (1.6, less, "not reproduced"),
+        ] {
             let found = long(share).into_iter().find(|(judged, _)| *judged == claim).unwrap();
             assert_eq!(found.1, answer, "{share}");
         }
@@ -331,11 +340,58 @@ mod tests {
                 _ => 2.0,
             })
         };
-        let claim = "1500 to 9000: inet_lro as posted is 10 % slower";
-        for (posted, answer) in [(1.7, "reproduced"), (1.9, "not reproduced")] {
+        let claim = "1500 to 9000: inet_lro as posted is slower";
+        for (posted, answer) in [(1.7, "reproduced"), (2.1, "not reproduced")] {
             let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
             assert_eq!(found.1, answer, "{posted}");
         }
+    }
+
+    #[test]
+    fn a_headline_is_the_comparison_and_not_the_order_of_the_rows() {
+        // Row 0 of these experiments is the one without coalescing, or without repair.
+        for experiment in [Offload::rtt(Plan::default()), Offload::reorder(Plan::default())] {
+            let experiment = experiment.unwrap();
+            let [over, under] = [
+                experiment.groups[0].comparisons[0].over,
+                experiment.groups[0].comparisons[0].under,
+            ];
+            assert_eq!(experiment.groups[0].rows[0].name, under);
+            let headline = |with: u64| {
+                let report = report_of(&experiment, |_, row, run| {
+                    let gigabytes = if row.name == over { with } else { 2 };
+                    let cpu_seconds = CpuSeconds { path: 1.0, ..CpuSeconds::default() };
+                    let bytes = gigabytes * 1_000_000_000 + run;
+                    Measured { seconds: 1.0, bytes, cpu_seconds, ..Measured::default() }
+                });
+                assert_headline_is_in_the_table(&report);
+                report.findings.headline()
+            };
+            let text = format!(
+                "24.0 Gb/s per CPU with {over}, 16.0 Gb/s per CPU with {under}: 1.50 times"
+            );
+            assert!(headline(3).ends_with(&text), "{}", headline(3));
+            assert!(headline(1).ends_with(": 0.50 times"), "{}", headline(1));
+            assert!(headline(2).ends_with(": noise explains the difference"), "{}", headline(2));
+        }
+    }
+
+    #[test]
+    fn requests_have_a_headline_of_requests_and_bars_of_percentiles() {
+        let experiment = Offload::traffic("tcp-rr", Traffic::TcpRequests, Plan::default()).unwrap();
+        let report = report_of(&experiment, |_, row, run| Measured {
+            seconds: 1.0,
+            units: if row.setting.hold().is_some() { 60_000 } else { 30_000 } + run,
+            latencies: (1..=100).map(Duration::from_micros).collect(),
+            ..Measured::default()
+        });
+        assert_headline_is_in_the_table(&report);
+        let headline = report.findings.headline();
+        let text =
+            "60001 requests/s with coalescing on, 30001 requests/s with coalescing off: 2.00 times";
+        assert!(headline.ends_with(text), "{headline}");
+        let page = report.page("grosso lab tcp-rr");
+        assert!(page.contains("50 %") && !page.contains("data path"), "{page}");
     }
 
     #[test]

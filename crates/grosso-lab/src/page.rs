@@ -45,7 +45,7 @@ rect.pale { fill: var(--receiver); opacity: .6; } rect.rest { fill: #a05ab0; }
 rect.acks { fill: #3a9a6a; } b.acks { color: #3a9a6a; } b.rest { color: #a05ab0; }
 b.sender { color: var(--sender); } b.path { color: var(--path); }
 b.receiver { color: var(--receiver); }
-b.yes { color: var(--path); } b.no { color: var(--receiver); } ul { padding-left: 1.2rem; }
+b.yes { color: var(--path); } b.no { color: var(--receiver); } b.open { color: #8a7a2a; } ul { padding-left: 1.2rem; }
 svg path { fill: none; stroke-width: 2; } svg .axis { stroke: var(--sender); stroke-width: 1; }
 .h0 { stroke: #2f6fb0; fill: #2f6fb0; } .h1 { stroke: #d08a2e; fill: #d08a2e; }
 .h2 { stroke: #3a9a6a; fill: #3a9a6a; } .h3 { stroke: #a05ab0; fill: #a05ab0; }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     netns::Device,
     page::{STYLE, document, escape},
-    verdict::Verdict,
+    verdict::{Answer, Verdict},
 };
 
 /// The figures of an experiment, and their presentation.
@@ -253,7 +253,12 @@ fn knobs(knobs: &[Knob]) -> String {
 
 /// Formats a verdict as an item of a list.
 fn item(verdict: &Verdict) -> String {
-    let (answer, class) = (verdict.answer, if verdict.holds() { "yes" } else { "no" });
+    let answer = verdict.answer;
+    let class = match answer {
+        Answer::Reproduced => "yes",
+        Answer::NotReproduced { .. } => "no",
+        Answer::Undecided { .. } | Answer::CannotBeShownHere { .. } => "open",
+    };
     let (claim, reasons) = (escape(&verdict.claim), escape(&verdict.reasons()));
     format!("<li><b class=\"{class}\">{answer}</b> {claim}: {reasons}</li>\n")
 }

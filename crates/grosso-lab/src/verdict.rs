@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::statistics::Spread;
+use crate::statistics::{Spread, digits};
 
 /// A claim that an experiment tests, and the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -17,26 +17,34 @@ pub struct Verdict {
     /// The answer.
     #[serde(flatten)]
     pub answer: Answer,
-    /// The figures.
+    /// The figure that was judged, and the figures that it was computed from.
     pub measured: String,
-    /// Whether the answer might differ if everything were measured again: no test distinguishes the difference from
-    /// noise.
-    pub within_noise: bool,
+    /// The published figure, if the publication has one for this claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published: Option<BesidePublished>,
     /// Whether the claim is about every row of its kind.
     #[serde(skip)]
     pub(crate) needs_every_row: bool,
+    /// The judgement; `None` without figures.
+    #[serde(skip)]
+    judged: Option<(Evidence, Unit)>,
 }
 
 /// An answer to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Answer {
-    /// The figures support it.
+    /// The figures support it, and noise does not explain them.
     Reproduced,
-    /// The figures contradict it.
+    /// The figures contradict it, and noise does not explain them.
     NotReproduced {
         /// The cause, as far as it is known.
         cause: &'static str,
+    },
+    /// The noise does not allow an answer: if everything were measured again, the answer might differ.
+    Undecided {
+        /// The means that might decide it.
+        needed: &'static str,
     },
     /// This machine cannot show it.
     CannotBeShownHere {
@@ -50,7 +58,75 @@ impl fmt::Display for Answer {
         formatter.pad(match self {
             Self::Reproduced => "reproduced",
             Self::NotReproduced { .. } => "not reproduced",
+            Self::Undecided { .. } => "undecided",
             Self::CannotBeShownHere { .. } => "cannot be shown here",
+        })
+    }
+}
+
+/// A result that others published.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Published {
+    /// The ratio.
+    pub ratio: f64,
+    /// Year and equipment.
+    pub source: &'static str,
+}
+
+impl Published {
+    pub(crate) const fn new(ratio: f64, source: &'static str) -> Self {
+        Self { ratio, source }
+    }
+}
+
+/// A published figure beside the one that was judged here.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct BesidePublished {
+    /// The published figure.
+    #[serde(flatten)]
+    pub published: Published,
+    /// The figure that was judged here.
+    pub here: f64,
+    /// The effect here, compared with the published one; `None` if the claim was not reproduced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+}
+
+/// An effect, compared with the published one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Weaker than published.
+    WeakerThan,
+    /// As published, within 20 %.
+    As,
+    /// Stronger than published.
+    StrongerThan,
+}
+
+impl Effect {
+    /// Compares a figure for which the bound is the side of no effect.
+    fn of(here: f64, published: f64, bound: Bound) -> Self {
+        let times = match bound {
+            Bound::AtLeast(_) | Bound::Within(_) => here / published,
+            Bound::Under(_) => published / here,
+        };
+        match times {
+            _ if times > SAME => Self::StrongerThan,
+            _ if times < 1.0 / SAME => Self::WeakerThan,
+            _ => Self::As,
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::WeakerThan => "weaker than",
+            Self::As => "as",
+            Self::StrongerThan => "stronger than",
         })
     }
 }
@@ -62,99 +138,171 @@ pub(crate) enum Bound {
     AtLeast(f64),
     /// Less than this value.
     Under(f64),
+    /// Equal: a ratio that is at least this value in either direction.
+    Within(f64),
 }
 
 impl Bound {
-    fn value(self) -> f64 {
-        match self {
-            Self::AtLeast(value) | Self::Under(value) => value,
-        }
-    }
-
     fn holds(self, figure: f64) -> bool {
         match self {
             Self::AtLeast(bound) => figure >= bound,
             Self::Under(bound) => figure < bound,
+            Self::Within(bound) => figure >= bound && figure <= 1.0 / bound,
+        }
+    }
+
+    /// Returns how far a figure is on the right side of the bound: the smaller, the worse for the claim.
+    fn margin(self, figure: f64) -> f64 {
+        match self {
+            Self::AtLeast(bound) => figure / bound,
+            Self::Under(bound) => bound / figure,
+            Self::Within(bound) => figure.min(1.0 / figure) / bound,
         }
     }
 }
 
-/// The evidence of the figures for a claim.
+/// The unit of a figure that is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// A ratio, in times.
+    Times,
+    /// A ratio, in percent.
+    Percent,
+    /// The difference of a ratio from one, in percent.
+    Change,
+    /// A figure without a name, in a unit.
+    Of(&'static str),
+}
+
+impl Unit {
+    fn format(self, figure: f64) -> String {
+        let percent = figure * 100.0;
+        match self {
+            _ if figure.is_nan() => "-".into(),
+            Self::Times if figure < 9.995 => format!("{figure:.2} times"),
+            Self::Times => format!("{figure:.1} times"),
+            Self::Percent if percent < 0.995 => format!("{percent:.2} %"),
+            Self::Percent if percent < 9.95 => format!("{percent:.1} %"),
+            Self::Percent => format!("{percent:.0} %"),
+            Self::Change => format!("{:+.1} %", percent - 100.0),
+            Self::Of(unit) => {
+                let figure = if figure < 9.95 { digits(figure) } else { format!("{figure:.0}") };
+                format!("{figure} {unit}").trim_end().to_owned()
+            }
+        }
+    }
+}
+
+/// The evidence of the figures for a claim. The figure that is judged is the one that a verdict shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Evidence {
-    holds: bool,
+    figure: f64,
+    bound: Bound,
+    /// Whether no test distinguishes the difference from noise.
     within_noise: bool,
     /// Whether there are figures at all.
     is_known: bool,
 }
 
 impl Evidence {
-    /// Creates the evidence of a count that does not vary.
-    pub(crate) const fn exact(holds: bool) -> Self {
-        Self { holds, within_noise: false, is_known: true }
+    /// Creates the evidence of a count that does not vary: nothing in it depends on time.
+    pub(crate) const fn exact(figure: f64, bound: Bound) -> Self {
+        Self { figure, bound, within_noise: false, is_known: true }
     }
 
     /// Creates the evidence of repeated measurements on the ratio of two medians, compared by the Mann-Whitney test
     /// after the second is multiplied by the bound.
     pub(crate) fn ratio(over: &Spread, under: &Spread, bound: Bound) -> Self {
-        let holds = bound.holds(over.median / under.median);
-        let scaled: Vec<f64> = under.values().iter().map(|value| value * bound.value()).collect();
-        let is_above = holds == matches!(bound, Bound::AtLeast(_));
-        let chance = match is_above {
-            true => chance_of_above(over.values(), &scaled),
-            false => chance_of_above(&scaled, over.values()),
+        let figure = over.median / under.median;
+        let scaled =
+            |by: f64| -> Vec<f64> { under.values().iter().map(|value| value * by).collect() };
+        let above = |by| chance_of_above(over.values(), &scaled(by));
+        let below = |by| chance_of_above(&scaled(by), over.values());
+        let chance = match (bound, bound.holds(figure)) {
+            (Bound::AtLeast(value), true) | (Bound::Under(value), false) => above(value),
+            (Bound::AtLeast(value), false) | (Bound::Under(value), true) => below(value),
+            (Bound::Within(value), true) => above(value).max(below(1.0 / value)),
+            (Bound::Within(value), false) if figure < 1.0 => below(value),
+            (Bound::Within(value), false) => above(1.0 / value),
         };
         let is_known = !over.values().is_empty() && !under.values().is_empty();
-        Self { holds, within_noise: chance > CHANCE_MAX, is_known }
+        Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
     }
 
     /// Creates the evidence of the greatest of repeated measurements, each of which a pause of the machine may
     /// lengthen: it is noise unless the others agree, by the sign test.
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
-        let holds = bound.holds(figure.max);
-        Self::of_signs(figure, bound, holds)
+        Self::of_signs(figure, figure.max, bound)
     }
 
     /// Creates the evidence of repeated measurements on one median, by the sign test.
     pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
-        let holds = bound.holds(figure.median);
-        Self::of_signs(figure, bound, holds)
+        Self::of_signs(figure, figure.median, bound)
     }
 
-    fn of_signs(figure: &Spread, bound: Bound, holds: bool) -> Self {
-        let (values, agrees) = (figure.values(), |value: &f64| bound.holds(*value) == holds);
-        let agree = values.iter().filter(|value| agrees(value)).count();
+    fn of_signs(spread: &Spread, figure: f64, bound: Bound) -> Self {
+        let (values, holds) = (spread.values(), bound.holds(figure));
+        let agree = values.iter().filter(|value| bound.holds(**value) == holds).count();
         let within_noise = chance_of_agreeing(agree, values.len()) > CHANCE_MAX;
-        Self { holds, within_noise, is_known: !values.is_empty() }
+        Self { figure, bound, within_noise, is_known: !values.is_empty() }
     }
 
-    /// Combines the evidence of several measurements, each of which has to hold: noise must not decide.
-    pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Self {
-        let each: Vec<Self> = each.into_iter().collect();
-        let holds = each.iter().all(|one| one.holds);
-        let mut deciding = each.iter().filter(|one| one.holds == holds);
-        let within_noise = match holds {
-            true => deciding.any(|one| one.within_noise),
-            false => deciding.all(|one| one.within_noise),
-        };
-        Self { holds, within_noise, is_known: each.iter().all(|one| one.is_known) }
+    /// Returns whether noise explains the difference.
+    pub(crate) const fn is_noise(&self) -> bool {
+        self.within_noise
+    }
+
+    /// Combines the evidence of several measurements, each of which has to hold: noise must not decide. The figure is
+    /// the one that supports the claim least. `None` without measurements.
+    pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Option<Self> {
+        Self::all_of(each.into_iter().map(|one| (one, ()))).map(|(one, ())| one)
+    }
+
+    /// Combines evidence like [`Self::all`], and returns the name of the figure that decides.
+    pub(crate) fn all_of<T>(each: impl IntoIterator<Item = (Self, T)>) -> Option<(Self, T)> {
+        let (mut worst, mut is_known, mut doubtful) = (None::<(Self, T)>, true, false);
+        for (one, name) in each {
+            is_known &= one.is_known;
+            doubtful |= one.within_noise;
+            let is_worse = worst.as_ref().is_none_or(|(other, _)| one.rank() < other.rank());
+            if is_worse {
+                worst = Some((one, name));
+            }
+        }
+        worst.map(|(one, name)| {
+            let within_noise =
+                if one.bound.holds(one.figure) { doubtful } else { one.within_noise };
+            (Self { within_noise, is_known, ..one }, name)
+        })
+    }
+
+    /// Returns the order of evidence by how much it says against the claim: first a certain contradiction.
+    fn rank(&self) -> (bool, f64) {
+        let is_contradiction = !self.bound.holds(self.figure) && !self.within_noise;
+        (!is_contradiction, self.bound.margin(self.figure))
     }
 
     /// Returns the verdict on a claim; `cause` is the reason in case it is contradicted.
     pub(crate) fn verdict(
         self,
         claim: impl Into<Cow<'static, str>>,
-        measured: String,
+        unit: Unit,
         cause: &'static str,
     ) -> Verdict {
-        let Self { holds, within_noise, is_known } = self;
-        let answer = match is_known {
-            false => Answer::CannotBeShownHere { needed: FIGURES },
-            true if holds => Answer::Reproduced,
-            true => Answer::NotReproduced { cause },
+        let answer = match self {
+            Self { is_known: false, .. } => Answer::CannotBeShownHere { needed: FIGURES },
+            Self { within_noise: true, .. } => Answer::Undecided { needed: QUIET },
+            _ if self.bound.holds(self.figure) => Answer::Reproduced,
+            _ => Answer::NotReproduced { cause },
         };
-        let within_noise = within_noise && is_known;
-        Verdict { claim: claim.into(), answer, measured, within_noise, needs_every_row: false }
+        Verdict {
+            claim: claim.into(),
+            answer,
+            measured: if self.is_known { unit.format(self.figure) } else { String::new() },
+            published: None,
+            needs_every_row: false,
+            judged: self.is_known.then_some((self, unit)),
+        }
     }
 }
 
@@ -164,7 +312,7 @@ impl Verdict {
         let answer = Answer::CannotBeShownHere { needed };
         let claim = Cow::Borrowed(claim);
         let measured = String::new();
-        Self { claim, answer, measured, within_noise: false, needs_every_row: false }
+        Self { claim, answer, measured, published: None, needs_every_row: false, judged: None }
     }
 
     /// Returns the same verdict for a claim about every row, which the remaining rows cannot support after a failed
@@ -173,34 +321,64 @@ impl Verdict {
         Self { needs_every_row: true, ..self }
     }
 
+    /// Adds the figures that the judged one was computed from, or the setting that it is from.
+    pub(crate) fn with(mut self, detail: impl fmt::Display) -> Self {
+        if self.judged.is_some() {
+            self.measured = format!("{} ({detail})", self.measured);
+        }
+        self
+    }
+
+    /// Adds the published figure of the same kind as the one that was judged.
+    pub(crate) fn beside(mut self, published: impl Into<Option<Published>>) -> Self {
+        self.published = published.into().zip(self.judged).map(|(published, (evidence, _))| {
+            let Evidence { figure: here, bound, .. } = evidence;
+            let effect = self.holds().then(|| Effect::of(here, published.ratio, bound));
+            BesidePublished { published, here, effect }
+        });
+        self
+    }
+
     /// Returns the verdict after a trial failed in every try.
     pub(crate) fn without_a_row(self) -> Self {
         match (self.needs_every_row, &self.answer) {
-            (true, Answer::Reproduced | Answer::NotReproduced { .. }) => {
+            (false, _) | (_, Answer::CannotBeShownHere { .. }) => self,
+            _ => {
                 let answer = Answer::CannotBeShownHere { needed: EVERY_ROW };
-                Self { answer, measured: String::new(), within_noise: false, ..self }
+                Self { answer, measured: String::new(), published: None, judged: None, ..self }
             }
-            _ => self,
         }
     }
 
-    /// Returns whether the figures support the claim.
+    /// Returns whether the figures support the claim, and noise does not explain them.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.answer == Answer::Reproduced
     }
 
-    /// Returns the figures, the doubts about them, and the reason for the answer.
+    /// Returns whether the figures contradict the claim, and noise does not explain them.
+    #[must_use]
+    pub const fn is_contradicted(&self) -> bool {
+        matches!(self.answer, Answer::NotReproduced { .. })
+    }
+
+    /// Returns the figures, the published one beside them, and the reason for the answer.
     pub(crate) fn reasons(&self) -> String {
-        let doubts = if self.within_noise { " (within noise)" } else { "" };
-        let mut reasons = format!("{}{doubts}", self.measured);
-        if let Answer::NotReproduced { cause: why } | Answer::CannotBeShownHere { needed: why } =
-            self.answer
-        {
-            reasons += if reasons.is_empty() { "" } else { "; " };
-            reasons += why;
+        let mut reasons = vec![self.measured.clone()];
+        if let (Some(beside), Some((_, unit))) = (self.published, self.judged) {
+            let Published { ratio, source } = beside.published;
+            let effect =
+                beside.effect.map_or_else(String::new, |effect| format!(": {effect} published"));
+            reasons.push(format!("published {} ({source}){effect}", unit.format(ratio)));
         }
-        reasons
+        if let Answer::NotReproduced { cause: why }
+        | Answer::Undecided { needed: why }
+        | Answer::CannotBeShownHere { needed: why } = self.answer
+        {
+            reasons.push(why.to_owned());
+        }
+        reasons.retain(|reason| !reason.is_empty());
+        reasons.join("; ")
     }
 }
 
@@ -270,6 +448,10 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 const EVERY_ROW: &str = "the figures of every setting: a trial failed";
 /// Evidence that a claim lacks when no trial produced a figure.
 const FIGURES: &str = "figures for each of its settings: no trial produced one";
+/// Means that may decide a claim in spite of the noise.
+const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
+/// Greatest ratio of two effects that count as equal.
+const SAME: f64 = 1.2;
 /// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of rounded
 /// numbers may be slightly larger.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
@@ -285,11 +467,18 @@ mod tests {
         Spread::of(values.iter().copied())
     }
 
-    fn ratio(over: &[f64], under: &[f64], bound: Bound) -> (bool, bool) {
-        let Evidence { holds, within_noise, .. } =
-            Evidence::ratio(&spread(over), &spread(under), bound);
-        (holds, within_noise)
+    fn ratio(over: &[f64], under: &[f64], bound: Bound) -> Answer {
+        answer(Evidence::ratio(&spread(over), &spread(under), bound))
     }
+
+    fn answer(evidence: Evidence) -> Answer {
+        evidence.verdict("a claim", Unit::Times, CAUSE).answer
+    }
+
+    const CAUSE: &str = "a cause";
+    const YES: Answer = Answer::Reproduced;
+    const NO: Answer = Answer::NotReproduced { cause: CAUSE };
+    const OPEN: Answer = Answer::Undecided { needed: QUIET };
 
     #[test]
     fn ranks_are_as_likely_as_the_tables_of_mann_and_whitney_say() {
@@ -307,37 +496,46 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_that_noise_could_turn_says_so() {
+    fn a_ratio_that_noise_explains_is_undecided() {
         let bound = Bound::AtLeast(1.44);
         let off = [1.0, 1.02, 0.98];
-        assert_eq!(ratio(&[1.5, 1.52, 1.55], &off, bound), (true, false));
-        assert_eq!(ratio(&[1.5, 1.52, 1.43], &off, bound), (true, true));
-        assert_eq!(ratio(&[1.40, 1.39, 1.45], &off, bound), (false, true));
-        assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), (false, false));
+        assert_eq!(ratio(&[1.5, 1.52, 1.55], &off, bound), YES);
+        assert_eq!(ratio(&[1.5, 1.52, 1.43], &off, bound), OPEN);
+        assert_eq!(ratio(&[1.40, 1.39, 1.45], &off, bound), OPEN);
+        assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), NO);
         // One run against one proves nothing.
-        assert_eq!(ratio(&[9.0], &[1.0], bound), (true, true));
-        // Equal figures have no difference.
-        assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), (true, true));
-        assert_eq!(ratio(&[0.4, 0.5, 0.45], &off, Bound::Under(0.85)), (true, false));
-        assert_eq!(ratio(&[1.0, 0.99, 1.01], &off, Bound::Under(0.85)), (false, false));
+        assert_eq!(ratio(&[9.0], &[1.0], bound), OPEN);
+        // Equal figures have no difference, and the ratio of nothing to nothing is no figure.
+        assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), OPEN);
+        assert_eq!(ratio(&[0.0; 5], &[0.0; 5], Bound::Under(1.0)), OPEN);
+        assert_eq!(ratio(&[0.4, 0.5, 0.45], &off, Bound::Under(0.85)), YES);
+        assert_eq!(ratio(&[1.0, 0.99, 1.01], &off, Bound::Under(0.85)), NO);
+    }
+
+    #[test]
+    fn equal_figures_are_within_the_bound_on_both_sides() {
+        let (off, bound) = ([1.0, 1.001, 0.999], Bound::Within(0.97));
+        assert_eq!(ratio(&[1.001, 1.0, 0.999], &off, bound), YES);
+        assert_eq!(ratio(&[1.06, 1.05, 1.04], &off, bound), NO);
+        assert_eq!(ratio(&[0.96, 0.95, 0.94], &off, bound), NO);
+        assert_eq!(ratio(&[0.98, 0.96, 1.0], &off, bound), OPEN);
     }
 
     #[test]
     fn a_median_is_judged_by_how_many_agree() {
-        let median = |values: &[f64]| Evidence::median(&spread(values), Bound::Under(0.5));
-        assert_eq!(median(&[0.1, 0.2, 0.3, 0.1, 0.2]), Evidence::exact(true));
-        assert!(median(&[0.1, 0.2, 0.3]).within_noise, "one of eight agrees by chance");
-        let four = median(&[0.1, 0.2, 0.3, 0.1, 0.9]);
-        assert!(four.holds && four.within_noise);
+        let median = |values: &[f64]| answer(Evidence::median(&spread(values), Bound::Under(0.5)));
+        assert_eq!(median(&[0.1, 0.2, 0.3, 0.1, 0.2]), YES);
+        assert_eq!(median(&[0.1, 0.2, 0.3]), OPEN, "one of eight agrees by chance");
+        assert_eq!(median(&[0.1, 0.2, 0.3, 0.1, 0.9]), OPEN);
     }
 
     #[test]
-    fn one_pause_of_the_machine_decides_and_is_noise() {
-        let greatest = |values: &[f64]| Evidence::greatest(&spread(values), Bound::Under(0.5));
-        assert_eq!(greatest(&[0.1, 0.2, 0.3, 0.1, 0.2]), Evidence::exact(true));
-        let paused = greatest(&[0.1, 0.2, 0.3, 0.1, 0.9]);
-        assert!(!paused.holds && paused.within_noise);
-        assert_eq!(greatest(&[0.9, 0.7, 0.8, 0.6, 0.7]), Evidence::exact(false));
+    fn one_pause_of_the_machine_is_noise() {
+        let greatest =
+            |values: &[f64]| answer(Evidence::greatest(&spread(values), Bound::Under(0.5)));
+        assert_eq!(greatest(&[0.1, 0.2, 0.3, 0.1, 0.2]), YES);
+        assert_eq!(greatest(&[0.1, 0.2, 0.3, 0.1, 0.9]), OPEN);
+        assert_eq!(greatest(&[0.9, 0.7, 0.8, 0.6, 0.7]), NO);
     }
 
     #[test]
@@ -349,30 +547,100 @@ mod tests {
             Evidence::ratio(&some, &none, bound),
             Evidence::median(&none, bound),
             Evidence::greatest(&none, bound),
-            Evidence::all([Evidence::exact(true), Evidence::median(&none, bound)]),
+            Evidence::all([Evidence::exact(0.0, bound), Evidence::median(&none, bound)]).unwrap(),
         ] {
-            let verdict = evidence.verdict("a claim", String::new(), "a cause");
+            let verdict = evidence.verdict("a claim", Unit::Times, CAUSE);
+            let verdict = verdict.with("a detail").beside(Published::new(2.0, "R1"));
             assert_eq!(verdict.answer, Answer::CannotBeShownHere { needed: FIGURES });
-            assert!(!verdict.within_noise);
+            assert_eq!((verdict.reasons().as_str(), verdict.published), (FIGURES, None));
+        }
+        assert_eq!(Evidence::all([]), None);
+    }
+
+    #[test]
+    fn of_several_the_one_that_says_most_against_the_claim_is_judged_and_shown() {
+        let one = |figure, within_noise| Evidence {
+            within_noise,
+            ..Evidence::exact(figure, Bound::AtLeast(1.0))
+        };
+        let all = |each: &[Evidence]| {
+            let verdict = Evidence::all(each.iter().copied()).unwrap();
+            let verdict = verdict.verdict("a claim", Unit::Times, CAUSE);
+            (verdict.answer, verdict.measured)
+        };
+        assert_eq!(all(&[one(3.0, false), one(2.0, false)]), (YES, "2.00 times".into()));
+        // Noise must not decide that a claim holds, and does not hide a certain contradiction.
+        assert_eq!(all(&[one(3.0, true), one(2.0, false)]), (OPEN, "2.00 times".into()));
+        assert_eq!(all(&[one(0.2, true), one(0.5, false)]), (NO, "0.50 times".into()));
+        assert_eq!(all(&[one(0.9, true), one(1.5, false)]), (OPEN, "0.90 times".into()));
+        let named = Evidence::all_of([(one(3.0, false), "a"), (one(2.0, false), "b")]);
+        assert_eq!(named.map(|(_, name)| name), Some("b"));
+    }
+
+    #[test]
+    fn the_figure_that_is_shown_is_the_one_that_is_judged() {
+        // The median of the pairs is 2.0; the ratio of the medians is 1.5.
+        let (over, under) = (spread(&[2.0, 3.0, 8.0]), spread(&[1.0, 2.0, 4.0]));
+        for (bound, holds) in [(1.4, true), (1.6, false)] {
+            let evidence = Evidence::ratio(&over, &under, Bound::AtLeast(bound));
+            assert_eq!(evidence.bound.holds(evidence.figure), holds);
+            let verdict = evidence.verdict("a claim", Unit::Times, CAUSE);
+            assert_eq!(verdict.measured, "1.50 times");
+        }
+        let formats = [
+            (Unit::Times, 12.34, "12.3 times"),
+            (Unit::Percent, 0.0014, "0.14 %"),
+            (Unit::Percent, 0.051, "5.1 %"),
+            (Unit::Percent, 0.87, "87 %"),
+            (Unit::Change, 0.95, "-5.0 %"),
+            (Unit::Of("ms"), 823.4, "823 ms"),
+        ];
+        for (unit, figure, expected) in formats {
+            assert_eq!(unit.format(figure), expected);
         }
     }
 
     #[test]
-    fn of_several_the_one_that_decides_must_be_certain() {
-        let word = |holds, within_noise| Evidence { holds, within_noise, is_known: true };
-        let all = |each: &[Evidence]| Evidence::all(each.iter().copied());
-        assert_eq!(all(&[word(true, false), word(true, true)]), word(true, true));
-        assert_eq!(all(&[word(true, true), word(false, false)]), word(false, false));
-        assert_eq!(all(&[word(false, true), word(false, false)]), word(false, false));
-        assert_eq!(all(&[word(false, true), word(true, false)]), word(false, true));
+    fn an_effect_is_beside_the_published_one_with_a_word() {
+        let beside = |figure, bound, published| {
+            let verdict = Evidence::exact(figure, bound).verdict("a claim", Unit::Times, CAUSE);
+            verdict.beside(Published::new(published, "R1"))
+        };
+        let (more, less) = (Bound::AtLeast(1.0), Bound::Under(1.0));
+        for (figure, bound, published, effect) in [
+            (2.2, more, 2.74, Effect::WeakerThan),
+            (2.3, more, 2.74, Effect::As),
+            (3.2, more, 2.74, Effect::As),
+            (3.3, more, 2.74, Effect::StrongerThan),
+            (0.66, less, 0.5, Effect::WeakerThan),
+            (0.42, less, 0.5, Effect::As),
+            (0.40, less, 0.5, Effect::StrongerThan),
+        ] {
+            let found = beside(figure, bound, published).published.unwrap();
+            assert_eq!((found.here, found.effect), (figure, Some(effect)), "{figure} {published}");
+        }
+        let weaker = beside(2.0, more, 2.74);
+        assert_eq!(
+            weaker.reasons(),
+            "2.00 times; published 2.74 times (R1): weaker than published"
+        );
+        let json = serde_json::to_value(&weaker).unwrap();
+        assert_eq!(json["published"]["effect"], "weaker_than");
+        assert_eq!(
+            (&json["published"]["ratio"], &json["published"]["here"]),
+            (&2.74.into(), &2.0.into())
+        );
+        // A contradiction has no strength.
+        let contrary = beside(0.9, more, 2.74);
+        assert_eq!(contrary.reasons(), "0.90 times; published 2.74 times (R1); a cause");
+        assert_eq!(contrary.published.unwrap().effect, None);
     }
 
     #[test]
     fn a_loss_is_never_called_yes_and_no_line_is_too_long() {
-        let measured = "0.88 times".to_owned();
         let cause = "packets of the longest MTU are few, and cutting them is one more pass over all of their bytes";
-        let verdict =
-            Evidence::exact(false).verdict("the longest MTU leaves less to gain", measured, cause);
+        let evidence = Evidence::exact(0.88, Bound::AtLeast(1.0));
+        let verdict = evidence.verdict("the longest MTU leaves less to gain", Unit::Times, cause);
         let text = verdict.to_string();
         assert!(
             text.starts_with("not reproduced        the longest MTU leaves less to gain\n"),
@@ -382,6 +650,11 @@ mod tests {
         assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 80), "{text}");
         let json = serde_json::to_value(&verdict).unwrap();
         assert_eq!((&json["verdict"], &json["cause"]), (&"not_reproduced".into(), &cause.into()));
+        let open = Evidence { within_noise: true, ..evidence };
+        let open = open.verdict("a claim", Unit::Times, cause);
+        let json = serde_json::to_value(&open).unwrap();
+        assert_eq!((&json["verdict"], &json["needed"]), (&"undecided".into(), &QUIET.into()));
+        assert!(open.to_string().starts_with("undecided             a claim\n"), "{open}");
         let here = Verdict::not_here("three CPUs", "a machine of three processors");
         assert_eq!(
             here.to_string(),

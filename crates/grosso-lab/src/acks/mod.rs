@@ -422,7 +422,11 @@ mod tests {
             };
             let run = Measured {
                 seconds: 1.0,
-                bytes: if costs { 500_000_000 } else { 1_000_000_000 },
+                bytes: match case.side {
+                    _ if costs => 500_000_000,
+                    NicOf::Receiver if case.window_bytes == Some(BEST_2011) => 1_100_000_000,
+                    _ => 1_000_000_000,
+                },
                 units: if merges { 12_000 } else { 60_000 },
                 acknowledgements,
                 acknowledgements_passed: Some(passed),

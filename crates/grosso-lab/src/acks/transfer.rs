@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     experiment::Series,
-    statistics::{Spread, ratio},
+    statistics::Spread,
     trial::Measured,
-    verdict::{Bound, Evidence, Verdict},
+    verdict::{Bound, Evidence, Published, Unit, Verdict},
 };
 
 /// The sender and the wire of a transfer.
@@ -140,6 +140,8 @@ struct Claim {
     /// The hold time of the first transfer, in microseconds, if it is not the side's usual one.
     hold_us: Option<f64>,
     bound: Bound,
+    /// The published ratio of times, if the source has one.
+    published: Option<f64>,
     /// The cause in case the claim is contradicted.
     cause: &'static str,
 }
@@ -152,7 +154,12 @@ impl Claim {
         under: (Handling, Worth),
         bound: Bound,
     ) -> Self {
-        Self { text, side, over, under, hold_us: None, bound, cause: DISTURBED }
+        let published = match (bound, over.0) {
+            (COSTS, Merged) if matches!(under.0, Off) => Some(8.0 / 4.5),
+            (HARMLESS, Hardware | Passed) if matches!(side, Sender) => Some(1.0),
+            _ => None,
+        };
+        Self { text, side, over, under, hold_us: None, bound, published, cause: DISTURBED }
     }
 
     fn judge(&self, rows: &[TransferRow], senders: SenderKind) -> Option<Verdict> {
@@ -172,11 +179,12 @@ impl Claim {
         };
         let over = find(self.over, self.hold_us)?.milliseconds;
         let under = find(self.under, None)?.milliseconds;
-        let times = ratio(over.median, under.median)?;
         let whose = if senders == SenderKind::Userspace { ", in userspace" } else { "" };
         let [on, off] = [over.median, under.median];
-        let measured = format!("{on:.0} and {off:.0} ms, {times:.2} times{whose}");
-        Some(Evidence::ratio(&over, &under, self.bound).verdict(self.text, measured, self.cause))
+        let word = Evidence::ratio(&over, &under, self.bound);
+        let verdict = word.verdict(self.text, Unit::Times, self.cause);
+        let published = self.published.map(|ratio| Published::new(ratio, "R3, in 2011"));
+        Some(verdict.with(format!("{on:.0} and {off:.0} ms{whose}")).beside(published))
     }
 }
 

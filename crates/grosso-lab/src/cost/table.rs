@@ -53,13 +53,15 @@ impl Findings for CostFindings {
 
     fn headline(&self) -> String {
         let both = |offloads| {
-            let row = self.rows.iter().find(|row| row.offloads == offloads)?;
-            Some(row.paths.map(|path| path.total_ns.median))
+            let wire = self.rows.iter().find(|row| row.offloads == Offloads::On)?.wire;
+            let mut rows = self.rows.iter().filter(|row| row.wire == wire);
+            let row = rows.find(|row| row.offloads == offloads)?;
+            Some(row.paths.map(|path| short(path.total_ns.median)))
         };
         match (both(Offloads::On), both(Offloads::Off)) {
             (Some([on_a, on_b]), Some([off_a, off_b])) => format!(
-                "A packet costs {on_a:.0} ns to send and {on_b:.0} ns to receive with offloads, \
-                 {off_a:.0} and {off_b:.0} ns without"
+                "A packet costs {on_a} ns to send and {on_b} ns to receive with offloads, \
+                 {off_a} and {off_b} ns without"
             ),
             _ => "Nothing was measured".into(),
         }
@@ -225,7 +227,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shows_every_part() {
         let page = report().page("grosso lab cost --html \"a&b.html\"");
-        let headline = "A packet costs 110 ns to send and 55 ns to receive with offloads, \
+        let headline = "A packet costs 110 ns to send and 55.0 ns to receive with offloads, \
                         550 and 275 ns without</h1>";
         assert!(page.contains(headline), "{page}");
         assert_eq!(page.matches("<rect ").count(), 7 * 2 * 10);

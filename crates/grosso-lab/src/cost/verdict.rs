@@ -1,9 +1,9 @@
 //! Verdicts: whether the figures support the experiment's claims.
 
-use super::{CostRow, Offloads, PartName, Wire};
+use super::{CostRow, Offloads, PartName, Wire, trial::PathRun};
 use crate::{
-    statistics::{Spread, ratio},
-    verdict::{Bound, Evidence, Verdict},
+    statistics::Spread,
+    verdict::{Bound, Evidence, Unit, Verdict},
 };
 
 /// Returns verdicts on the figures.
@@ -15,17 +15,22 @@ pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
 /// With one packet per turn, reading the clocks takes as long as many parts.
 fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
-    let paths = rows.flat_map(|row| &row.paths);
-    let most = paths.map(|path| path.percent(PartName::Unexplained)).reduce(f64::max)?;
-    Some(
-        Evidence::exact(most <= UNEXPLAINED_PERCENT)
-            .verdict(
-                "with offloads, the parts explain 95 % of the time",
-                format!("all but {most:.1} %"),
-                "other work that interrupted the path between two readings of the clock",
-            )
-            .for_every_row(),
-    )
+    let paths = rows.flat_map(|row| [0, 1].map(|side| (row, side)));
+    let words = paths.map(|(row, side)| {
+        let unexplained = Spread::of(row.runs.iter().map(|run| {
+            let PathRun { parts, total_ns, .. } = run.paths[side];
+            parts.get(PartName::Unexplained) / total_ns
+        }));
+        let path = format!("path {} of {}", ["a", "b"][side], row.name());
+        (Evidence::median(&unexplained, Bound::Under(UNEXPLAINED)), path)
+    });
+    let (word, path) = Evidence::all_of(words)?;
+    let verdict = word.verdict(
+        "with offloads, the parts explain 95 % of the time",
+        Unit::Percent,
+        "other work that interrupted the path between two readings of the clock",
+    );
+    Some(verdict.with(format!("unexplained: {path}")).for_every_row())
 }
 
 /// Judges the gain from polls of many frames, for the path that receives packets from the wire.
@@ -35,11 +40,12 @@ fn batching(rows: &[CostRow]) -> Option<Verdict> {
         Some(path_b.total_ns)
     };
     let (one, many) = (total(Offloads::OneByOne)?, total(Offloads::On)?);
-    Some(Evidence::ratio(&many, &one, Bound::Under(1.0)).verdict(
+    let verdict = Evidence::ratio(&one, &many, Bound::AtLeast(1.0)).verdict(
         "path b is cheaper with 64 frames per poll",
-        format!("{:.1} times (ring)", ratio(one.median, many.median)?),
+        Unit::Times,
         "polls that found one frame each",
-    ))
+    );
+    Some(verdict.with(Wire::Ring))
 }
 
 /// Judges the gain from offloads for both paths together, on the wire with the smallest gain.
@@ -48,33 +54,30 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
         let [one, other] = row.paths.map(|path| path.total_ns);
         Spread::of(one.values().iter().zip(other.values()).map(|(one, other)| one + other))
     };
-    let ratios = [Wire::Ring, Wire::Xdp, Wire::Udp].into_iter().filter_map(|wire| {
+    let words = [Wire::Ring, Wire::Xdp, Wire::Udp].into_iter().filter_map(|wire| {
         let (off, on) =
             (both(row(rows, wire, Offloads::Off)?), both(row(rows, wire, Offloads::On)?));
-        let word = Evidence::ratio(&on, &off, Bound::Under(1.0));
-        Some((ratio(off.median, on.median)?, wire, word))
+        Some((Evidence::ratio(&off, &on, Bound::AtLeast(1.0)), wire))
     });
-    let (least, wire, word) = ratios.min_by(|one, other| one.0.total_cmp(&other.0))?;
-    Some(
-        word.verdict(
-            "offloads make both paths cheaper on every wire",
-            format!("{least:.1} times ({wire})"),
-            "a wire that costs more than the packets on it",
-        )
-        .for_every_row(),
-    )
+    let (word, wire) = Evidence::all_of(words)?;
+    let verdict = word.verdict(
+        "offloads make both paths cheaper on every wire",
+        Unit::Times,
+        "a wire that costs more than the packets on it",
+    );
+    Some(verdict.with(wire).for_every_row())
 }
 
 fn row(rows: &[CostRow], wire: Wire, offloads: Offloads) -> Option<&CostRow> {
     rows.iter().find(|row| (row.wire, row.offloads) == (wire, offloads))
 }
 
-/// Greatest share of time that may remain unexplained.
-const UNEXPLAINED_PERCENT: f64 = 5.0;
+/// Share of time below which little remains unexplained.
+const UNEXPLAINED: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Parts, tests::report};
+    use super::super::{CostRun, Parts, tests::report};
     use super::*;
 
     fn said(rows: &[CostRow], claim: &str) -> (bool, String) {
@@ -86,33 +89,40 @@ mod tests {
     #[test]
     fn what_is_unexplained_in_any_path_is_too_much() {
         let mut rows = report().findings.rows;
-        assert_eq!(said(&rows, "explain"), (false, "all but 18.2 %".into()));
-        let with = |share: f64| {
-            Parts::each(|part| if part == PartName::Unexplained { share } else { 1.0 })
+        let of = |rows: &mut Vec<CostRow>, share: f64| {
+            let parts = Parts::each(|part| if part == PartName::Unexplained { share } else { 1.0 });
+            for row in rows {
+                let path = PathRun { parts, total_ns: parts.total(), ..row.runs[0].paths[0] };
+                let run = CostRun { paths: [path; 2], ..row.runs[0].clone() };
+                row.runs = vec![run; 5];
+            }
         };
-        for path in rows.iter_mut().flat_map(|row| &mut row.paths) {
-            path.parts = with(0.0);
-        }
-        assert_eq!(said(&rows, "explain"), (true, "all but 0.0 %".into()));
-        rows[5].paths[1].parts = with(0.5);
-        assert_eq!(said(&rows, "explain"), (false, "all but 5.3 %".into()));
-        rows[5].paths[1].parts = with(0.4);
-        assert_eq!(said(&rows, "explain"), (true, "all but 4.3 %".into()));
+        of(&mut rows, 0.0);
+        assert!(said(&rows, "explain").0);
+        let mut last = rows[5..6].to_vec();
+        of(&mut last, 0.5);
+        rows[5] = last[0].clone();
+        let name = rows[5].name();
+        let expected = |percent| format!("{percent} % (unexplained: path a of {name})");
+        assert_eq!(said(&rows, "explain"), (false, expected("5.3")));
+        of(&mut last, 0.4);
+        rows[5] = last[0].clone();
+        assert_eq!(said(&rows, "explain"), (true, expected("4.3")));
     }
 
     #[test]
     fn batching_is_path_b_s_and_offloads_are_worth_what_they_are_where_least() {
         let mut rows = report().findings.rows;
-        assert_eq!(said(&rows, "64 frames"), (true, "5.0 times (ring)".into()));
+        assert_eq!(said(&rows, "64 frames"), (true, "5.00 times (ring)".into()));
         rows[1].paths[0].total_ns = Spread::of([0.0; 3]);
         assert!(said(&rows, "64 frames").0, "path a reads superframes");
         rows[1].paths[1].total_ns = Spread::of([54.0; 3]);
-        assert_eq!(said(&rows, "64 frames"), (false, "1.0 times (ring)".into()));
+        assert_eq!(said(&rows, "64 frames"), (false, "0.98 times (ring)".into()));
         assert!(said(&rows, "offloads make").0);
         rows[4].paths[0].total_ns = Spread::of([0.0; 3]);
-        assert_eq!(said(&rows, "offloads make"), (true, "1.7 times (AF_XDP)".into()));
+        assert_eq!(said(&rows, "offloads make"), (true, "1.67 times (AF_XDP)".into()));
         rows[4].paths[1].total_ns = Spread::of([164.0; 3]);
-        assert_eq!(said(&rows, "offloads make"), (false, "1.0 times (AF_XDP)".into()));
+        assert_eq!(said(&rows, "offloads make"), (false, "0.99 times (AF_XDP)".into()));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::{CustomFindings, CustomRow};
 use crate::{
-    statistics::{Spread, digits, ratio},
-    verdict::{Bound, Evidence, Verdict},
+    statistics::{Spread, digits},
+    verdict::{Bound, Evidence, Unit, Verdict},
 };
 
 /// A figure of a row.
@@ -79,17 +79,14 @@ impl CustomClaim {
             Than::Under(value) => Bound::Under(value),
         };
         let name = self.figure.name();
-        let (evidence, measured) = match &self.beside {
-            None => (Evidence::median(figure, bound), format!("{name} {}", digits(figure.median))),
-            Some(beside) => {
-                let other = self.figure.of(findings.row(beside)?);
-                let times = ratio(figure.median, other.median).map_or_else(|| "-".into(), digits);
-                let (one, two) = (digits(figure.median), digits(other.median));
-                let measured = format!("{name} {one} against {two}: {times} times");
-                (Evidence::ratio(figure, other, bound), measured)
-            }
+        let text = self.text.clone();
+        let Some(beside) = &self.beside else {
+            return Some(Evidence::median(figure, bound).verdict(text, Unit::Of(name), CAUSE));
         };
-        Some(evidence.verdict(self.text.clone(), measured, CAUSE))
+        let other = self.figure.of(findings.row(beside)?);
+        let (one, two) = (digits(figure.median), digits(other.median));
+        let verdict = Evidence::ratio(figure, other, bound).verdict(text, Unit::Times, CAUSE);
+        Some(verdict.with(format!("{name} {one} and {two}")))
     }
 }
 
@@ -119,7 +116,7 @@ mod tests {
         assert_eq!(judged(Some("nobody"), Figure::Gbps, Than::Under(0.5)), None);
         let verdict =
             claim(Some("whole"), Figure::Gbps, Than::Under(0.5)).judge(&findings).unwrap();
-        assert_eq!(verdict.measured, "gbps 0.08 against 8.00: 0.01 times");
+        assert_eq!(verdict.measured, "0.01 times (gbps 0.08 and 8.00)");
     }
 
     #[test]
@@ -128,7 +125,7 @@ mod tests {
         findings.rows[1].gbps = Spread::of([0.0; 3]);
         let verdict =
             claim(Some("whole"), Figure::Gbps, Than::Under(0.5)).judge(&findings).unwrap();
-        assert!(verdict.holds() && verdict.measured.ends_with("0.00 times"), "{verdict:?}");
+        assert!(verdict.holds() && verdict.measured.starts_with("0.00 times"), "{verdict:?}");
         // No run had a cost per gigabyte.
         findings.rows[1].cpu_s_per_gb = Spread::of([f64::INFINITY; 3]);
         let cost = claim(Some("loses"), Figure::CpuSecondsPerGb, Than::Under(2.0));

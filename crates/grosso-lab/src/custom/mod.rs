@@ -213,13 +213,18 @@ mod tests {
             retransmits: too_long / 10,
             ..CustomRun::default()
         };
-        let series = |number, name: &str, bytes: [u64; 3], too_long| {
+        let series = |number, name: &str, bytes: [u64; 5], too_long| {
             let setting = CustomSetting { number, name: name.into() };
             Series::new(setting, bytes.map(|bytes| run(bytes, too_long)).to_vec())
         };
         CustomFindings::new(vec![
-            series(0, "whole", [1_000_000_000, 990_000_000, 1_010_000_000], 0),
-            series(1, "loses", [10_000_000, 9_000_000, 11_000_000], 40),
+            series(
+                0,
+                "whole",
+                [1_000_000_000, 990_000_000, 1_010_000_000, 1_000_000_000, 1_000_000_000],
+                0,
+            ),
+            series(1, "loses", [10_000_000, 9_000_000, 11_000_000, 10_000_000, 10_000_000], 40),
         ])
     }
 

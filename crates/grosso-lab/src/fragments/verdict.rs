@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{FragmentGroup, Receiver};
 use crate::{
-    statistics::{Spread, ratio},
-    verdict::{Bound, Evidence, Verdict},
+    statistics::Spread,
+    verdict::{Bound, Evidence, Published, Unit, Verdict},
 };
 
 /// Judges the figures. `timeout` is the time after which an incomplete datagram is dropped.
@@ -29,35 +29,38 @@ fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let row = |receiver| group.row(receiver, Some(buffers));
     let queued = row(Receiver::Queues)?.goodput_gbps;
     let coalesced = row(Receiver::Coalesces)?.goodput_gbps;
-    Some(Evidence::ratio(&queued, &coalesced, Bound::Under(COLLAPSED)).verdict(
+    let verdict = Evidence::ratio(&queued, &coalesced, Bound::Under(1.0)).verdict(
         match lossy {
-            false => "fewest buffers: queueing delivers under 5 %",
-            true => "fewest buffers, loss: queueing delivers under 5 %",
+            false => "fewest buffers: queueing delivers less",
+            true => "fewest buffers, loss: queueing delivers less",
         },
-        format!("{} %", percent(ratio(queued.median, coalesced.median)?)),
+        Unit::Percent,
         "a machine too slow for the rate, whose buffers are emptied between two datagrams",
-    ))
+    );
+    let speeds = format!("{buffers} buffers");
+    Some(verdict.with(speeds).beside(Published::new(9.0 / 6600.0, "R2, in 2019")))
 }
 
 /// Judges the claim that coalescing needs few buffers: its goodput equals that with unlimited ones.
 fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
-    let few: Vec<Spread> =
-        rows.filter(|row| row.buffers.is_some()).map(|row| row.goodput_gbps).collect();
-    let least = few.iter().map(|goodput| goodput.median).reduce(f64::min)?;
-    let word = |goodput| Evidence::ratio(goodput, &unbounded, Bound::AtLeast(CURED));
+    let few = rows.filter_map(|row| {
+        let bound = Bound::AtLeast(CURED);
+        Some((Evidence::ratio(&row.goodput_gbps, &unbounded, bound), row.buffers?))
+    });
+    let (word, buffers) = Evidence::all_of(few)?;
     Some(
-        Evidence::all(few.iter().map(word))
-            .verdict(
-                match lossy {
-                    false => "coalescing: few buffers cost at most 10 %",
-                    true => "coalescing, loss: few buffers cost at most 10 %",
-                },
-                format!("{} %", percent(ratio(least, unbounded.median)?)),
-                "a machine too slow for the rate",
-            )
-            .for_every_row(),
+        word.verdict(
+            match lossy {
+                false => "coalescing: few buffers cost at most 10 %",
+                true => "coalescing, loss: few buffers cost at most 10 %",
+            },
+            Unit::Percent,
+            "a machine too slow for the rate",
+        )
+        .with(format!("{buffers} buffers"))
+        .for_every_row(),
     )
 }
 
@@ -71,10 +74,9 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     };
     // The longest silence of all runs: nothing is averaged away.
     let verdict = |claim, silences: Vec<Spread>, bound| {
-        let longest = silences.iter().map(|silence| silence.max).reduce(f64::max)?;
         let word = |silence| Evidence::greatest(silence, bound);
-        let word = Evidence::all(silences.iter().map(word));
-        Some(word.verdict(claim, format!("{longest:.0} ms"), PAUSED).for_every_row())
+        let word = Evidence::all(silences.iter().map(word))?;
+        Some(word.verdict(claim, Unit::Of("ms"), PAUSED).for_every_row())
     };
     let short = Bound::Under(timeout_ms * SHORT);
     let judged = [
@@ -97,15 +99,8 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     judged.into_iter().flatten().collect()
 }
 
-fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
-}
-
 /// Cause of a silence that the timeout does not explain.
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
-/// Share of the best goodput below which goodput has collapsed.
-const COLLAPSED: f64 = 0.05;
 /// Share of the best goodput at which few buffers do no harm.
 const CURED: f64 = 0.9;
 /// Share of the timeout from which a silence counts as a wait for it; a receiver that never waits stays far below.
@@ -148,16 +143,19 @@ mod tests {
     }
 
     #[test]
-    fn queueing_that_gets_a_twentieth_through_has_not_collapsed() {
+    fn queueing_that_gets_as_much_through_has_not_collapsed() {
         let at = |gbps: f64| {
-            let report = changed(Receiver::Queues, Some(32), |row| row.goodput_gbps.median = gbps);
+            let report = changed(Receiver::Queues, Some(32), |row| {
+                row.goodput_gbps = Spread::of([gbps; 5]);
+            });
             said(&report, "fewest buffers: queueing")
         };
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
-        assert_eq!(at(coalesced * 0.051), (false, "5.1 %".into()));
-        assert_eq!(at(coalesced * 0.049), (true, "4.9 %".into()));
+        assert_eq!(at(coalesced * 1.01), (false, "101 % (32 buffers)".into()));
+        assert_eq!(at(coalesced * 0.049), (true, "4.9 % (32 buffers)".into()));
         // Changed results with more buffers change no verdict.
-        let report = changed(Receiver::Queues, Some(256), |row| row.goodput_gbps.median = 1.4);
+        let report =
+            changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
         assert!(said(&report, "fewest buffers, loss").0);
     }
 
@@ -165,8 +163,11 @@ mod tests {
     fn any_number_of_buffers_that_slows_coalescing_is_a_harm() {
         let unbounded =
             report().findings.groups[1].row(Receiver::Coalesces, None).unwrap().goodput_gbps.median;
-        for (share, expected) in [(0.89, (false, "89 %")), (0.91, (true, "91 %"))] {
-            let change = |row: &mut FragmentRow| row.goodput_gbps.median = unbounded * share;
+        for (share, expected) in
+            [(0.89, (false, "89 % (1024 buffers)")), (0.91, (true, "91 % (1024 buffers)"))]
+        {
+            let change =
+                |row: &mut FragmentRow| row.goodput_gbps = Spread::of([unbounded * share; 5]);
             let report = changed(Receiver::Coalesces, Some(1024), change);
             let (holds, measured) = said(&report, "coalescing, loss: few buffers");
             assert_eq!((holds, measured.as_str()), expected);

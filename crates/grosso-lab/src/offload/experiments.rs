@@ -6,16 +6,16 @@ use grosso::Profile;
 use grosso_sys::scheduling::allowed_processors;
 
 use super::{
-    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, Published,
-    ReaderKind, Row, RowGroup, findings::distinct,
+    Comparison, Consumer, Offload, OffloadGroup, OffloadParameters, OffloadRow, ReaderKind, Row,
+    RowGroup, findings::distinct,
 };
 use crate::{
     experiment::Plan,
     netns::{Family, Layout, Mtu},
-    statistics::{Spread, ratio},
+    statistics::Spread,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting},
-    verdict::{Bound, Evidence, Verdict},
+    verdict::{Bound, Evidence, Published, Unit, Verdict},
 };
 
 impl Offload {
@@ -265,88 +265,81 @@ fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, buffer: usiz
 }
 
 fn judge_headline(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
-    let verdict = |group: &OffloadGroup| {
-        let [on, off] = group.pair(ON, OFF)?.map(|row| row.gigabits_a_cpu_second);
-        let word = Evidence::ratio(&on, &off, Bound::AtLeast(WORTH_LEAST));
-        Some(word.verdict(WORTH, times(group.ratio), DEARER_OR_SHARED))
-    };
-    groups.first().and_then(verdict).into_iter().collect()
+    groups.first().and_then(|group| gain(group, WORTH, [ON, OFF])).into_iter().collect()
+}
+
+/// Judges whether the first setting carries more data per CPU-second, beside the published ratio of these rows.
+fn gain(group: &OffloadGroup, claim: &'static str, [over, under]: [&str; 2]) -> Option<Verdict> {
+    let [on, off] = group.pair(over, under)?.map(|row| row.gigabits_a_cpu_second);
+    let published = group.comparisons.first().and_then(|first| first.published);
+    let word = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
+    Some(word.verdict(claim, Unit::Times, DEARER).beside(published))
 }
 
 fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdict> {
     let group = |processors, mtu| {
         groups.iter().find(|group| group.processors == processors && group.mtu == mtu)
     };
-    let speed = |group: &OffloadGroup| Some(group.first_row()?.gigabits_a_cpu_second);
-    let over_none = |group: &OffloadGroup, bound| {
-        let none = group.row(NONE)?.gigabits_a_cpu_second;
-        Some((Evidence::ratio(&speed(group)?, &none, bound), times(group.ratio)))
-    };
     let [same, mixed, long] = MTU_PAIRS.map(|(mtu, _)| group(1, mtu));
-    let mut verdicts = Vec::new();
-    if let Some((word, text)) = same.and_then(|same| over_none(same, Bound::AtLeast(WORTH_LEAST))) {
-        verdicts.push(word.verdict(WORTH, text, DEARER_OR_SHARED));
-    }
-    if let Some((same, mixed)) = same.and_then(speed).zip(mixed.and_then(speed)) {
-        let change = mixed.median / same.median - 1.0;
-        let word = Evidence::all([
-            Evidence::ratio(&mixed, &same, Bound::AtLeast(0.97)),
-            Evidence::ratio(&same, &mixed, Bound::AtLeast(0.97)),
-        ]);
-        let (claim, text) =
-            ("MTU 1500 to 9000 is within 3 % of 1500 to 1500", format!("{:+.1} %", change * 100.0));
-        verdicts.push(word.verdict(claim, text, "other load on the machine"));
-    }
-    if let Some((word, text)) = long.and_then(|long| over_none(long, Bound::AtLeast(1.0))) {
-        let claim = "coalescing is also faster at MTU 9000";
-        verdicts.push(word.verdict(claim, text, DEARER));
-    }
-    verdicts.extend(same.and_then(|same| {
-        Some(beside(same, GENERIC, Bound::AtLeast(0.95))?.verdict(
-            "inet_lro is as fast as the driver's own LRO",
-            times(beside_ratio(same, GENERIC)),
-            DEARER,
-        ))
-    }));
-    verdicts.extend(mixed.and_then(|mixed| {
-        Some(beside(mixed, POSTED, Bound::Under(0.9))?.verdict(
-            "1500 to 9000: inet_lro as posted is 10 % slower",
-            times(beside_ratio(mixed, POSTED)),
-            "superframes of seven packets keep most of the gain where packets are expensive",
-        ))
-    }));
-    verdicts.extend(same.and_then(larger_pages));
+    let over_none = |group: Option<&OffloadGroup>, claim| {
+        let group = group?;
+        gain(group, claim, [&group.first, NONE])
+    };
+    let between = same.zip(mixed).and_then(|(same, mixed)| {
+        let [same, mixed] = [same.first_row()?, mixed.first_row()?];
+        let (same, mixed) = (&same.gigabits_a_cpu_second, &mixed.gigabits_a_cpu_second);
+        let word = Evidence::ratio(mixed, same, Bound::Within(0.97));
+        let claim = "MTU 1500 to 9000 is within 3 % of 1500 to 1500";
+        Some(word.verdict(claim, Unit::Times, "other load on the machine").beside(nic(1.0)))
+    });
+    let generic = same.and_then(|same| {
+        let word = beside(same, GENERIC, Bound::AtLeast(0.95))?;
+        let claim = "inet_lro is as fast as the driver's own LRO";
+        Some(word.verdict(claim, Unit::Times, DEARER).beside(nic(SHORT.posted / SHORT.pages[0])))
+    });
+    let posted = mixed.and_then(|mixed| {
+        let word = beside(mixed, POSTED, Bound::Under(1.0))?;
+        let claim = "1500 to 9000: inet_lro as posted is slower";
+        let cause =
+            "superframes of seven packets keep most of the gain where packets are expensive";
+        Some(word.verdict(claim, Unit::Times, cause).beside(nic(MIXED.posted / MIXED.pages[0])))
+    });
     let shared = group(2, MTU_PAIRS[0].0).filter(|group| group.cpus.is_none());
-    verdicts.extend(shared.and_then(behind_the_wire));
-    verdicts.extend(consumer.into_iter().flat_map(|consumer| consumer.readings().map(pages)));
-    verdicts
+    let verdicts = [
+        over_none(same, WORTH),
+        between,
+        over_none(long, "coalescing is also faster at MTU 9000"),
+        generic,
+        posted,
+        same.and_then(larger_pages),
+        shared.and_then(behind_the_wire),
+    ];
+    let consumed = consumer.into_iter().flat_map(|consumer| consumer.readings().map(pages));
+    verdicts.into_iter().flatten().chain(consumed).collect()
 }
 
 /// Judges the claim of the source that packet buffers, into which every byte is copied, carry less than pages. For a
 /// reader of headers, parts save more than they did in the source.
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
-    let (claim, bound, cause) = match reader {
-        ReaderKind::Headers => ("headers read: parts are at least as fast as copies", 1.0, DEARER),
+    let (claim, cause, published) = match reader {
+        ReaderKind::Headers => ("headers read: parts are at least as fast as copies", DEARER, None),
         ReaderKind::EveryByte => {
-            ("every byte read: parts carry 1.62 times as much", PAGES_OVER_BUFFERS, READ_ANYWAY)
+            ("every byte read: parts carry more than copies", READ_ANYWAY, Some(PAGES_OVER_BUFFERS))
         }
-        ReaderKind::VhostUser => {
-            ("vhost-user, every byte read: 1.62 times as much", PAGES_OVER_BUFFERS, COPIED_ANYWAY)
-        }
+        ReaderKind::VhostUser => (
+            "vhost-user, every byte read: parts carry more",
+            COPIED_ANYWAY,
+            Some(PAGES_OVER_BUFFERS),
+        ),
     };
-    let word = Evidence::ratio(parts, copied, Bound::AtLeast(bound));
-    word.verdict(claim, times(ratio(parts.median, copied.median)), cause)
+    let word = Evidence::ratio(parts, copied, Bound::AtLeast(1.0));
+    word.verdict(claim, Unit::Times, cause).beside(published.map(nic))
 }
 
 /// Compares a column of the source with the driver's own LRO.
 fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
     let [one, own] = group.pair(name, OWN)?.map(|row| row.gigabits_a_cpu_second);
     Some(Evidence::ratio(&one, &own, bound))
-}
-
-fn beside_ratio(group: &OffloadGroup, name: &str) -> Option<f64> {
-    let [one, own] = group.pair(name, OWN)?.map(|row| row.gigabits_a_cpu_second.median);
-    ratio(one, own)
 }
 
 /// Judges the cost of a gigabyte after the wire, where data path and receiver share a CPU.
@@ -356,23 +349,20 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
         Spread::of(row.runs.iter().map(|run| both(run) / (run.bytes as f64 * 1e-9)))
     };
     let (coalesced, none) = (cost(group.first_row()?), cost(group.row(NONE)?));
-    Some(Evidence::ratio(&coalesced, &none, Bound::Under(0.5)).verdict(
-        "path and receiver on one CPU: half the cost",
-        times(ratio(coalesced.median, none.median)),
-        DEARER,
-    ))
+    let word = Evidence::ratio(&coalesced, &none, Bound::Under(0.5));
+    Some(word.verdict("path and receiver on one CPU: half the cost", Unit::Times, DEARER))
 }
 
 /// Judges the claim of the source that larger receive pages carry more.
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
-    let (small, large) = (speed(0)?, speed(3)?);
-    Some(Evidence::ratio(&large, &small, Bound::AtLeast(LARGER_PAGES)).verdict(
-        "pages of 32 KiB carry 5 % more than 4 KiB",
-        times(ratio(large.median, small.median)),
-        "a slot of a packet socket's ring holds one packet of any size; the NIC of 2007 put \
-         several into a page and allocated fewer pages",
-    ))
+    let word = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));
+    let cause = "a slot of a packet socket's ring holds one packet of any size; the NIC of 2007 put \
+                 several into a page and allocated fewer pages";
+    let published = nic((9.4 / 72.0) / (8.9 / 78.0));
+    Some(
+        word.verdict("pages of 32 KiB carry more than 4 KiB", Unit::Times, cause).beside(published),
+    )
 }
 
 fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
@@ -381,50 +371,46 @@ fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
             group.mtu.sender == bytes && group.family == Family::V4 && group.traffic.is_tcp()
         })
     };
-    let streams = |bytes| group(bytes)?.pair(SUPERFRAMES[0].0, SUPERFRAMES[1].0);
-    let [Some(short), Some(long)] = SENDER_MTUS.map(|(bytes, _)| streams(bytes)) else {
-        return Vec::new();
-    };
-    let word = |[on, off]: [&OffloadRow; 2], bound| {
-        Evidence::ratio(&on.gigabits_a_cpu_second, &off.gigabits_a_cpu_second, bound)
-    };
-    let gain = |[on, off]: [&OffloadRow; 2]| on.gain_over(off);
-    let (gains, published) = ([gain(short), gain(long)], SENDER_MTUS[0].1.ratio);
-    let less = Evidence::all([
-        word(long, Bound::AtLeast(1.0)),
-        Evidence::ratio(&gains[1], &gains[0], Bound::Under(1.0)),
-    ]);
-    let mut verdicts = vec![
-        word(short, Bound::AtLeast(published)).verdict(
-            "superframes are 1.44 times faster at MTU 1500",
-            times(Some(gains[0].median)),
-            "the lab's wire costs both rows time that a loopback device does not",
-        ),
-        less.verdict(
-            "the longest MTU leaves a gain, but a smaller one",
-            times(Some(gains[1].median)),
-            "at that MTU a superframe is one packet, so only the data path differs",
-        ),
+    let names = SUPERFRAMES.map(|(name, _)| name);
+    let [short, long] = SENDER_MTUS.map(|(bytes, _)| group(bytes));
+    let verdicts = [
+        short.and_then(|short| gain(short, "superframes carry more at MTU 1500", names)),
+        long.and_then(|long| gain(long, "superframes carry more at the longest MTU too", names)),
+        short.zip(long).and_then(|(short, long)| less_to_gain(short, long, names)),
+        short.and_then(gso_alone_off),
     ];
-    verdicts.extend(group(SENDER_MTUS[0].0).and_then(gso_alone_off));
-    verdicts
+    verdicts.into_iter().flatten().collect()
+}
+
+/// Judges the claim of the source that the longest MTU leaves less to gain: run by run, how much superframes gain there
+/// to how much they gain at the shortest.
+fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> Option<Verdict> {
+    let [long, short] = [long, short].map(|group| {
+        let [on, off] = group.pair(names[0], names[1])?;
+        Some(on.gain_over(off))
+    });
+    let word = Evidence::ratio(&long?, &short?, Bound::Under(1.0));
+    let cause = "at that MTU a superframe is one packet, so only the data path differs";
+    let [short, long] = SENDER_MTUS.map(|(_, published)| published);
+    let published = Published::new(long.ratio / short.ratio, short.source);
+    let claim = "the longest MTU leaves less to gain";
+    Some(word.verdict(claim, Unit::Times, cause).beside(published))
 }
 
 /// Judges the claim of the source that a device with TSO but without GSO is a little slower than one with both.
 fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     let [alone, both] = group.pair(GSO_ALONE_OFF, SUPERFRAMES[0].0)?;
-    let [speed, with_both] = [alone, both].map(|row| row.gigabits_a_cpu_second);
-    Some(Evidence::ratio(&speed, &with_both, Bound::Under(SLOWER)).verdict(
+    let word = Evidence::ratio(
+        &alone.gigabits_a_cpu_second,
+        &both.gigabits_a_cpu_second,
+        Bound::Under(1.0),
+    );
+    Some(word.verdict(
         "only GSO off: a little slower",
-        times(ratio(speed.median, with_both.median)),
+        Unit::Times,
         "since Linux 4.17 TCP builds superframes regardless of the device's GSO setting, and a device \
          with TSO receives them unsegmented",
     ))
-}
-
-/// Formats a gain in times; a dash for none.
-pub(super) fn times(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2} times"))
 }
 
 /// Returns the title of a group: the properties that its settings share.
@@ -457,28 +443,23 @@ fn coalescing(plan: &Plan<OffloadParameters>, setting: &Setting) -> [Row; 2] {
 }
 
 const fn nic(ratio: f64) -> Published {
-    Published { ratio, source: "R1, in 2007 on a 10 Gb/s NIC" }
+    Published::new(ratio, "R1, in 2007 on a 10 Gb/s NIC")
 }
 
-/// Causes of a gain below the published one.
+/// Causes of a gain that is not there.
 const DEARER: &str = "\
-receiving a packet costs more than in the source, because it is copied into a device in userspace";
-/// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74, with a margin for other machines.
-const WORTH: &str = "coalescing is at least 1.83 times faster (two thirds of the published 2.74)";
-const WORTH_LEAST: f64 = 2.74 / 1.5;
-const DEARER_OR_SHARED: &str = "\
-a copy into a device in userspace costs more than the receive path of the source, or other work on the same CPU \
-delays single packets until they arrive in batches too";
-/// Throughput into pages and into packet buffers, in the source: 8.9 and 5.5 Gb/s.
-const PAGES_OVER_BUFFERS: f64 = 8.9 / 5.5;
+receiving a packet costs more than in the source, because it is copied into a device in userspace, or other work on \
+the same CPU delays single packets until they arrive in batches too";
+/// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
+const WORTH: &str = "coalescing carries more per CPU at MTU 1500";
+/// Ratio of generic coalescing into pages to that into packet buffers, in the source: 8.8 Gb/s at 77 % and 5.5 at 90 %.
+const PAGES_OVER_BUFFERS: f64 = (8.8 / 77.0) / (5.5 / 90.0);
 /// Causes of a smaller gain of parts over copies for consumers that read every byte.
 const READ_ANYWAY: &str = "\
 a reader of the copy finds it in the cache, where the writer left it, so a byte that is read anyway is fetched \
 once, copied or not";
 const COPIED_ANYWAY: &str = "\
 every byte is copied into the shared memory and out of it, in both rows";
-/// Least ratio of the throughput with the largest pages to that with the smallest: 9.4 to 8.9 Gb/s in the source.
-const LARGER_PAGES: f64 = 1.05;
 const ON: &str = "coalescing on";
 const OFF: &str = "coalescing off";
 const ON_OFF: Comparison = Comparison::new("on / off", ON, OFF);
@@ -496,10 +477,8 @@ const SUPERFRAMES: [(&str, Carrier); 2] = [
     ("superframes off", Carrier::GrossoSends { superframes: false }),
 ];
 
-/// The row whose device has TSO without generic segmentation, and the greatest share of the speed with both that counts
-/// as a little slower.
+/// The row whose device has TSO without generic segmentation.
 const GSO_ALONE_OFF: &str = "GSO alone off";
-const SLOWER: f64 = 0.97;
 
 /// The columns of table R1, and their ratios to no coalescing.
 const OWN: &str = "own (myri10ge)";
@@ -564,8 +543,8 @@ const MTU_PAIRS: [(Mtu, R1); 3] = [
 
 /// The MTUs of table R5. A TAP does not support the longest: 65535 minus an Ethernet header.
 const SENDER_MTUS: [(u16, Published); 2] = [
-    (1500, Published { ratio: 26864.51 / 18626.44, source: "R5, in 2014 on loopback" }),
-    (65521, Published { ratio: 1.1, source: "R5, in 2014 on loopback" }),
+    (1500, Published::new(26864.51 / 18626.44, "R5, in 2014 on loopback")),
+    (65521, Published::new(1.1, "R5, in 2014 on loopback")),
 ];
 
 /// Numbers of connections, and hold times of their trains in microseconds.

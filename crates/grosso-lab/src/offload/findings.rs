@@ -3,13 +3,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Consumer, Row, RowGroup};
+use super::{Comparison, Consumer, Row, RowGroup};
 use crate::{
     experiment::Series,
     netns::{Family, Mtu},
     statistics::{Latency, Spread, ratio},
     traffic::Traffic,
     trial::Measured,
+    verdict::Published,
 };
 
 /// Figures of the experiments.
@@ -58,20 +59,13 @@ pub struct OffloadGroup {
 pub struct Compared {
     /// Name of the comparison.
     pub name: &'static str,
+    /// Names of the first row and of the second.
+    #[serde(skip)]
+    pub(super) rows: [&'static str; 2],
     /// Gigabits per CPU-second of the first row, divided by the second's; for requests, the ratio of their numbers.
     pub ratio: f64,
     /// The ratio in the publication that the experiment repeats.
     pub published: Option<Published>,
-}
-
-/// A result that others published.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-#[non_exhaustive]
-pub struct Published {
-    /// The ratio.
-    pub ratio: f64,
-    /// Year and equipment.
-    pub source: &'static str,
 }
 
 /// The result of one setting.
@@ -138,8 +132,8 @@ impl OffloadGroup {
         };
         let compared = group.comparisons.iter().filter_map(|comparison| {
             let ratio = ratio(value(comparison.over)?, value(comparison.under)?)?;
-            let (name, published) = (comparison.name, comparison.published);
-            Some(Compared { name, ratio, published })
+            let Comparison { name, over, under, published } = *comparison;
+            Some(Compared { name, rows: [over, under], ratio, published })
         });
         let comparisons: Vec<Compared> = compared.collect();
         let setting = &group.rows[0].setting;

@@ -2,14 +2,13 @@
 
 use core::fmt::Write;
 
-use super::{
-    Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow, Published,
-};
+use super::{Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow};
 use crate::{
     page::{Bar, Chart, Column},
     report::{Environment, Findings, Knob},
     statistics::{Latency, Spread, digits, thousands},
     trial::Tool,
+    verdict::{Bound, Evidence, Published},
 };
 
 impl Findings for OffloadFindings {
@@ -63,43 +62,34 @@ impl Findings for OffloadFindings {
     }
 
     fn headline(&self) -> String {
-        let Some(group) = self.groups.first() else { return "Nothing was measured".into() };
-        let ratio = group.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"));
-        if let Some(headline) = group.headline_of_loads() {
-            return headline;
-        }
-        if group.first_row().is_none() {
-            return format!("{} has no figures: a trial failed", group.first);
-        }
-        match &group.rows[..] {
-            [few, .., many] if self.is_sweep() => format!(
-                "{} make trains of {}, {} of {} packets",
-                few.name,
-                few.segments_per_train.map_or_else(|| "-".into(), |s| digits(s.median)),
-                many.name,
-                many.segments_per_train.map_or_else(|| "-".into(), |s| digits(s.median)),
-            )
-            .replace("1 flow make", "1 flow makes"),
-            [on, ..] if on.latency.is_some() => {
-                format!("With {} a CPU answers {ratio} times the requests", feature(&on.name))
-            }
-            [on, ..] => format!(
-                "With {} a CPU moves {ratio} times the data: {:.1} Gb/s instead of {}",
-                feature(&on.name),
-                on.gigabits_a_cpu_second.median,
-                group.ratio.map_or_else(
-                    || "-".into(),
-                    |ratio| format!("{:.1}", on.gigabits_a_cpu_second.median / ratio)
-                ),
-            ),
-            [] => "Nothing was measured".into(),
-        }
+        let headline = self.headline_of_trains();
+        let mut compared = self.groups.iter().filter_map(OffloadGroup::compared);
+        headline
+            .or_else(|| match compared.next() {
+                None => None,
+                Some((first, true)) => Some(first),
+                // The first difference that noise does not explain says more.
+                Some((first, false)) => compared
+                    .find(|(_, is_certain)| *is_certain)
+                    .map_or(Some(first), |(text, _)| Some(text)),
+            })
+            .unwrap_or_else(|| match self.groups.first() {
+                Some(group) if group.first_row().is_none() => {
+                    format!("{} has no figures: a trial failed", group.first)
+                }
+                _ => "No two settings were compared".into(),
+            })
     }
 
     fn charts(&self) -> String {
         match self.is_sweep() {
             true => self.curves(),
-            false => self.groups.iter().map(|group| group.chart().draw()).collect(),
+            false => {
+                let is_timed = self.rows().any(|row| row.latency.is_some());
+                let parts = if is_timed { LATENCY_LEGEND } else { ROLES_LEGEND };
+                let charts = self.groups.iter().map(|group| group.chart().draw());
+                format!("<p>{parts}</p>\n{}", charts.collect::<String>())
+            }
         }
     }
 
@@ -132,6 +122,27 @@ impl Findings for OffloadFindings {
 }
 
 impl OffloadFindings {
+    /// Returns the headline of rows that differ in the offered load or in the number of connections: how long trains
+    /// are at both ends. Rows without a limit of the load are not compared.
+    fn headline_of_trains(&self) -> Option<String> {
+        let group = self.groups.first()?;
+        let by = |row: &OffloadRow| match self.is_sweep() {
+            true => Some(row.connections as f64),
+            false => row.offered_gbps,
+        };
+        let mut rows: Vec<(f64, &OffloadRow, Spread)> = group
+            .rows
+            .iter()
+            .filter(|row| row.hold_us.is_some())
+            .filter_map(|row| Some((by(row)?, row, row.segments_per_train?)))
+            .collect();
+        rows.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let [(_, least, few), .., (_, most, many)] = &rows[..] else { return None };
+        let verb = if least.name == "1 flow" { "makes" } else { "make" };
+        let [few, many] = [few, many].map(|trains| digits(trains.median));
+        Some(format!("{} {verb} trains of {few}, {} of {many} packets", least.name, most.name))
+    }
+
     /// Returns whether the rows differ in the number of connections.
     fn is_sweep(&self) -> bool {
         self.rows().any(|row| row.connections > 1)
@@ -139,21 +150,27 @@ impl OffloadFindings {
 }
 
 impl OffloadGroup {
-    /// Returns the headline if the rows differ in the offered load.
-    fn headline_of_loads(&self) -> Option<String> {
-        let mut rows = self.rows.iter().filter(|row| row.segments_per_train.is_some());
-        let least = rows.find(|row| row.offered_gbps.is_some() && row.hold_us.is_some())?;
-        let most = rows.rfind(|row| row.offered_gbps.is_some() && row.hold_us.is_some())?;
-        let trains = |row: &OffloadRow| {
-            row.segments_per_train.map_or_else(|| "-".into(), |spread| digits(spread.median))
+    /// Returns the first comparison in words: both medians and their ratio, and whether it is certain that noise does
+    /// not explain the difference.
+    fn compared(&self) -> Option<(String, bool)> {
+        let Compared { rows: [over, under], ratio, .. } = *self.comparisons.first()?;
+        let [one, other] = self.pair(over, under)?;
+        let figure = |row: &OffloadRow| match row.requests_a_second {
+            Some(requests) => format!("{:.0} requests/s", requests.median),
+            None => format!("{} Gb/s per CPU", digits(row.gigabits_a_cpu_second.median)),
         };
-        Some(format!(
-            "{} make trains of {}, {} of {} packets",
-            least.name,
-            trains(least),
-            most.name,
-            trains(most)
-        ))
+        let word = Evidence::ratio(&one.speed(), &other.speed(), Bound::AtLeast(1.0));
+        let setting = self.title.split(',').next().unwrap_or_default();
+        let result = match word.is_noise() {
+            true => "noise explains the difference".into(),
+            false => format!("{ratio:.2} times"),
+        };
+        let text = format!(
+            "{setting}: {} with {over}, {} with {under}: {result}",
+            figure(one),
+            figure(other)
+        );
+        Some((text, !word.is_noise()))
     }
 
     /// Returns whether other programs used the CPU: with one CPU for the test alone, each second has a CPU-second.
@@ -185,7 +202,7 @@ impl OffloadGroup {
         for row in &self.rows {
             row.write(text);
         }
-        for Compared { name, ratio, published } in &self.comparisons {
+        for Compared { name, ratio, published, .. } in &self.comparisons {
             let _ = write!(text, "{name:<15} {ratio:>5.2} times");
             if let Some(Published { ratio, source }) = published {
                 let _ = write!(text, " ({source}: {ratio:.2} times)");
@@ -217,7 +234,8 @@ impl OffloadRow {
             None => run.gigabits_a_cpu_second(),
         });
         let (speed, costs) = (self.speed(), self.costs());
-        let parts = [0, 1, 2].map(|i| (ROLES[i], ROLES[i], costs[i]));
+        let names = if self.latency.is_some() { PERCENTILES } else { ROLES };
+        let parts = [0, 1, 2].map(|i| (ROLES[i], names[i], costs[i]));
         [
             Bar::middle("speed", speed, runs, digits(speed.median)),
             Bar::parts(&parts, digits(costs.iter().sum())),
@@ -300,17 +318,18 @@ impl Consumer {
     }
 }
 
-/// Returns the feature that is on in a row.
-fn feature(name: &str) -> &str {
-    if name.starts_with("parts") { "coalescing" } else { name.trim_end_matches(" on") }
-}
-
 /// Users of the CPU; also the CSS classes of the page's parts.
 const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run. \
+Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run.";
+const ROLES_LEGEND: &str = "\
 Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b> with the receiver's \
 kernel in it, <b class=\"receiver\">receiver</b>.";
+/// The parts of a bar of latency.
+const PERCENTILES: [&str; 3] = ["50 %", "90 %", "99 %"];
+const LATENCY_LEGEND: &str = "\
+Time of the fastest <b class=\"sender\">50 %</b>, <b class=\"path\">90 %</b> and \
+<b class=\"receiver\">99 %</b> of the requests.";
 
 const KNOBS: &[Knob] = &[
     Knob {
@@ -421,7 +440,9 @@ mod tests {
         let mut report = report();
         report.environment.parameters.congestion = "<script>".into();
         let page = report.page("grosso lab --html \"a&b.html\"");
-        assert!(page.contains("a CPU moves 3.64 times the data: 10.0 Gb/s instead of 2.8</h1>"));
+        let headline = "10.0 Gb/s per CPU with coalescing on, \
+                        2.75 Gb/s per CPU with coalescing off: 3.64 times</h1>";
+        assert!(page.contains(headline), "{page}");
         let runs: usize = report
             .findings
             .groups

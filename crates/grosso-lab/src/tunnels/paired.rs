@@ -26,8 +26,6 @@ pub struct Paired {
     pub tx_cost: Option<Spread>,
     /// Ratio of the throughput, in trials without the clock.
     pub throughput: Spread,
-    /// Share of the pairs in which the throughput with the offload was at least as high.
-    pub as_fast: f64,
 }
 
 impl Paired {
@@ -55,11 +53,9 @@ impl Paired {
         };
         let cost = ratios(costs(with), costs(without));
         let throughput = ratios(speeds(with), speeds(without));
-        let as_fast = throughput.iter().filter(|ratio| **ratio >= 1.0).count() as f64;
         Self {
             tunnel: with.tunnel,
             tx_cost: (!cost.is_empty()).then(|| Spread::of(cost)),
-            as_fast: as_fast / throughput.len().max(1) as f64,
             throughput: Spread::of(throughput),
         }
     }
@@ -117,10 +113,6 @@ mod tests {
         assert_eq!(all, [450.0; 3], "whatever a run's gigabytes took");
         let throughput = paired[0].throughput;
         assert_eq!((throughput.min, throughput.max), (1.0, 1.0), "runs differ, and no pair does");
-        assert_eq!(paired[0].as_fast, 1.0);
-        let mut report = report().findings;
-        report.groups[0].rows[0].runs[1].streams[0].bytes -= 1;
-        assert_eq!(Paired::all(&report.groups)[0].as_fast, 2.0 / 3.0);
     }
 
     #[test]

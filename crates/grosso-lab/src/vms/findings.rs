@@ -7,7 +7,7 @@ use super::{VmCarrier, VmPlace, VmRun, VmSetting, VmStream};
 use crate::{
     experiment::Series,
     statistics::{Spread, ratio},
-    verdict::{Bound, Evidence, Verdict},
+    verdict::{Bound, Evidence, Unit, Verdict},
 };
 
 /// Figures of the experiment.
@@ -91,8 +91,8 @@ impl VmFindings {
         let pairs = pairs.map(|(one, other)| (one.megabits_a_second, other.megabits_a_second));
         let words = pairs.map(|(one, other)| Evidence::ratio(&one, &other, Bound::AtLeast(EQUAL)));
         let [to, from] = pairs.map(|(one, other)| ratio(one.median, other.median));
-        let measured = format!("{:.2} times to the guest, {:.2} from it", to?, from?);
-        Some(Evidence::all(words).verdict(claim, measured, cause))
+        let both = format!("{:.2} to the guest, {:.2} from it", to?, from?);
+        Some(Evidence::all(words)?.verdict(claim, Unit::Times, cause).with(both))
     }
 }
 

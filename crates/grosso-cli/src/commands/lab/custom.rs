@@ -28,7 +28,7 @@ use crate::{
 
 /// The form of its JSON.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<CustomFindings>>>("grosso.lab-own/1");
+    ReportForm::of::<LabReport<Report<CustomFindings>>>("grosso.lab-own/2");
 
 /// Runs the experiment that a file describes.
 pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {

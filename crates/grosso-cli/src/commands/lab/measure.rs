@@ -23,7 +23,7 @@ use crate::{
 
 /// The form of its JSON.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<OffloadFindings>>>("grosso.lab/2");
+    ReportForm::of::<LabReport<Report<OffloadFindings>>>("grosso.lab/3");
 
 /// Runs a measurement; without a name it is the headline.
 pub(super) fn run(

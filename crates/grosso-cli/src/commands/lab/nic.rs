@@ -31,7 +31,7 @@ use crate::{
 
 /// The form of its JSON.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<NicOffloadFindings>>>("grosso.lab-nic/1");
+    ReportForm::of::<LabReport<Report<NicOffloadFindings>>>("grosso.lab-nic/2");
 
 /// Runs the experiment, with a watchdog beside it.
 pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {

@@ -17,7 +17,7 @@ use crate::{
 
 /// The form of its JSON.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<VmFindings>>>("grosso.lab-vm/1");
+    ReportForm::of::<LabReport<Report<VmFindings>>>("grosso.lab-vm/2");
 
 /// Runs the experiment. The guest's program is this one.
 pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failure> {
