@@ -191,3 +191,24 @@ fn connections_beyond_the_limit_are_judged_before_they_leave() {
     let slowdowns = slowdowns(&frames.collect());
     assert_eq!((slowdowns.directions, slowdowns.evicted), (CONNECTIONS_MAX as u64 + 10, 10));
 }
+
+/// An acknowledgment that waits for a CPU between the capture and the link makes one round trip look short.
+#[test]
+fn one_short_round_trip_hides_no_small_window() {
+    let mut frames = transfer(Fault::SmallWindow(8), 1001).at_receiver;
+    let stamp = |frame: &[u8]| {
+        let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
+        let is_from_receiver = frame[tcp..tcp + 2] == 5201_u16.to_be_bytes();
+        is_from_receiver.then(|| frame[tcp + 24..tcp + 28].to_vec())
+    };
+    let middle = frames.len() / 2;
+    let delayed = frames[middle..].iter().find_map(|(_, frame)| stamp(frame)).unwrap();
+    for (time, frame) in &mut frames {
+        // The shortest one-way delay of this fault is 5 ms.
+        if stamp(frame).as_ref() == Some(&delayed) {
+            *time += 6_000_000;
+        }
+    }
+    frames.sort_by_key(|(time, _)| *time);
+    assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
+}

@@ -71,6 +71,14 @@ impl Connection {
         }
     }
 
+    /// The mean time from one end to the other and back; 0 if unknown. Bytes in flight are the rate times this time.
+    pub(super) fn round_trip_mean_ns(&self) -> u64 {
+        match self.streams.each_ref().map(Stream::echo_mean_ns) {
+            [0, _] | [_, 0] => self.round_trip_ns(),
+            [one, other] => one + other,
+        }
+    }
+
     /// The time of its last frame.
     pub(super) const fn last_ns(&self) -> u64 {
         self.last_ns

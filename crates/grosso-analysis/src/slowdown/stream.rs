@@ -42,6 +42,9 @@ pub(super) struct Stream {
     echo: Option<(u32, u64)>,
     /// Shortest time from this capture point to the peer and back; 0 if unknown.
     pub(super) echo_ns: u64,
+    /// Times that are at most [`ECHO_SPREAD`] times the shortest one, and their number.
+    echoes_ns: u64,
+    echoes: u32,
 }
 
 /// The first segment that was not acknowledged.
@@ -356,6 +359,15 @@ impl Stream {
             self.echo_ns = elapsed_ns;
         }
     }
+        if elapsed_ns <= ECHO_SPREAD * self.echo_ns {
+            self.echoes_ns += elapsed_ns;
+            self.echoes += 1;
+        }
+    }
+
+    /// Mean time from this capture point to the peer and back, without pauses; 0 if unknown.
+    pub(super) fn echo_mean_ns(&self) -> u64 {
+        self.echoes_ns / u64::from(self.echoes.max(1))
 
     /// The time with a window of zero, up to this time.
     pub(super) fn zero_ns_until(&self, now_ns: u64) -> u64 {
@@ -375,4 +387,6 @@ const PAUSE_NS: u64 = 5_000_000;
 /// Lateness that tells reordering from loss if the round trip is unknown.
 const LATE_NS: u64 = 3_000_000;
 /// Time between packets that arrive back to back, at most.
+/// An echo that takes more times the shortest one waited for the application.
+const ECHO_SPREAD: u64 = 4;
 pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

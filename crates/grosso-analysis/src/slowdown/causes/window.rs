@@ -16,7 +16,7 @@ pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
-    let window = figures.window_mean();
+    let (window, round_trip_ns) = (figures.window_mean(), view.round_trip_mean_ns);
     if figures.paused_ns * 2 > figures.duration_ns() && figures.pauses >= PAUSES_MIN {
         let found = view.found(Cause::Application, Basis::Sequence, figures.pauses);
         findings.push(Finding { time_ns: Some(figures.paused_ns), ..found });
