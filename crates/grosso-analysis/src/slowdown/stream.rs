@@ -167,6 +167,7 @@ impl Stream {
         figures.bytes += u64::from(frame.payload);
         figures.last_ns = figures.last_ns.max(frame.time_ns);
         figures.segment_max = figures.segment_max.max(frame.segment);
+        figures.size = frame.size.or(figures.size);
         figures.ip_bytes_max = figures.ip_bytes_max.max(frame.ip_bytes);
         figures.pushed += u32::from(frame.has(tcp::PSH));
         figures.bad += u32::from(frame.is_bad);
@@ -358,7 +359,6 @@ impl Stream {
         if self.echo_ns == 0 || elapsed_ns < self.echo_ns {
             self.echo_ns = elapsed_ns;
         }
-    }
         if elapsed_ns <= ECHO_SPREAD * self.echo_ns {
             self.echoes_ns += elapsed_ns;
             self.echoes += 1;
@@ -368,6 +368,7 @@ impl Stream {
     /// Mean time from this capture point to the peer and back, without pauses; 0 if unknown.
     pub(super) fn echo_mean_ns(&self) -> u64 {
         self.echoes_ns / u64::from(self.echoes.max(1))
+    }
 
     /// The time with a window of zero, up to this time.
     pub(super) fn zero_ns_until(&self, now_ns: u64) -> u64 {
@@ -386,7 +387,7 @@ const QUIET_NS: u64 = 10_000_000;
 const PAUSE_NS: u64 = 5_000_000;
 /// Lateness that tells reordering from loss if the round trip is unknown.
 const LATE_NS: u64 = 3_000_000;
-/// Time between packets that arrive back to back, at most.
 /// An echo that takes more times the shortest one waited for the application.
 const ECHO_SPREAD: u64 = 4;
+/// Time between packets that arrive back to back, at most.
 pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

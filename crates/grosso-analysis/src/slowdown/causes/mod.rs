@@ -75,6 +75,6 @@ pub(super) fn judge(endpoints: &Endpoints, connection: &Connection, totals: &mut
             window::find_limits(&view, &mut findings);
         }
         offload::find(&view, &mut findings);
-        totals.add(&flow, &stream.figures, findings);
+        totals.add(&flow, &stream.figures, view.round_trip_ns, findings);
     }
 }
