@@ -291,3 +291,19 @@ fn one_short_round_trip_hides_no_small_window() {
     frames.sort_by_key(|(time, _)| *time);
     assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
 }
+
+/// The fields of a damaged packet are not those that its sender wrote.
+#[test]
+fn a_damaged_acknowledgment_reports_nothing() {
+    let mut frames = transfer(Fault::Loss(16), 1001).at_sender;
+    let reports = frames.iter_mut().filter(|(_, frame)| {
+        let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
+        frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame.len() > tcp + 42
+    });
+    // The right edge of the first SACK block, which then looks like data that came twice.
+    let (_, frame) = reports.min_by_key(|(time, _)| *time).unwrap();
+    let right = frame.len() - 4;
+    frame[right] ^= 0x80;
+    let found = slowdowns(&frames);
+    assert_eq!(first(&found), Some(Cause::LostAfter), "{:?}", found.causes);
+}

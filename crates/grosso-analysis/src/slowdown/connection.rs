@@ -28,6 +28,9 @@ impl Connection {
         };
         self.last_ns = self.last_ns.max(frame.time_ns);
         self.is_recent = true;
+        if self.streams[side].is_damaged(frame) {
+            return;
+        }
         self.shake_hands(side, frame);
         let [first, second] = &mut self.streams;
         let (own, peer) = if side == 0 { (first, second) } else { (second, first) };

@@ -65,6 +65,8 @@ pub(super) struct Figures {
     pub(super) stepped: u32,
     /// Frames with a complete and wrong checksum.
     pub(super) bad: u32,
+    /// Those whose fields were ignored, because others had correct ones.
+    pub(super) damaged: u32,
     /// The MSS that the peer announced.
     pub(super) mss: u16,
     /// Smallest MTU that an ICMP message gave for the path; 0 if none did.

@@ -173,7 +173,7 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// Where the identifications of a host are remembered.
+    /// The place at which the identifications of a host are remembered.
     fn place(&mut self, source: &Endpoint) -> Source {
         if self.slots.is_empty() {
             self.slots.resize(SOURCES_MAX, (0, 0, 0));
