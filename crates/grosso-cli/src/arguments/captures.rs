@@ -47,7 +47,7 @@ pub(crate) struct Inspect {
 /// The table of flows.
 #[derive(Args, Debug)]
 pub(crate) struct ListedFlows {
-    /// List the N largest TCP directions: size, trains, round trip, loss, and the cause that slows each [without =N: 20]
+    /// List the N largest TCP directions: size, trains, round trip, loss and cause [without =N: 20]
     #[arg(
         long,
         value_name = "N",
