@@ -8,9 +8,10 @@ use grosso_analysis::{
     checksums::{Levels, Verdict, judge},
     evidence::{Given, Judge, Sight},
     links::Links,
-    slowdown::{CONNECTIONS_MAX, Cause, Connections, Slowdowns},
+    slowdown::{CONNECTIONS_MAX, Cause, Connections, FlowOrder, FlowTable, Slowdowns},
 };
 use grosso_capture::{CaptureReader, Entry};
+use grosso_report::style::Style;
 use grosso_testkit::{
     Packet,
     transfer::{Capture, Fault, transfer},
@@ -68,9 +69,20 @@ fn pcap(frames: &Capture) -> Vec<u8> {
 
 /// Returns the causes in a capture.
 fn slowdowns(frames: &Capture) -> Slowdowns {
+    conclude(frames, Connections::default())
+}
+
+/// Returns the table of the `limit` largest flows in a capture.
+fn flows(frames: &Capture, order: FlowOrder, limit: usize) -> FlowTable {
+    let mut connections = Connections::default();
+    connections.list_flows(order, limit);
+    conclude(frames, connections).flows.unwrap()
+}
+
+fn conclude(frames: &Capture, mut connections: Connections) -> Slowdowns {
     let file = pcap(frames);
     let mut judged = Judge::new(Given::default());
-    let (mut connections, mut levels) = (Connections::default(), Levels::default());
+    let mut levels = Levels::default();
     for is_surveyed in [false, true] {
         judged.is_surveyed = is_surveyed;
         let mut reader = CaptureReader::new(&file[..]).unwrap();
@@ -190,4 +202,108 @@ fn connections_beyond_the_limit_are_judged_before_they_leave() {
     });
     let slowdowns = slowdowns(&frames.collect());
     assert_eq!((slowdowns.directions, slowdowns.evicted), (CONNECTIONS_MAX as u64 + 10, 10));
+}
+
+/// A packet of the flow from this port.
+fn data(port: u16, sequence: u32, len: usize) -> (u64, Vec<u8>) {
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source([10, 1, 0, 1]));
+    let packet = packet.tcp(|tcp| tcp.source_port(port).sequence(sequence));
+    (u64::from(sequence), packet.payload_len(len).build())
+}
+
+#[test]
+fn flows_are_sorted_by_the_requested_figure() {
+    let mut frames: Capture = (0..3).map(|i| data(1001, 1 + i * 1000, 1000)).collect();
+    frames.extend((0..10).map(|i| data(1002, 1 + i * 100, 100)));
+    frames.extend([data(1003, 1, 500), data(1003, 1, 500), data(1003, 1, 500)]);
+    let ports = |order, limit| {
+        let table = flows(&frames, order, limit);
+        assert_eq!(table.directions, 3);
+        let port = |flow: &str| flow.split([':', ' ']).nth(1).unwrap().parse().unwrap();
+        table.rows.iter().map(|row| port(&row.flow)).collect::<Vec<u16>>()
+    };
+    assert_eq!(ports(FlowOrder::Bytes, 9), [1001, 1003, 1002]);
+    assert_eq!(ports(FlowOrder::Packets, 9), [1002, 1001, 1003]);
+    assert_eq!(ports(FlowOrder::Packets, 2), [1002, 1001]);
+    assert_eq!(ports(FlowOrder::Retransmissions, 1), [1003]);
+}
+
+#[test]
+fn a_row_has_the_figures_of_its_flow() {
+    let captured = transfer(Fault::Loss(16), 1001);
+    let at_sender = &flows(&captured.at_sender, FlowOrder::Bytes, 1).rows[0];
+    let at_receiver = &flows(&captured.at_receiver, FlowOrder::Bytes, 1).rows[0];
+    // Each packet that left and did not arrive was lost between the captures.
+    let lost = at_sender.packets - at_receiver.packets;
+    assert!(lost > 0);
+    assert_eq!(at_sender.lost_after, lost);
+    assert_eq!(at_sender.retransmissions, lost);
+    assert_eq!((at_sender.lost_before, at_receiver.lost_after), (0, 0));
+    assert_eq!(at_receiver.lost_before, lost);
+    assert_eq!(at_sender.bytes - at_receiver.bytes, lost * 1448);
+    assert_eq!((at_sender.segment_bytes, at_sender.packets_per_train), (1448, 1.0));
+    let causes = [Some(Cause::LostAfter), Some(Cause::LostBefore)];
+    assert_eq!([at_sender.cause, at_receiver.cause], causes);
+    let [near, far] = [at_sender, at_receiver].map(|row| row.round_trip_ns.unwrap());
+    assert!(near.abs_diff(far) < near / 2, "{near} {far}");
+}
+
+#[test]
+fn the_table_of_flows_has_at_most_80_columns() {
+    let captured = transfer(Fault::Loss(16), 1001);
+    let text = flows(&captured.at_sender, FlowOrder::Bytes, 5).text(Style { color: false });
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    assert!(text.contains("lost after"), "{text}");
+}
+
+#[test]
+fn the_largest_flow_stays_in_the_table_after_its_connection_left() {
+    let frames = (0..CONNECTIONS_MAX as u32 + 10).map(|number| {
+        let [_, _, high, low] = number.to_be_bytes();
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source([10, 1, high, low]));
+        let len = if number == 3 { 900 } else { 1 };
+        (u64::from(number), packet.tcp(|tcp| tcp.sequence(1)).payload_len(len).build())
+    });
+    let table = flows(&frames.collect(), FlowOrder::Bytes, 2);
+    assert_eq!(table.directions, CONNECTIONS_MAX as u64 + 10);
+    let bytes = table.rows.iter().map(|row| row.bytes);
+    assert_eq!(bytes.collect::<Vec<_>>(), [900, 1]);
+    assert!(table.rows[0].flow.starts_with("10.1.0.3:"), "{}", table.rows[0].flow);
+}
+
+/// An acknowledgment that waits for a CPU between the capture and the link makes one round trip look short.
+#[test]
+fn one_short_round_trip_hides_no_small_window() {
+    let mut frames = transfer(Fault::SmallWindow(8), 1001).at_receiver;
+    let stamp = |frame: &[u8]| {
+        let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
+        let is_from_receiver = frame[tcp..tcp + 2] == 5201_u16.to_be_bytes();
+        is_from_receiver.then(|| frame[tcp + 24..tcp + 28].to_vec())
+    };
+    let middle = frames.len() / 2;
+    let delayed = frames[middle..].iter().find_map(|(_, frame)| stamp(frame)).unwrap();
+    for (time, frame) in &mut frames {
+        // The shortest one-way delay of this fault is 5 ms.
+        if stamp(frame).as_ref() == Some(&delayed) {
+            *time += 6_000_000;
+        }
+    }
+    frames.sort_by_key(|(time, _)| *time);
+    assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
+}
+
+/// The fields of a damaged packet are not those that its sender wrote.
+#[test]
+fn a_damaged_acknowledgment_reports_nothing() {
+    let mut frames = transfer(Fault::Loss(16), 1001).at_sender;
+    let reports = frames.iter_mut().filter(|(_, frame)| {
+        let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
+        frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame.len() > tcp + 42
+    });
+    // The right edge of the first SACK block, which then looks like data that came twice.
+    let (_, frame) = reports.min_by_key(|(time, _)| *time).unwrap();
+    let right = frame.len() - 4;
+    frame[right] ^= 0x80;
+    let found = slowdowns(&frames);
+    assert_eq!(first(&found), Some(Cause::LostAfter), "{:?}", found.causes);
 }

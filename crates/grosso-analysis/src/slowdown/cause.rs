@@ -117,6 +117,30 @@ impl Cause {
         }
     }
 
+    /// The cause in a few words, for a table.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::BlackHole => "MTU black hole",
+            Self::MergedByRouter => "router merged packets",
+            Self::PathMtuIgnored => "path MTU ignored",
+            Self::PathMtu => "path MTU lowered",
+            Self::BadChecksums => "wrong checksums",
+            Self::ZeroWindow => "zero window",
+            Self::LostBefore => "lost before",
+            Self::LostAfter => "lost after",
+            Self::ReorderedBefore => "reordered before",
+            Self::ReorderedAfter => "reordered after",
+            Self::Duplicated => "duplicated",
+            Self::AcksLost => "ACKs lost",
+            Self::Spurious => "spurious retransmissions",
+            Self::ReceiveWindow => "receive window",
+            Self::PushOnEveryPacket => "PSH on every packet",
+            Self::TinySegments => "tiny segments",
+            Self::SteppingTimestamps => "stepping timestamps",
+            Self::Application => "sender paused",
+        }
+    }
+
     /// Settings of Linux that cure it or show its origin.
     pub const fn linux(self) -> &'static str {
         match self {

@@ -28,6 +28,9 @@ impl Connection {
         };
         self.last_ns = self.last_ns.max(frame.time_ns);
         self.is_recent = true;
+        if self.streams[side].is_damaged(frame) {
+            return;
+        }
         self.shake_hands(side, frame);
         let [first, second] = &mut self.streams;
         let (own, peer) = if side == 0 { (first, second) } else { (second, first) };
@@ -68,6 +71,14 @@ impl Connection {
         match (self.handshake_ns, echoes_ns) {
             (0, ns) | (ns, 0) => ns,
             (one, other) => one.min(other),
+        }
+    }
+
+    /// The mean time from one end to the other and back; 0 if unknown. Bytes in flight are the rate times this time.
+    pub(super) fn round_trip_mean_ns(&self) -> u64 {
+        match self.streams.each_ref().map(Stream::echo_mean_ns) {
+            [0, _] | [_, 0] => self.round_trip_ns(),
+            [one, other] => one + other,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The figures of one direction of a connection, counted at the capture point.
 
+use crate::evidence::Size;
+
 /// Counts, sizes and times of one direction. Packets are packets of the wire: a superframe counts as its segments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
@@ -13,6 +15,8 @@ pub(super) struct Figures {
     pub(super) last_ns: u64,
     /// Largest payload of a packet.
     pub(super) segment_max: u32,
+    /// The segment size of the last superframe, and the evidence for it.
+    pub(super) size: Option<Size>,
     /// Largest packet, from its IP header on.
     pub(super) ip_bytes_max: u32,
     /// Packets that carried data which the capture had shown before, and were not copies made by the network.
@@ -61,6 +65,8 @@ pub(super) struct Figures {
     pub(super) stepped: u32,
     /// Frames with a complete and wrong checksum.
     pub(super) bad: u32,
+    /// Those whose fields were ignored, because others had correct ones.
+    pub(super) damaged: u32,
     /// The MSS that the peer announced.
     pub(super) mss: u16,
     /// Smallest MTU that an ICMP message gave for the path; 0 if none did.

@@ -3,7 +3,7 @@
 use grosso_wire::tcp::{self, TcpHeader, TcpOption, TcpOptions};
 
 use crate::{
-    evidence::{Judgment, Nature, Sight},
+    evidence::{Judgment, Nature, Sight, Size},
     headers::u32_at,
 };
 
@@ -19,6 +19,8 @@ pub(super) struct TcpFrame {
     pub(super) payload: u32,
     /// Payload bytes of each packet except the last.
     pub(super) segment: u32,
+    /// The size of a superframe's segments, and the evidence for it.
+    pub(super) size: Option<Size>,
     /// Packets on the wire.
     pub(super) packets: u32,
     /// Bytes of the largest of them, from the innermost IP header on.
@@ -43,12 +45,12 @@ impl TcpFrame {
         let bytes = sight.packet.data.get(start..transport.layer.end())?;
         let (header, options, _) = TcpHeader::parse(bytes).ok()?;
         let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);
-        let (segment, packets) = match judgment.nature {
+        let (segment, packets, size) = match judgment.nature {
             Nature::Superframe { size, .. } => {
                 let packets = judgment.packets(transport.payload.max(1));
-                (u32::from(size.bytes), u32::try_from(packets).unwrap_or(u32::MAX))
+                (u32::from(size.bytes), u32::try_from(packets).unwrap_or(u32::MAX), Some(size))
             }
-            Nature::Packet | Nature::Left(_) => (payload, 1),
+            Nature::Packet | Nature::Left(_) => (payload, 1, None),
         };
         let flags = transport.flags(sight.packet.data);
         let mut frame = Self {
@@ -60,6 +62,7 @@ impl TcpFrame {
             payload,
             segment,
             packets,
+            size,
             ip_bytes: segment.saturating_add(transport.inner_overhead() as u32),
             identification: transport.identification(sight.packet.data),
             is_bad,

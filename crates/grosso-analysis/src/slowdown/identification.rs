@@ -28,6 +28,15 @@ pub(super) struct SentOrder {
     fixed: u32,
     /// Steps that another flow of the host explains.
     pub(super) shared: u32,
+    /// The source address of the direction; `None` before its first identification.
+    pub(super) source: Option<Source>,
+}
+
+/// A source address, as the place and the tag by which its identifications are remembered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    pub(super) tag: u32,
+    pub(super) place: u16,
 }
 
 impl SentOrder {

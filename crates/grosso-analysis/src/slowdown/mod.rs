@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `frame` | the fields of one TCP frame |
 //! | `identification` | the order in which a host sent its packets |
+//! | `flows` | the table of the largest directions |
 //! | `holes` | sequence ranges that are missing |
 //! | `figures` | the figures of one direction |
 //! | `stream` | one direction: sequence numbers and acknowledgments |
@@ -23,6 +24,7 @@ mod cause;
 mod causes;
 mod connection;
 mod figures;
+mod flows;
 mod frame;
 mod holes;
 mod identification;
@@ -33,6 +35,7 @@ mod text;
 
 pub use self::{
     cause::{Basis, Cause, Finding},
+    flows::{FlowOrder, FlowRow, FlowTable, ROWS_MAX},
     summary::{Slow, Slowdowns},
     table::{CONNECTIONS_MAX, Connections},
 };

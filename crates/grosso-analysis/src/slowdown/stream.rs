@@ -15,6 +15,9 @@ pub(super) struct Stream {
     pub(super) figures: Figures,
     pub(super) order: SentOrder,
     holes: Holes,
+    /// Frames, and those with a complete and wrong checksum.
+    seen: u32,
+    seen_bad: u32,
     /// Whether the sequence numbers below are known.
     is_known: bool,
     /// The end of the data seen.
@@ -42,6 +45,9 @@ pub(super) struct Stream {
     echo: Option<(u32, u64)>,
     /// Shortest time from this capture point to the peer and back; 0 if unknown.
     pub(super) echo_ns: u64,
+    /// Times that are at most [`ECHO_SPREAD`] times the shortest one, and their number.
+    echoes_ns: u64,
+    echoes: u32,
 }
 
 /// The first segment that was not acknowledged.
@@ -69,6 +75,20 @@ impl Stream {
             (self.gap, self.stuck, self.zero_since) = Default::default();
         }
         (self.scale, self.has_syn) = (frame.window_scale, true);
+    }
+
+    /// Whether a frame was damaged on its way, so that none of its fields counts. A host whose checksums are mostly
+    /// wrong leaves them to its device.
+    pub(super) fn is_damaged(&mut self, frame: &TcpFrame) -> bool {
+        let is_rare = self.seen_bad <= self.seen / DAMAGED_SHARE;
+        self.seen = self.seen.saturating_add(1);
+        self.seen_bad += u32::from(frame.is_bad);
+        let is_damaged = frame.is_bad && is_rare;
+        if is_damaged && frame.payload > 0 {
+            self.figures.bad += 1;
+            self.figures.damaged += 1;
+        }
+        is_damaged
     }
 
     /// Takes in the order in which a frame was sent, and counts acknowledgments that are missing.
@@ -164,6 +184,7 @@ impl Stream {
         figures.bytes += u64::from(frame.payload);
         figures.last_ns = figures.last_ns.max(frame.time_ns);
         figures.segment_max = figures.segment_max.max(frame.segment);
+        figures.size = frame.size.or(figures.size);
         figures.ip_bytes_max = figures.ip_bytes_max.max(frame.ip_bytes);
         figures.pushed += u32::from(frame.has(tcp::PSH));
         figures.bad += u32::from(frame.is_bad);
@@ -355,6 +376,15 @@ impl Stream {
         if self.echo_ns == 0 || elapsed_ns < self.echo_ns {
             self.echo_ns = elapsed_ns;
         }
+        if elapsed_ns <= ECHO_SPREAD * self.echo_ns {
+            self.echoes_ns += elapsed_ns;
+            self.echoes += 1;
+        }
+    }
+
+    /// Mean time from this capture point to the peer and back, without pauses; 0 if unknown.
+    pub(super) fn echo_mean_ns(&self) -> u64 {
+        self.echoes_ns / u64::from(self.echoes.max(1))
     }
 
     /// The time with a window of zero, up to this time.
@@ -374,5 +404,9 @@ const QUIET_NS: u64 = 10_000_000;
 const PAUSE_NS: u64 = 5_000_000;
 /// Lateness that tells reordering from loss if the round trip is unknown.
 const LATE_NS: u64 = 3_000_000;
+/// One frame in this many may be damaged on its way.
+const DAMAGED_SHARE: u32 = 8;
+/// An echo that takes more times the shortest one waited for the application.
+const ECHO_SPREAD: u64 = 4;
 /// Time between packets that arrive back to back, at most.
 pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

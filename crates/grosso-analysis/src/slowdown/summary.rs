@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{
     cause::{Cause, Finding},
     figures::Figures,
+    flows::{FlowTable, Ranking},
 };
 use crate::headers::Endpoints;
 
@@ -22,6 +23,9 @@ pub struct Slowdowns {
     pub evicted: u64,
     /// Packets that were acknowledged and are not in the capture.
     pub uncaptured_packets: u64,
+    /// The largest directions, if they were requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowTable>,
     /// The causes, the most important first: by the packets of the directions in which each is the first one.
     pub causes: Vec<Slow>,
 }
@@ -48,6 +52,7 @@ pub(super) struct Totals {
     directions: u64,
     slow_directions: u64,
     pub(super) evicted: u64,
+    pub(super) ranking: Option<Ranking>,
     uncaptured: u64,
     causes: BTreeMap<Cause, CauseTotal>,
 }
@@ -62,7 +67,17 @@ struct CauseTotal {
 
 impl Totals {
     /// Adds the causes of one direction, the most important first.
-    pub(super) fn add(&mut self, flow: &Endpoints, figures: &Figures, findings: Vec<Finding>) {
+    pub(super) fn add(
+        &mut self,
+        flow: &Endpoints,
+        figures: &Figures,
+        round_trip_ns: u64,
+        findings: Vec<Finding>,
+    ) {
+        if let Some(ranking) = &mut self.ranking {
+            let cause = findings.first().map(|finding| finding.cause);
+            ranking.add(flow, figures, round_trip_ns, cause);
+        }
         self.directions += 1;
         self.slow_directions += u64::from(!findings.is_empty());
         self.uncaptured += u64::from(figures.uncaptured);
@@ -103,6 +118,7 @@ impl Totals {
             slow_directions: self.slow_directions,
             evicted: self.evicted,
             uncaptured_packets: self.uncaptured,
+            flows: self.ranking.map(Ranking::conclude),
             causes: causes.into_iter().map(slow).collect(),
         }
     }

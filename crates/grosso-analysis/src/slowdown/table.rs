@@ -8,12 +8,14 @@ use std::{
 use super::{
     causes,
     connection::Connection,
+    flows::{FlowOrder, Ranking},
     frame::TcpFrame,
+    identification::Source,
     summary::{Slowdowns, Totals},
 };
 use crate::{
     evidence::{Judgment, Path, Sight, too_big},
-    headers::Endpoints,
+    headers::{Endpoint, Endpoints},
 };
 
 /// The tracker of TCP connections: takes in the frames of a capture and finds what slows each direction.
@@ -47,6 +49,13 @@ struct Sources {
 }
 
 impl Connections {
+    /// Keeps the `limit` directions that are the largest by this figure, for a table; at most [`ROWS_MAX`].
+    ///
+    /// [`ROWS_MAX`]: super::ROWS_MAX
+    pub fn list_flows(&mut self, order: FlowOrder, limit: usize) {
+        self.totals.ranking = Some(Ranking::new(order, limit));
+    }
+
     /// Takes in a frame, its judgment, and whether one of its checksums is complete and wrong.
     pub fn observe(&mut self, sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) {
         if sight.transport.is_none() {
@@ -55,10 +64,14 @@ impl Connections {
         }
         let Some(frame) = TcpFrame::of(sight, judgment, is_bad) else { return };
         let (slot, side) = self.place(sight.endpoints);
-        let is_shared = self.sources.is_shared(sight, slot, &frame);
         let Some((_, connection)) = self.slots.get_mut(slot as usize) else { return };
         let side = usize::from(side);
-        connection.streams[side].order.shared += u32::from(is_shared);
+        if frame.identification.is_some() {
+            let order = &mut connection.streams[side].order;
+            let source =
+                order.source.get_or_insert_with(|| self.sources.place(&sight.endpoints.source));
+            order.shared += u32::from(self.sources.is_shared(*source, slot, &frame));
+        }
         connection.observe(side, &frame);
         if !self.paths.is_empty() && frame.payload > 0 {
             self.compare_with_path(sight, slot, side, &frame);
@@ -95,10 +108,14 @@ impl Connections {
 
     /// The slot of a flow's connection, and its direction there.
     fn place(&mut self, endpoints: Endpoints) -> (u32, u8) {
-        if let Some((last, place)) = self.last
-            && last == endpoints
-        {
-            return place;
+        if let Some((last, (slot, side))) = self.last {
+            if last == endpoints {
+                return (slot, side);
+            }
+            // An acknowledgment of the last frame needs no lookup either.
+            if last == endpoints.reversed() {
+                return (slot, 1 - side);
+            }
         }
         let place = match self.places.get(&endpoints) {
             Some(&place) => place,
@@ -156,16 +173,22 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// Whether the identification of a frame goes on from that of another connection of the same host.
-    fn is_shared(&mut self, sight: &Sight<'_>, slot: u32, frame: &TcpFrame) -> bool {
-        let Some(identification) = frame.identification else { return false };
+    /// The place at which the identifications of a host are remembered.
+    fn place(&mut self, source: &Endpoint) -> Source {
         if self.slots.is_empty() {
             self.slots.resize(SOURCES_MAX, (0, 0, 0));
         }
-        let hash = self.hasher.hash_one(sight.endpoints.source.address());
-        let (tag, place) = ((hash >> 32) as u32 | 1, hash as usize % SOURCES_MAX);
+        let hash = self.hasher.hash_one(source.address());
+        Source { tag: (hash >> 32) as u32 | 1, place: (hash as usize % SOURCES_MAX) as u16 }
+    }
+
+    /// Whether the identification of a frame goes on from that of another connection of the same host.
+    fn is_shared(&mut self, source: Source, slot: u32, frame: &TcpFrame) -> bool {
+        let Some(identification) = frame.identification else { return false };
+        let Source { tag, place } = source;
         let next = identification.wrapping_add(frame.packets as u16);
-        let (known, other, expected) = std::mem::replace(&mut self.slots[place], (tag, slot, next));
+        let known = &mut self.slots[usize::from(place)];
+        let (known, other, expected) = std::mem::replace(known, (tag, slot, next));
         known == tag && other != slot && expected == identification
     }
 }

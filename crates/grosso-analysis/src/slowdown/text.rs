@@ -25,6 +25,9 @@ impl Slowdowns {
             let packets = units::count(self.uncaptured_packets, "acknowledged packet");
             text.push_str(&row("", &format!("the capture misses {packets}"), str::to_owned));
         }
+        if let Some(flows) = &self.flows {
+            text.push_str(&flows.text(style));
+        }
         text
     }
 }

@@ -9,12 +9,18 @@ use super::{
     own::{Detail, Naming, Strictness},
     ports::TunnelPorts,
     values::{
-        Batch, HoldTime, Repair, parse_batch, parse_flows, parse_hold, parse_memory, parse_repair,
-        parse_spacing, parse_time_ns,
+        Batch, HoldTime, Repair, flow_order, parse_batch, parse_flows, parse_hold, parse_memory,
+        parse_repair, parse_rows, parse_spacing, parse_time_ns,
     },
 };
 use crate::{
-    error::Failure, fragments, line::Spacing, sources::Sources, talk::Talk, units::exact_time,
+    error::Failure,
+    fragments,
+    line::Spacing,
+    slowdown::{Connections, FlowOrder},
+    sources::Sources,
+    talk::Talk,
+    units::exact_time,
 };
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +41,37 @@ pub(crate) struct Inspect {
     pub(super) naming: Naming,
     #[command(flatten)]
     pub(crate) known: Known,
+    #[command(flatten)]
+    pub(crate) listed: ListedFlows,
+}
+
+/// The table of flows.
+#[derive(Args, Debug)]
+pub(crate) struct ListedFlows {
+    /// List the N largest TCP directions: size, trains, round trip, loss and cause [without =N: 20]
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "20",
+        value_parser = parse_rows
+    )]
+    flows: Option<usize>,
+    /// Sort the table of flows by this figure
+    #[arg(long, value_name = "FIGURE", requires = "flows", default_value = "bytes", value_parser = flow_order())]
+    sort: FlowOrder,
+}
+
+impl ListedFlows {
+    /// Returns an empty table of connections that keeps the requested flows.
+    pub(crate) fn connections(&self) -> Connections {
+        let mut connections = Connections::default();
+        if let Some(limit) = self.flows {
+            connections.list_flows(self.sort, limit);
+        }
+        connections
+    }
 }
 
 #[derive(Args, Debug)]

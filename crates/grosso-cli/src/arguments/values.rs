@@ -3,6 +3,7 @@
 use core::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use grosso::{
     Profile,
     coalesce::{Hold, Level, Reorder},
@@ -10,7 +11,12 @@ use grosso::{
 use grosso_capture::TunnelPort;
 use grosso_wire::{CookieLen, LinkType, Pseudowire};
 
-use crate::{line::Spacing, profile::AUTO_HOLD_NS, units::exact_time};
+use crate::{
+    line::Spacing,
+    profile::AUTO_HOLD_NS,
+    slowdown::{FlowOrder, ROWS_MAX},
+    units::exact_time,
+};
 
 /// The hold of trains across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +228,22 @@ pub(super) fn parse_flows(text: &str) -> Result<usize, String> {
         Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
         _ => Err(format!("expected a number from 1 to {FLOWS_MAX}")),
     }
+}
+
+/// A number of rows in the table of flows.
+pub(super) fn parse_rows(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(rows @ 1..=ROWS_MAX) => Ok(rows),
+        _ => Err(format!("expected a number from 1 to {ROWS_MAX}")),
+    }
+}
+
+/// Parses the figure by which the table of flows is sorted.
+pub(super) fn flow_order() -> impl TypedValueParser<Value = FlowOrder> {
+    PossibleValuesParser::new(FlowOrder::ALL.map(FlowOrder::name)).map(|name| {
+        let order = FlowOrder::ALL.into_iter().find(|order| order.name() == name);
+        order.unwrap_or_default()
+    })
 }
 
 /// A time with its unit, in nanoseconds.

@@ -29,7 +29,8 @@ pub(crate) fn run(options: &Inspect, session: &mut Session) -> Result<Exit, Fail
     capture.keep(session)?;
     let judge = survey_of(&mut capture.first_pass(session)?, given)?;
     let mut input = capture.input(session.names_hash, session)?;
-    let mut facts = CaptureFacts { judge, ..CaptureFacts::default() };
+    let connections = options.listed.connections();
+    let mut facts = CaptureFacts { judge, connections, ..CaptureFacts::default() };
     let mut unparsed = Unparsed::default();
     let links = input.links;
     let ending = input.each(|entry| {

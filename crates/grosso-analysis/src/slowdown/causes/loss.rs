@@ -19,8 +19,10 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     });
     let mut found = Vec::new();
     let tails = if view.stream.order.is_own() { figures.tails_lost } else { 0 };
-    if figures.lost_before + tails > 0 && !is_black_hole {
-        found.push(view.found(Cause::LostBefore, basis, figures.lost_before + tails));
+    // A damaged packet leaves a hole, and is not lost.
+    let lost = (figures.lost_before + tails).saturating_sub(figures.damaged);
+    if lost > 0 && !is_black_hole {
+        found.push(view.found(Cause::LostBefore, basis, lost));
     }
     if figures.late > 0 {
         let late = view.found(Cause::ReorderedBefore, basis, figures.late);

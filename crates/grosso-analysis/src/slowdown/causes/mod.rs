@@ -29,8 +29,10 @@ struct View<'a> {
     /// The direction of the acknowledgments.
     peer: &'a Stream,
     figures: &'a Figures,
-    /// 0 if unknown.
+    /// The shortest round trip; 0 if unknown.
     round_trip_ns: u64,
+    /// The mean one.
+    round_trip_mean_ns: u64,
     /// The time of the last frame of the connection.
     last_ns: u64,
 }
@@ -61,6 +63,7 @@ pub(super) fn judge(endpoints: &Endpoints, connection: &Connection, totals: &mut
             peer,
             figures: &stream.figures,
             round_trip_ns: connection.round_trip_ns(),
+            round_trip_mean_ns: connection.round_trip_mean_ns(),
             last_ns: connection.last_ns(),
         };
         let mut findings = Vec::new();
@@ -72,6 +75,6 @@ pub(super) fn judge(endpoints: &Endpoints, connection: &Connection, totals: &mut
             window::find_limits(&view, &mut findings);
         }
         offload::find(&view, &mut findings);
-        totals.add(&flow, &stream.figures, findings);
+        totals.add(&flow, &stream.figures, view.round_trip_ns, findings);
     }
 }

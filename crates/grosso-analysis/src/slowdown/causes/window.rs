@@ -16,13 +16,13 @@ pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
-    let window = figures.window_mean();
+    let (window, round_trip_ns) = (figures.window_mean(), view.round_trip_mean_ns);
     if figures.paused_ns * 2 > figures.duration_ns() && figures.pauses >= PAUSES_MIN {
         let found = view.found(Cause::Application, Basis::Sequence, figures.pauses);
         findings.push(Finding { time_ns: Some(figures.paused_ns), ..found });
-    } else if window > 0 && view.round_trip_ns > 0 && figures.bytes >= WINDOWS_MIN * window {
-        let in_flight = u128::from(figures.bytes) * u128::from(view.round_trip_ns)
-            / u128::from(active_ns.max(1));
+    } else if window > 0 && round_trip_ns > 0 && figures.bytes >= WINDOWS_MIN * window {
+        let in_flight =
+            u128::from(figures.bytes) * u128::from(round_trip_ns) / u128::from(active_ns.max(1));
         if in_flight * 10 >= u128::from(window) * 6 {
             let found = view.found(Cause::ReceiveWindow, Basis::Window, figures.packets);
             findings.push(Finding { bytes: Some(window), ..found });
