@@ -12,7 +12,7 @@
 //! | [`meta`] | translation of a capture's packet metadata to the engine's, and back |
 //! | [`profile`] | profiles as users write them: a name, or a file with the differences from a built-in one |
 //! | [`fragments`] | IP fragments in captures: those that become datagrams, and why the others do not |
-//! | [`line`] | the times at which packets leave on a line of a given rate |
+//! | [`line`](mod@line) | the times at which packets leave on a line of a given rate |
 //! | [`shard`] | the share of the flows whose rows one of several runs takes |
 //! | [`digest`] | the hash of the input |
 //! | [`reports`] | the report of each command on captures |

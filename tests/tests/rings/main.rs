@@ -138,8 +138,7 @@ impl Guest {
         }
     }
 
-    /// Writes a descriptor; the form of the ring determines whether the flags precede or follow the index of the next
-    /// descriptor or of the entry.
+    /// Writes a descriptor. The form of the ring determines the order of its flags and its index.
     fn write(&self, at: u64, (address, bytes, flags, number): Words) {
         self.put(at, &address.to_le_bytes());
         self.put(at + 8, &bytes.to_le_bytes());

@@ -54,8 +54,8 @@ impl OnLink {
     }
 }
 
-/// The MTU at which a replay is thought of.
-const MTU_OF_REPLAY: u64 = 1500;
+/// MTU of the path on which a capture would be replayed, in bytes.
+pub const MTU_OF_REPLAY: u64 = 1500;
 
 /// The file.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -131,4 +131,4 @@ impl Report for WireReport {
 }
 
 /// Maximum number of sizes that are counted individually.
-const SIZES_MAX: usize = 64;
+pub const SIZES_MAX: usize = 64;
