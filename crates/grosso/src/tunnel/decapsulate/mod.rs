@@ -46,6 +46,7 @@ pub use reason::{DecapsulateStats, Refusal};
 use self::{
     headers::{OuterHeaders, declared_end},
     left_open::left_open,
+    on_link::Labeled,
 };
 use crate::{
     bytes::u16_at,
@@ -243,8 +244,8 @@ impl Decapsulation {
         link: LinkType,
         rules: &DecapsulationRules,
     ) -> Result<Self, Refusal> {
-        if let Some(plan) = on_link::plan(frame, stack, meta, link, rules.presented) {
-            return plan;
+        if let Some(labeled) = Labeled::find(stack) {
+            return labeled.plan(frame, stack, meta, link, rules.presented);
         }
         let outer = OuterHeaders::find(frame, stack, rules, meta.gso.is_some())?;
         let gso = match meta.gso {

@@ -12,46 +12,62 @@ use crate::{
     tunnel::{Tunnel, congestion::Congestion},
 };
 
-/// Plans the removal of a label stack around an Ethernet frame; `None` if the link layer has no such stack.
-pub(super) fn plan(
-    frame: &[u8],
-    stack: &Stack,
-    meta: &Meta,
-    link: LinkType,
-    presented: Presented,
-) -> Option<Result<Decapsulation, Refusal>> {
-    let layers = stack.layers();
-    let links = layers.iter().position(|layer| layer.kind.is_ip()).unwrap_or(layers.len());
-    let links = layers.get(..links)?;
-    let label = links.iter().rposition(|layer| layer.kind == Kind::Mpls)?;
-    let mut inside = links.get(label + 1..)?.iter().enumerate();
-    let (skipped, inner) = inside.find(|(_, layer)| layer.kind != Kind::Pseudowire)?;
-    if inner.kind != Kind::Ethernet {
-        return None;
+/// A label stack of the link layer around an Ethernet frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Labeled {
+    /// The last label.
+    label: Layer,
+    /// Position of the frame's Ethernet header among the layers.
+    inner: usize,
+}
+
+impl Labeled {
+    /// Finds the stack; `None` if the link layer has none, as with nearly all packets.
+    #[inline]
+    pub(super) fn find(stack: &Stack) -> Option<Self> {
+        let layers = stack.layers();
+        let links = layers.iter().take_while(|layer| !layer.kind.is_ip());
+        let (label, &last) =
+            links.enumerate().filter(|(_, layer)| layer.kind == Kind::Mpls).last()?;
+        let mut inside = layers.iter().enumerate().skip(label + 1);
+        let (inner, layer) = inside.find(|(_, layer)| layer.kind != Kind::Pseudowire)?;
+        (layer.kind == Kind::Ethernet).then_some(Self { label: last, inner })
     }
-    // Only Ethernet has a place for the addresses of the frame.
-    if presented == Presented::OnItsLink && link != LinkType::Ethernet {
-        return Some(Err(Refusal::LinkFamily));
+
+    /// Plans the removal of the stack.
+    #[cold]
+    pub(super) fn plan(
+        self,
+        frame: &[u8],
+        stack: &Stack,
+        meta: &Meta,
+        link: LinkType,
+        presented: Presented,
+    ) -> Result<Decapsulation, Refusal> {
+        // Only Ethernet has a place for the addresses of the frame.
+        if presented == Presented::OnItsLink && link != LinkType::Ethernet {
+            return Err(Refusal::LinkFamily);
+        }
+        let inside = stack.layers().get(self.inner..).unwrap_or_default();
+        let start = inside.first().map_or(frame.len(), |layer| usize::from(layer.offset));
+        // The stack may belong to another frame.
+        let len = frame.len().checked_sub(start).ok_or(Refusal::Malformed)?;
+        let checksum =
+            checksum_inside(meta.checksum, start, len).ok_or(Refusal::ChecksumOutside)?;
+        let entry = u32_at(frame, usize::from(self.label.offset));
+        Ok(Decapsulation {
+            tunnel: Tunnel::Header(Kind::Pseudowire),
+            path: Path { source: NOWHERE, destination: NOWHERE, identifier: Some(entry >> 12) },
+            details: Details { carried: Some(Kind::Ethernet), ..Details::NONE },
+            congestion: Congestion::Unchanged,
+            meta: Meta { checksum, vlan: None, hash: None, fragmented: None, ..*meta },
+            front: Front::NONE,
+            start,
+            end: frame.len(),
+            network: network(inside.get(1..).unwrap_or_default()),
+            completed: None,
+        })
     }
-    let start = usize::from(inner.offset);
-    // The stack may belong to another frame.
-    let Some(len) = frame.len().checked_sub(start) else { return Some(Err(Refusal::Malformed)) };
-    let Some(checksum) = checksum_inside(meta.checksum, start, len) else {
-        return Some(Err(Refusal::ChecksumOutside));
-    };
-    let entry = u32_at(frame, usize::from(links.get(label)?.offset));
-    Some(Ok(Decapsulation {
-        tunnel: Tunnel::Header(Kind::Pseudowire),
-        path: Path { source: NOWHERE, destination: NOWHERE, identifier: Some(entry >> 12) },
-        details: Details { carried: Some(Kind::Ethernet), ..Details::NONE },
-        congestion: Congestion::Unchanged,
-        meta: Meta { checksum, vlan: None, hash: None, fragmented: None, ..*meta },
-        front: Front::NONE,
-        start,
-        end: frame.len(),
-        network: network(layers.get(label + 2 + skipped..)?),
-        completed: None,
-    }))
 }
 
 /// First IP header of the frame, at its start or after VLAN tags.
