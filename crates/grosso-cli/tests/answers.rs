@@ -317,6 +317,15 @@ fn explain_shows_the_addresses_of_a_fragment() {
 }
 
 #[test]
+fn inspect_counts_one_set_of_fragments_in_the_singular() {
+    let bench = Bench::new();
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(17).fragment_offset(4));
+    bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[packet.payload(&[1; 64]).build()]));
+    let text = bench.run("inspect in.pcap").stdout;
+    assert!(text.contains(" 1 set, 1 incomplete"), "{text}");
+}
+
+#[test]
 fn inspect_does_not_guess_the_number_of_udp_packets_of_unknown_size() {
     let bench = Bench::new();
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(20_000);

@@ -267,8 +267,10 @@ impl InspectReport {
     fn other_line(&self) -> String {
         let fragments = match &self.fragments {
             Fragments { sets: 0, packets: 0, .. } => "none".into(),
-            Fragments { sets, incomplete: 0, .. } => format!("{sets} sets"),
-            Fragments { sets, incomplete, .. } => format!("{sets} sets, {incomplete} incomplete"),
+            Fragments { sets, incomplete: 0, .. } => units::count(*sets, "set"),
+            Fragments { sets, incomplete, .. } => {
+                format!("{}, {incomplete} incomplete", units::count(*sets, "set"))
+            }
         };
         let tunnels = if self.tunnels.is_empty() {
             "none".into()

@@ -270,6 +270,7 @@ impl fmt::Display for Ipv4Header {
 
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ipv4Option<'a> {
     /// End of the list: only padding follows, and the iterator ends.
     EndOfList,

@@ -133,6 +133,7 @@ impl<'a> Routing<'a> {
 
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ipv6Option<'a> {
     /// Padding of this many bytes, including type and length.
     Padding(usize),

@@ -211,6 +211,7 @@ impl fmt::Display for TcpHeader {
 
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TcpOption<'a> {
     /// End of the list: only padding follows, and the iterator ends.
     EndOfList,

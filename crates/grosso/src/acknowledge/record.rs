@@ -46,6 +46,7 @@ pub enum Stamp {
 
 /// Reason why a packet cannot be stored as a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Ineligible {
     /// The packet ends inside its TCP header.
     Truncated,

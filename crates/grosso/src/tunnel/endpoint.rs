@@ -352,6 +352,7 @@ fn are_whole(options: &[u8]) -> bool {
 
 /// Contradiction in the configuration of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Contradiction {
     /// The addresses belong to different families.
     Families,

@@ -99,6 +99,7 @@ pub enum Presented {
 
 /// Visibility of the checksum in a tunnel's UDP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OuterChecksum {
     /// The frame contains the checksum; zero means that there is none.
     #[default]
@@ -112,6 +113,7 @@ pub enum OuterChecksum {
 
 /// Treatment of a packet whose tunnel header requests remote checksum offload (rules C53, C56).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RemoteChecksumMode {
     /// Refuses the packet.
     Refuse,
