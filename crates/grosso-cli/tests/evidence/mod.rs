@@ -260,7 +260,7 @@ fn a4_big_tcp_without_syn() {
         let [host, wire] = chain.record(&devices, IPV6, talk).try_into().unwrap();
         // As with a filter that excludes all others, no plain segment shows the size.
         let longer = host.into_iter().filter(|(_, f)| f.len() > JUMBOGRAM);
-        Some((longer.collect::<Vec<Timed>>(), wire)).filter(|(longer, _)| longer.len() > 3)
+        Some((longer.collect::<Vec<Timed>>(), wire)).filter(|(longer, _)| longer.len() > 1)
     });
     let (jumbograms, wire) = long_enough.expect("packets longer than a length field says");
     let bench = bench(&[("host.pcap", &jumbograms)]);
@@ -269,7 +269,7 @@ fn a4_big_tcp_without_syn() {
     let sizes = sizes(&run.json());
     assert!(sizes.iter().all(|(bytes, _)| *bytes == 1428), "{sizes:?}");
     let (output, wire) = (frames(&bench.get("out.pcap")), bytes(&wire));
-    assert!(output.len() > 4 * 45 && output.iter().all(|frame| wire.contains(frame)));
+    assert!(output.len() > 2 * 45 && output.iter().all(|frame| wire.contains(frame)));
 }
 
 /// The length of an Ethernet frame whose IPv6 payload is too long for the length field.

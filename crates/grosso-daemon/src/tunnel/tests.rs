@@ -236,7 +236,7 @@ fn what_is_not_understood_comes_with_what_was_meant() {
         ("vxlan local here", "local: \"here\" is not an IP address"),
         ("vxlan ttl 0", "ttl: \"0\" is not a number from 1 to 255 or inherit or auto"),
         ("vxlan df maybe", "df: \"maybe\" is not one of set, unset, inherit"),
-        ("vxlan dev eth0", "dev: routes decide which interface"),
+        ("vxlan dev eth0", "dev: routes choose the interface for outgoing packets"),
         ("geneve geneve_opts 1:2:3", "geneve_opts: \"1:2:3\" is not CLASS:TYPE:DATA"),
         ("geneve geneve_opts 0:0:é012345", "geneve_opts:"),
         ("vxlan local ::1 remote ::2", "id is missing"),
