@@ -113,11 +113,11 @@ enum Rule {
     Same,
     /// They are added: numbers, lists end to end, and objects by their names, but for times.
     Added,
-    /// Of a first time the earliest stays.
+    /// The earlier of the two times is kept.
     Earliest,
-    /// Of a last time the latest stays.
+    /// The later of the two times is kept.
     Latest,
-    /// All that are there stay, each once.
+    /// The entries of all reports are kept, each once.
     United,
     /// It is that of the whole, whatever it was.
     Whole,
