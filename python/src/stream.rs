@@ -126,7 +126,7 @@ impl<C: Columns> Teller<C> {
         Self { batches: Batches::new(columns, Box::new(tell)), to }
     }
 
-    /// Sends the rows that are left, and the failure that the reading ended with.
+    /// Sends the remaining rows, and the error if reading failed.
     fn finish(mut self, ended: Result<(), Error>) {
         if let (true, Err(error)) = (self.batches.finish(), ended) {
             // A receiver that has ended does not need the failure.

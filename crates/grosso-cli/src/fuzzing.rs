@@ -176,7 +176,7 @@ pub fn records(mut bytes: &[u8]) {
     }
 }
 
-/// Reads a text with keys, and says which keys they are.
+/// Parses a text with keys, and returns the fingerprint of the keys.
 ///
 /// # Panics
 /// If a message quotes more than a few digits of the text, which may be those of a key.

@@ -99,7 +99,7 @@ impl Output {
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
-        // What was read with another type would else be unreadable by its own.
+        // Packets that were read with another link type cannot be parsed with the type of the capture.
         options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
         let writer = match is_standard {

@@ -20,8 +20,8 @@ pub fn random() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Locks the pages of `bytes` bytes from `start` on in memory until the process ends, so that they are never swapped.
-/// The pages stay locked after the memory is reused, because a page can hold several secrets.
+/// Locks the pages that contain the `bytes` bytes at `start` in memory, so that they are never swapped. The pages stay
+/// locked until the process ends, even after the memory is reused, because a page can hold several secrets.
 ///
 /// # Errors
 ///

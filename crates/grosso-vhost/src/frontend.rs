@@ -130,7 +130,7 @@ impl FrontEnd {
         self.shared.as_mut().map(|shared| &mut shared.rings[way as usize])
     }
 
-    /// Returns the ring in use, as an iterator.
+    /// Returns an iterator over the ring of this direction: one item if the ring is in use, otherwise none.
     pub fn rings(&mut self, way: Way) -> impl Iterator<Item = &mut DriverRing> {
         self.ring(way).into_iter()
     }

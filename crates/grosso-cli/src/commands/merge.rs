@@ -109,21 +109,21 @@ fn differs(one: &Share, other: &Share, key: &str) -> Failure {
 /// The way in which the values of a field become one.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// They are the same.
+    /// The values must be equal.
     Same,
-    /// They are added: numbers, lists end to end, and objects by their names, but for times.
+    /// Numbers are summed, lists are concatenated, and the members of objects are added by name, except times.
     Added,
-    /// Of a first time the earliest stays.
+    /// The earlier of the two times is kept.
     Earliest,
-    /// Of a last time the latest stays.
+    /// The later of the two times is kept.
     Latest,
-    /// All that are there stay, each once.
+    /// The entries of all reports are kept, each once.
     United,
-    /// It is that of the whole, whatever it was.
+    /// The values are not compared, and the first one stays unchanged.
     Whole,
 }
 
-/// A value that its rule does not hold for.
+/// Error for a value that violates its rule.
 struct Unfit;
 
 impl Rule {

@@ -138,9 +138,9 @@ fn nested(profile: &Profile) -> Map<String, Value> {
     object
 }
 
-/// The form of all profiles.
+/// Report that lists all profiles.
 pub(super) const LIST: ReportForm = ReportForm::of::<List>("grosso.profiles/1");
-/// The form of one profile.
+/// Report on one profile.
 pub(super) const ONE: ReportForm = ReportForm::of::<One>("grosso.profile/1");
 
 /// A description of each built-in profile, in at most 53 columns.

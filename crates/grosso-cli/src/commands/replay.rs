@@ -41,7 +41,7 @@ pub(crate) trait Receiver: Sink<PortBuffer> {
 pub(crate) enum Fate {
     /// The engine took it.
     Engine(Verdict),
-    /// It stays outside of the engine, in its place: the caller writes it unchanged.
+    /// The packet bypasses the engine: the caller writes it unchanged, at the same position.
     Aside(Aside),
 }
 

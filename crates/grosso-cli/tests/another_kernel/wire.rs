@@ -155,7 +155,7 @@ fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Resu
     command(behind, "ip -6 route add default via fd06::1").map(drop)
 }
 
-/// Runs a program on a host, with a line that is split at blanks.
+/// Runs a command line on a host. The line is split at spaces.
 fn command(host: &NetworkNamespace, line: &str) -> io::Result<String> {
     let (program, words) = line.split_once(' ').unwrap_or((line, ""));
     run(host, Command::new(program), words)

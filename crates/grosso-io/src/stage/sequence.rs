@@ -27,9 +27,9 @@ pub struct SequenceFile {
 /// 64-bit sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Highest sent number that counts as used.
+    /// Highest sequence number that is treated as already sent.
     pub sent: u64,
-    /// Highest received number that counts as used.
+    /// Highest sequence number that is treated as already received.
     pub received: u64,
 }
 

@@ -246,7 +246,7 @@ fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
     }
 }
 
-/// Carriers in each place.
+/// Carriers to measure in each arrangement of VMs.
 const SETTINGS: [(VmPlace, &[VmCarrier]); 3] = {
     use VmCarrier::{Passt, Qemu, Stream, VhostUser};
     [

@@ -94,7 +94,7 @@ layout::assert_layout! {
 pub struct GeneveHeader {
     /// Version in the high two bits, length of the options in 4-byte words.
     pub version_length: u8,
-    /// The O and C bits, six reserved bits.
+    /// The O and C bits and six reserved bits.
     pub flags: u8,
     /// EtherType of the payload.
     pub protocol: U16,

@@ -144,7 +144,7 @@ impl GueHeader {
         self.version_length & CONTROL != 0
     }
 
-    /// Returns the length of header and optional fields in bytes, as the header states.
+    /// Returns the length of the header with its optional fields in bytes, as the header states.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + 4 * usize::from(self.version_length & LENGTH_MASK)
     }

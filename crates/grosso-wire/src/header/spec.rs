@@ -118,7 +118,7 @@ pub struct AnnouncedByPort {
     pub(crate) read: Read,
 }
 
-/// Maximum count of each type of number.
+/// Maximum number of values of each type, for example UDP ports, that announce one header.
 pub const NUMBERS_MAX: usize = 4;
 
 impl Announced {

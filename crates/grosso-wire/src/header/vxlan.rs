@@ -52,7 +52,7 @@ pub const FLAG_POLICY: u32 = 0x8000_0000;
 pub const FLAG_POLICY_DONT_LEARN: u32 = 0x0040_0000;
 /// Group policy: it was already applied.
 pub const FLAG_POLICY_APPLIED: u32 = 0x0008_0000;
-/// Generic protocol extension: the version, 0.
+/// Generic protocol extension: mask of the version, which is 0.
 pub const GPE_VERSION_MASK: u32 = 0x3000_0000;
 /// Generic protocol extension: the low 8 bits are a next protocol.
 pub const FLAG_NEXT_PROTOCOL: u32 = 0x0400_0000;

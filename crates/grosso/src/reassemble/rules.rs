@@ -63,7 +63,7 @@ pub struct ReassemblyLimits {
     /// Maximum memory per source in bytes. A source is an IPv4 address or an IPv6 /64 prefix; sources whose hashes
     /// collide share this bound.
     pub source_bytes: usize,
-    /// Memory in bytes that each buffer counts for at least, for example the frame size of a ring.
+    /// Minimum memory in bytes to count for each buffer, for example the frame size of a ring.
     pub buffer_bytes: usize,
     /// Timeout of an incomplete IPv4 datagram in nanoseconds from its first fragment (rule F3).
     pub ipv4_ns: u64,

@@ -41,13 +41,13 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// A device that completes checksums.
+    /// Output for a device that completes checksums.
     pub const PARTIAL_CHECKSUMS: Self =
         Self { partial_checksums: true, gso_partial: false, complete: false };
-    /// A device with `tx-gso-partial`.
+    /// Output for a device with `tx-gso-partial`.
     pub const GSO_PARTIAL: Self =
         Self { partial_checksums: true, gso_partial: true, complete: false };
-    /// A wire, or a device without checksum offload.
+    /// Output for a wire, or for a device without checksum offload.
     pub const COMPLETE: Self =
         Self { partial_checksums: false, gso_partial: false, complete: true };
 }

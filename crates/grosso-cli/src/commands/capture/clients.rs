@@ -326,7 +326,7 @@ impl PcapClient {
         Ok(())
     }
 
-    /// Whether it has not taken a byte of what waits for it for a while.
+    /// Returns whether data is waiting for the client and it has read no bytes for [`STALLED`].
     fn is_stalled(&self, now: Instant) -> bool {
         !self.is_idle && now.saturating_duration_since(self.progressed) >= STALLED
     }

@@ -21,7 +21,7 @@ use crate::{
     report::Counts, units,
 };
 
-/// The outputs of a capture, and what went there.
+/// The outputs of a capture, with their packet counts.
 pub(super) struct Outputs {
     files: Vec<CaptureFiles>,
     servers: Vec<PcapServer>,

@@ -29,13 +29,14 @@ pub(super) struct CapturedInterface {
     ring: ReceiveRing,
     waiter: Waiter,
     ready: Vec<Ready>,
-    /// The interface; of all of them those that had a packet, in the order of their first ones.
+    /// The captured interface. If all interfaces are captured, those that had a packet, in the order of their first
+    /// packets.
     pub(super) devices: Vec<CapturedDevice>,
     /// The one interface; `None` if all are captured.
     link: Option<Link>,
     /// Positions in `devices` by index; `None` for one whose packets cannot be parsed.
     places: HashMap<u32, Option<usize>>,
-    /// The packets that are wanted of all interfaces, by the form in which they begin.
+    /// Filters for the packets of all interfaces, by link type.
     wanted: Vec<(LinkType, LivePass)>,
     snaplen: u32,
     resolution: Resolution,

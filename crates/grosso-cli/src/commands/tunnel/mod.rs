@@ -57,7 +57,7 @@ fn begin(
         return process::stay(command, place, session);
     }
     process::start(command, place, how.user.as_deref())?;
-    // The process says nothing of itself.
+    // The background process prints no notes, so print them here.
     unprobed(&definition.description).into_iter().for_each(|note| session.talk.note(note));
     show::headline(place, definition, session)?;
     if session.talk.verbose {

@@ -70,7 +70,7 @@ impl Default for TunnelStageStats {
 }
 
 impl TunnelStageStats {
-    /// Returns the number of packets of another tunnel, for this reason.
+    /// Returns the number of packets that were classified as belonging to another tunnel for this reason.
     #[must_use]
     pub const fn foreign(&self, reason: NotAdmitted) -> u64 {
         self.foreign[reason.index()]

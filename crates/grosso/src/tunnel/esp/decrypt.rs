@@ -136,7 +136,7 @@ impl Decryptor {
         self.window.top()
     }
 
-    /// Returns address and length of the expanded key in memory, for `mlock(2)`.
+    /// Returns the address and length of the expanded key in memory, for `mlock(2)`.
     #[must_use]
     pub fn secret(&self) -> (*const u8, usize) {
         position(&*self.cipher)
