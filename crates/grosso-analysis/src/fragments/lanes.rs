@@ -16,7 +16,7 @@ use crate::checksums::complete_header;
 /// A packet that may be a fragment.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Its bytes.
+    /// Bytes of the packet.
     pub data: &'a [u8],
     /// The link type that it is parsed as.
     pub link: LinkType,
@@ -24,7 +24,7 @@ pub struct Arrival<'a> {
     pub device: u32,
     /// The bits of `epb_flags` that hold the direction.
     pub direction: u32,
-    /// Its time, if it has one.
+    /// Time of the packet; `None` if the capture has none.
     pub timestamp_ns: Option<u64>,
     /// The VLAN tag that a device stripped.
     pub vlan: Option<VlanTag>,

@@ -65,7 +65,7 @@ pub(super) struct Figures {
     pub(super) stepped: u32,
     /// Frames with a complete and wrong checksum.
     pub(super) bad: u32,
-    /// Those whose fields were ignored, because others had correct ones.
+    /// Damaged packets whose fields were ignored, because other packets had correct checksums.
     pub(super) damaged: u32,
     /// The MSS that the peer announced.
     pub(super) mss: u16,

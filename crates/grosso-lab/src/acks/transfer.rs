@@ -181,8 +181,8 @@ impl Claim {
         let under = find(self.under, None)?.milliseconds;
         let whose = if senders == SenderKind::Userspace { ", in userspace" } else { "" };
         let [on, off] = [over.median, under.median];
-        let word = Evidence::ratio(&over, &under, self.bound);
-        let verdict = word.verdict(self.text, Unit::Times, self.cause);
+        let evidence = Evidence::ratio(&over, &under, self.bound);
+        let verdict = evidence.verdict(self.text, Unit::Times, self.cause);
         let published = self.published.map(|ratio| Published::new(ratio, "R3, in 2011"));
         Some(verdict.with(format!("{on:.0} and {off:.0} ms{whose}")).beside(published))
     }

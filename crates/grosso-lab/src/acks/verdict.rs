@@ -37,9 +37,9 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
 fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Verdict> {
     let is_merged = handling == Handling::Merged;
     let bound = if is_merged { Bound::Under(1.0) } else { Bound::AtLeast(COSTS) };
-    let word = Evidence::median(&shares(rows, handling)?, bound);
+    let evidence = Evidence::median(&shares(rows, handling)?, bound);
     let published = is_merged.then_some(MERGED);
-    Some(word.verdict(claim, Unit::Percent, UNLIMITED).beside(published))
+    Some(evidence.verdict(claim, Unit::Percent, UNLIMITED).beside(published))
 }
 
 /// Returns the share of the speed without merging, run by run, over all windows and holds; `None` without a run.
@@ -112,13 +112,13 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     let best = speed(Some(BEST_2011))?;
     let others = WINDOWS.into_iter().filter(|window| *window != Some(BEST_2011));
     let others = others.filter_map(|window| Some((speed(window)?, window)));
-    let words = others.map(|(other, window)| {
+    let evidences = others.map(|(other, window)| {
         (Evidence::ratio(&best, &other, Bound::AtLeast(1.0)), (other.median, window))
     });
-    let (word, (other, window)) = Evidence::all_of(words)?;
+    let (evidence, (other, window)) = Evidence::all_of(evidences)?;
     let window =
         window.map_or_else(|| "the usual window".into(), |bytes| format!("{} KB", bytes / 1000));
-    let verdict = word.verdict(
+    let verdict = evidence.verdict(
         "receiver: a window of 100 KB is best",
         Unit::Times,
         "100 KB fitted into the CPU cache of 2011; on this machine more data in flight is better",
@@ -153,9 +153,9 @@ fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdic
 fn limited(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let merged = round_trips(growth, |merged, counted| merged > 2 && !counted)?;
-    let word = Evidence::exact(f64::from(merged) / f64::from(alone), Bound::AtLeast(2.0));
+    let evidence = Evidence::exact(f64::from(merged) / f64::from(alone), Bound::AtLeast(2.0));
     let verdict =
-        word.verdict("model, L = 2: merged ACKs slow down slow start", Unit::Times, DEFECT);
+        evidence.verdict("model, L = 2: merged ACKs slow down slow start", Unit::Times, DEFECT);
     Some(verdict.with(format!("{merged} round trips instead of {alone}")))
 }
 
@@ -163,8 +163,8 @@ fn limited(growth: &[Growth]) -> Option<Verdict> {
 fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
-    let word = Evidence::exact(f64::from(alone) / f64::from(counted), Bound::AtLeast(1.0));
-    let verdict = word.verdict("model, L = 2: counted merged ACKs do not", Unit::Times, DEFECT);
+    let evidence = Evidence::exact(f64::from(alone) / f64::from(counted), Bound::AtLeast(1.0));
+    let verdict = evidence.verdict("model, L = 2: counted merged ACKs do not", Unit::Times, DEFECT);
     Some(verdict.with(format!("{counted} round trips, {alone} unmerged")))
 }
 

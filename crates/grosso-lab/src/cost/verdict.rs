@@ -16,7 +16,7 @@ pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
 fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| [0, 1].map(|side| (row, side)));
-    let words = paths.map(|(row, side)| {
+    let evidences = paths.map(|(row, side)| {
         let unexplained = Spread::of(row.runs.iter().map(|run| {
             let PathRun { parts, total_ns, .. } = run.paths[side];
             parts.get(PartName::Unexplained) / total_ns
@@ -24,8 +24,8 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
         let path = format!("path {} of {}", ["a", "b"][side], row.name());
         (Evidence::median(&unexplained, Bound::Under(UNEXPLAINED)), path)
     });
-    let (word, path) = Evidence::all_of(words)?;
-    let verdict = word.verdict(
+    let (evidence, path) = Evidence::all_of(evidences)?;
+    let verdict = evidence.verdict(
         "with offloads, the parts explain 95 % of the time",
         Unit::Percent,
         "other work that interrupted the path between two readings of the clock",
@@ -54,13 +54,13 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
         let [one, other] = row.paths.map(|path| path.total_ns);
         Spread::of(one.values().iter().zip(other.values()).map(|(one, other)| one + other))
     };
-    let words = [Wire::Ring, Wire::Xdp, Wire::Udp].into_iter().filter_map(|wire| {
+    let evidences = [Wire::Ring, Wire::Xdp, Wire::Udp].into_iter().filter_map(|wire| {
         let (off, on) =
             (both(row(rows, wire, Offloads::Off)?), both(row(rows, wire, Offloads::On)?));
         Some((Evidence::ratio(&off, &on, Bound::AtLeast(1.0)), wire))
     });
-    let (word, wire) = Evidence::all_of(words)?;
-    let verdict = word.verdict(
+    let (evidence, wire) = Evidence::all_of(evidences)?;
+    let verdict = evidence.verdict(
         "offloads make both paths cheaper on every wire",
         Unit::Times,
         "a wire that costs more than the packets on it",

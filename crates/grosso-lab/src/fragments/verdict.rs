@@ -49,18 +49,19 @@ fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
         let bound = Bound::AtLeast(CURED);
         Some((Evidence::ratio(&row.goodput_gbps, &unbounded, bound), row.buffers?))
     });
-    let (word, buffers) = Evidence::all_of(few)?;
+    let (evidence, buffers) = Evidence::all_of(few)?;
     Some(
-        word.verdict(
-            match lossy {
-                false => "coalescing: few buffers cost at most 10 %",
-                true => "coalescing, loss: few buffers cost at most 10 %",
-            },
-            Unit::Percent,
-            "a machine too slow for the rate",
-        )
-        .with(format!("{buffers} buffers"))
-        .for_every_row(),
+        evidence
+            .verdict(
+                match lossy {
+                    false => "coalescing: few buffers cost at most 10 %",
+                    true => "coalescing, loss: few buffers cost at most 10 %",
+                },
+                Unit::Percent,
+                "a machine too slow for the rate",
+            )
+            .with(format!("{buffers} buffers"))
+            .for_every_row(),
     )
 }
 
@@ -74,9 +75,9 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     };
     // The longest silence of all runs: nothing is averaged away.
     let verdict = |claim, silences: Vec<Spread>, bound| {
-        let word = |silence| Evidence::greatest(silence, bound);
-        let word = Evidence::all(silences.iter().map(word))?;
-        Some(word.verdict(claim, Unit::Of("ms"), PAUSED).for_every_row())
+        let evidence = |silence| Evidence::greatest(silence, bound);
+        let evidence = Evidence::all(silences.iter().map(evidence))?;
+        Some(evidence.verdict(claim, Unit::Of("ms"), PAUSED).for_every_row())
     };
     let short = Bound::Under(timeout_ms * SHORT);
     let judged = [

@@ -82,8 +82,8 @@ pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
     let speeds = format!("{} Gb per CPU-second on, {} off", digits(on.median), digits(off.median));
     let cause = "one TCP connection does not need it here, or it costs as much as it saves";
-    let word = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
-    word.verdict(format!("{feature} saves CPU time"), Unit::Times, cause).with(speeds)
+    let evidence = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
+    evidence.verdict(format!("{feature} saves CPU time"), Unit::Times, cause).with(speeds)
 }
 
 /// Returns the feature and its better state, if the difference from the original state exceeds the noise.

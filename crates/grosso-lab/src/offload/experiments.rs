@@ -272,8 +272,8 @@ fn judge_headline(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict>
 fn gain(group: &OffloadGroup, claim: &'static str, [over, under]: [&str; 2]) -> Option<Verdict> {
     let [on, off] = group.pair(over, under)?.map(|row| row.gigabits_a_cpu_second);
     let published = group.comparisons.first().and_then(|first| first.published);
-    let word = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
-    Some(word.verdict(claim, Unit::Times, DEARER).beside(published))
+    let evidence = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
+    Some(evidence.verdict(claim, Unit::Times, DEARER).beside(published))
 }
 
 fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdict> {
@@ -288,21 +288,23 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
     let between = same.zip(mixed).and_then(|(same, mixed)| {
         let [same, mixed] = [same.first_row()?, mixed.first_row()?];
         let (same, mixed) = (&same.gigabits_a_cpu_second, &mixed.gigabits_a_cpu_second);
-        let word = Evidence::ratio(mixed, same, Bound::Within(0.97));
+        let evidence = Evidence::ratio(mixed, same, Bound::Within(0.97));
         let claim = "MTU 1500 to 9000 is within 3 % of 1500 to 1500";
-        Some(word.verdict(claim, Unit::Times, "other load on the machine").beside(nic(1.0)))
+        Some(evidence.verdict(claim, Unit::Times, "other load on the machine").beside(nic(1.0)))
     });
     let generic = same.and_then(|same| {
-        let word = beside(same, GENERIC, Bound::AtLeast(0.95))?;
+        let evidence = beside(same, GENERIC, Bound::AtLeast(0.95))?;
         let claim = "inet_lro is as fast as the driver's own LRO";
-        Some(word.verdict(claim, Unit::Times, DEARER).beside(nic(SHORT.posted / SHORT.pages[0])))
+        Some(
+            evidence.verdict(claim, Unit::Times, DEARER).beside(nic(SHORT.posted / SHORT.pages[0])),
+        )
     });
     let posted = mixed.and_then(|mixed| {
-        let word = beside(mixed, POSTED, Bound::Under(1.0))?;
+        let evidence = beside(mixed, POSTED, Bound::Under(1.0))?;
         let claim = "1500 to 9000: inet_lro as posted is slower";
         let cause =
             "superframes of seven packets keep most of the gain where packets are expensive";
-        Some(word.verdict(claim, Unit::Times, cause).beside(nic(MIXED.posted / MIXED.pages[0])))
+        Some(evidence.verdict(claim, Unit::Times, cause).beside(nic(MIXED.posted / MIXED.pages[0])))
     });
     let shared = group(2, MTU_PAIRS[0].0).filter(|group| group.cpus.is_none());
     let verdicts = [
@@ -332,8 +334,8 @@ fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
             Some(PAGES_OVER_BUFFERS),
         ),
     };
-    let word = Evidence::ratio(parts, copied, Bound::AtLeast(1.0));
-    word.verdict(claim, Unit::Times, cause).beside(published.map(nic))
+    let evidence = Evidence::ratio(parts, copied, Bound::AtLeast(1.0));
+    evidence.verdict(claim, Unit::Times, cause).beside(published.map(nic))
 }
 
 /// Compares a column of the source with the driver's own LRO.
@@ -349,19 +351,21 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
         Spread::of(row.runs.iter().map(|run| both(run) / (run.bytes as f64 * 1e-9)))
     };
     let (coalesced, none) = (cost(group.first_row()?), cost(group.row(NONE)?));
-    let word = Evidence::ratio(&coalesced, &none, Bound::Under(0.5));
-    Some(word.verdict("path and receiver on one CPU: half the cost", Unit::Times, DEARER))
+    let evidence = Evidence::ratio(&coalesced, &none, Bound::Under(0.5));
+    Some(evidence.verdict("path and receiver on one CPU: half the cost", Unit::Times, DEARER))
 }
 
 /// Judges the claim of the source that larger receive pages carry more.
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
-    let word = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));
+    let evidence = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));
     let cause = "a slot of a packet socket's ring holds one packet of any size; the NIC of 2007 put \
                  several into a page and allocated fewer pages";
     let published = nic((9.4 / 72.0) / (8.9 / 78.0));
     Some(
-        word.verdict("pages of 32 KiB carry more than 4 KiB", Unit::Times, cause).beside(published),
+        evidence
+            .verdict("pages of 32 KiB carry more than 4 KiB", Unit::Times, cause)
+            .beside(published),
     )
 }
 
@@ -389,23 +393,23 @@ fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> 
         let [on, off] = group.pair(names[0], names[1])?;
         Some(on.gain_over(off))
     });
-    let word = Evidence::ratio(&long?, &short?, Bound::Under(1.0));
+    let evidence = Evidence::ratio(&long?, &short?, Bound::Under(1.0));
     let cause = "at that MTU a superframe is one packet, so only the data path differs";
     let [short, long] = SENDER_MTUS.map(|(_, published)| published);
     let published = Published::new(long.ratio / short.ratio, short.source);
     let claim = "the longest MTU leaves less to gain";
-    Some(word.verdict(claim, Unit::Times, cause).beside(published))
+    Some(evidence.verdict(claim, Unit::Times, cause).beside(published))
 }
 
 /// Judges the claim of the source that a device with TSO but without GSO is a little slower than one with both.
 fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     let [alone, both] = group.pair(GSO_ALONE_OFF, SUPERFRAMES[0].0)?;
-    let word = Evidence::ratio(
+    let evidence = Evidence::ratio(
         &alone.gigabits_a_cpu_second,
         &both.gigabits_a_cpu_second,
         Bound::Under(1.0),
     );
-    Some(word.verdict(
+    Some(evidence.verdict(
         "only GSO off: a little slower",
         Unit::Times,
         "since Linux 4.17 TCP builds superframes regardless of the device's GSO setting, and a device \

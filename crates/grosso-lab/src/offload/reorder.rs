@@ -74,11 +74,11 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let row = |skew_us, name| group(skew_us)?.row(name);
     let speed = |skew_us, name| Some(row(skew_us, name)?.gigabits_a_second);
     let whole = speed(JUDGED_US, HOLES).zip(speed(0, OFF)).map(|(repaired, ordered)| {
-        let word = Evidence::ratio(&repaired, &ordered, Bound::AtLeast(0.95));
+        let evidence = Evidence::ratio(&repaired, &ordered, Bound::AtLeast(0.95));
         let published = Published::new(9.27 / 9.19, "in 2016 at 10 Gb/s");
         let cause = "holes that were given up before they were filled";
         let claim = "40 us skew, repaired: 95 % of the in-order speed";
-        word.verdict(claim, Unit::Percent, cause).beside(published)
+        evidence.verdict(claim, Unit::Percent, cause).beside(published)
     });
     let repeated = |name| {
         let runs = &row(JUDGED_US, name)?.runs;

@@ -69,21 +69,21 @@ fn rows(plan: &Plan<OffloadParameters>, setting: &Setting) -> Vec<Row> {
 
 fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let pairs = |name| groups.iter().filter_map(move |group| Some((group, group.pair(name, OFF)?)));
-    let word = |(group, [held, off]): (&OffloadGroup, [&OffloadRow; 2]), bound| {
+    let evidence = |(group, [held, off]): (&OffloadGroup, [&OffloadRow; 2]), bound| {
         let wire = group.title.split(',').next().unwrap_or_default().to_owned();
         (Evidence::ratio(&held.gigabits_a_second, &off.gigabits_a_second, bound), wire)
     };
-    let controlled = pairs(CONTROLLED).map(|pair| word(pair, Bound::AtLeast(0.95)));
-    let controlled = Evidence::all_of(controlled).map(|(word, wire)| {
+    let controlled = pairs(CONTROLLED).map(|pair| evidence(pair, Bound::AtLeast(0.95)));
+    let controlled = Evidence::all_of(controlled).map(|(evidence, wire)| {
         let claim = "a controlled hold costs at most 5 % of the speed";
         let cause = "the controller held packets that it should have flushed";
-        word.verdict(claim, Unit::Change, cause).with(wire).for_every_row()
+        evidence.verdict(claim, Unit::Change, cause).with(wire).for_every_row()
     });
     // The source says that long round trips suffer, not which: every one of them has to.
-    let fixed = pairs(FIXED).skip(LONG_FROM).map(|pair| word(pair, Bound::Under(1.0)));
-    let fixed = Evidence::all_of(fixed).map(|(word, wire)| {
+    let fixed = pairs(FIXED).skip(LONG_FROM).map(|pair| evidence(pair, Bound::Under(1.0)));
+    let fixed = Evidence::all_of(fixed).map(|(evidence, wire)| {
         let claim = "a fixed hold slows round trips of 10 ms and more";
-        word.verdict(claim, Unit::Change, UNLIMITED).with(wire).for_every_row()
+        evidence.verdict(claim, Unit::Change, UNLIMITED).with(wire).for_every_row()
     });
     [controlled, fixed, saved(groups)].into_iter().flatten().collect()
 }

@@ -126,7 +126,7 @@ impl OffloadFindings {
     /// are at both ends. Rows without a limit of the load are not compared.
     fn headline_of_trains(&self) -> Option<String> {
         let group = self.groups.first()?;
-        let by = |row: &OffloadRow| match self.is_sweep() {
+        let abscissa = |row: &OffloadRow| match self.is_sweep() {
             true => Some(row.connections as f64),
             false => row.offered_gbps,
         };
@@ -134,7 +134,7 @@ impl OffloadFindings {
             .rows
             .iter()
             .filter(|row| row.hold_us.is_some())
-            .filter_map(|row| Some((by(row)?, row, row.segments_per_train?)))
+            .filter_map(|row| Some((abscissa(row)?, row, row.segments_per_train?)))
             .collect();
         rows.sort_by(|one, other| one.0.total_cmp(&other.0));
         let [(_, least, few), .., (_, most, many)] = &rows[..] else { return None };

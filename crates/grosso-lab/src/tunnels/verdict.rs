@@ -19,8 +19,8 @@ fn saving(paired: &[Paired]) -> Option<Verdict> {
     let costs = paired.iter().filter_map(|paired| {
         Some((Evidence::median(&paired.tx_cost?, Bound::Under(1.0)), paired.tunnel))
     });
-    let (word, tunnel) = Evidence::all_of(costs)?;
-    let verdict = word.verdict(
+    let (evidence, tunnel) = Evidence::all_of(costs)?;
+    let verdict = evidence.verdict(
         "RCO saves TX checksum and encapsulation time",
         Unit::Times,
         "short trials: a clock that is read for each packet costs as much as its checksum",
@@ -54,11 +54,11 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
 
 /// Judges the claim that remote checksum offload costs no throughput, on the tunnel where it costs most.
 fn throughput(paired: &[Paired]) -> Option<Verdict> {
-    let words = paired
+    let evidences = paired
         .iter()
         .map(|paired| (Evidence::median(&paired.throughput, Bound::AtLeast(EQUAL)), paired.tunnel));
-    let (word, tunnel) = Evidence::all_of(words)?;
-    let verdict = word.verdict(
+    let (evidence, tunnel) = Evidence::all_of(evidences)?;
+    let verdict = evidence.verdict(
         "RCO is at most 1 % slower",
         Unit::Times,
         "the fields of the option, and other work on the machine",
