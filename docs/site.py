@@ -1,8 +1,10 @@
-"""Hook of mkdocs: shows links to files outside of docs/, which the site does not contain, as paths."""
+"""Hook of mkdocs: shows links to files outside of docs/, which the site does not contain, as paths, and removes the
+attributes that rustdoc reads behind the language of a code block."""
 
 import re
 
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((\.\./[^)\s]+)\)")
+ATTRIBUTES = re.compile(r"^(```[a-z]+),[a-z_,]+$", re.MULTILINE)
 
 
 def on_page_markdown(markdown, page, **_):
@@ -16,4 +18,4 @@ def on_page_markdown(markdown, page, **_):
         name = text.strip("`")
         return text if path.endswith(name) else f"{text} (`{path}`)"
 
-    return LINK.sub(shown, markdown)
+    return LINK.sub(shown, ATTRIBUTES.sub(r"\1", markdown))
