@@ -9,26 +9,18 @@ use std::{
 };
 
 use grosso::{
-    Frame, Meta,
-    features::{Device, Features},
+    Frame,
     tunnel::{Carrier, Endpoint, Header},
 };
 use grosso_sys::{
     datagram::{DatagramSocket, DatagramSocketBuilder, Protocol},
     packet::{Fanout, FanoutRule, RingLayout},
 };
-use grosso_wire::{Kind, LinkType, Ports, ipv4};
+use grosso_wire::{Kind, Ports, ipv4};
 
 use self::receiving::IpReceiver;
-use super::{
-    broken,
-    socket::{BuiltHeaders, Outer, Paths, SocketEvent, SocketSender, SocketStats},
-};
-use crate::{
-    buffer::PortBuffer,
-    notice::Notice,
-    port::{Port, PortCounter, PortError, Transmitted},
-};
+use super::socket::{BuiltHeaders, DatagramPort, Outer, Paths, SocketSender, SocketStats, Sockets};
+use crate::{buffer::PortBuffer, delegate_port, notice::Notice, port::Port};
 
 /// Options of a port on raw IP sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,22 +100,17 @@ impl IpOptions {
 /// [`FragmentationOptions::follows_path`](crate::stage::FragmentationOptions::follows_path).
 #[derive(Debug)]
 pub struct IpPort {
-    name: String,
-    local: IpAddr,
-    receiving: IpReceiver,
-    lanes: Vec<Lane>,
-    /// Sockets that send nothing: through them the kernel learns of IPv6 paths and can be queried.
-    _witnesses: Vec<DatagramSocket>,
-    paths: Paths,
-    stats: SocketStats,
+    port: DatagramPort<IpSockets>,
 }
 
-/// Egress of one protocol.
+/// The packet socket that receives, and the raw sockets that send.
 #[derive(Debug)]
-struct Lane {
-    protocol: u8,
-    socket: DatagramSocket,
-    sending: SocketSender,
+struct IpSockets {
+    receiving: IpReceiver,
+    /// Sending sockets with their protocols.
+    senders: Vec<(u8, DatagramSocket)>,
+    /// Sockets that send nothing: through them the kernel learns of IPv6 paths and can be queried.
+    _witnesses: Vec<DatagramSocket>,
 }
 
 impl IpPort {
@@ -131,7 +118,8 @@ impl IpPort {
     ///
     /// # Errors
     /// Errors of [`DatagramSocketBuilder::open`] and of
-    /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip).
+    /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip);
+    /// [`io::ErrorKind::InvalidInput`] without a protocol.
     pub fn open(options: &IpOptions) -> io::Result<Self> {
         Self::with_fanout(options, None)
     }
@@ -148,7 +136,8 @@ impl IpPort {
         // the fanout, but not those of IPv6.
         let fanout = Fanout::new(FanoutRule::FlowHash).defragment(options.local.is_ipv4());
         let first = Self::with_fanout(options, Some(fanout))?;
-        let fanout = first.receiving.fanout_group()?.map(|group| fanout.join(group));
+        let group = first.port.sockets.receiving.fanout_group()?;
+        let fanout = group.map(|group| fanout.join(group));
         let mut ports = vec![first];
         for _ in 1..queues {
             ports.push(Self::with_fanout(options, fanout)?);
@@ -157,160 +146,92 @@ impl IpPort {
     }
 
     fn with_fanout(options: &IpOptions, fanout: Option<Fanout>) -> io::Result<Self> {
-        let is_ipv4 = options.local.is_ipv4();
+        let local = options.local;
+        if options.protocols.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no IP protocol to receive"));
+        }
         // The raw sockets are opened first, so that the kernel does not report the protocol as
         // unreachable.
-        let lanes = options.protocols.iter().map(|protocol| Lane::open(*protocol, options));
-        let lanes = lanes.collect::<io::Result<Vec<_>>>()?;
-        Ok(Self {
-            name: format!("ip {}", options.local),
-            local: options.local,
+        let senders = options.protocols.iter().map(|protocol| sender(*protocol, options));
+        let senders = senders.collect::<io::Result<Vec<_>>>()?;
+        let sending = senders.iter().map(|_| SocketSender::new(Ports::NONE, false)).collect();
+        let sockets = IpSockets {
             receiving: IpReceiver::open(options, fanout)?,
-            lanes,
-            _witnesses: if is_ipv4 { Vec::new() } else { witnesses(options)? },
-            paths: Paths::new(
-                options.local,
-                &options.remotes,
-                options.probes,
-                options.route_notice.clone(),
-            )?,
-            stats: SocketStats::default(),
-        })
+            senders,
+            _witnesses: if local.is_ipv4() { Vec::new() } else { witnesses(options)? },
+        };
+        let notice = options.route_notice.clone();
+        let paths = Paths::new(local, &options.remotes, options.probes, notice)?;
+        let port = DatagramPort::new(format!("ip {local}"), local, sockets, sending, paths)?;
+        Ok(Self { port })
     }
 
     /// Returns the port's name for messages: `ip 192.0.2.1`.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the address for sending and receiving.
-    #[must_use]
-    pub fn local(&self) -> IpAddr {
-        self.local
+        self.port.name()
     }
 
     /// Returns the counters of this port.
     #[must_use]
     pub fn stats(&mut self) -> &SocketStats {
-        self.receiving.count_drops(&mut self.stats);
-        &self.stats
-    }
-
-    /// Queries the path MTU again if a packet has been too long since `before`.
-    fn look_if_too_long(&mut self, before: u64) {
-        if self.stats.too_long() > before {
-            self.paths.look_now();
-        }
-    }
-}
-
-impl Lane {
-    fn open(protocol: u8, options: &IpOptions) -> io::Result<Self> {
-        let local = SocketAddr::new(options.local, 0);
-        let builder = DatagramSocketBuilder::new(Protocol::Raw(protocol), local)
-            .send_only(true)
-            .hop_limit(options.hop_limit)
-            .buffer_bytes(options.buffer_bytes);
-        Ok(Self {
-            protocol,
-            socket: builder.open()?,
-            sending: SocketSender::new(Ports::NONE, false),
-        })
-    }
-
-    fn flush(&mut self, stats: &mut SocketStats) -> io::Result<Transmitted> {
-        self.sending.flush(&mut self.socket, stats)
+        self.port.stats()
     }
 }
 
 impl Port for IpPort {
-    fn link(&self) -> LinkType {
-        LinkType::Raw
-    }
+    delegate_port!(port: link, device, receive, recycle, transmit, flush);
+    delegate_port!(port: deadline, descriptors, path_mtu, counters);
+}
 
-    fn device(&self) -> Device {
-        Device::new(Features::ALL.without(Features::GSO_PARTIAL))
-    }
+impl Sockets for IpSockets {
+    const BUILT: BuiltHeaders = BuiltHeaders::Ip;
 
     fn receive(
         &mut self,
-        now_ns: u64,
         max: usize,
+        stats: &mut SocketStats,
         each: &mut dyn FnMut(Frame<PortBuffer>),
-    ) -> Result<usize, PortError> {
-        let Self { receiving, lanes, paths, stats, name, .. } = self;
-        let sends_long = lanes.iter_mut().map(|lane| lane.sending.take_sends_long()).max();
-        let has_sent = |quoted: &[u8]| lanes.iter().any(|lane| lane.sending.has_sent(quoted));
-        if paths.look(now_ns, &has_sent, sends_long == Some(true), stats) {
-            lanes.iter_mut().for_each(|lane| lane.sending.remember(paths.is_questioned()));
-        }
-        receiving.receive(max, stats, each).map_err(|error| broken(name, "receive", error))
+    ) -> io::Result<usize> {
+        self.receiving.receive(max, stats, each)
     }
 
     fn recycle(&mut self, buffer: PortBuffer) {
         self.receiving.recycle(buffer);
     }
 
-    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        let head = slices.first().copied().unwrap_or_default();
-        let outer = Outer::parse(head, BuiltHeaders::Ip);
-        let is_ours = |outer: &Outer| outer.destination.is_ipv4() == self.local.is_ipv4();
-        let too_long = self.stats.too_long();
-        let Self { lanes, stats, .. } = self;
-        let lane = outer.filter(is_ours).and_then(|outer| Some((outer, lane(lanes, &outer)?)));
-        let Some((outer, Lane { socket, sending, .. })) = lane else {
-            stats.count(SocketEvent::TransmitInexpressible, 1);
-            return Ok(Transmitted::Taken);
-        };
-        let sent = sending.send(socket, slices, meta, outer, stats);
-        self.look_if_too_long(too_long);
-        sent.map_err(|error| broken(&self.name, "send", error))
+    fn count_drops(&mut self, stats: &mut SocketStats) {
+        self.receiving.count_drops(stats);
     }
 
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let too_long = self.stats.too_long();
-        let mut flushed = Transmitted::Taken;
-        for lane in &mut self.lanes {
-            match lane.flush(&mut self.stats) {
-                Ok(Transmitted::Taken) => {}
-                Ok(Transmitted::NoRoom) => flushed = Transmitted::NoRoom,
-                Err(error) => return Err(broken(&self.name, "send", error)),
-            }
-        }
-        self.look_if_too_long(too_long);
-        Ok(flushed)
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.receiving.as_fd()
     }
 
-    /// Returns the time of the next path MTU check.
-    fn deadline(&self) -> Option<u64> {
-        self.paths.deadline()
+    /// Returns the socket of the packet's protocol. For IPv6 the first socket is used if none has the protocol, for
+    /// example that of destination options.
+    fn index(&self, outer: &Outer) -> Option<usize> {
+        let found = self.senders.iter().position(|(protocol, _)| *protocol == outer.protocol);
+        found.or_else(|| outer.destination.is_ipv6().then_some(0))
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.receiving.as_fd())
+    fn sender(&self, index: usize) -> &DatagramSocket {
+        &self.senders[index].1
     }
 
-    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let blocked = self.lanes.iter().find(|lane| lane.sending.waiting() > 0);
-        blocked.or_else(|| self.lanes.first()).map(|lane| lane.socket.as_fd())
+    fn sender_mut(&mut self, index: usize) -> &mut DatagramSocket {
+        &mut self.senders[index].1
     }
+}
 
-    fn path_mtu(&self) -> Option<usize> {
-        self.paths.mtu()
-    }
-
-    fn path_hint(&self) -> Option<usize> {
-        self.paths.hint()
-    }
-
-    fn path_proven(&self) -> Option<usize> {
-        self.paths.proven()
-    }
-
-    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
-        self.stats().counters().for_each(|(counter, value)| each(counter, value));
-    }
+/// Opens the sending socket of a protocol.
+fn sender(protocol: u8, options: &IpOptions) -> io::Result<(u8, DatagramSocket)> {
+    let local = SocketAddr::new(options.local, 0);
+    let builder = DatagramSocketBuilder::new(Protocol::Raw(protocol), local)
+        .send_only(true)
+        .hop_limit(options.hop_limit)
+        .buffer_bytes(options.buffer_bytes);
+    Ok((protocol, builder.open()?))
 }
 
 /// Opens a socket connected to each remote endpoint. An error that is reported to a socket fails its next send, so the
@@ -327,12 +248,4 @@ fn witnesses(options: &IpOptions) -> io::Result<Vec<DatagramSocket>> {
         Ok(socket)
     };
     ends.map(open).collect()
-}
-
-/// Returns the egress for a packet's protocol. For IPv6 any egress is used if none has the protocol, for example that
-/// of destination options.
-fn lane<'a>(lanes: &'a mut [Lane], outer: &Outer) -> Option<&'a mut Lane> {
-    let of_protocol = lanes.iter().position(|lane| lane.protocol == outer.protocol);
-    let any = outer.destination.is_ipv6().then_some(0);
-    lanes.get_mut(of_protocol.or(any)?)
 }

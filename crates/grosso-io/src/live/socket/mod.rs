@@ -2,6 +2,7 @@
 
 mod outer;
 mod path;
+mod port;
 mod recent;
 mod sending;
 mod stats;
@@ -10,6 +11,7 @@ pub use self::stats::{SocketEvent, SocketStats};
 pub(super) use self::{
     outer::{Arrived, BuiltHeaders, Outer},
     path::Paths,
+    port::{DatagramPort, Sockets},
     sending::SocketSender,
 };
 

@@ -11,26 +11,20 @@ use std::{
 };
 
 use grosso::{
-    Frame, Meta,
-    features::{Device, Features},
+    Frame,
     tunnel::{Endpoint, Header, decapsulate::OuterChecksum},
 };
 use grosso_sys::{
     datagram::{DatagramSocket, DatagramSocketBuilder, Protocol},
     errno::ErrorClass,
 };
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::Ports;
 
 use self::receiving::UdpReceiver;
-use super::{
-    broken,
-    socket::{BuiltHeaders, Outer, Paths, SocketEvent, SocketSender, SocketStats},
+use super::socket::{
+    BuiltHeaders, DatagramPort, Outer, Paths, SocketEvent, SocketSender, SocketStats, Sockets,
 };
-use crate::{
-    buffer::PortBuffer,
-    notice::Notice,
-    port::{Port, PortCounter, PortError, Transmitted},
-};
+use crate::{buffer::PortBuffer, delegate_port, notice::Notice, port::Port};
 
 /// Options of a port on UDP sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,8 +134,12 @@ impl UdpOptions {
 /// lost and short ones answered. Both require `CAP_NET_RAW`; without it the port follows the kernel's path MTU.
 #[derive(Debug)]
 pub struct UdpPort {
-    name: String,
-    local: SocketAddr,
+    port: DatagramPort<UdpSockets>,
+}
+
+/// The receiving socket and those that send.
+#[derive(Debug)]
+struct UdpSockets {
     receiver: DatagramSocket,
     /// Sending sockets; empty if datagrams are sent from the receiving socket.
     senders: Vec<DatagramSocket>,
@@ -149,12 +147,8 @@ pub struct UdpPort {
     /// Whether the kernel has verified the checksum of every received datagram.
     is_verified: bool,
     receiving: UdpReceiver,
-    /// Egress of each sending socket.
-    sending: Vec<SocketSender>,
-    paths: Paths,
     /// The kernel's drop count at the last query.
     drops: u32,
-    stats: SocketStats,
 }
 
 impl UdpPort {
@@ -181,10 +175,8 @@ impl UdpPort {
         // The kernel does not segment datagrams without a checksum (rule S21).
         let segments = options.segmentation && options.sends_checksum;
         let sending = || SocketSender::new(options.ports, segments);
-        let mut port = Self {
-            name: format!("udp {local}"),
-            local,
-            sending: (0..senders.len().max(1)).map(|_| sending()).collect(),
+        let sending = (0..senders.len().max(1)).map(|_| sending()).collect();
+        let sockets = UdpSockets {
             receiver,
             senders,
             source_ports: options.source_ports.clone(),
@@ -192,191 +184,107 @@ impl UdpPort {
             // section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
             receiving: UdpReceiver::new(options.ports),
-            paths: Paths::new(
-                local.ip(),
-                &options.remotes,
-                options.probes,
-                options.route_notice.clone(),
-            )?,
             drops: 0,
-            stats: SocketStats::default(),
         };
-        port.follow_paths()?;
-        Ok(port)
+        let notice = options.route_notice.clone();
+        let paths = Paths::new(local.ip(), &options.remotes, options.probes, notice)?;
+        let port = DatagramPort::new(format!("udp {local}"), local.ip(), sockets, sending, paths)?;
+        Ok(Self { port })
     }
 
     /// Returns the port's name for messages: `udp 192.0.2.1:4789`.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.port.name()
     }
 
     /// Returns the address and port for receiving.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
-        self.local
+        self.port.sockets.receiver.local()
     }
 
     /// Returns the visibility of the UDP checksum of received datagrams: [`OuterChecksum::VerifiedBelow`] if the kernel
     /// drops datagrams without a checksum, and so has verified every one.
     #[must_use]
     pub fn outer_checksum(&self) -> OuterChecksum {
-        if self.is_verified { OuterChecksum::VerifiedBelow } else { OuterChecksum::InFrame }
+        let is_verified = self.port.sockets.is_verified;
+        if is_verified { OuterChecksum::VerifiedBelow } else { OuterChecksum::InFrame }
     }
 
     /// Returns the source ports of sent datagrams.
     pub fn source_ports(&self) -> impl Iterator<Item = u16> {
-        let senders = self.senders.iter();
-        let only = self.senders.is_empty().then_some(&self.receiver);
-        senders.chain(only).map(|socket| socket.local().port())
+        let UdpSockets { senders, receiver, .. } = &self.port.sockets;
+        let only = senders.is_empty().then_some(receiver);
+        senders.iter().chain(only).map(|socket| socket.local().port())
     }
 
     /// Returns the counters of this port.
     #[must_use]
     pub fn stats(&mut self) -> &SocketStats {
-        // A socket that cannot be queried will fail in the next receive.
-        let drops = self.receiver.drops().unwrap_or(self.drops);
-        let new = drops.wrapping_sub(self.drops);
-        self.drops = drops;
-        self.stats.count(SocketEvent::ReceiveDropped, new.into());
-        &self.stats
-    }
-
-    /// Returns the index of the sending socket for a frame's source port: the socket whose part of the range contains
-    /// it.
-    fn lane(&self, source_port: u16) -> usize {
-        let (first, last) = (*self.source_ports.start(), *self.source_ports.end());
-        let width = usize::from(last.saturating_sub(first)) + 1;
-        let place = usize::from(source_port.saturating_sub(first)).min(width - 1);
-        place * self.sending.len() / width
-    }
-
-    /// Checks whether the paths have changed.
-    fn look(&mut self, now_ns: u64) -> io::Result<()> {
-        let Self { paths, sending, stats, .. } = self;
-        let sends_long = sending.iter_mut().map(SocketSender::take_sends_long).max();
-        let has_sent = |quoted: &[u8]| sending.iter().any(|lane| lane.has_sent(quoted));
-        let has_changed = paths.look(now_ns, &has_sent, sends_long == Some(true), stats);
-        if has_changed { self.follow_paths() } else { Ok(()) }
-    }
-
-    fn follow_paths(&mut self) -> io::Result<()> {
-        let Self { receiver, senders, sending, paths, .. } = self;
-        sending.iter_mut().for_each(|lane| lane.remember(paths.is_questioned()));
-        let mut sockets = senders.iter_mut().chain([receiver]);
-        sockets.try_for_each(|socket| socket.heed_path(paths.is_narrow()))
-    }
-
-    fn flush_lane(&mut self, lane: usize) -> io::Result<Transmitted> {
-        let Self { receiver, senders, sending, stats, .. } = self;
-        let socket = senders.get_mut(lane).unwrap_or(receiver);
-        sending.get_mut(lane).map_or(Ok(Transmitted::Taken), |lane| lane.flush(socket, stats))
-    }
-
-    fn send(
-        &mut self,
-        slices: &[&[u8]],
-        meta: &Meta,
-        outer: Outer,
-        lane: usize,
-    ) -> io::Result<Transmitted> {
-        let Self { receiver, senders, sending, stats, .. } = self;
-        let socket = senders.get_mut(lane).unwrap_or(receiver);
-        let Some(lane) = sending.get_mut(lane) else { return Ok(Transmitted::NoRoom) };
-        lane.send(socket, slices, meta, outer, stats)
+        self.port.stats()
     }
 }
 
 impl Port for UdpPort {
-    fn link(&self) -> LinkType {
-        LinkType::Raw
-    }
+    delegate_port!(port: link, device, receive, recycle, transmit, flush);
+    delegate_port!(port: deadline, descriptors, path_mtu, counters);
+}
 
-    fn device(&self) -> Device {
-        Device::new(Features::ALL.without(Features::GSO_PARTIAL))
-    }
+impl Sockets for UdpSockets {
+    const BUILT: BuiltHeaders = BuiltHeaders::Udp;
 
     fn receive(
         &mut self,
-        now_ns: u64,
         max: usize,
+        stats: &mut SocketStats,
         each: &mut dyn FnMut(Frame<PortBuffer>),
-    ) -> Result<usize, PortError> {
-        self.look(now_ns).map_err(|error| broken(&self.name, "receive", error))?;
-        let Self { receiver, receiving, stats, name, .. } = self;
-        match receiving.receive(receiver, max, stats, each) {
+    ) -> io::Result<usize> {
+        match self.receiving.receive(&mut self.receiver, max, stats, each) {
             Err(error) if ErrorClass::of(&error) == ErrorClass::Unreachable => Ok(0),
-            result => result.map_err(|error| broken(name, "receive", error)),
+            result => result,
         }
+    }
+
+    fn has_more(&self) -> bool {
+        self.receiving.has_more()
     }
 
     fn recycle(&mut self, buffer: PortBuffer) {
         self.receiving.recycle(buffer);
     }
 
-    fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        let head = slices.first().copied().unwrap_or_default();
-        let outer = Outer::parse(head, BuiltHeaders::Udp);
-        let is_ours = |outer: &Outer| outer.destination.is_ipv4() == self.local.is_ipv4();
-        let Some(outer) = outer.filter(is_ours) else {
-            self.stats.count(SocketEvent::TransmitInexpressible, 1);
-            return Ok(Transmitted::Taken);
-        };
-        let too_long = self.stats.too_long();
-        let lane = self.lane(outer.source_port);
-        let sent = self.send(slices, meta, outer, lane);
-        if self.stats.too_long() > too_long {
-            self.paths.look_now();
-        }
-        sent.map_err(|error| broken(&self.name, "send", error))
+    fn count_drops(&mut self, stats: &mut SocketStats) {
+        // A socket that cannot be queried will fail in the next receive.
+        let drops = self.receiver.drops().unwrap_or(self.drops);
+        let new = drops.wrapping_sub(self.drops);
+        self.drops = drops;
+        stats.count(SocketEvent::ReceiveDropped, new.into());
     }
 
-    fn flush(&mut self) -> Result<Transmitted, PortError> {
-        let too_long = self.stats.too_long();
-        let mut flushed = Transmitted::Taken;
-        for lane in 0..self.sending.len() {
-            match self.flush_lane(lane) {
-                Ok(Transmitted::Taken) => {}
-                Ok(Transmitted::NoRoom) => flushed = Transmitted::NoRoom,
-                Err(error) => return Err(broken(&self.name, "send", error)),
-            }
-        }
-        if self.stats.too_long() > too_long {
-            self.paths.look_now();
-        }
-        Ok(flushed)
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
     }
 
-    /// Returns 0 (immediately) while datagrams that were read are still queued, because the descriptor does not become
-    /// readable again for them; otherwise the time of the next path MTU check.
-    fn deadline(&self) -> Option<u64> {
-        if self.receiving.has_more() { Some(0) } else { self.paths.deadline() }
+    /// Returns the socket whose part of the range contains the source port.
+    fn index(&self, outer: &Outer) -> Option<usize> {
+        let (first, last) = (*self.source_ports.start(), *self.source_ports.end());
+        let width = usize::from(last.saturating_sub(first)) + 1;
+        let offset = usize::from(outer.source_port.saturating_sub(first)).min(width - 1);
+        Some(offset * self.senders.len().max(1) / width)
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.receiver.as_fd())
+    fn sender(&self, index: usize) -> &DatagramSocket {
+        self.senders.get(index).unwrap_or(&self.receiver)
     }
 
-    fn transmit_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let blocked = self.sending.iter().position(|lane| lane.waiting() > 0);
-        let socket = self.senders.get(blocked.unwrap_or(0)).unwrap_or(&self.receiver);
-        Some(socket.as_fd())
+    fn sender_mut(&mut self, index: usize) -> &mut DatagramSocket {
+        self.senders.get_mut(index).unwrap_or(&mut self.receiver)
     }
 
-    fn path_mtu(&self) -> Option<usize> {
-        self.paths.mtu()
-    }
-
-    fn path_hint(&self) -> Option<usize> {
-        self.paths.hint()
-    }
-
-    fn path_proven(&self) -> Option<usize> {
-        self.paths.proven()
-    }
-
-    fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
-        self.stats().counters().for_each(|(counter, value)| each(counter, value));
+    fn heed_path(&mut self, is_narrow: bool) -> io::Result<()> {
+        let mut sockets = self.senders.iter_mut().chain([&mut self.receiver]);
+        sockets.try_for_each(|socket| socket.heed_path(is_narrow))
     }
 }
 

@@ -1,15 +1,17 @@
 use std::time::Duration;
 
 use grosso::{
+    Meta,
     checksum::Checksum,
     meta::Gso,
     segment::{Outgoing, Segments},
 };
 use grosso_sys::wait::{Interest, wait_for};
 use grosso_testkit::Packet;
-use grosso_wire::Kind;
+use grosso_wire::{Kind, LinkType};
 
 use super::*;
+use crate::port::Transmitted;
 
 /// Two ports on the loopback device, with frames from one to the other.
 struct Ends {
@@ -106,6 +108,7 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
             });
             let ports = ends.ports();
             ends.near
+                .port
                 .sending
                 .iter_mut()
                 .for_each(|lane| *lane = SocketSender::new(ports, checksum));
@@ -137,7 +140,7 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
 fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
     for place in [0, 1] {
         let mut ends = Ends::new(place, |_| {});
-        ends.far.receiving = UdpReceiver::new(ends.ports());
+        ends.far.port.sockets.receiving = UdpReceiver::new(ends.ports());
         let inner = |payload: usize| {
             let inner = Packet::new().vxlan(|vxlan| vxlan).ethernet(|e| e).ipv4(|ip| ip);
             inner.udp(|udp| udp).payload_len(payload).build()
@@ -178,7 +181,7 @@ fn received_so_far(port: &mut UdpPort, each: &mut dyn FnMut(Frame<PortBuffer>)) 
 fn packets_that_were_partial_when_they_joined_leave_with_their_checksums_made() {
     let mut ends = Ends::new(0, |_| {});
     let ports = ends.ports();
-    ends.near.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
+    ends.near.port.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let frame = ends.frame(50000, 2020);
     let transport = frame.len() - 2040;
     let checksum = Checksum::Partial { start: transport as u16, offset: 16 };
@@ -239,7 +242,7 @@ fn a_message_that_the_kernel_does_not_cut_is_sent_as_its_datagrams_and_then_no_m
     let mut ends = Ends::new(0, |options| options.sends_checksum = false);
     // As if the port did not know that the kernel cannot segment without a checksum.
     let ports = ends.ports();
-    ends.near.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
+    ends.near.port.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let meta = Meta { gso: Gso::every(1000), ..Meta::default() };
     for round in 1..=2 {
         let frame = ends.frame(50000, 4500);
