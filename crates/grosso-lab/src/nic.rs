@@ -17,7 +17,7 @@ pub struct Nic<P: Port> {
     in_use_max: usize,
     /// Packets for which no buffer was free.
     dropped: u64,
-    /// Returned buffers; at most as many are kept as were ever in use at once.
+    /// Returned buffers: at most as many as were ever in use at once.
     spare: Vec<Vec<u8>>,
     /// Buffers of the inner port whose packets were copied, until they can be returned to it.
     copied: Vec<PortBuffer>,

@@ -82,7 +82,7 @@ impl Tunnel {
         Endpoint::new(local, remote, header, carrier)
     }
 
-    /// Returns the first header of the hosts' frames.
+    /// Returns the outermost header of the hosts' frames.
     pub(super) const fn layer(self) -> Layer {
         if self.is_ethernet() { Layer::Ethernet } else { Layer::Ip }
     }
