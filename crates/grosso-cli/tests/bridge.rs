@@ -114,7 +114,7 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
     }
 }
 
-/// Returns how often the thread of the first queue gave up its CPU, as the kernel counts it.
+/// Returns how often the thread of the first queue gave up its CPU, according to the kernel.
 fn sleeps(running: &Running) -> u64 {
     let (_, number) = running.threads().into_iter().next().unwrap();
     let file = format!("/proc/{}/task/{number}/status", running.id());
@@ -204,7 +204,7 @@ fn what_is_held_is_delivered_when_it_is_told_to_end() {
     for i in 0..3 {
         sender.send_to(&[i; 100], held.local_addr().unwrap()).unwrap();
     }
-    // An empty datagram cannot be part of a train, and arrives after the others.
+    // An empty datagram cannot be part of a train, and arrives after all others.
     sender.send_to(&[], passed.local_addr().unwrap()).unwrap();
     passed.set_read_timeout(Some(crate::network::STALLED)).unwrap();
     let mut buffer = [0; 200];

@@ -56,7 +56,7 @@ const FAR: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2)),
 ];
 const NEAR_ADDRESS: [u8; 6] = [2, 0, 0, 0, 9, 1];
-/// The payload of the last datagram, which no other datagram has.
+/// Payload of the last datagram, which no other datagram has.
 const MARK: &[u8] = b"that was all of it";
 
 impl Hosts {
@@ -220,7 +220,7 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
     facts(&bytes);
 }
 
-/// Checks the contents of the blocks that are no packets.
+/// Checks the contents of the blocks that are not packets.
 fn facts(bytes: &[u8]) {
     let mut blocks = Vec::new();
     let mut reader = CaptureReader::new(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Errors are reported with the text of the manual and its exit code.
+//! Errors have the text and the exit code that the manual gives.
 
 use std::{
     io::Write,
@@ -106,7 +106,7 @@ fn unknown_link_type_passes_through() {
     assert_eq!(frames(&bench.get("out.pcapng")), frames(&input));
     let report = bench.ok("--linktype ethernet coalesce --json -r x.pcap -w out.pcapng").json();
     assert!(report["superframes"].as_u64().unwrap() > 0);
-    // What was read as Ethernet is Ethernet to every reader of the result.
+    // Frames read as Ethernet are Ethernet for every reader of the output.
     for format in ["pcap", "pcapng"] {
         bench.ok(&format!("--linktype ethernet csum fix -r x.pcap -w fixed.{format} -F {format}"));
         bench.ok(&format!("csum verify -r fixed.{format}"));
@@ -282,7 +282,7 @@ fn the_speed_of_long_work_is_said_on_a_terminal_alone() {
         assert!(run.status.success());
         String::from_utf8_lossy(&run.stdout).into_owned()
     };
-    // The pipe stays open as long as the work is to last.
+    // The pipe stays open as long as the command should run.
     let long = format!("(cat a.pcap; sleep 1.1) | {program} segment - -w out.pcap");
     let said = on_terminal(&long);
     assert!(said.contains(speed), "{said}");
@@ -460,7 +460,7 @@ fn help_has_examples_and_exit_codes() {
             let wrapped = help.lines().filter(|line| !line.starts_with("Usage: "));
             let longest = wrapped.map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= columns, "{longest}: {help}");
-            // If there is room, it is used.
+            // If the terminal is wider, the width is used.
             assert!(command != "coalesce" || columns < 200 || longest > 100, "{longest}: {help}");
         }
     }

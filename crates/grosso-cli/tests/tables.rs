@@ -9,7 +9,7 @@ use crate::{
     veth_lab::Net,
 };
 
-/// Runs an experiment on a CPU of its own, and returns the report; `None` if a lab cannot run here.
+/// Runs an experiment on a dedicated CPU, and returns the report; `None` if a lab cannot run here.
 fn report_of(bench: &Bench, words: &str) -> Option<Value> {
     let _processor = Processor::acquire();
     let run = bench.run(words);
@@ -39,7 +39,7 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
         let number = |row: &Value, name: &str| row[name]["median"].as_f64().unwrap();
         let (few, unbounded) = (row("coalesces", fewest.into()), row("coalesces", ().into()));
         let queued = row("queues", fewest.into());
-        // A timeout in the middle of the trial may flush the buffers once more, which then hold complete datagrams.
+        // A timeout in the middle of the trial may free the buffers once more, and they then hold complete datagrams.
         assert!(number(few, "goodput_gbps") > 5.0 * number(queued, "goodput_gbps"), "{group}");
         assert_eq!(number(few, "no_buffer_a_second"), 0.0, "{few}");
         assert!(number(queued, "no_buffer_a_second") > 0.0, "{queued}");
@@ -143,7 +143,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
     assert_eq!(report["schema"], "grosso.lab-acks/3");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 76);
-    // The share of the acknowledgments arriving at the sender's NIC that were delivered to the sender.
+    // Share of the acknowledgments that arrived at the sender's NIC and were delivered to the sender.
     let reached = |handling: &str| {
         let of = |row: &&Value| row["side"] == "sender" && row["handling"] == handling;
         let sum = |name: &str| -> f64 {

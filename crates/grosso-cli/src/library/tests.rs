@@ -45,7 +45,7 @@ impl Visit<TrainRow<'_>> for Count {
 
     fn row(&mut self, row: TrainRow<'_>) -> bool {
         assert_eq!((row.train, row.origin.frame), (self.rows + 1, row.numbers[0]));
-        // A packet says why it is alone, and a packet why it did not join.
+        // A packet has a reason why it is alone, and another one why it did not merge.
         assert_eq!(row.why.is_some(), matches!(row.closed, "never" | "no_merge"), "{row:?}");
         self.take(row.numbers.len() as u64)
     }
