@@ -66,7 +66,7 @@ fn sample() -> PathReading {
             .ipv4(move |ip| ip.id(i as u16))
             .tcp(move |t| t.sequence(i * 1000))
     };
-    // Trains that end with the poll, at a gap, or at a change of the window; packets in no train.
+    // Trains end with the poll, at a gap, or at a change of the window; some packets are not part of a train.
     (0..40).for_each(|i| send(tcp(i).payload_len(1000)));
     (60..70).for_each(|i| send(tcp(i).payload_len(1000)));
     let window = |i: u32| {
@@ -153,7 +153,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(frames, tap.counters.value("tx_frames"));
     assert_eq!(value("rx_gro_segs_sum"), 61);
 
-    // The losses of its port count for this device only.
+    // The losses of a port count only for its device.
     assert_eq!((sum(eth, "drop_"), sum(eth, "event_")), (6, 9));
     assert_eq!(sum(tap, "drop_"), 0);
 }
@@ -305,7 +305,7 @@ fn the_document_lists_every_counter() {
     assert!(document == right, "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
 }
 
-/// Returns a service in a directory of its own, and a counter of its readings of the paths.
+/// Returns a service in its own directory, and the number of its readings of the paths.
 fn service(bounds: ClientBounds, metrics: bool) -> (tempfile::TempDir, Service, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -353,7 +353,7 @@ fn sockets_of_programs_that_were_killed_are_removed_and_taken_over() {
     let places = [folder.path().to_owned()];
     let mine = folder.path().join(format!("{}.sock", std::process::id()));
     for path in [&mine, &folder.path().join("4.sock")] {
-        // Dropping the listener leaves its name without a listener.
+        // Dropping the listener leaves the name behind.
         drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     }
     let start = || Service::start_in(&places, FOREVER, None, || vec![sample()]).unwrap();
