@@ -1,5 +1,4 @@
-//! The work of a test in instructions, counted by valgrind: a number that other programs on the same host do not
-//! influence.
+//! The work of a test in instructions, counted by valgrind. Other programs on the same host do not affect this number.
 //!
 //! For each case, a test starts itself once under valgrind; the process started that way runs only that case
 //! ([`case`]). Only the instructions of its function named `measured` are counted.

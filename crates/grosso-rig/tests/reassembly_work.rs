@@ -105,7 +105,7 @@ fn datagrams(len: usize, arrange: fn(&[Piece]) -> Vec<Piece>) -> Frames {
         .collect()
 }
 
-/// Returns every second piece from the end, then those between: no piece continues another.
+/// Returns every second piece from the end, then the pieces between them: no piece continues another.
 fn worst(pieces: &[Piece]) -> Vec<Piece> {
     let mut arranged: Vec<_> = pieces.iter().step_by(2).rev().cloned().collect();
     arranged.extend(pieces.iter().skip(1).step_by(2).cloned());

@@ -2,7 +2,7 @@
 //!
 //! Traffic of many flows and all header stacks passes an impaired link, is coalesced, held and segmented again, and
 //! then compared, byte for byte, with the packets received from the wire. Both consumers stall occasionally.
-//! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of an hour needs the release profile:
+//! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of one hour needs the release profile:
 //!
 //! ```text
 //! GROSSO_SOAK_PACKETS=1000000000 cargo test --release -p grosso-rig --test bounds soak:: -- --nocapture
@@ -78,7 +78,7 @@ fn a_consumer_that_never_looks_holds_the_source_back_and_costs_no_memory() {
     let poll = |soak: &mut Soak| {
         soak.offer(64);
         soak.there.poll(&mut soak.wire, &mut soak.superframes.0, soak.now_ns).unwrap();
-        // Advances the time, so that held packets leave once there is room.
+        // Advances the time, so that held packets can be delivered once there is room.
         soak.now_ns += 64 * INTERVAL_NS;
     };
     (0..1000).for_each(|_| poll(&mut soak));
@@ -193,7 +193,7 @@ impl Soak {
         taken.into_iter().for_each(|buffer| sink.recycle(buffer));
     }
 
-    /// Lets all packets in flight arrive.
+    /// Delivers all packets in flight.
     fn drain(&mut self) {
         while self.wire.deadline().is_some() || self.there.is_waiting() {
             self.now_ns += 64 * INTERVAL_NS;

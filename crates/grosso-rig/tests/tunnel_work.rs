@@ -1,7 +1,7 @@
 //! The work of decapsulation and encapsulation, in instructions counted by valgrind: bounds that no input exceeds.
 //!
-//! Regardless of the number of tunnels in a packet, no more of its headers are parsed than a dissection holds. A
-//! checksum that is left to the receiver makes no other header more expensive.
+//! However many tunnels a packet has, no more of its headers are parsed than a dissection holds. A checksum that is
+//! left to the receiver makes no other header more expensive.
 
 use std::hint::black_box;
 
@@ -32,8 +32,8 @@ const LEVELS: [Level; 2] = [
     },
 ];
 
-/// The kind of tunnel and the number of levels in each case: as many as are parsed, more, and very many. The last cases
-/// are the longest that fit into a packet of 64 KB.
+/// The kind of tunnel and the number of levels in each case: as many as are parsed, more, and very many. The last case
+/// of each kind is the longest that fits into a packet of 64 KB.
 const CASES: &[(usize, usize)] = &[(0, 20), (0, 100), (0, 3000), (1, 20), (1, 100), (1, 1000)];
 
 /// Packets counted in each case.
@@ -168,7 +168,7 @@ fn bomb((kind, tunnels): (usize, usize)) -> Vec<u8> {
     (0..tunnels).fold(inside, |inside, _| LEVELS[kind](Packet::new()).payload(&inside).build())
 }
 
-/// Tests that the tunnels are removed one by one from the outside, and none is added around this many headers.
+/// Tests that the tunnels are removed one by one from the outside, and that none is added around this many headers.
 #[test]
 fn p45_a_bomb_comes_apart_one_tunnel_at_a_time_and_takes_no_other() {
     for case in [(0, 20), (0, 3000), (1, 20), (1, 1000)] {

@@ -72,7 +72,7 @@ fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)
     console.chain(found.lines().map(str::to_owned)).collect()
 }
 
-/// A directory that is removed when this is dropped.
+/// A directory that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -4,7 +4,7 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPUs of this process, and the unused ones among them.
+/// The CPUs of this process, and which of them are unused.
 struct Processors {
     all: CpuSet,
     free: Mutex<Vec<usize>>,
@@ -23,7 +23,7 @@ impl Processors {
     }
 }
 
-/// Returns the number of CPUs, and so of tests that can measure at once.
+/// Returns the number of CPUs, and so the maximum number of tests that can measure at once.
 pub fn count() -> usize {
     PROCESSORS.all.count() as usize
 }

@@ -42,7 +42,7 @@ fn every_frame_is_right_and_of_the_promised_count() {
             "tcp4_small" => 130,
             "udp4_quic" => 1292,
             "frag6_64k" | "frag6_shuffled" => 1510,
-            // The same payload as in GRE, with 16 more bytes of outer headers.
+            // The payload is the same as in GRE, with 16 more bytes of outer headers.
             "gue_rco_tcp4" => 1530,
             _ => 1514,
         };

@@ -102,7 +102,7 @@ impl Rig {
         verdict
     }
 
-    /// Expires what is due at the current time.
+    /// Expires datagrams that are due at the current time.
     pub fn expire(&mut self) {
         let now_ns = self.now_ns;
         self.run(|reassembler, sink| reassembler.expire(now_ns, sink));
@@ -123,7 +123,7 @@ impl Rig {
         self.reassembler.stats()
     }
 
-    /// Returns the time at which the reassembler must be called next.
+    /// Returns the time of the reassembler's next deadline.
     pub fn deadline(&self) -> Option<u64> {
         self.reassembler.deadline()
     }

@@ -333,8 +333,8 @@ impl SocketSender {
         Ok(Transmitted::Taken)
     }
 
-    /// Sends queued messages. A message that the kernel refuses is split into datagrams, or dropped
-    /// with a counter, and does not stop those after it.
+    /// Sends queued messages. A message that the kernel refuses is split into datagrams, or dropped with a counter, and
+    /// does not stop the messages after it.
     pub(in crate::live) fn flush(
         &mut self,
         socket: &mut DatagramSocket,
@@ -424,7 +424,7 @@ impl SocketSender {
 }
 
 impl DatagramGroup {
-    /// Returns whether a datagram of `len` bytes may be added, if the parts then end at `end`.
+    /// Returns whether a datagram of `len` bytes can be added, if the parts then end at `end`.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);
         // Only the last datagram may be shorter.

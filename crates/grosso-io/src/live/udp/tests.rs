@@ -54,7 +54,7 @@ impl Ends {
         Ports::NONE.with(Kind::Vxlan, self.far.local().port())
     }
 
-    /// Returns all frames that arrive, at least `count`.
+    /// Returns all frames that have arrived, at least `count`.
     fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while frames.len() < count {
@@ -237,7 +237,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
 #[test]
 fn a_message_that_the_kernel_does_not_cut_is_sent_as_its_datagrams_and_then_no_more_are_made() {
     let mut ends = Ends::new(0, |options| options.sends_checksum = false);
-    // As if the port did not know that the kernel cannot segment without a checksum.
+    // The port is configured as if it did not know that the kernel cannot segment without a checksum.
     let ports = ends.ports();
     ends.near.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let meta = Meta { gso: Gso::every(1000), ..Meta::default() };
