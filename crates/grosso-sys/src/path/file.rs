@@ -77,7 +77,7 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 }
 
 /// Creates a file whose content is complete when its name appears, and waits until both are on disk. If the program is
-/// killed meanwhile, at most the name with `.new` remains, which the next call replaces.
+/// killed in the meantime, at most the name with `.new` remains, which the next call replaces.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the file system.

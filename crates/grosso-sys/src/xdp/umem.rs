@@ -1,16 +1,16 @@
 //! The packet memory that AF_XDP shares with the kernel, in chunks of one size.
 //!
-//! **One owner per chunk.** A chunk is always in exactly one of three places: in the list of free
-//! chunks, in a [`Frame`], or with the kernel. It changes owner only here and in the socket:
+//! **One owner per chunk.** A chunk is always in exactly one of three places: in the list of free chunks, in a
+//! [`Frame`], or with the kernel. It changes owner only here and in the socket:
 //!
 //! * from free to a frame: [`Region::allocate`], which takes it off the list;
 //! * from a frame to free: when the frame is dropped;
-//! * from free or a frame to the kernel: the socket takes the number of the chunk, marks the chunk
-//!   as the kernel's, and writes it into a ring;
-//! * from the kernel: the socket takes back only a marked chunk, and clears the mark. A number that
-//!   the kernel returns twice, or that it never had, is counted and ignored.
+//! * from free or a frame to the kernel: the socket takes the number of the chunk, marks the chunk as the kernel's, and
+//!   writes it into a ring;
+//! * from the kernel: the socket takes back only a marked chunk, and clears the mark. A number that the kernel returns
+//!   twice, or that it never had, is counted and ignored.
 //!
-//! A frame may therefore lend its bytes: no other code has the number of its chunk.
+//! A frame may therefore return references to its bytes: no other code has the number of its chunk.
 
 use core::ops::Range;
 use std::io::{self, IoSlice};
@@ -146,7 +146,7 @@ impl Frame {
         if start.checked_add(length).is_none_or(|end| end > chunk_bytes) {
             return Err(TooLong { chunk_bytes });
         }
-        // A chunk is at most a page, so both fit.
+        // A chunk is at most a page, so both values fit.
         (self.start, self.length) = (start as u32, length as u32);
         Ok(())
     }
