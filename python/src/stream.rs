@@ -18,7 +18,7 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyCapsule};
 
 use crate::{exception, wait};
 
-/// A table that is read anew each time its rows are requested.
+/// A table that is read again each time its rows are requested.
 #[pyclass(frozen, module = "grosso")]
 pub(crate) struct Rows {
     table: Table,

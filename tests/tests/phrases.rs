@@ -33,6 +33,11 @@ const PHRASES: &[(&str, &str)] = &[
     ("a second of a processor", "a CPU-second"),
     ("dearest", "most expensive"),
     ("invalid digit", "expected a whole number"),
+    ("whose nic grosso", "at which Grosso acts as the NIC"),
+    ("as the json has", "in the form of the JSON"),
+    ("hosts of its own", "new hosts, which are removed afterwards"),
+    ("in every try", "in every attempt"),
+    ("nobody writes meanwhile", "nobody writes during the call"),
 ];
 
 /// The files that contain the phrases because they forbid them.

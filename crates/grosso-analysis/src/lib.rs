@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`evidence`] | the classification of a frame as a wire packet or a superframe, and its segment size |
 //! | [`checksums`] | a verdict for every checksum of a packet, and the correction of wrong ones |
-//! | [`slowdown`] | causes that slow each TCP direction: loss, reordering, windows, path MTU, with evidence and remedy |
+//! | [`slowdown`] | causes that slow a TCP direction: loss, reordering, windows, path MTU, with evidence and remedy |
 //! | [`suspicion`] | hints about UDP datagrams that look like a tunnel on an unknown port |
 //! | [`headers`] | offsets and fields of packets |
 //! | [`links`] | the link type with which a packet is parsed |

@@ -17,7 +17,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, between, is_over},
 };
 
-/// Returns the tshark command of a user who has linked the program into the directory that the manual names.
+/// Returns the tshark command of a user with a link to the program in the directory that the manual names.
 fn tshark(bench: &Bench, words: &str) -> Command {
     // The first directory is that of Wireshark up to 4.0, the second that of later versions.
     for folder in [".config/wireshark/extcap", ".local/lib/wireshark/extcap"] {

@@ -44,7 +44,7 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
     };
     assert_eq!(states("rx-gro"), [(false, true), (true, false)]);
     assert_eq!(states("tx-checksum-ip-generic"), [(false, true), (true, false)]);
-    // It depends on checksum offload, which is off.
+    // TCP segmentation depends on checksum offload, which is off.
     assert_eq!(states("tx-tcp-segmentation"), [(false, false)]);
     let notes = report["notes"].to_string();
     assert!(

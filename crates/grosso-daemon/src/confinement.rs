@@ -2,8 +2,7 @@
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|
-//! | of a path | none | packets, and none that open or create anything, except Unix sockets if the thread connects to one or shares
-//! memory |
+//! | of a path | none | packets; none that open or create, except Unix sockets of threads that connect or share memory |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
 //! | `closer` | none | closing descriptors that other programs passed |

@@ -136,7 +136,7 @@ impl<F: Findings> Report<F> {
         let mut text = format!("{}: {heading}\n", self.command());
         self.findings.write(&mut text);
         if !self.failed.is_empty() {
-            text += "\nNo figures, because a trial failed in every try:\n";
+            text += "\nNo figures, because a trial failed in every attempt:\n";
         }
         for row in &self.failed {
             text += &wrapped(&row.to_string());

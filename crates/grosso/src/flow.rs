@@ -37,7 +37,7 @@ impl Keys {
             let header = packet.get(layer.offset as usize..).unwrap_or_default();
             let first = keys.words.len() as u8;
             for word in layer.kind.spec().layout(header).key() {
-                // The kind tells the transport, which the ports alone do not.
+                // The kind of header distinguishes the transports, whose ports may be equal.
                 let kind = layer.kind as u64 & !word.mask;
                 keys.push(KeyWord { at: layer.offset + word.at, mask: word.mask, kind });
             }

@@ -279,7 +279,7 @@ const JUMBOGRAM: usize = 14 + 40 + (1 << 16);
 #[test]
 fn a5_a_receiver_that_merges_is_the_receiver() {
     let Some(chain) = Chain::new(PLAIN) else { return };
-    // Its acknowledgments are sent with partial checksums, as on every host.
+    // The receiver sends acknowledgments with partial checksums, as every host does.
     set(&chain.receiver, "d0", "tx-checksum-ip-generic", true);
     set(&chain.receiver, "d0", "rx-gro", true);
     for family in FAMILIES {

@@ -30,7 +30,7 @@ pub(crate) enum Measure {
     Outermost,
 }
 
-/// What a command must know or report.
+/// Facts that a command must know, and guesses that it must report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Must {
     /// The file or the user provides all facts: nothing may be guessed.

@@ -55,7 +55,7 @@ pub(crate) struct Contents {
     pub(crate) first_len: u32,
     /// Flow, once the first fragment arrived.
     pub(crate) flow: Option<Flow>,
-    /// In the mode that forwards: the fragments so far were released.
+    /// Whether the fragments so far were forwarded, in the virtual mode.
     pub(crate) is_released: bool,
     /// The ECN code points that arrived: bit `n` for code point `n`.
     ecn_seen: u8,
@@ -116,7 +116,8 @@ impl Contents {
         self.run.start = self.run.end;
     }
 
-    /// Records a kept fragment. `units` are new. If `keeps_first` is set, another first fragment changes nothing.
+    /// Records a kept fragment. `units` are its new units. If `keeps_first` is set, another first fragment changes
+    /// nothing.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -192,8 +193,8 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state of the whole datagram that follows from one fragment's. A checksum that is still to be
-/// computed over a fragment would be wrong for the whole.
+/// Returns the checksum state of the whole datagram that follows from the state of one fragment. A checksum that is
+/// still to be computed over a fragment would be wrong for the whole.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,

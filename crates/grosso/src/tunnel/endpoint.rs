@@ -285,7 +285,7 @@ impl Endpoint {
             (_, Carrier::Gue(udp) | Carrier::DirectGue(udp)) => {
                 Ports::NONE.with(Kind::Gue, udp.destination)
             }
-            // A packet's first bits tell its IP version.
+            // A packet's first bits determine its IP version.
             (Header::Ip, Carrier::Udp(udp)) => {
                 Ports::NONE.with_fou(udp.destination, ipv4::PROTOCOL_IPV4)
             }
