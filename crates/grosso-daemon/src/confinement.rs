@@ -2,7 +2,7 @@
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|
-//! | of a path | none | packets; none that open or create, except Unix sockets of threads that connect or share memory |
+//! | of a path | none | packets, and Unix sockets if the thread connects to one or shares memory |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
 //! | `closer` | none | closing descriptors that other programs passed |

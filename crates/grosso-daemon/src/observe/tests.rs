@@ -302,7 +302,7 @@ fn the_document_lists_every_counter() {
     if std::env::var_os("GROSSO_WRITE_DOCUMENTS").is_some() {
         std::fs::write(&path, &right).unwrap();
     }
-    assert!(document == right, "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
+    assert!(document == right, "regenerate it: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
 }
 
 /// Returns a service in its own directory, and the number of its readings of the paths.
