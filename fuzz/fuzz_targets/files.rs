@@ -31,7 +31,10 @@ fn sequence_numbers(text: &[u8]) {
         SequenceFile::check(&path.0, KEYS).is_ok()
     };
     if accepts(text) {
-        assert!((0..text.len()).all(|len| !accepts(&text[..len])), "a part of it passes for it");
+        assert!(
+            (0..text.len()).all(|len| !accepts(&text[..len])),
+            "a part of the file is accepted as the whole"
+        );
     }
 }
 

@@ -209,7 +209,7 @@ fn a_datagram_that_is_to_be_fragmented_is_refused_and_not_lost() {
         assert_eq!(pushed, GROSSO_ERROR_VNET, "{flags}");
     }
     finish(handle);
-    assert!(seen.frames.is_empty() && seen.released.is_empty(), "it was not taken");
+    assert!(seen.frames.is_empty() && seen.released.is_empty(), "the frame was not accepted");
 }
 
 #[test]

@@ -33,8 +33,16 @@ pub fn judge(capture: &[u8], mss: Option<u16>, mtu: Option<u16>) {
     surveyed.is_surveyed = true;
     each_frame(capture, given, |sight| {
         let first = surveyed.judge(sight);
-        assert_eq!(surveyed.judge(sight), first, "a verdict changes what is known");
-        assert_eq!(surveyed.testify(sight, first).nature, first.nature, "evidence changes it");
+        assert_eq!(
+            surveyed.judge(sight),
+            first,
+            "a verdict changes the knowledge about the capture"
+        );
+        assert_eq!(
+            surveyed.testify(sight, first).nature,
+            first.nature,
+            "evidence changes the verdict"
+        );
         for judgment in [first, learning.judge(sight)] {
             check_judgment(sight, &judgment);
         }
@@ -72,7 +80,7 @@ fn each_frame(capture: &[u8], given: Given, mut visit: impl FnMut(&Sight<'_>)) {
 pub fn configuration(text: &str) {
     match Config::parse(text, Path::new(NOWHERE)) {
         Ok(config) => config.paths.iter().for_each(|path| {
-            config::check(path).expect("a path that was read fits together");
+            config::check(path).expect("a parsed path is consistent");
         }),
         Err(wrong) => check_place(&wrong, text),
     }
@@ -139,7 +147,7 @@ pub fn request(bytes: &[u8], is_http: bool) {
     let mut answer = server::answers(is_http);
     let first = (0..=bytes.len()).find_map(|len| answer(&bytes[..len], false));
     match first {
-        Some(first) => assert_eq!(answer(bytes, false), Some(first), "it changed its answer"),
+        Some(first) => assert_eq!(answer(bytes, false), Some(first), "the answer changed"),
         None => assert!(answer(bytes, true).is_some_and(|answer| !answer.is_empty())),
     }
 }
@@ -150,8 +158,8 @@ pub fn request(bytes: &[u8], is_http: bool) {
 /// Panics if an answer changes when it is written and parsed again, or if it cannot be printed.
 pub fn answer(reply: &[u8]) {
     let Ok(answer) = control::understand(reply) else { return };
-    let written = serde_json::to_vec(&answer).expect("it is what was read");
-    assert_eq!(control::understand(&written).expect("it was written"), answer);
+    let written = serde_json::to_vec(&answer).expect("a parsed answer can be written");
+    assert_eq!(control::understand(&written).expect("a written answer can be parsed"), answer);
     let changes = answer.devices.iter().map(|device| device.counters.since(&device.counters));
     for (device, change) in answer.devices.iter().zip(changes) {
         text::device(device, Some(&change), true);

@@ -297,13 +297,13 @@ fn b10_tunnels_on_ports_that_are_named_are_recorded_with_their_packets() {
     let mut seen = Vec::new();
     each(&bench.get("x.pcapng"), |packet| {
         let meta = packet.meta();
-        assert_eq!(meta.flags.unwrap_or(0) & 3, 1, "the direction is kept beside it");
+        assert_eq!(meta.flags.unwrap_or(0) & 3, 1, "the direction is kept");
         seen.push(meta.offload.map(|offload| offload.tunnel_ports).unwrap_or_default());
     });
     let vxlan = || vec![TunnelPort::new(Kind::Vxlan, 8472)];
     assert_eq!(seen, [vxlan(), vxlan(), vec![], vec![]]);
     let report = bench.ok("decap --json -r x.pcapng -w inside.pcapng").json();
-    assert_eq!(report["decapsulated"], 2, "that on 8472 and that on 4789: {report}");
+    assert_eq!(report["decapsulated"], 2, "the packets on ports 8472 and 4789: {report}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn main() {
     let mut judge = Command::new(env!("CARGO_BIN_EXE_grosso"));
     let own = std::env::current_exe().expect("a path");
     let output = judge.args(["conform", "--strict", "--json", "--"]).arg(own).arg(PROGRAM).output();
-    let output = output.expect("the judge runs");
+    let output = output.expect("the command runs");
     let report = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{report}");
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");

@@ -63,7 +63,7 @@ fn every_finding_is_said_and_nothing_changes() {
         check(name);
     }
     if let Some(before) = before {
-        assert_eq!(stdout("ip", &["-o", "link"]), before, "not a device more or less");
+        assert_eq!(stdout("ip", &["-o", "link"]), before, "the devices are unchanged");
     }
 }
 
@@ -107,7 +107,7 @@ fn a_machine_without_tun_devices_is_told_how_to_get_them() {
         (&tun["state"], &tun["what"]),
         (&"fail".into(), &"/dev/net/tun: no such device".into())
     );
-    assert_eq!(check("packet sockets")["state"], "ok", "which need none");
+    assert_eq!(check("packet sockets")["state"], "ok", "packet sockets need no device");
     // Captures need no device.
     for uses in ["", "capture"] {
         let check = checks(&asked(uses));
@@ -146,7 +146,7 @@ fn a_process_without_capabilities_probes_in_a_user_namespace() {
     assert_eq!(inside(&["-n"], &format!("{drop} bridge")).status.code(), Some(1));
     assert_eq!(inside(&["-n"], &format!("{drop} lab")).status.code(), Some(0));
     let text = inside(&["-n"], drop);
-    assert_eq!(text.status.code(), Some(0), "nothing was asked for");
+    assert_eq!(text.status.code(), Some(0), "no use was requested");
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(
         text.lines().filter(|line| !line.contains("fix: ")).all(|line| line.len() <= 80),
@@ -219,7 +219,7 @@ fn blocked_user_namespaces_are_named_by_their_switch() {
         rootless["fix"].as_str().unwrap().ends_with("sysctl -w user.max_user_namespaces=10000")
     );
     assert!(check("tun")["what"].as_str().unwrap().contains("not probed"));
-    assert_eq!(check("udp gso/gro")["state"], "ok", "on the loopback that is there");
+    assert_eq!(check("udp gso/gro")["state"], "ok", "on the existing loopback device");
 }
 
 /// A host may boot from a former container's file system, and keep its marker file: namespaces are checked too.

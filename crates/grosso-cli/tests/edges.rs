@@ -151,7 +151,7 @@ impl Soak {
         // The other connection continues; this one continues until the reserved numbers are used up.
         let before = self.compared[1].load(Ordering::Relaxed);
         until(|| self.compared[1].load(Ordering::Relaxed) > before);
-        assert_eq!(stuck(&self.stats(), "esp"), [false; 2], "its thread goes on");
+        assert_eq!(stuck(&self.stats(), "esp"), [false; 2], "the thread continues");
         self.files.thaw();
         self.carry("a frozen file system");
     }

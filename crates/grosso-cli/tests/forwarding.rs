@@ -81,7 +81,7 @@ impl Line {
             let got = far.recv(&mut received);
             let bytes =
                 got.unwrap_or_else(|error| panic!("{family:?}, datagram {number}: {error}"));
-            assert!(received[..bytes] == sent, "{family:?}, datagram {number} is another");
+            assert!(received[..bytes] == sent, "{family:?}, datagram {number} differs");
         }
     }
 

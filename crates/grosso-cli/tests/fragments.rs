@@ -501,7 +501,7 @@ fn what_must_not_be_cut_stays_whole_and_is_named() {
     assert_eq!(report["schema"], "grosso.fragment/1");
     assert_eq!((&report["cut"], &report["fragments"]), (&1.into(), &3.into()));
     assert_eq!(report["left"], serde_json::json!({"superframe": 1}));
-    assert_eq!(bench.run("fragment -r a -w b").code, 2, "the MTU is for the user to say");
+    assert_eq!(bench.run("fragment -r a -w b").code, 2, "the user must set the MTU");
     assert_eq!(bench.run("fragment -r a -w b --mtu 67").code, 2);
 }
 

@@ -99,7 +99,7 @@ fn talk(hosts: &Hosts) -> Vec<Vec<u8>> {
         for datagram in &sent[first..] {
             near.send(datagram).unwrap();
             let len = far.recv(&mut buffer).unwrap();
-            assert!(buffer[..len] == datagram[..], "the kernel joins its own fragments");
+            assert!(buffer[..len] == datagram[..], "the kernel reassembles its own fragments");
         }
     }
     sent

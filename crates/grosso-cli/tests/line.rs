@@ -42,7 +42,7 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
         assert_eq!(pair[1].0, pair[0].0 + pair[0].1, "packet {}", index + 2);
     }
     assert_eq!(written[0].0, 0);
-    assert_eq!(written[21].0, 900_000, "the line was idle by then");
+    assert_eq!(written[21].0, 900_000, "the line was idle at that time");
     assert_eq!(written[22].0, 900_000 + takes(1514));
     // Without a line rate, the times of the capture are kept.
     let same = output(&bench, &input, "");

@@ -112,7 +112,7 @@ fn the_reports_of_every_command_are_held_against_a_schema() {
     let held: BTreeSet<&str> =
         BESIDE.iter().map(|(command, _)| *command).chain(ELSEWHERE).collect();
     let missing: Vec<_> = all.difference(&held).collect();
-    assert!(missing.is_empty(), "no test asks for the JSON of {missing:?}");
+    assert!(missing.is_empty(), "no test requests the JSON of {missing:?}");
 }
 
 /// Asserts that each line of the output is a report that obeys the schema of the command.

@@ -278,14 +278,14 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     switch.write_all(&answer(1, 1 << 32)).unwrap();
     assert_eq!(switch.read(&mut question).unwrap(), 0, "disconnected");
     let shares = FrontEnd::on(machine, u64::MAX, &mut || ());
-    assert!(shares.is_err(), "its memory did not arrive");
+    assert!(shares.is_err(), "the memory of the VM was not shared");
     limit(&bridge, Resource::Nofile, inherited);
     let (mut switch, _) = listener.accept().unwrap();
     switch.set_read_timeout(Some(STALLED)).unwrap();
     switch.read_exact(&mut question).unwrap();
     switch.write_all(&answer(1, 1 << 32)).unwrap();
     switch.read_exact(&mut question).unwrap();
-    assert_eq!(question, *words(&[3, 1, 0]), "it owns the device, and shares the rest");
+    assert_eq!(question, *words(&[3, 1, 0]), "the process owns the device, and shares the rest");
     FrontEnd::connect(&device, u64::MAX, &mut || ()).unwrap();
     bridge.signal(Signal::USR1);
     let said = bridge.stop(Signal::TERM).stderr;

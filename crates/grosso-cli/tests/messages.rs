@@ -75,7 +75,7 @@ fn not_a_capture_is_said_with_its_beginning_and_leaves_no_output() {
     assert!(!bench.path("out.pcap").exists());
     bench.put("empty", b"");
     let run = bench.run("empt --json ./empty");
-    assert_eq!(run.code, 2, "a word that is no command and no file is misspelled");
+    assert_eq!(run.code, 2, "a word that is neither command nor file counts as misspelled");
     let error = bench.run("./empty --json").json_error();
     assert_eq!(error["code"], "input.not_a_capture");
     assert!(error["message"].as_str().unwrap().contains("(empty)"));
@@ -481,7 +481,7 @@ fn colour_is_asked_for() {
         }
         command.output().unwrap().stdout.contains(&0x1b)
     };
-    assert!(!escapes("a.pcap", None), "a pipe is no terminal");
+    assert!(!escapes("a.pcap", None), "a pipe is not a terminal");
     assert!(escapes("a.pcap", Some("CLICOLOR_FORCE")));
     assert!(escapes("a.pcap --color always", Some("NO_COLOR")));
     assert!(!escapes("a.pcap --color never", Some("CLICOLOR_FORCE")));
@@ -561,7 +561,11 @@ fn hash_of_the_input_is_reported_only_to_who_asks_for_it() {
     }
     let two = bench.ok("inspect a.pcap a.pcap -H").stdout;
     assert_eq!(two.lines().rev().take(2).filter(|line| line.contains(hash)).count(), 2, "{two}");
-    assert_eq!(bench.run("explain a.pcap 3 --hash").code, 2, "it ends before the capture does");
+    assert_eq!(
+        bench.run("explain a.pcap 3 --hash").code,
+        2,
+        "explain stops before the end of the capture"
+    );
 }
 
 #[test]

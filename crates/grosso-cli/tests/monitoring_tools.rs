@@ -224,7 +224,7 @@ fn softflowd_counts_the_packets_and_bytes_of_the_wire() {
 fn flows(collector: &UdpSocket, asked: &Counted) -> Counted {
     let (mut found, mut datagram) = (Counted::new(), [0; 2048]);
     while found.len() < asked.len() {
-        let len = collector.recv(&mut datagram).expect("all flows are told");
+        let len = collector.recv(&mut datagram).expect("all flows are reported");
         let short = |at: usize| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
         let long = |at: usize| u64::from(short(at)) << 16 | u64::from(short(at + 2));
         for record in (24..len).step_by(48) {

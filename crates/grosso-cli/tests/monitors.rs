@@ -75,7 +75,7 @@ fn every_output_has_the_packets_of_the_wire_although_the_device_has_its_offloads
         let heard = client.join().unwrap();
         assert!(by_sender(between(&packets(&heard))) == wire, "the client, {family}");
         let host = by_sender(between(&packets(&read(&plain))));
-        assert!(host != wire, "without it superframes are seen");
+        assert!(host != wire, "without Grosso the monitor receives superframes");
         assert!(report["wire"]["superframes"].as_u64().unwrap() > 5, "{report}");
         assert!(report["wire"]["segments"].as_u64().unwrap() > BYTES as u64 / 1448, "{report}");
         assert_eq!(report["wire"]["left"], json!({}), "{report}");
@@ -226,7 +226,7 @@ fn clients_that_left_a_quiet_interface_keep_nobody_out() {
 fn a_client_too_many_is_turned_away_and_counted() {
     let Some((tap, _bench, capture)) = listening(&format!("--listen {LISTENER}")) else { return };
     let clients: Vec<TcpStream> = (0..CLIENTS_MAX).map(|_| client(&tap).unwrap()).collect();
-    assert!(client(&tap).is_none(), "all others take their bytes");
+    assert!(client(&tap).is_none(), "all other clients read their bytes");
     let report = report(capture);
     let server = &report["outputs"][1];
     assert_eq!((&server["clients"], &server["turned_away"]), (&32.into(), &1.into()), "{report}");

@@ -27,7 +27,7 @@ fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
         }
         drop(stdin);
         let run = finished(child.wait_with_output().unwrap());
-        assert!(written < 64 << 20, "{line} read all of it");
+        assert!(written < 64 << 20, "{line} read the whole input");
         assert_eq!(run.code, 3, "{line}: {}", run.stderr);
         assert!(
             run.stderr.contains("standard input: not a capture (starts \"yyyy"),

@@ -280,7 +280,11 @@ fn pipes_do_what_files_do() {
     let input = capture(Format::Pcapng, ETHERNET, &frames);
     let merged = bench.pipe("coalesce -r - -w -", &input);
     assert_eq!(merged.code, 0, "{}", merged.stderr);
-    assert!(merged.stderr.contains("superframe"), "the report is talk: {}", merged.stderr);
+    assert!(
+        merged.stderr.contains("superframe"),
+        "the report is not on standard error: {}",
+        merged.stderr
+    );
     let back = bench.pipe("segment -q -r - -w -", &merged.bytes);
     assert_eq!(back.code, 0);
     assert_same(&packets(&input), &packets(&back.bytes), Link::Ethernet);

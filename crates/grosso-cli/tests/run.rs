@@ -58,8 +58,8 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
     running.signal(Signal::HUP);
     running.said("run: core stopped");
     running.said("run: core started");
-    assert_eq!(started(&running, "edge"), edge, "the unchanged path runs on");
-    assert_ne!(started(&running, "core"), core, "the changed one was started anew");
+    assert_eq!(started(&running, "edge"), edge, "the unchanged path keeps running");
+    assert_ne!(started(&running, "core"), core, "the changed path was restarted");
     exchange(&ends, 1 << 20);
 
     let core = started(&running, "core");
@@ -141,7 +141,7 @@ fn a_service_manager_hears_of_start_reload_and_end() {
             }
             seen.push(message);
         }
-        panic!("never heard {text:?}, but {seen:?}");
+        panic!("never printed {text:?}, but {seen:?}");
     };
     let mut command = hosts.command("run -c paths.toml");
     let running = Running::spawn(command.env("NOTIFY_SOCKET", hosts.path("notify")));
@@ -367,7 +367,11 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
         assert_ne!(main.1 & (1 << 12), 0, "a reload needs CAP_NET_ADMIN");
     };
     check(&["closer", "core/0", "edge/0", "grosso", "grosso-observe", "signals"]);
-    assert_eq!(shown(&hosts, &running), confinement(&running), "stats says what the kernel says");
+    assert_eq!(
+        shown(&hosts, &running),
+        confinement(&running),
+        "stats reports what the kernel reports"
+    );
     hosts.add_wire("a2", "e2");
     let more = "[[path]]\nname = \"more\"\nleft = \"xdp:e2\"\nright = \"tap:b2\"\n";
     write(&hosts, &format!("{EDGE}{more}"));

@@ -205,7 +205,7 @@ fn datagrams_and_streams_pass_in_esp_and_in_fragments_and_the_wire_shows_nothing
     let Some(clear) = tshark(&esp, false, "tcp || udp || igmp", "frame.number") else {
         return skip("no tshark");
     };
-    assert_eq!(clear, [""; 0], "packets in the clear");
+    assert_eq!(clear, [""; 0], "unencrypted packets");
     let long = tshark(&esp, false, "ip.len > 1500 || ipv6.plen > 1460", "frame.number");
     assert_eq!(long.unwrap(), [""; 0], "packets longer than the MTU");
     let good = tshark(&esp, true, "esp.icv_good == 1", "frame.number").unwrap();
@@ -230,7 +230,7 @@ fn a_program_that_was_killed_goes_on_with_numbers_that_nobody_used() {
         [number(1), number(2)]
     };
     let [sent, _] = numbers();
-    assert!(sent >= 1 << 20, "numbers are recorded before they are used");
+    assert!(sent >= 1 << 20, "sequence numbers are recorded before use");
     near.stop(Signal::KILL);
     let near = esp.start(0);
     esp.use_up_numbers_ahead();
@@ -239,7 +239,7 @@ fn a_program_that_was_killed_goes_on_with_numbers_that_nobody_used() {
     assert!(again > sent, "{again} and {sent}");
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
     let [last, received] = numbers();
-    assert!(last > sent && last < again, "a clean end gives back what was not used");
+    assert!(last > sent && last < again, "a clean end returns the unused numbers");
     assert!(received > 0);
     far.stop(Signal::TERM);
 }
@@ -551,8 +551,11 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
         let salts = count(|packet| packet.1 ^ packet.2);
         if spi == SPIS[0] {
             assert!(of_key.len() >= 500, "{}", of_key.len());
-            assert!(count(|packet| packet.1) < of_key.len(), "numbers repeat, or nothing is shown");
-            assert_eq!(salts, 5, "one salt a start");
+            assert!(
+                count(|packet| packet.1) < of_key.len(),
+                "sequence numbers must repeat for this test"
+            );
+            assert_eq!(salts, 5, "one salt per start");
         }
     }
 }
@@ -597,9 +600,9 @@ fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     let count = |by: fn(&(String, u64, u64)) -> u64| {
         of_key.iter().map(|packet| by(packet)).collect::<BTreeSet<_>>().len()
     };
-    assert!(count(|packet| packet.1) < of_key.len(), "numbers repeat, or nothing is shown");
+    assert!(count(|packet| packet.1) < of_key.len(), "sequence numbers must repeat for this test");
     assert_eq!(count(|packet| packet.2), of_key.len(), "a vector repeats");
-    assert_eq!(count(|packet| packet.1 ^ packet.2), 2, "one salt a program");
+    assert_eq!(count(|packet| packet.1 ^ packet.2), 2, "one salt per program");
 }
 
 /// Numbered datagrams over IPv6, in both directions between the hosts. None is sent twice.
@@ -765,7 +768,7 @@ fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program
     };
     assert_eq!(count(|packet| packet.2), of_key.len(), "a vector repeats");
     assert_eq!(count(|packet| packet.1), of_key.len(), "a number repeats");
-    assert_eq!(count(|packet| packet.1 ^ packet.2), KILLS + 1, "one salt a start");
+    assert_eq!(count(|packet| packet.1 ^ packet.2), KILLS + 1, "one salt per start");
 }
 
 /// A flag that is set on drop, so that the threads of a failed test exit too.

@@ -249,7 +249,7 @@ fn programs_that_were_killed_leave_nothing_and_those_that_hang_hold_nobody_up() 
     let socket = hosts.path(&format!("{}.sock", killed.id()));
     assert!(Path::exists(&socket));
     killed.stop(Signal::KILL);
-    assert!(socket.exists(), "it could not remove it");
+    assert!(socket.exists(), "the program could not remove its socket");
     assert_eq!(json(&hosts.run("stats --json"))["devices"].as_array().unwrap().len(), 2);
     assert!(!socket.exists());
     hung.stop(Signal::TERM);

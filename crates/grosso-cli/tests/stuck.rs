@@ -289,12 +289,12 @@ fn a_frozen_file_system_under_a_sequence_file_stops_no_path_and_no_end() {
             let _ = socket.send_to(&[7; 100], (B[0], 9));
         }
         let stats = stats();
-        assert_eq!(stuck(&stats, "esp"), [false; 2], "its thread goes on");
+        assert_eq!(stuck(&stats, "esp"), [false; 2], "the thread continues");
         let wire = stats["devices"].as_array().unwrap().iter().find(|line| line["device"] == "e0");
         wire.unwrap()["drops"]["esp_in_unreserved"].as_u64().is_some_and(|drops| drops > 0)
     });
     let ended = far.stop(Signal::TERM);
-    assert!(files.frozen, "it is still frozen");
+    assert!(files.frozen, "the file system is still frozen");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     files.thaw();
     let far = esp.start(1);
@@ -315,7 +315,7 @@ fn a_start_on_a_frozen_file_system_fails_and_a_reload_goes_on() {
     files.freeze();
     let mut command = esp.hosts.command("run -c 1.toml");
     let ended = Running::spawn(&mut command).end();
-    assert!(files.frozen, "it is still frozen");
+    assert!(files.frozen, "the file system is still frozen");
     assert_eq!(ended.code, Some(4), "{ended:?}");
     assert!(ended.stderr.contains("its file system may be frozen"), "{ended:?}");
 }

@@ -44,7 +44,10 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
         assert_eq!(number(few, "no_buffer_a_second"), 0.0, "{few}");
         assert!(number(queued, "no_buffer_a_second") > 0.0, "{queued}");
         assert!(queued["buffers_max"] == fewest && number(unbounded, "goodput_gbps") > 0.0);
-        assert!(number(queued, "silence_ms") > 100.0, "it waits for the timeout: {queued}");
+        assert!(
+            number(queued, "silence_ms") > 100.0,
+            "the receiver waits for the timeout: {queued}"
+        );
     }
     let verdicts = report["verdicts"].as_array().unwrap();
     assert_eq!((verdicts.len(), &verdicts[0]["verdict"]), (7, &"undecided".into()), "{verdicts:?}");
@@ -188,7 +191,7 @@ fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
     let elsewhere = verdicts.iter().filter(|verdict| verdict["verdict"] == "cannot_be_shown_here");
     assert_eq!((told.count(), elsewhere.count()), (13, 1));
     let page = String::from_utf8(bench.get("page.html")).unwrap();
-    assert!(page.contains("ran in userspace"), "the page says so too");
+    assert!(page.contains("ran in userspace"), "the page has the note too");
 }
 
 #[test]

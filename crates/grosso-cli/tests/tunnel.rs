@@ -242,7 +242,7 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
     let left = std::fs::read_dir(ends.0.path("b")).unwrap().flatten();
     let own = left.filter(|entry| entry.path().extension().is_some_and(|end| end == "own"));
-    assert_eq!(own.count(), 0, "its folder is gone too");
+    assert_eq!(own.count(), 0, "the directory is removed too");
 }
 
 /// The queue of a device that is read too seldom holds a burst, and a length set by the user is kept.
@@ -542,7 +542,10 @@ fn of_several_other_ends_each_gets_what_is_for_who_is_behind_it() {
     let Some([near, far]) = between_three(&format!("nolearning {entries}")) else { return };
     assert!(near > 50 && far < 20, "configured: {near} {far}");
     let Some([near, far]) = between_three("nolearning") else { return };
-    assert!(near > 50 && far > 50, "nothing is known, so all get it: {near} {far}");
+    assert!(
+        near > 50 && far > 50,
+        "no address is known, so all peers get the packets: {near} {far}"
+    );
 }
 
 #[test]
@@ -675,7 +678,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
         assert!(ended.stderr.contains(hint), "{line}: {}", ended.stderr);
         assert_eq!(ended.stdout, "", "{line}");
     }
-    assert_eq!(ends.ok("tunnel show"), "", "nothing is left of what could not be");
+    assert_eq!(ends.ok("tunnel show"), "", "nothing is left of the failed tunnel");
     assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
 
     ends.ok(VXLAN);

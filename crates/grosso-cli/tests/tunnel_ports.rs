@@ -203,7 +203,7 @@ fn b10_reassemble_finds_fragments_in_a_tunnel_on_a_port_that_is_named() {
     };
     assert_eq!(joined("-r b.pcap"), 0);
     assert_eq!(joined("-r b.pcap --port vxlan=8472"), 2);
-    assert_eq!(joined("-r b.pcapng"), 2, "it is recorded");
+    assert_eq!(joined("-r b.pcapng"), 2, "the port is recorded");
     bench.ok("decap -q --strict -r c.pcapng -w d.pcapng");
     assert_eq!(frames(&bench.get("d.pcapng")), whole);
 }

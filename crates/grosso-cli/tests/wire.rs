@@ -144,7 +144,7 @@ fn partial_packets_that_came_in_tell_of_a_virtual_link() {
     };
     let plain = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(9);
     assert_eq!(vantage(plain.build()), "receiver-host");
-    assert_eq!(vantage(plain.build_partial().0), "sender-host", "whose text names virtual links");
+    assert_eq!(vantage(plain.build_partial().0), "sender-host", "the text for virtual links");
 }
 
 #[test]

@@ -120,7 +120,7 @@ mod tests {
             }
             result => result.unwrap(),
         }
-        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o440, "the mask is in the mode");
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o440, "the mask determines the mode");
         assert_eq!(of(&file).unwrap(), Readers::Own);
         set(own + 1).unwrap();
         assert_eq!(of(&file).unwrap(), Readers::Others { mode: 0o440 });

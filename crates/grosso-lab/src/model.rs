@@ -337,7 +337,7 @@ mod tests {
         assert_eq!((sender.retransmits, sender.duplicates_total), (0, 5));
         acknowledge(&mut sender, 10 * SEGMENT);
         (0..3).for_each(|_| acknowledge(&mut sender, 10 * SEGMENT));
-        assert_eq!(sender.retransmits, 1, "beyond it they do");
+        assert_eq!(sender.retransmits, 1, "more bytes cause a retransmission");
     }
 
     #[test]

@@ -448,9 +448,9 @@ mod tests {
         let spent = profiler.spent();
         let engine_ns = spent.part_ns(Part::FromWire);
         assert!(engine_ns * 2 > spent.total_ns(), "{spent:?}");
-        assert_eq!(spent.part_ns(Part::Checksums), 0, "nobody observes them");
+        assert_eq!(spent.part_ns(Part::Checksums), 0, "checksums are not observed");
         assert_eq!(spent.begun(Part::Wait), 19, "the last turn is not over");
-        assert!(spent.part_ns(Part::Wait) < 19_000_000, "asleep is not at work: {spent:?}");
+        assert!(spent.part_ns(Part::Wait) < 19_000_000, "sleeping counts as work: {spent:?}");
         assert_eq!([spent.begun(Part::WireSendCall), spent.begun(Part::HostSend)], [0, 0]);
         let parts: u64 = spent.parts_ns.iter().sum();
         assert_eq!(parts + spent.unexplained_ns(), spent.total_ns());
@@ -464,6 +464,6 @@ mod tests {
         let before = profiler.spent();
         turns(&mut port);
         let late = profiler.spent().since(&before).begun(Part::Checksums);
-        assert_eq!(late, 1, "that of the turn before: nobody observes any more");
+        assert_eq!(late, 1, "only the call of the previous turn is observed");
     }
 }

@@ -547,7 +547,11 @@ mod tests {
         let (measured, made) = kept(&setting(), &[0]);
         assert_eq!((measured.repeated, made), (0, 1));
         let (measured, made) = kept(&setting(), &[9; 4]);
-        assert_eq!((measured.timeouts, measured.repeated, made), (9, 3, 4), "not for ever");
+        assert_eq!(
+            (measured.timeouts, measured.repeated, made),
+            (9, 3, 4),
+            "trials are not repeated for ever"
+        );
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Engine {
     pub fn checked(self, frames: &[Vec<u8>]) -> Vec<Out> {
         let packets: u32 = self.delivered.iter().map(|out| out.packets).sum();
         assert_eq!(packets as usize, frames.len(), "packets are conserved");
-        assert_eq!(self.buffers.len(), frames.len(), "every buffer comes back");
+        assert_eq!(self.buffers.len(), frames.len(), "every buffer is returned");
         assert_eq!(self.stats().packets_held(), 0);
         let cut: Vec<_> = self.delivered.iter().flat_map(checked_packets).collect();
         assert_conserved(frames, &cut);
@@ -182,7 +182,7 @@ fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
     let packets = segment(out);
     assert_eq!(packets.len(), out.packets as usize);
     if out.joined {
-        let gso = out.meta.gso.expect("a superframe says how to cut it");
+        let gso = out.meta.gso.expect("a superframe has segmentation parameters");
         let (bytes, description) = join(&packets, Link::Ethernet);
         assert_eq!(out.bytes, bytes);
         assert_eq!(gso.size().map(usize::from), Some(description.gso_size));

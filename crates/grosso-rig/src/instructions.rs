@@ -33,7 +33,7 @@ pub fn count(test: &str, case: usize) -> Result<f64, String> {
     assert!(output.status.success(), "{talk}");
     let collected = talk.lines().find_map(|line| line.split_once("Collected : "));
     let count: f64 = collected.and_then(|(_, n)| n.trim().parse().ok()).expect("a count");
-    assert!(count > 0.0, "valgrind saw none of it");
+    assert!(count > 0.0, "valgrind counted no instruction");
     Ok(count)
 }
 

@@ -195,7 +195,7 @@ impl Session {
     fn account(&mut self) {
         for left in &self.left[self.left.len() - self.unaccounted()..] {
             for number in &left.numbers {
-                assert!(self.held.remove(number), "buffer {number} came back twice");
+                assert!(self.held.remove(number), "buffer {number} was returned twice");
             }
         }
         let stats = self.coalescer.stats();
@@ -227,7 +227,7 @@ impl Session {
     /// # Panics
     /// Panics if one of these checks fails.
     pub fn assert_settled(&self) {
-        assert_eq!(self.held, BTreeSet::new(), "every buffer comes back");
+        assert_eq!(self.held, BTreeSet::new(), "every buffer is returned");
         assert_eq!(self.deadline(), None);
         let stats = self.coalescer.stats();
         assert_eq!((stats.packets_held(), stats.reorder.waiting()), (0, 0));

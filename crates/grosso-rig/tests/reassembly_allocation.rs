@@ -21,8 +21,8 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
         let mut rules = ReassemblyRules::new(mode);
         rules.verify = true;
         rules.limits.datagrams = 20;
-        let mut reassembler =
-            Reassembler::new(rules, LinkType::Ethernet, PORTS, 1).expect("rules that agree");
+        let mut reassembler = Reassembler::new(rules, LinkType::Ethernet, PORTS, 1)
+            .expect("rules without contradictions");
         let frames = fragments();
         let mut whole = 0_u64;
         let mut round = |number: u64| {
@@ -65,8 +65,8 @@ fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     // A buffer counts with its full size in the ring, however much of it is used.
     rules.limits.buffer_bytes = 2048;
     let limits = rules.limits;
-    let mut reassembler =
-        Reassembler::new(rules, LinkType::Ethernet, PORTS, 1).expect("rules that agree");
+    let mut reassembler = Reassembler::new(rules, LinkType::Ethernet, PORTS, 1)
+        .expect("rules without contradictions");
     let templates = [(64, true, 8), (64, true, 64), (8, false, 1)].map(|(offset, more, len)| {
         Version::V6.frame(1, &Piece { offset, more, data: vec![1; len] })
     });
@@ -97,7 +97,7 @@ fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let under_way = if of == "one source" { 16_384 } else { 0 };
     assert!(held > cap * 9 / 10 && held <= cap + under_way, "{case}: {held} bytes held");
     let sent = 1_000_000 / HONEST_EVERY / honest.len() as u32;
-    assert_eq!(whole, sent, "{case}: of the honest sender's datagrams");
+    assert_eq!(whole, sent, "{case}: datagrams of the honest sender");
 }
 
 /// Fragments of the flood per fragment of the honest sender.

@@ -77,7 +77,7 @@ fn run(flood: usize) {
         PORTS,
         1,
     );
-    let mut reassembler = reassembler.expect("rules that agree");
+    let mut reassembler = reassembler.expect("rules without contradictions");
     push(&mut reassembler, &before);
     measured(&mut reassembler, &counted);
 }

@@ -27,9 +27,9 @@ fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(1500);
     options.rules = Some(ReassemblyRules::new(buffers));
-    let port = Fragmentation::new(port, &options).expect("options that agree");
+    let port = Fragmentation::new(port, &options).expect("options without contradictions");
     let [out, back] = [out, back].map(|spi| association(spi).expect("a good key"));
-    EspStage::new(port, EspOptions::new(out, back, 0)).expect("associations that agree")
+    EspStage::new(port, EspOptions::new(out, back, 0)).expect("associations without contradictions")
 }
 
 /// Moves frames over a wire that lacks room for all fragments of a frame, and returns the number of frames that

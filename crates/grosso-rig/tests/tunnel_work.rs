@@ -119,7 +119,9 @@ fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: 
     let is_ethernet = encapsulator.endpoint().carries_ethernet();
     let link = if is_ethernet { LinkType::Ethernet } else { LinkType::Raw };
     for _ in 0..COUNT {
-        let put_in = encapsulator.encapsulate(&[superframe], meta, link).expect("it may enter");
+        let put_in = encapsulator
+            .encapsulate(&[superframe], meta, link)
+            .expect("the packet may be encapsulated");
         frame.clear();
         frame.extend_from_slice(put_in.header);
         frame.extend_from_slice(&superframe[put_in.replaced..]);
@@ -127,7 +129,7 @@ fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: 
         let slices = [&frame[..]];
         let (ports, outgoing) = (Ports::ASSIGNED, Outgoing::COMPLETE);
         let cut = Segments::new(&slices, &put_in.meta, LinkType::Raw, &ports, outgoing);
-        let mut cut = cut.expect("it is one");
+        let mut cut = cut.expect("the packet is a tunnel packet");
         while let Ok(Some(_)) = cut.scatter_next(&mut header, |slice| _ = black_box(slice)) {
             packets += 1;
         }

@@ -431,7 +431,8 @@ fn the_builder_and_the_oracle_agree_on_superframes() {
     for stack in Stack::all().into_iter().filter(Stack::couples) {
         let (superframe, ..) = stack.packet(&Place::default()).payload_len(950).build_superframe();
         let description = Description { gso_size: 100, ..Description::default() };
-        let cut = segment(&superframe, stack.link(), description).expect("a stack that couples");
+        let cut =
+            segment(&superframe, stack.link(), description).expect("a stack whose packets merge");
         if stack.transport == grosso_testkit::stack::Transport::Udp {
             // UDP has no sequence numbers: merging depends only on the order of the packets.
             assert_eq!(cut.len(), 10, "{stack:?}");

@@ -161,8 +161,14 @@ fn fragments_form_whole_datagrams() {
         let frames = workload(name, 1).frames;
         frames.windows(2).filter(|pair| pair[0][20] & 0x1f > pair[1][20] & 0x1f).count()
     };
-    assert!(in_order("frag_shuffled") > 10 * in_order("frag4_64k"), "shuffled, and not");
-    assert!(in_order("frag4_8k_shuffled") > 2 * in_order("frag4_8k"), "shuffled, and not");
+    assert!(
+        in_order("frag_shuffled") > 10 * in_order("frag4_64k"),
+        "shuffled fragments, compared with ordered ones"
+    );
+    assert!(
+        in_order("frag4_8k_shuffled") > 2 * in_order("frag4_8k"),
+        "shuffled fragments, compared with ordered ones"
+    );
 }
 
 #[test]

@@ -94,7 +94,7 @@ mod tests {
         let both = Ports::ASSIGNED.with(Kind::Vxlan, 8472).with_fou(5555, 4);
         assert_eq!(parse("--port vxlan=8472 --port fou=5555/4 --port vxlan=8472"), Ok(both));
         let geneve = Ports::ASSIGNED.with(Kind::Geneve, 4789);
-        assert_eq!(parse("--port geneve=4789"), Ok(geneve), "that is VXLAN no more");
+        assert_eq!(parse("--port geneve=4789"), Ok(geneve), "the port is no longer that of VXLAN");
     }
 
     #[test]

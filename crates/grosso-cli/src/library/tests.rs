@@ -108,7 +108,7 @@ fn failures_have_code_message_hint_and_exit() {
     assert!(error.to_string().contains("; hint: "), "{error}");
     let error = report(&words("inspect CAPTURE --no-such-option"), &free()).unwrap_err();
     let said = "unexpected argument '--no-such-option' found\n\nhint: ";
-    assert!(error.to_string().starts_with(said), "in the words of the command: {error}");
+    assert!(error.to_string().starts_with(said), "not the text of the command: {error}");
 }
 
 #[test]

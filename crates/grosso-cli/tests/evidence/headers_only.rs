@@ -46,7 +46,7 @@ fn captures(chain: &Chain, family: usize) -> Bench {
             return bench;
         }
     }
-    panic!("{STREAMS_MAX} streams with such a checksum are no chance")
+    panic!("{STREAMS_MAX} streams with such a checksum are no coincidence")
 }
 
 /// Returns whether the checksum of a TCP segment equals its pseudo-header sum; false for packets without TCP, for

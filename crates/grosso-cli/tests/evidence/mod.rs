@@ -172,7 +172,7 @@ fn a1_what_the_user_says_wins_over_the_syn() {
         let syn = host.iter().find(|(_, frame)| is_syn(frame)).unwrap();
         let tcp = tcp_of(&syn.1).unwrap();
         let option = u16::from_be_bytes([syn.1[tcp + 22], syn.1[tcp + 23]]);
-        assert_eq!((option, longest(&bytes(&wire))), (announced, 1314), "the SYN says more");
+        assert_eq!((option, longest(&bytes(&wire))), (announced, 1314), "the SYN announces more");
         let bench = bench(&[("host.pcap", &host), ("middle.pcap", &without_syns(&host))]);
         for given in [format!("--mss {size}"), "--mtu 1300".into()] {
             for (file, wire) in [("host.pcap", wire.clone()), ("middle.pcap", without_syns(&wire))]

@@ -32,7 +32,7 @@ pub(crate) fn check(recipe: &Recipe) {
     assert_conserved(&before, &cut);
     stays(&bench, &name("cut"), &name("wire"), &cut);
     bench.ok("wire -q --strict -r merged.pcapng -w back.pcapng");
-    assert!(frames(&bench.get("back.pcapng")) == cut, "wire does not cut as segment does");
+    assert!(frames(&bench.get("back.pcapng")) == cut, "wire and segment split differently");
 }
 
 /// Asserts that `inspect` classifies these packets as the wire, and that neither `wire` nor `segment` changes them.

@@ -93,7 +93,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("it never was");
+    panic!("the condition was never met");
 }
 
 impl Hosts {
@@ -223,7 +223,7 @@ impl Running {
             match self.lines.recv_timeout(STALLED) {
                 Ok(line) if line.contains(text) => return (seen, line),
                 Ok(line) => seen.push(line),
-                Err(error) => panic!("never said {text:?} ({error}), but {seen:#?}"),
+                Err(error) => panic!("never printed {text:?} ({error}), but {seen:#?}"),
             }
         }
     }

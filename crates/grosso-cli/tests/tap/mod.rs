@@ -97,7 +97,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("it never was");
+    panic!("the condition was never met");
 }
 
 pub(crate) fn read(path: &Path) -> Vec<u8> {

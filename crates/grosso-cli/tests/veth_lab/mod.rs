@@ -77,7 +77,7 @@ impl Net {
     pub(crate) fn changing(&self, before: &[Feature]) -> Child {
         let mut lab = self.lab("--runs 1000 --no-html --quiet").process_group(0).spawn().unwrap();
         while self.features() == before {
-            assert_eq!(lab.try_wait().unwrap(), None, "it ends without a change");
+            assert_eq!(lab.try_wait().unwrap(), None, "the lab ends without a change");
             thread::yield_now();
         }
         lab

@@ -184,7 +184,7 @@ fn text_fits_and_is_as_ethtool_prints_it() {
     );
     assert!(all.contains("\n    rx_gro_flush_fin: 0\n"));
     assert!(!few.contains(": 0\n"), "zero counters need -v: {few}");
-    assert!(!all.contains("drop_rx_ring_full"), "its port has no ring");
+    assert!(!all.contains("drop_rx_ring_full"), "the port has no ring");
 }
 
 /// Checks a page against the requirements of format 0.0.4:
@@ -341,7 +341,7 @@ fn who_asks_is_answered_what_was_counted() {
         assert_eq!((silent.len(), forbidden.len(), answers.len()), (0, 0, 1));
         assert_eq!(answers[0].devices, devices(&[sample()], false));
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 1, "a reading is good for as long as it is fresh");
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "a fresh reading is reused");
     let socket = service.socket().unwrap().to_owned();
     drop(service);
     assert!(!socket.exists());
@@ -359,7 +359,7 @@ fn sockets_of_programs_that_were_killed_are_removed_and_taken_over() {
     let start = || Service::start_in(&places, FOREVER, None, || vec![sample()]).unwrap();
     let (first, second) = (start(), start());
     assert_eq!(first.socket().unwrap(), mine);
-    assert_ne!(second.socket().unwrap(), mine, "somebody listens there");
+    assert_ne!(second.socket().unwrap(), mine, "another program listens on the socket");
     let answers = ask(&first);
     assert_eq!((answers.answers.len(), answers.silent.len()), (2, 0));
     assert!(!folder.path().join("4.sock").exists());

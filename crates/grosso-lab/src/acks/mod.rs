@@ -475,7 +475,7 @@ mod tests {
             assert_eq!(setting.layout.patient, there.loss <= 0.0);
             assert!(setting.congestion.starts_with("grosso_"), "{}", setting.congestion);
             let Carrier::Userspace { expand, counting, .. } = setting.carrier else {
-                panic!("nobody loaded senders: {:?}", setting.carrier)
+                panic!("no senders are loaded: {:?}", setting.carrier)
             };
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());

@@ -186,7 +186,7 @@ mod tests {
         assert!(status.success());
         let bytes = std::fs::read(&made).unwrap();
         std::fs::remove_file(&made).unwrap();
-        assert!(bytes == OBJECT, "bpf/senders.bpf.o is not that of bpf/senders.bpf.c");
+        assert!(bytes == OBJECT, "bpf/senders.bpf.o was not compiled from bpf/senders.bpf.c");
     }
 
     #[test]

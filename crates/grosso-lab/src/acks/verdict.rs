@@ -277,7 +277,7 @@ mod tests {
         let told = verdicts.iter().filter(|verdict| verdict.measured.ends_with(", in userspace)"));
         assert_eq!(told.count(), 13);
         let elsewhere = verdicts.iter().filter(|verdict| verdict.to_string().starts_with("cannot"));
-        assert_eq!(elsewhere.count(), 1, "what the kernel's would do is not known");
+        assert_eq!(elsewhere.count(), 1, "the behaviour of the kernel's sender is unknown");
         assert!(judge(&kernel()).iter().all(|verdict| !verdict.to_string().contains("userspace")));
     }
 }

@@ -454,7 +454,7 @@ mod tests {
     fn a_path_is_where_what_it_opens_is() {
         let network = network();
         assert_eq!(network.check(), Ok(()));
-        assert_eq!(network.place(0), Ok(Spot::Path(0)), "e0 is no host's");
+        assert_eq!(network.place(0), Ok(Spot::Path(0)), "e0 belongs to no host");
         let mut tunnel = network.clone();
         tunnel.hosts.push(host("c", &[("c0", "10.2.0.1")]));
         tunnel.wires.push(wire("c0", "e1"));
@@ -520,6 +520,9 @@ mod tests {
             is_in(own("fd93::1", 64), "fd93::2") && !is_in(own("fd93::1", 64), "fd93:0:0:1::2")
         );
         assert!(!is_in(own("0.0.0.0", 0), "::1"), "another version of IP");
-        assert!(is_in(own("10.1.0.1", 0), "192.0.2.1"), "a prefix of no bits holds all");
+        assert!(
+            is_in(own("10.1.0.1", 0), "192.0.2.1"),
+            "a prefix of no bits matches all addresses"
+        );
     }
 }

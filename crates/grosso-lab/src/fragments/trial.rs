@@ -381,7 +381,7 @@ mod tests {
         };
         assert_eq!(longest(&[99, 110, 150, 190, 200]), 40, "between two");
         assert_eq!(longest(&[99, 160, 180, 201]), 60, "before the first");
-        assert_eq!(longest(&[50, 110, 130, 300]), 70, "behind the last");
+        assert_eq!(longest(&[50, 110, 130, 300]), 70, "after the last");
         assert_eq!(longest(&[99, 200]), 100, "all the time");
     }
 }

@@ -508,7 +508,11 @@ mod tests {
         assert_eq!(tap.len(), 9);
         assert_eq!(tap.iter().filter(|(_, remote_checksum)| *remote_checksum).count(), 4);
         let each = (9 + 3) * 5 + 11 * 4;
-        assert_eq!(trials, each * 2, "streams in turns, requests, a clock at our own");
+        assert_eq!(
+            trials,
+            each * 2,
+            "streams in turn, requests, and profiles of Grosso's own tunnel"
+        );
         let veth = [("VXLAN".into(), true), ("VXLAN".into(), false), ("Geneve".into(), false)];
         assert_eq!(rows(Device::Veth), (veth.to_vec(), ((3 + 3) * 5 + 5 * 4) * 2));
     }

@@ -110,7 +110,7 @@ mod tests {
         // The cost is 2.5 and 20 ms with the offload, and 30 and 20 ms without.
         let cost = vxlan(&paired);
         let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
-        assert_eq!(all, [450.0; 3], "whatever a run's gigabytes took");
+        assert_eq!(all, [450.0; 3], "the same in all runs, whatever the throughput");
         let throughput = paired[0].throughput;
         assert_eq!((throughput.min, throughput.max), (1.0, 1.0), "runs differ, and no pair does");
     }

@@ -201,7 +201,7 @@ mod linux {
     }
 
     pub(super) fn run(trial: &str) {
-        STARTED_AS_ROOT.set(rustix::process::geteuid().is_root()).expect("one trial a process");
+        STARTED_AS_ROOT.set(rustix::process::geteuid().is_root()).expect("one trial per process");
         let (way, name) = trial.split_once("::").expect("a way and a name");
         if way == OWN_USER_NAMESPACE && user_namespace_refusal().unwrap().is_none() {
             isolate_process_user().unwrap();
@@ -235,22 +235,25 @@ mod linux {
         println!("skipped: {why}");
         assert!(
             std::env::var_os("GROSSO_SKIP_NOTHING").is_none(),
-            "this machine has what it needs"
+            "this machine should be able to run the test"
         );
     }
 
     fn coalescing_makes_trains_and_changes_no_byte(device: Device) {
         let measured = clean(&through(device, grosso(false)));
         let segments = measured.segments_per_train.unwrap();
-        assert!(segments > 2.0, "{segments} segments a train");
+        assert!(segments > 2.0, "{segments} segments per train");
         let packets = measured.bytes / 1448;
-        assert!(measured.acknowledgements < packets / 2, "fewer than for every other packet");
+        assert!(
+            measured.acknowledgements < packets / 2,
+            "fewer than one acknowledgment per two packets"
+        );
     }
 
     fn without_it_every_packet_is_delivered_by_itself(device: Device) {
         let measured = clean(&through(device, Carrier::grosso(None, false)));
         let segments = measured.segments_per_train.unwrap();
-        assert!((segments - 1.0).abs() < 0.01, "{segments} segments a train");
+        assert!((segments - 1.0).abs() < 0.01, "{segments} segments per train");
     }
 
     fn a_bad_wire_is_repaired_by_tcp(device: Device) {
@@ -274,7 +277,7 @@ mod linux {
             };
             clean(&skewed).segments_per_train.unwrap()
         });
-        assert!(segments[1] > 2.0 * segments[0], "{segments:?} segments a train");
+        assert!(segments[1] > 2.0 * segments[0], "{segments:?} segments per train");
     }
 
     fn longer_packets_pass(device: Device) {
@@ -297,7 +300,11 @@ mod linux {
 
     fn superframes_of_the_sender_are_cut(device: Device) {
         let on = clean(&through(device, Carrier::GrossoSends { superframes: true }));
-        assert_eq!(on.receiver_coalesced, STARTED_AS_ROOT.get().copied(), "as a NIC's driver does");
+        assert_eq!(
+            on.receiver_coalesced,
+            STARTED_AS_ROOT.get().copied(),
+            "like the driver of a NIC"
+        );
         assert!(on.segments_per_train.unwrap() > 2.0, "{on:?}");
         let off = clean(&through(device, Carrier::GrossoSends { superframes: false }));
         assert!(off.segments_per_train.unwrap() < 1.01, "{off:?}");

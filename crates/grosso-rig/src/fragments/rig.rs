@@ -72,7 +72,7 @@ impl Rig {
     pub fn on(rules: ReassemblyRules, link: LinkType) -> Self {
         let reassembler = Reassembler::new(rules, link, PORTS, 0x5eed);
         Self {
-            reassembler: reassembler.expect("rules that do not contradict each other"),
+            reassembler: reassembler.expect("rules without contradictions"),
             pushed: 0,
             back: Vec::new(),
             now_ns: 0,
@@ -204,6 +204,6 @@ impl Rig {
             ReassemblyMode::KeepGeometry | ReassemblyMode::Virtual => reassembler.held_fragments(),
         };
         assert_eq!(outstanding, expected, "buffers");
-        assert!(self.back.iter().all(|&times| times <= 1), "a buffer came back twice");
+        assert!(self.back.iter().all(|&times| times <= 1), "a buffer was returned twice");
     }
 }

@@ -334,7 +334,7 @@ static ORACLES: AtomicUsize = AtomicUsize::new(0);
 /// Returns a name that is unique on the host, because the device's NAPI thread is found by it.
 fn unique_name() -> InterfaceName {
     let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
-    InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("14 bytes at most")
+    InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("at most 14 bytes")
 }
 
 fn with_plain_header(frame: &[u8]) -> Vec<u8> {

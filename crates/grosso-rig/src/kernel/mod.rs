@@ -63,7 +63,10 @@ const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
 /// Panics if the environment has `GROSSO_SKIP_NOTHING`, so that a broken oracle is not mistaken for a forbidden one.
 pub fn skip(why: &str) {
     println!("skipped: {why}");
-    assert!(env::var_os(SKIP_NOTHING).is_none(), "skipped where nothing may be: {why}");
+    assert!(
+        env::var_os(SKIP_NOTHING).is_none(),
+        "skipped on a machine where no test may be skipped: {why}"
+    );
 }
 
 /// Checks whether the oracles can run here.

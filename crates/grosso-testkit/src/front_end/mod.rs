@@ -365,7 +365,7 @@ impl FrontEnd {
         let (mut frame, mut left) = (Vec::new(), 1);
         while left > 0 {
             let Some((at, bytes)) = self.returned(ring) else {
-                assert!(frame.is_empty(), "a frame that is not whole");
+                assert!(frame.is_empty(), "an incomplete frame");
                 return None;
             };
             let part = self.read(at, bytes);

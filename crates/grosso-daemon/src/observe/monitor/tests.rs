@@ -190,7 +190,7 @@ fn keys_do_what_the_help_says() {
 
     let before = monitor.devices.clone();
     monitor.take(vec![answer(9)]);
-    assert_eq!(monitor.devices, before, "it was asked too soon, and said the same again");
+    assert_eq!(monitor.devices, before, "the program was queried too soon, and repeated its reply");
 
     assert_eq!(press(&mut monitor, "?q"), AfterKey::Go, "q closes the help first");
     assert_eq!(press(&mut monitor, "q"), AfterKey::Quit);
