@@ -127,7 +127,7 @@ impl fmt::Display for Receiver {
 pub struct FragmentSetting {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of its NIC; `None` for no limit.
+    /// Receive buffers of the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// The share of fragments lost on the wire.
     pub loss: f64,

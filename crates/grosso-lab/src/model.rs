@@ -23,11 +23,11 @@ pub struct Acknowledgment {
     pub number: u32,
     /// Window as sent, before scaling.
     pub window: u16,
-    /// The echo of its timestamp, in milliseconds of the sender's clock.
+    /// Echo of the timestamp, in milliseconds of the sender's clock.
     pub echo: Option<u32>,
-    /// Whether it has ECE.
+    /// Whether ECE is set.
     pub congestion_echo: bool,
-    /// Whether it has payload.
+    /// Whether the acknowledgment has payload.
     pub has_payload: bool,
     /// Time of arrival.
     pub arrived_ns: u64,

@@ -76,7 +76,7 @@ pub struct Report<F: Findings> {
 pub struct FailedRow {
     /// The setting.
     pub setting: String,
-    /// The error of its trial: the call, the host, and the reason.
+    /// The error of the trial: the call, the host, and the reason.
     pub error: String,
 }
 

@@ -23,7 +23,7 @@ const FIRST: u32 = 0xffff_e000;
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     acknowledgment: Acknowledgment,
-    /// Whether it has SACK blocks, which records do not have.
+    /// Whether the acknowledgment has SACK blocks, which records do not have.
     is_selective: bool,
     /// Whether the device recorded its time of arrival.
     is_stamped: bool,

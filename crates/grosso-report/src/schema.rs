@@ -36,7 +36,7 @@ impl ReportForm {
 pub struct FormPage {
     /// Commands of the page; a subcommand follows its command after a space.
     pub commands: &'static [&'static str],
-    /// Forms of their reports.
+    /// Forms of the reports.
     pub forms: &'static [ReportForm],
 }
 

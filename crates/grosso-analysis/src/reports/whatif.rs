@@ -64,7 +64,7 @@ pub struct Offered {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Setting {
     pub profile: String,
-    /// Whether its trains can be segmented into the original packets.
+    /// Whether trains can be segmented into the original packets.
     pub invertible: bool,
     /// Repair of reordering, in the syntax of `--reorder`.
     pub reorder: String,

@@ -105,7 +105,7 @@ fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
             continue;
         }
         let bytes: u64 = written.iter().map(|packet| payload(packet, Fou::Opaque).bytes).sum();
-        // Either it is unchanged and named, or all of its packets are in the output.
+        // Either the frame is unchanged and the report names it, or all of its packets are in the output.
         let stayed = written.len() == 1 && written[0].data == superframe.data;
         let named = ["left", "refused", "passed"]
             .iter()

@@ -1,4 +1,4 @@
-//! Senders with different values of an acknowledgment, as congestion controls of the running kernel: three BPF programs
+//! Senders that count acknowledged data differently, as congestion controls of the running kernel: three BPF programs
 //! (`bpf/senders.bpf.c`), which `bpftool` registers.
 
 use core::fmt;

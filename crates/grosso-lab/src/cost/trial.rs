@@ -78,7 +78,7 @@ pub struct Calls {
     pub calls: u64,
     /// Packets on the wire.
     pub packets: u64,
-    /// Bytes of their frames.
+    /// Bytes of the frames.
     pub bytes: u64,
 }
 

@@ -33,7 +33,7 @@ pub struct FragmentGroup {
 pub struct FragmentRow {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of its NIC; `None` for no limit.
+    /// Receive buffers of the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// Offered rate in Gb/s.
     pub offered_gbps: Spread,

@@ -23,7 +23,7 @@ use super::{
 pub struct Inside {
     /// Kind of the NIC; a veth pair carries only Ethernet frames.
     pub device: Device,
-    /// Outermost header of its frames.
+    /// Outermost header of the frames.
     pub layer: Layer,
     /// Whether the host's kernel sends superframes.
     pub superframes: bool,

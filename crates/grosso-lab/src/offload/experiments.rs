@@ -355,7 +355,7 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     Some(evidence.verdict("path and receiver on one CPU: half the cost", Unit::Times, DEARER))
 }
 
-/// Judges the claim of the source that larger receive pages carry more.
+/// Judges the claim of the source that larger receive pages increase throughput.
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let evidence = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));

@@ -151,8 +151,8 @@ mod linux {
         ways
     }
 
-    /// Returns whether this way runs the trial. For root, a user namespace gets the same privileges by another call:
-    /// the first trial and the one that checks the identity of root show that they are sufficient.
+    /// Returns whether this way runs the trial. As root, a user namespace gives the same privileges by another call, so
+    /// two trials are sufficient: the first one, and the one that checks the identity of root.
     fn is_tried(way: &str, trial: &str) -> bool {
         let few: [OnDevice; _] =
             named![coalescing_makes_trains_and_changes_no_byte, superframes_of_the_sender_are_cut,];

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Incomplete {
     pub(crate) key: Key,
     pub(crate) place: Place,
-    /// Index of its source's share.
+    /// Index of the source's share.
     pub(crate) share: usize,
     pub(crate) created_ns: u64,
     /// Whether the datagram was discarded: only the key is kept.
@@ -49,7 +49,7 @@ pub(crate) struct Contents {
     pub(crate) end: Option<u32>,
     /// End of the headers of the first fragment in its frame.
     pub(crate) header_len: u16,
-    /// Start of its IP header.
+    /// Start of the IP header.
     pub(crate) ip: u16,
     /// Data bytes of the first fragment.
     pub(crate) first_len: u32,

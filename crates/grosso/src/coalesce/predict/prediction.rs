@@ -73,7 +73,7 @@ pub(crate) struct Prediction {
 pub(crate) struct Joined<'a> {
     pub(crate) slot: TrainId,
     pub(crate) flow: FlowHash,
-    /// ID of its headers, and the headers.
+    /// ID of the headers, and the headers.
     pub(crate) id: ShapeId,
     pub(crate) known: &'a CachedStack,
     pub(crate) rules: &'a Rules,
