@@ -38,7 +38,7 @@ fn sequence_numbers(text: &[u8]) {
     }
 }
 
-/// A file that is removed when this is dropped.
+/// A file that is removed on drop.
 struct File(PathBuf);
 
 impl Drop for File {

@@ -210,7 +210,7 @@ fn the_table_of_link_types_is_true() {
     }
 }
 
-/// Streams behind PPP and PPPoE merge, come back, and are what tshark reads.
+/// Streams inside PPP and PPPoE are merged and restored, and tshark reads the same packets.
 #[test]
 fn ppp_and_pppoe_are_read_as_link_types() {
     const PPP: u32 = 9;
@@ -244,7 +244,7 @@ fn ppp_and_pppoe_are_read_as_link_types() {
     }
 }
 
-/// A stream behind NFLOG headers merges, comes back as raw IP, and is what tshark reads.
+/// A stream after NFLOG headers is merged and restored as raw IP, and tshark reads the same packets.
 #[test]
 fn nflog_is_read_as_raw_ip() {
     const NFLOG: u32 = 239;

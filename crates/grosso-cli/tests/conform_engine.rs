@@ -1,7 +1,7 @@
 //! Grosso's own engine as a program that `grosso conform` tests: it violates no law, and merges all packets that may be
 //! merged.
 //!
-//! With a certain argument, this test itself is that program.
+//! With the argument `PROGRAM`, this test runs as that program.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 

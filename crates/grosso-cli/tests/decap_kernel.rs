@@ -54,7 +54,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
         }
         let run = bench.run("decap -r outside.pcap -w decap.pcap --strict");
         assert_eq!(run.code, 0, "{device}: {}", run.stdout);
-        // A device without a link layer shows IP; so the comparison excludes the outer link layer.
+        // A device without a link layer shows IP, so the comparison excludes the outer link layer.
         let ip = |name: &str, has_link: bool| -> Vec<Vec<u8>> {
             let skip = if has_link { 14 } else { 0 };
             frames(&bench.get(name)).iter().map(|frame| without_padding(&frame[skip..])).collect()

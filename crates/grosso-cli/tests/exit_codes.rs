@@ -80,7 +80,7 @@ fn every_command_ends_with_0_when_it_did_what_was_asked() {
     let bench = bench();
     for command in COMMANDS {
         bench.ok(&line(command, "wire", "out"));
-        // These commands leave no packet unchanged that they could refuse.
+        // These commands never leave packets unchanged, so they do not have the option `--strict`.
         let never_leaves = ["inspect", "coalesce", "explain", "whatif", "export"];
         let name = command.split(' ').next().unwrap();
         let code = if never_leaves.contains(&name) { 2 } else { 0 };

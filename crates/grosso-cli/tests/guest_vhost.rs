@@ -4,7 +4,7 @@
 //!  guest: Linux 6.1                                host
 //!  eth0 (virtio) - QEMU ---- vhost-user:PATH ---- grosso  t0 (TAP)
 //!  10.9.0.1, fd09::1                                      10.9.0.2, fd09::2
-//!  eth1 ...                                               t1, which takes over the addresses in its turn
+//!  eth1 ...                                               t1, used later with the same addresses
 //! ```
 
 mod migration;

@@ -252,8 +252,8 @@ fn streams_in_these_tunnels_come_back() {
         let third = [0x22, 0xeb, 0x20, 0x64, 0, 7, 1, 2, 3, index as u8, 0, 0, 0, 0];
         all.push(erspan(&third, index, &packet));
         all.push(ipv4(GRE, &joined(&[&[0, 0, 0x88, 0xbe], &on_ethernet(&packet)])));
-        // After one label, frames, frames after a control word with and without a sequence number, and packets
-        // alternate.
+        // Packets of four kinds follow one label in turn: frames, frames after a control word with and without a
+        // sequence number, and IP packets.
         all.push(label_frame(&on_ethernet(&packet)));
         all.push(label_frame(&joined(&[&[0; 4], &on_ethernet(&packet)])));
         all.push(label_frame(&joined(&[&[0, 0, 0, index as u8], &on_ethernet(&packet)])));

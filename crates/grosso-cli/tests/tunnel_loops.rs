@@ -130,7 +130,7 @@ impl Host {
         link.statistics.transmit_packets
     }
 
-    /// Returns the number of packets that were dropped for a certain reason.
+    /// Returns the number of packets dropped for this reason.
     fn dropped(&self, reason: &str) -> u64 {
         let ended = self.run("stats --json");
         assert_eq!(ended.code, Some(0), "{ended:?}");

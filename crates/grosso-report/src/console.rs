@@ -21,7 +21,7 @@ pub struct Talk {
     pub when: When,
     /// Notes so far, for the report.
     pub warnings: Vec<String>,
-    /// JSON report, for programs that link this crate; nothing is printed then.
+    /// JSON report, for programs that link this crate; if it is kept, nothing is printed.
     pub kept: Option<String>,
 }
 

@@ -79,7 +79,7 @@ pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> 
     Ok(())
 }
 
-/// Returns whether [`WAITING_MAX`] descriptors are queued: accept no program that could pass more until then.
+/// Returns whether [`WAITING_MAX`] descriptors are queued; if so, accept no program that could pass more.
 #[must_use]
 pub fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= WAITING_MAX

@@ -18,7 +18,7 @@ const GUARD_BYTES: usize = 64 << 10;
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
-/// A mapped range of memory, page-aligned, unmapped when it is dropped.
+/// A mapped range of memory, page-aligned, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,

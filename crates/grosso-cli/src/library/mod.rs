@@ -138,7 +138,7 @@ fn conclude(ending: Ending, input: &Input, session: &mut Session) -> Result<(), 
     }
 }
 
-/// Returns the failure, or an interruption if there was one, because a capture may seem to end anywhere then.
+/// Returns the failure, or an interruption if there was one, because an interrupted capture may seem to end anywhere.
 fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Error {
     Error(if interrupted.load(Ordering::Relaxed) { interruption() } else { failure })
 }

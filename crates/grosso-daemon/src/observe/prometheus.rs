@@ -126,7 +126,7 @@ fn print_histogram(lines: &mut String, metric: &Metric, labels: &str, values: &[
     }
 }
 
-/// Returns the value of a label, escaped for its quotes.
+/// Returns the value of a label, escaped for use in double quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

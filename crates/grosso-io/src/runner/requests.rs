@@ -49,7 +49,7 @@ pub struct Reading {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Shared {
-    /// Whether there is a request: the thread reads the rest only then.
+    /// Whether there is a request; the thread reads the other fields only if there is one.
     asked: AtomicBool,
     stopped: AtomicBool,
     /// Wakes the thread.

@@ -71,7 +71,7 @@ pub enum SenderKind {
     Userspace,
 }
 
-/// The registered senders, which are unregistered when this is dropped, and when the process is killed.
+/// The registered senders, which are unregistered on drop and when the process is killed.
 #[derive(Debug)]
 pub struct Senders {
     guard: Child,

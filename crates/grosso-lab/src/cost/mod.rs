@@ -233,8 +233,8 @@ mod tests {
         report::Report,
     };
 
-    /// Returns run of one second: 100000 packets, and one frame at the host for every `packets_a_frame` of them. Path b
-    /// has twice as many packets in the same time.
+    /// Returns a run of one second: 100000 packets, and one frame at the host for every `packets_a_frame` of them. Path
+    /// b has twice as many packets in the same time.
     fn run(packets_a_frame: u64, part_ns: f64) -> CostRun {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);

@@ -22,8 +22,8 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
     verdicts
 }
 
-/// Judges the claim that with the fewest buffers queueing delivers almost none of the datagrams that coalescing
-/// delivers.
+/// Judges the claim that, with the fewest buffers, a receiver that queues delivers almost none of the datagrams that a
+/// receiver that coalesces delivers.
 fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));

@@ -122,7 +122,7 @@ impl Frame {
     ///
     /// # Errors
     ///
-    /// [`TooLong`]; the frame is unchanged then.
+    /// [`TooLong`] if the parts exceed the chunk; the frame is then unchanged.
     pub fn fill(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TooLong> {
         let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
         self.set_range(0, sum.unwrap_or(usize::MAX))?;
@@ -135,12 +135,12 @@ impl Frame {
         Ok(())
     }
 
-    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them.
-    /// Bytes that come into the range have unspecified contents.
+    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them. Bytes that come into
+    /// the range have unspecified contents.
     ///
     /// # Errors
     ///
-    /// [`TooLong`] if the range leaves the chunk; the frame is unchanged then.
+    /// [`TooLong`] if the range leaves the chunk; the frame is then unchanged.
     pub fn set_range(&mut self, start: usize, length: usize) -> Result<(), TooLong> {
         let chunk_bytes = self.region.chunk_bytes;
         if start.checked_add(length).is_none_or(|end| end > chunk_bytes) {
