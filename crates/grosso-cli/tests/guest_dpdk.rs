@@ -74,7 +74,7 @@ impl Tester {
         self.say(&format!("show port {of} 0"));
         loop {
             let line = self.lines.recv_timeout(STALLED).unwrap();
-            // Other arguments follow it.
+            // Other words may follow the value on the same line.
             let rest = line.trim_start().strip_prefix(words);
             if let Some(word) = rest.and_then(|rest| rest.split_whitespace().next()) {
                 return word.to_owned();

@@ -25,7 +25,7 @@ use crate::{
 
 /// A path whose thread is stopped in the tests.
 const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n";
-/// A path next to it.
+/// Configuration of a path next to the stuck one.
 const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
 
 /// Script that stops one thread as a debugger does, and resumes it on exit. It prints a line when the thread is

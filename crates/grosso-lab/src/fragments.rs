@@ -153,7 +153,7 @@ pub struct FragmentSetting {
 #[derive(Clone, Debug)]
 pub struct Fragments {
     plan: Plan<FragmentParameters>,
-    /// Settings without loss, then those with it.
+    /// Settings without loss, then those with loss.
     groups: Vec<Vec<FragmentSetting>>,
 }
 

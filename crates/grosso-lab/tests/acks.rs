@@ -25,9 +25,9 @@ struct Sent {
     acknowledgment: Acknowledgment,
     /// Whether the acknowledgment has SACK blocks, which records do not have.
     is_selective: bool,
-    /// Whether the device recorded its time of arrival.
+    /// Whether the device recorded the arrival time of the acknowledgment.
     is_stamped: bool,
-    /// Whether the poll ends after it.
+    /// Whether the poll ends after this acknowledgment.
     ends_poll: bool,
 }
 

@@ -506,8 +506,9 @@ mod tests {
     /// above the 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
-    /// Checks IPv6 addresses in which two words differ so that they are equal after the rotation, and IPv4 addresses
-    /// that equal a public constant of a hash, whose product with any port would be zero.
+    /// Tests addresses that could cancel the seed: IPv6 addresses in which the differences of two words are equal after
+    /// the hash's rotation, and IPv4 addresses that equal a public constant of a hash, so that the product with any
+    /// port would be zero.
     #[test]
     fn p21_no_addresses_cancel_the_seed() {
         let pair = |d: u64, seed: u64| {

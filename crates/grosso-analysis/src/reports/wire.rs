@@ -39,7 +39,7 @@ pub struct WireReport {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct SplitSuperframes {
     pub split: u64,
-    /// Packets into which they were split.
+    /// Packets into which superframes were split.
     pub segments: u64,
     pub sizes: Vec<SizeCount>,
 }

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentFindings {
-    /// The results: without loss, then with it.
+    /// The results: without loss, then with loss.
     pub groups: Vec<FragmentGroup>,
 }
 

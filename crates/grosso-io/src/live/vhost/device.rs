@@ -265,7 +265,7 @@ impl Ended {
             Self::Refused(Refused::System) => Some(VhostEvent::SetUpFailed),
             Self::Socket(error) => match error.kind() {
                 io::ErrorKind::UnexpectedEof => None,
-                // Invalid messages, and a peer that reads none.
+                // The peer sent an invalid message, or reads no messages.
                 io::ErrorKind::InvalidData | io::ErrorKind::WouldBlock => {
                     Some(VhostEvent::PeerCutOff)
                 }
