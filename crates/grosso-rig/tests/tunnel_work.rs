@@ -111,8 +111,8 @@ fn c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer() {
     }
 }
 
-/// Encapsulates a superframe and adds the headers of its packets, of which sockets write the outermost; callgrind
-/// counts this function.
+/// Encapsulates a superframe and writes the headers of its packets, except for the outer UDP checksum, which a socket
+/// writes; callgrind counts this function.
 #[inline(never)]
 fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: &Meta) {
     let (mut frame, mut header, mut packets) = (Vec::new(), [0; HEADER_BYTES_MAX], 0);

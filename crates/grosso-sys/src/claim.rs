@@ -30,7 +30,7 @@ pub enum Claim {
     },
 }
 
-/// Claims a name. It never blocks.
+/// Claims a name. The call never blocks.
 ///
 /// # Errors
 /// Errors from `socket(2)`, `bind(2)` and `listen(2)`, except that the name is in use.

@@ -36,8 +36,8 @@ pub struct XdpPortOptions {
     /// Options of the socket. Packets in several buffers are not supported.
     pub socket: XdpOptions,
     /// Treats a packet whose checksum field holds its pseudo-header sum as one with a partial checksum. A sender on the
-    /// same host with checksum offload sends such packets, and AF_XDP cannot mark them. Leave it off on an external
-    /// interface, because packets from other hosts must not be trusted in this way.
+    /// same host with checksum offload sends such packets, and AF_XDP cannot mark them. Leave this option off on an
+    /// external interface, because packets from other hosts must not be trusted in this way.
     pub assume_partial: bool,
     /// UDP ports that identify tunnels.
     pub ports: Ports,

@@ -37,7 +37,7 @@ pub struct OffloadGroup {
     pub family: Family,
     /// Traffic between the sockets.
     pub traffic: Traffic,
-    /// The number of CPUs that everything ran on.
+    /// The number of CPUs that all threads together used.
     pub processors: usize,
     /// The CPUs of sender, data path and receiver, if path and receiver each have their own.
     #[serde(skip_serializing_if = "Option::is_none")]

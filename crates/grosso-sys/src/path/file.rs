@@ -17,10 +17,10 @@ use super::{
     text,
 };
 
-/// Opens a regular file for reading. It never blocks.
+/// Opens a regular file for reading. The call never blocks.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if it is not a regular file, [`io::ErrorKind::PermissionDenied`] for a link of
+/// [`io::ErrorKind::InvalidInput`] for any other kind of file, [`io::ErrorKind::PermissionDenied`] for a link of
 /// another user, and errors from `open(2)`.
 pub fn open(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;

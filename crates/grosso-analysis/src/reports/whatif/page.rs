@@ -101,7 +101,8 @@ fn place(segments: u64) -> f64 {
     (segments.max(1) as f64).log2()
 }
 
-/// Draws the reasons why packets did not merge and trains were delivered as bars, for the longest hold of a profile.
+/// Draws a bar chart of the reasons why packets did not merge and why trains were delivered, for the longest hold of a
+/// profile.
 fn reasons(settings: &[Setting]) -> String {
     let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) else {
         return String::new();

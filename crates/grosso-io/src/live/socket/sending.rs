@@ -392,9 +392,8 @@ impl SocketSender {
         let Some(message) = self.queue.pop_front() else { return Ok(()) };
         let datagrams = message.datagrams();
         let Message { bytes, outer, segment_bytes } = message;
-        // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or
-        // none (rule S22), and `EMSGSIZE` datagrams that need fragments.
-        // An interface that is down (`ENETDOWN`) comes up.
+        // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or none (rule S22),
+        // and `EMSGSIZE` datagrams that need fragments. An interface that is down (`ENETDOWN`) may come up again.
         let suspects = matches!(class, ErrorClass::Malformed | ErrorClass::Unsupported)
             || is_device_failure(&error);
         let is_too_long = class == ErrorClass::TooLong;

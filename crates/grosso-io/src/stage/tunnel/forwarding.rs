@@ -19,7 +19,7 @@ use grosso_wire::ethernet;
 pub struct Forwarding {
     /// Further endpoints, at most [`REMOTES_MAX`] including the endpoint's own.
     pub remotes: Vec<Remote>,
-    /// Ethernet addresses with the endpoint behind which each is. They are never relearned.
+    /// Ethernet addresses, each with the endpoint in front of it. The assignments are never relearned.
     pub configured: Vec<([u8; 6], IpAddr)>,
     /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
     pub age_ns: Option<u64>,

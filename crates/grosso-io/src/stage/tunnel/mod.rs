@@ -52,8 +52,9 @@ pub struct TunnelOptions {
     /// Visibility of the UDP checksum of received frames, see
     /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum).
     pub outer_checksum: OuterChecksum,
-    /// Maximum packet length of the tunnel in bytes from the inner IP header on, without VLAN tags. The path MTU of the
-    /// inner port, if known, further limits it by subtracting tunnel headers and VLAN tags; `None` sets no other limit.
+    /// Maximum packet length of the tunnel in bytes from the inner IP header on, without VLAN tags. `None` sets no
+    /// limit. If the path MTU of the inner port is known, it limits the length too: to the path MTU minus tunnel
+    /// headers and VLAN tags.
     pub mtu: Option<usize>,
     /// Minimum path MTU in bytes from the outer IP header on. A lower [`Port::path_proven`] limits the tunnel only down
     /// to this value; longer outer packets are then fragmented. With `None` only this host's routes count. Never below
