@@ -61,7 +61,7 @@ fn joined(workload: &Workload) -> Vec<Vec<u8>> {
     let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
     let reassembler =
         Reassembler::new(ReassemblyRules::new(ReassemblyMode::Coalesce), link, ports, SEED);
-    let mut reassembler = reassembler.expect("rules that do not contradict each other");
+    let mut reassembler = reassembler.expect("rules without contradictions");
     let mut datagrams = Vec::new();
     for frame in &workload.frames {
         reassembler.push(Frame::new(frame.as_slice()), 0, &mut |outcome: Outcome<'_, &[u8]>| {

@@ -64,7 +64,7 @@ impl<'a> Joiner<'a> {
     pub fn new(workload: &'a Workload, join: Join) -> Self {
         let (link, ports) = (LinkType::Ethernet, Ports::ASSIGNED);
         let reassembler = Reassembler::new(join.rules(), link, ports, SEED);
-        let reassembler = reassembler.expect("rules that do not contradict each other");
+        let reassembler = reassembler.expect("rules without contradictions");
         Self { frames: &workload.frames, reassembler, next: 0, delivered_bytes: 0 }
     }
 

@@ -17,7 +17,7 @@ use crate::{
 pub enum Trust {
     /// The device, at every level.
     Trusted,
-    /// The engine, which reads the payload for that: nothing verified them before.
+    /// The engine, which reads the payload to verify checksums that nothing has verified before.
     Verified,
 }
 

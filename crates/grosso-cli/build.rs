@@ -1,5 +1,5 @@
-//! Packs the documents in `schemas`, which `grosso schema` prints: compression makes them ten times smaller. And
-//! says how many tests of the command run at once.
+//! Compresses the documents in `schemas`, which `grosso schema` prints, to a tenth of their size. Also sets the number
+//! of concurrent tests of the command.
 #![allow(clippy::disallowed_methods, reason = "a build script reads its own package")]
 
 use std::{env, fs, io, io::Write, path::PathBuf, thread};
@@ -11,9 +11,9 @@ fn main() -> io::Result<()> {
     pack_schemas()
 }
 
-/// Has Cargo start the tests with more threads than there are processors: tests beside hosts and guests mostly wait,
-/// and those that measure have a processor each, however many run (ADR 0190). A number in the environment
-/// takes precedence.
+/// Makes Cargo start the tests with more threads than there are CPUs: tests with hosts and guests mostly wait, and
+/// those that measure have a CPU to themselves, however many run (ADR 0190). A number in the environment takes
+/// precedence.
 fn count_threads_of_tests() {
     println!("cargo::rerun-if-env-changed={TEST_THREADS}");
     let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -41,7 +41,7 @@ fn pack_schemas() -> io::Result<()> {
     packed.finish().map(drop)
 }
 
-/// The environment variable of Rust's tests that says how many run at once.
+/// Environment variable of Rust's test harness with the number of concurrent tests.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
-/// Tests that run at once for each processor.
+/// Concurrent tests per CPU.
 const TESTS_A_PROCESSOR: usize = 3;

@@ -59,14 +59,14 @@ fn start(host: &NetworkNamespace, name: &str, words: &[&str]) -> Running {
     let program = example(name);
     assert!(
         program.exists(),
-        "{} is not there: `cargo build --examples` makes it",
+        "{} is missing: `cargo build --examples` builds it",
         program.display()
     );
     let mut command = Command::new(program);
     command.args(words).stdout(Stdio::piped());
     let mut child = host.host(&mut command).unwrap().spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    let line = lines.next().expect("the example says that its device is there").unwrap();
+    let line = lines.next().expect("the example prints that its device exists").unwrap();
     assert!(line.ends_with("is there"), "{line}");
     Running(child)
 }

@@ -94,9 +94,9 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
             PacketMeta { timestamp_ns: Some(random.bits() >> 3), offload, ..PacketMeta::default() };
         // Short packets let the fuzzer find the headers.
         let frame = &frame[..frame.len().min(120)];
-        writer.write_packet(&meta, frame).expect("memory takes everything");
+        writer.write_packet(&meta, frame).expect("writing to memory succeeds");
     }
-    writer.finish().expect("memory takes everything")
+    writer.finish().expect("writing to memory succeeds")
 }
 
 /// Returns a capture of packets and superframes, for a classifier that may know the sizes.
@@ -116,9 +116,9 @@ fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
             _ => join(&packets, Link::Ethernet).0,
         };
         let meta = PacketMeta { timestamp_ns: Some(seed), ..PacketMeta::default() };
-        writer.write_packet(&meta, &frame).expect("memory takes everything");
+        writer.write_packet(&meta, &frame).expect("writing to memory succeeds");
     }
-    [given, writer.finish().expect("memory takes everything")].concat()
+    [given, writer.finish().expect("writing to memory succeeds")].concat()
 }
 
 /// Returns choices, and a list of actions, most of which are the usual one.

@@ -116,7 +116,7 @@ pub fn run(data: &[u8]) {
     }
     assert!(unsafe { grosso_coalescer_end(coalescer, now_ns) } != GROSSO_ERROR_BROKEN);
     assert!(unsafe { grosso_reassembler_finish(reassembler) } != GROSSO_ERROR_BROKEN);
-    assert!(held.iter().all(Option::is_none), "a buffer did not come back");
+    assert!(held.iter().all(Option::is_none), "a buffer was not returned");
     assert_eq!(unsafe { grosso_coalescer_free(coalescer) }, 0);
     assert_eq!(unsafe { grosso_reassembler_free(reassembler) }, 0);
 }

@@ -31,17 +31,17 @@ pub fn run(data: &[u8]) {
     assert!(reader.buffer_bytes() <= RECORD_BYTES_MAX);
     assert_eq!(reader.packets() as usize, read.iter().filter(|record| record.is_packet).count());
 
-    let copy = writer.finish().expect("memory takes everything");
-    let mut again = CaptureReader::new(&copy[..]).expect("what was written can be read");
+    let copy = writer.finish().expect("writing to memory succeeds");
+    let mut again = CaptureReader::new(&copy[..]).expect("a written capture can be read");
     let mut copied = Vec::new();
-    while let Some(entry) = again.next().expect("what was written can be read") {
+    while let Some(entry) = again.next().expect("a written capture can be read") {
         copied.push(Record::of(&entry));
     }
     // A capture without any entry still gets its header.
     assert!(read == copied || read.is_empty() && copied.len() <= 1, "{read:?}\n{copied:?}");
-    let converted = converted.finish().expect("memory takes everything");
-    let mut converted = CaptureReader::new(&converted[..]).expect("what was written can be read");
-    while converted.next().expect("what was written can be read").is_some() {}
+    let converted = converted.finish().expect("writing to memory succeeds");
+    let mut converted = CaptureReader::new(&converted[..]).expect("a written capture can be read");
+    while converted.next().expect("a written capture can be read").is_some() {}
 }
 
 /// Contents that must survive a copy.

@@ -83,8 +83,12 @@ fn take_out(mut packet: Vec<u8>, mut meta: Meta, link: LinkType, rules: &Decapsu
         let range = plan.apply(&mut bytes);
         assert!(range.start <= range.end && range.end == plan.inner().end);
         assert_eq!(range.len(), plan.packet_len());
-        assert_eq!(bytes[range.end..], packet[range.end..], "behind the packet");
-        assert_eq!(bytes[..range.start], packet[..range.start], "in front of it");
+        assert_eq!(bytes[range.end..], packet[range.end..], "bytes after the packet are unchanged");
+        assert_eq!(
+            bytes[..range.start],
+            packet[..range.start],
+            "bytes before the packet are unchanged"
+        );
         if let Checksum::Partial { start, offset } = plan.meta.checksum {
             assert!(usize::from(start) + usize::from(offset) + 2 <= range.len());
         }

@@ -94,7 +94,7 @@ fn put_in(
         if let Some(taken) = taken(&sent, &known, &endpoint)
             && meta.vlan.is_none()
         {
-            assert!(taken == before, "what comes out was put in");
+            assert!(taken == before, "decapsulation restores the frame");
         }
     }
 }
@@ -113,9 +113,9 @@ fn taken(sent: &[u8], meta: &Meta, endpoint: &Endpoint) -> Option<Vec<u8>> {
         ) => {
             return None;
         }
-        Err(refusal) => panic!("{refusal} of what was sent"),
+        Err(refusal) => panic!("{refusal} of a sent packet"),
     };
-    other.admit(&plan, &mut Expected::default()).expect("it is the tunnel's");
+    other.admit(&plan, &mut Expected::default()).expect("the outer packet belongs to the tunnel");
     let mut bytes = sent.to_vec();
     let range = plan.apply(&mut bytes);
     Some(completed(&bytes[range], &plan.meta.checksum))
@@ -124,7 +124,7 @@ fn taken(sent: &[u8], meta: &Meta, endpoint: &Endpoint) -> Option<Vec<u8>> {
 fn completed(bytes: &[u8], checksum: &Checksum) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if let Checksum::Partial { start, offset } = *checksum {
-        checksum::complete(&mut bytes, start, offset).expect("it lies in the packet");
+        checksum::complete(&mut bytes, start, offset).expect("the checksum is in the packet");
     }
     bytes
 }

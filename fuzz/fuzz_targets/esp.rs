@@ -78,7 +78,7 @@ pub fn run(data: &[u8]) {
         assert!(accepted.insert(sequence), "{sequence} twice");
         // The headers before the encrypted text are not authenticated: they are restored only if they are undamaged.
         if let Some(number) = number {
-            assert!(sent[number].0.starts_with(&delivered), "padding is left off");
+            assert!(sent[number].0.starts_with(&delivered), "padding is removed");
         }
     }
     let refused: u64 = decryptor.stats().refused.iter().sum();

@@ -31,11 +31,14 @@ fn sequence_numbers(text: &[u8]) {
         SequenceFile::check(&path.0, KEYS).is_ok()
     };
     if accepts(text) {
-        assert!((0..text.len()).all(|len| !accepts(&text[..len])), "a part of it passes for it");
+        assert!(
+            (0..text.len()).all(|len| !accepts(&text[..len])),
+            "a part of the file is accepted as the whole"
+        );
     }
 }
 
-/// A file that is removed when this is dropped.
+/// A file that is removed on drop.
 struct File(PathBuf);
 
 impl Drop for File {

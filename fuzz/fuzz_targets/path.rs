@@ -33,7 +33,7 @@ pub fn run(data: &[u8]) {
         .collect();
     frames.sort();
     cut.sort();
-    assert_eq!(cut, frames, "what is joined is cut into the same packets");
+    assert_eq!(cut, frames, "merged packets are segmented into the same packets");
     fragmented(&frames, link, decisions.word());
 }
 

@@ -69,7 +69,7 @@ fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bo
     }
     for frame in &received {
         let count = left.get_mut(&comparable(frame, link)).expect("a frame that was sent");
-        assert!(*count > 0, "a frame came twice");
+        assert!(*count > 0, "a frame was delivered twice");
         *count -= 1;
     }
     if is_good {

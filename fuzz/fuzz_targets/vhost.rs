@@ -200,7 +200,7 @@ fn drain(back: &mut BackEnd) {
         let mut taken = 0;
         while !matches!(ring.receive(&mut frame), Ok(None)) {
             taken += 1;
-            assert!(taken <= 2 * u32::from(u16::MAX), "it does not end");
+            assert!(taken <= 2 * u32::from(u16::MAX), "the loop does not end");
         }
         let _ = ring.ask();
     }
@@ -295,7 +295,7 @@ fn drain_front(front: &mut FrontEnd) {
     let mut taken = 0;
     while !matches!(ring.receive(&mut frame), Ok(None)) {
         taken += 1;
-        assert!(taken <= SLOTS + 1, "it does not end");
+        assert!(taken <= SLOTS + 1, "the loop does not end");
     }
     let _ = ring.ask();
     front.publish(Way::ToGuest);

@@ -1,4 +1,4 @@
-"""Packet captures as on the wire, and as a receiving host sees them.
+"""Packet captures as they were on the wire, and as a receiving host sees them.
 
 >>> import grosso, pyarrow
 >>> capture = grosso.open("send.pcapng")

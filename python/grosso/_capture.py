@@ -29,13 +29,13 @@ def open(
 ) -> Capture:
     """Opens captures: one file, several, or directories, which are read as one capture in chronological order.
 
-    ``filter`` is a tcpdump filter expression. ``linktype`` and ``allow_truncated`` are the options of that name.
+    ``filter`` is a tcpdump filter expression. ``linktype`` and ``allow_truncated`` are the options of the same names.
 
     Only the beginning of each file is read, and the filter is checked.
     """
     words = [_file(path) for path in paths]
     if not words:
-        raise TypeError("grosso.open() needs a path: a capture, or a folder of captures")
+        raise TypeError("grosso.open() needs a path: a capture, or a directory of captures")
     reading = _words(linktype=linktype, allow_truncated=allow_truncated)
     capture = Capture(words, _words(filter=filter), reading)
     # The stream opens the files and is dropped before any packet is read.
@@ -95,10 +95,10 @@ class Capture:
         """Returns the trains into which a receiving host would merge the packets: each packet is in one train."""
         if options.pop("write", None) is not None:
             raise UsageFailure(
-                "a table of trains is written nowhere: it has no option write",
+                "trains() returns a table and writes no file: it has no option write",
                 code="usage",
                 exit=2,
-                hint="coalesce(write=...) writes superframes, export(trains=...) the table",
+                hint="use coalesce(write=...) to write superframes, or export(trains=...) to write the table",
             )
         return Rows.trains(self._command("coalesce", {"profile": profile, **options}), self)
 
@@ -137,7 +137,7 @@ class Capture:
     # Reports.
 
     def inspect(self, **options: Option) -> Report:
-        """Reports whether these are the packets on the wire."""
+        """Reports whether the captured packets are those on the wire."""
         return _report(self._command("inspect", options))
 
     def verify_checksums(self, **options: Option) -> Report:
@@ -149,7 +149,7 @@ class Capture:
         return _report(self._command("whatif", options))
 
     def explain(self, number: int, **options: Option) -> Report:
-        """Explains why the packet with this number was merged, or why not."""
+        """Explains why the packet with this number was merged or not."""
         return _report(self._command("explain", options, [str(number)]))
 
     # Files.
@@ -173,7 +173,7 @@ class Capture:
         self, command: str, options: dict[str, Any], more: list[str] | None = None
     ) -> list[str]:
         words = [*command.split(), *self._selection, *self._reading, *_words(**options)]
-        # After it, a name that begins with a dash is still a name.
+        # After "--", an argument that begins with a dash is a file name.
         return [*words, "--", *self._words, *(more or [])]
 
     def _made(self, command: str, write: PathLike | None, options: dict[str, Any]) -> Capture:
@@ -199,8 +199,8 @@ class _Folder:
     def __reduce__(self) -> NoReturn:
         # Copies of a capture share the directory; a pickled or deep copy would outlive it.
         raise TypeError(
-            "a capture in a temporary file is neither pickled nor copied deeply:"
-            " write it with write=PATH, and open that"
+            "a capture in a temporary file can be neither pickled nor deep-copied:"
+            " write it with write=PATH, and open that file"
         )
 
 
@@ -209,7 +209,7 @@ def _file(path: PathLike) -> str:
     word = os.fspath(path)
     if word == "-" or Path(word).is_fifo():
         raise UsageFailure(
-            f"{word}: a pipe can be read once, and a capture any number of times",
+            f"{word}: a capture must be readable more than once, and a pipe is not",
             code="usage.pipe",
             exit=2,
             hint="name a file",

@@ -14,15 +14,15 @@ class Error(Exception):
 
     #: A name for programs, such as ``input.truncated``.
     code: str
-    #: What went wrong.
+    #: The cause.
     message: str
     #: The remedy.
     hint: str | None
-    #: The packet in which the input went wrong, counted from 1.
+    #: The number of the packet with the error, counted from 1.
     packet: int | None
-    #: The byte at which the input went wrong.
+    #: The offset in bytes of the error in the input.
     offset: int | None
-    #: Line and column in an input that is text, such as a profile, counted from 1.
+    #: Line and column of the error in a text input such as a profile, counted from 1.
     line: int | None
     column: int | None
     #: The exit code of the command.
@@ -64,10 +64,10 @@ class EnvironmentFailure(Error, OSError):
         super().__init__(message, **facts)
         for name in ("errno", "filename"):
             setattr(self, name, facts.get(name))
-            # The attributes are pickled, and set again.
+            # Pickle stores the attributes here and restores them.
             vars(self)[name] = facts.get(name)
 
-    # The method of ``OSError`` derives its text from the number.
+    # ``OSError.__str__`` would derive the text from ``errno``.
     __str__ = Exception.__str__
 
 

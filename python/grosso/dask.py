@@ -5,9 +5,9 @@
 >>> with Client("scheduler:8786"):
 ...     report = grosso.dask.export("ring/", "tables/", shards=16)
 
-Each task handles one share of the flows, and reads all captures for it: its results for a packet or a train are those
-of a single run, whatever the number of shares and the boundaries between files. So another worker can recreate the
-tables of a lost worker, byte for byte, and the merged report is that of a single run.
+Each task handles one share of the flows, and reads all captures for it: the results for a packet or a train are the
+same as in a single run, whatever the number of shares and the boundaries between files. So another worker can recreate
+the tables of a lost worker, byte for byte, and the merged report equals that of a single run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def export(
     and ``segment``, or for trains by ``train``, it equals that of a single run. ``options`` are those of
     ``grosso export``.
 
-    The report is in ``folder/report.json`` too.
+    The report is also written to ``folder/report.json``.
     """
     paths = [captures] if isinstance(captures, (str, os.PathLike)) else list(captures)
     words = [os.path.abspath(path) for path in paths]
@@ -60,7 +60,7 @@ def export(
     reports = compute(*tasks)
     merged = _report(["merge", "--", *reports])
     for left in target.glob("*/.*-of-*"):
-        # Left by a worker that died.
+        # A worker that died left this file.
         left.unlink()
     (target / "report.json").write_text(json.dumps(merged) + "\n")
     return merged
@@ -71,11 +71,11 @@ def _export_share(
 ) -> str:
     """Writes the tables of one share, and returns the path of its report.
 
-    A file gets its name once it is complete: a worker that dies leaves no file that could be mistaken for one.
+    A file gets its final name once it is complete: a worker that dies leaves no file that looks complete.
     """
     index, of = shard.split("/")
     name = f"{int(index):04}-of-{int(of):04}"
-    # Hidden, so that readers of the directory skip it.
+    # The name is hidden, so that readers of the directory skip the file.
     draft = f".{name}.{os.getpid()}.{uuid.uuid4().hex}"
     drafts = {table: folder / table / draft for table in tables}
     words = {"packets": "parquet", "trains": "trains"}

@@ -1,4 +1,4 @@
-"""Lab measurements by the installed command ``grosso``, with hosts in network namespaces, on Linux.
+"""Lab measurements with the installed command ``grosso``, between hosts in network namespaces, on Linux.
 
 >>> import grosso.lab
 >>> report = grosso.lab.run("lro", runs=3, time="200ms")
@@ -21,11 +21,11 @@ __all__ = ["run"]
 def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
     """Runs ``grosso lab`` and returns its report as a dictionary.
 
-    ``words`` name the experiment, such as ``"lro"``; without them, it is the default of ``grosso lab``. ``options``
-    are those of the command, with underscores: ``runs=3``, ``time="200ms"``. A page is written only if ``html`` names
-    its file. ``command`` is the program: a name found in ``PATH``, or a path.
+    ``words`` name the experiment, such as ``"lro"``; without them, the default experiment of ``grosso lab`` runs.
+    ``options`` are those of the command, with underscores: ``runs=3``, ``time="200ms"``. A page is written only if
+    ``html`` names its file. ``command`` is the program: a name found in ``PATH``, or a path.
 
-    It takes as long as the measurements do. Ctrl-C stops them, and removes their hosts.
+    The function returns when the measurements are complete. Ctrl-C stops them, and removes their hosts.
     """
     page: dict[str, Any] = {} if "html" in options else {"no_html": True}
     line = [os.fspath(command), "lab", *words, *_words(json=True, quiet=True, **page, **options)]
@@ -38,12 +38,12 @@ def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
     try:
         report: Report = json.loads(done.stdout)
     except ValueError as error:
-        raise _not_there(f"{line[0]}: said no report, so it is another command") from error
+        raise _not_there(f"{line[0]}: the program printed no report, so it is not the command grosso") from error
     return report
 
 
 def _not_there(message: str) -> EnvironmentFailure:
-    hint = "install the command, or name its path by command=..."
+    hint = "install the command, or set its path with command=..."
     return EnvironmentFailure(message, code="environment.command", exit=4, hint=hint)
 
 
@@ -52,7 +52,7 @@ def _failure(done: subprocess.CompletedProcess[str]) -> Error:
     try:
         return Error.of(last, exit=done.returncode)
     except (ValueError, KeyError):
-        return Error(last or f"grosso lab ended with {done.returncode} and no message", exit=done.returncode)
+        return Error(last or f"grosso lab exited with {done.returncode} and printed no message", exit=done.returncode)
 
 
 #: Exit codes with a report: for the answer yes, and for the answer no.

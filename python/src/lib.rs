@@ -2,7 +2,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `stream` | a reading in a thread of its own, as a stream of record batches |
+//! | `stream` | tables that a separate thread reads, as streams of record batches |
 #![deny(unsafe_code)]
 
 mod stream;
@@ -38,7 +38,7 @@ fn report(py: Python<'_>, words: Vec<String>) -> PyResult<String> {
     ended.map_err(|error| exception(py, &error))
 }
 
-/// Waits for the next message of a thread, while Python goes on and Ctrl-C is heard. Gives the receiver back.
+/// Waits for the next message of a thread, while other Python threads run and Ctrl-C is noticed. Returns the receiver.
 fn wait<T: Send>(
     py: Python<'_>,
     told: Receiver<T>,
@@ -63,11 +63,11 @@ fn wait<T: Send>(
     }
 }
 
-/// Waits until a thread that was interrupted has ended, so that nobody meets a file that it still writes.
+/// Waits until an interrupted thread has ended, so that nobody sees a file that the thread is still writing.
 ///
 /// # Errors
 ///
-/// A second Ctrl-C does not wait.
+/// Fails at a second Ctrl-C, without waiting any longer.
 fn outlast<T: Send>(py: Python<'_>, told: Receiver<T>) -> PyResult<()> {
     let mut told = told;
     loop {

@@ -1,4 +1,4 @@
-//! A reading on its own thread, as a stream of record batches.
+//! Tables that a separate thread reads, as streams of record batches.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyCapsule};
 
 use crate::{exception, wait};
 
-/// A table that is read anew each time its rows are requested.
+/// A table that is read again each time its rows are requested.
 #[pyclass(frozen, module = "grosso")]
 pub(crate) struct Rows {
     table: Table,
@@ -145,10 +145,10 @@ impl<Row, C: Columns + Take<Row>> Visit<Row> for Teller<C> {
     }
 }
 
-/// Greatest number of batches that wait for the consumer.
+/// Maximum number of batches that wait for the consumer.
 const BATCHES_WAITING_MAX: usize = 2;
 
-/// A reading in progress. Its thread ends when this is dropped.
+/// A reading in progress. Its thread ends on drop.
 struct Reading {
     schema: SchemaRef,
     news: Receiver<News>,

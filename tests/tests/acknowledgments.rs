@@ -185,7 +185,7 @@ fn filtered(filtering: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64
     for out in engine.delivered {
         let from = places.last().map_or(0, |last| last + 1);
         let place = frames[from..].iter().position(|frame| *frame == out.bytes);
-        places.push(from + place.expect("as it came, and in order"));
+        places.push(from + place.expect("unchanged, and in order"));
     }
     (places, kept)
 }

@@ -124,7 +124,7 @@ fn the_wait_for_a_batch_is_part_of_the_hold() {
     let mut engine = Engine::new(profile);
     engine.push_frame(grosso::Frame::new(packet(0, 0)), 50);
     engine.push_frame(grosso::Frame::new(packet(1, 0)), 900);
-    assert_eq!(engine.deadline(), Some(50), "the batch is to be ended");
+    assert_eq!(engine.deadline(), Some(50), "the batch must end");
     engine.poll_end(900);
     assert_eq!(engine.deadline(), Some(1050));
     engine.expire(1049);

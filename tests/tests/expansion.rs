@@ -100,7 +100,11 @@ fn trains_of_any_profile_are_expanded_at_the_ends_of_their_packets() {
         host.train(FIRST, &[LEN; 12]);
         assert_eq!(host.acknowledge(FIRST), Some(Err(Unexpanded::First)));
         assert_eq!(host.acknowledge(at(6)), Some(Ok(vec![at(2), at(4), at(6)])));
-        assert_eq!(host.acknowledge(at(8)), Some(Err(Unexpanded::Short)), "two wait for it");
+        assert_eq!(
+            host.acknowledge(at(8)),
+            Some(Err(Unexpanded::Short)),
+            "two packets wait for an acknowledgment"
+        );
         assert_eq!(host.acknowledge(at(12)), Some(Ok(vec![at(10), at(12)])));
         // Consecutive trains count as one, and so do packets outside trains.
         let next = host.train(at(12), &[LEN; 3]);
@@ -165,7 +169,7 @@ fn other_connections_and_those_without_trains_are_let_alone() {
     host.port = 5001;
     assert_eq!(host.acknowledge(at(8)), None);
     host.train(FIRST, &[LEN]);
-    assert_eq!(host.acknowledge(at(1)), None, "one packet is no train");
+    assert_eq!(host.acknowledge(at(1)), None, "one packet is not a train");
     // Trains to the host provide no information about the opposite direction.
     host.port = 5000;
     let own = host.packet(&mut FIRST.clone(), 0);
@@ -211,7 +215,11 @@ fn what_travels_in_a_tunnel_or_in_fragments_stays_one() {
         let mut piece = plain.clone();
         piece[20..22].copy_from_slice(&fragment.to_be_bytes());
         assert_eq!(host.expand(piece), None, "{fragment:#x}");
-        assert_eq!(host.acknowledge(at(8)).unwrap().unwrap().len(), 4, "it said nothing");
+        assert_eq!(
+            host.acknowledge(at(8)).unwrap().unwrap().len(),
+            4,
+            "the host sent no acknowledgment before"
+        );
     }
     // Padding does not change the result; the copies have none.
     let mut host = Host::new(Profile::linux());
@@ -286,7 +294,7 @@ proptest! {
                         let acknowledged = |end: &&u32| {
                             offset(**end) > offset(before) && offset(**end) <= offset(number)
                         };
-                        prop_assert!(offset(before) <= offset(next), "it begins in what is known");
+                        prop_assert!(offset(before) <= offset(next), "the expansion starts in delivered data");
                         let packets = ends.iter().filter(acknowledged).count();
                         prop_assert!(2 * numbers.len() <= packets.max(4) && numbers.len() >= 2);
                         let (last, copies) = numbers.split_last().unwrap();

@@ -13,7 +13,7 @@ fn text(file: &str) -> String {
 /// Returns the words between two markers of a script.
 fn words<'a>(text: &'a str, from: &str, to: &str) -> Vec<&'a str> {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no {from}"));
-    let (words, _) = rest.split_once(to).unwrap_or_else(|| panic!("no {to} behind {from}"));
+    let (words, _) = rest.split_once(to).unwrap_or_else(|| panic!("no {to} after {from}"));
     words.split_whitespace().collect()
 }
 

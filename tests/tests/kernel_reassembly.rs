@@ -82,7 +82,7 @@ fn the_kernel_reports_the_same_errors() {
             PORT,
             vec![(VirtioHeader::default(), frame.clone())],
         )
-        .expect("the TUN takes it");
+        .expect("the TUN device accepts the packet");
         let mut rig = Rig::on(ReassemblyRules::new(ReassemblyMode::Coalesce), LinkType::Raw);
         rig.push(&frame);
         let engine: Vec<_> =
@@ -122,7 +122,8 @@ fn the_kernel_answers_a_synchronization_in_tiny_fragments() {
     assert!(frames.len() >= 3, "{}", frames.len());
     host.sent();
     let packets = frames.iter().map(|frame| (VirtioHeader::default(), frame.clone())).collect();
-    host.datagrams_at(address(Version::V4), PORT, packets).expect("the TUN takes them");
+    host.datagrams_at(address(Version::V4), PORT, packets)
+        .expect("the TUN device accepts the packets");
     let answers: Vec<_> = host.sent().into_iter().filter(|packet| packet[9] == 6).collect();
     assert_eq!(answers.len(), 1, "{answers:02x?}");
     assert_ne!(answers[0][33] & 4, 0, "a reset: {answers:02x?}");
@@ -164,7 +165,9 @@ fn both(
     rig.finish();
     let engine = whole.iter().filter_map(|packet| payload(version, packet)).collect();
     let packets = frames.into_iter().map(|frame| (VirtioHeader::default(), frame)).collect();
-    let kernel = host.datagrams_at(address(version), PORT, packets).expect("the TUN takes them");
+    let kernel = host
+        .datagrams_at(address(version), PORT, packets)
+        .expect("the TUN device accepts the packets");
     (kernel, engine)
 }
 

@@ -18,22 +18,22 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     (
         "grosso/src/expand/expander.rs",
         &["Ethernet", "Null", "Sll", "Sll2", "Vlan"],
-        "link layers behind which a lone acknowledgment is known to be all of the frame",
+        "link layers after which a lone acknowledgment is known to be the rest of the frame",
     ),
     (
         "grosso/src/coalesce/rx/examine.rs",
         &["Esp", "Geneve", "Gre", "Ipv6Extension", "Ipv6Fragment"],
-        "packets that no train takes, each with a reason of its own in public",
+        "packets that cannot be in a train, each with its own public reason",
     ),
     (
         "grosso/src/reassemble/examine.rs",
         &["Ipv6Fragment"],
-        "the header that makes a packet a fragment",
+        "the header that marks a packet as a fragment",
     ),
     (
         "grosso/src/reassemble/recent.rs",
         &["Ethernet", "Vlan"],
-        "the plain link layers of the shortest way, which answers sooner and never otherwise",
+        "the plain link layers of the fast path, which gives the same results sooner",
     ),
     (
         "grosso/src/segment/fragments/header.rs",
@@ -44,7 +44,7 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     (
         "grosso/src/segment/mod.rs",
         &["Gre", "Ipv6Fragment"],
-        "superframes that cannot be cut, each with a reason of its own in public",
+        "superframes that cannot be segmented, each with its own public reason",
     ),
     ("grosso/src/tunnel/admission.rs", &["Ethernet"], "whether a tunnel carries frames or packets"),
     (
@@ -60,12 +60,12 @@ const PLACES: &[(&str, &[&str], &str)] = &[
             "Mpls",
             "Vxlan",
         ],
-        "what announces a tunnel, and the fields of its header that a receiver reports",
+        "headers that announce a tunnel, and the fields of a tunnel header that a receiver reports",
     ),
     (
         "grosso/src/tunnel/decapsulate/mod.rs",
         &["Ethernet", "Mpls", "Pppoe", "Vlan"],
-        "the link layer in front of what is taken out",
+        "the link layer in front of the decapsulated packet",
     ),
     (
         "grosso/src/tunnel/decapsulate/reason.rs",
@@ -75,53 +75,53 @@ const PLACES: &[(&str, &[&str], &str)] = &[
     (
         "grosso/src/tunnel/encapsulate/inside.rs",
         &["Ethernet", "Ipv6Extension", "Null", "Sll", "Sll2", "Vlan"],
-        "the link layer in front of what is put in, and the encapsulation limit option",
+        "the link layer in front of the packet to encapsulate, and the encapsulation limit option",
     ),
     (
         "grosso/src/tunnel/encapsulate/write.rs",
         &["Ethernet"],
-        "the number by which the written tunnel announces what it carries",
+        "the number by which the written tunnel header announces its payload",
     ),
     (
         "grosso/src/tunnel/endpoint.rs",
         &["Geneve", "Gue", "Vxlan", "VxlanGpe"],
-        "the UDP port of the tunnel that an endpoint writes",
+        "the UDP port of the tunnel header that an endpoint writes",
     ),
     ("grosso/src/tunnel/esp/place.rs", &["Ipv6Fragment"], "fragments, which ESP refuses"),
     (
         "grosso/src/tunnel/kind.rs",
         &["Geneve", "Gre", "Mpls", "Vxlan", "VxlanGpe"],
-        "the public names of tunnels by the words of ip link",
+        "the public names of tunnels in the terms of ip link",
     ),
     (
         "grosso/src/tunnel/decapsulate/on_link.rs",
         &["Ethernet", "Mpls", "Pseudowire", "Vlan"],
-        "a label stack of the link layer around a frame, with no IP header that ends it",
+        "a label stack of the link layer around a frame, without an IP header after it",
     ),
     (
         "grosso/src/tunnel/link.rs",
         &["Ethernet", "Pppoe", "Sll", "Sll2", "Vlan"],
-        "where a link layer names what it carries, when that is replaced",
+        "the field in which a link layer names its payload, when the payload is replaced",
     ),
     (
         "grosso/src/tunnel/path_mtu.rs",
         &["Ethernet", "Icmp", "Ipv6Extension", "Vlan"],
-        "the frame of an answer, and ICMP errors, which no answer is sent to",
+        "the frame of an ICMP error, and received ICMP errors, which must not be answered",
     ),
     (
         "grosso-analysis/src/checksums/verdict.rs",
         &["Gre", "Icmp", "Pppoe", "Sctp", "UdpLite"],
-        "judges checksums that lie, also of protocols that no train has",
+        "verdicts on wrong checksums, including those of protocols that are never merged",
     ),
     (
         "grosso-cli/src/commands/decap/unwrap.rs",
         &["Ethernet", "Ipv6Extension", "Ipv6Fragment"],
-        "fragments around a tunnel, which are joined first, and frames inside the link layer",
+        "fragments around a tunnel, which are reassembled first, and frames inside the link layer",
     ),
     (
         "grosso-cli/src/commands/encap.rs",
         &["Ethernet", "Geneve", "Gue", "Sll", "Sll2", "Vlan", "Vxlan", "VxlanGpe"],
-        "the link layer of the capture that is written, and the port of the tunnel",
+        "the link layer of the written capture, and the port of the tunnel",
     ),
     (
         "grosso-cli/src/commands/inspect.rs",
@@ -133,35 +133,39 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         &["Icmp"],
         "an MTU that an ICMP message announces",
     ),
-    ("grosso-analysis/src/evidence/judge.rs", &["Sctp"], "SCTP superframes, which no train has"),
+    (
+        "grosso-analysis/src/evidence/judge.rs",
+        &["Sctp"],
+        "SCTP superframes, which are never merged",
+    ),
     ("grosso-analysis/src/evidence/strides.rs", &["Esp"], "encrypted payload repeats no headers"),
     (
         "grosso-analysis/src/evidence/vantage.rs",
         &["Sll", "Sll2"],
-        "a cooked capture says the direction",
+        "a cooked capture records the direction",
     ),
     ("grosso-analysis/src/headers.rs", &["Ipv6Extension"], "the jumbo payload option"),
     (
         "grosso-analysis/src/reports/inspect.rs",
         &["Esp"],
-        "encrypted packets are no tunnel to take off",
+        "encrypted packets, which are no tunnel to decapsulate",
     ),
     (
         "grosso-analysis/src/suspicion.rs",
         &["Ethernet", "Geneve", "Gue", "Vlan", "Vxlan", "VxlanGpe"],
-        "the tunnels that a payload is compared with, and what their headers may follow",
+        "the tunnels with which a payload is compared, and the headers that may precede them",
     ),
     (
         "grosso-io/src/stage/esp.rs",
         &["Ethernet", "Icmp", "Sll", "Vlan"],
-        "neighbour discovery, which ESP leaves in the clear",
+        "neighbour discovery, which ESP does not encrypt",
     ),
     (
         "grosso-wire/src/dissect.rs",
         &["Ethernet", "Ipv6Extension", "Ipv6Fragment", "Null", "Ppp", "Pppoe", "Sll", "Sll2"],
         "the first header of each link type, and the numbers that IPv6 alone gives to its extensions",
     ),
-    ("grosso-wire/src/stack.rs", &["Ethernet"], "what fills the free places of a stack"),
+    ("grosso-wire/src/stack.rs", &["Ethernet"], "the header that fills unused slots of a stack"),
 ];
 
 /// Kinds that every file distinguishes.
@@ -185,12 +189,15 @@ fn only_the_listed_places_name_kinds_of_headers() {
         let expected = listed.get(file.as_str()).cloned().unwrap_or_default();
         assert_eq!(
             *kinds, expected,
-            "{file} names other kinds of headers than PLACES says: read the HeaderSpec instead, or say why not"
+            "{file} names other kinds of headers than PLACES lists: use the HeaderSpec, or list them with a reason"
         );
     }
     for (file, _, reason) in PLACES {
-        assert!(found.contains_key(*file), "{file} names none any more: take it off the list");
-        assert!(reason.split(' ').count() > 3, "{file}: say why");
+        assert!(
+            found.contains_key(*file),
+            "{file} names no kinds of headers: remove it from the list"
+        );
+        assert!(reason.split(' ').count() > 3, "{file}: give a reason");
     }
 }
 

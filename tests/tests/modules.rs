@@ -58,13 +58,17 @@ fn imports_form_no_circle() {
         .filter(|(name, level, _)| !listed(name, level))
         .map(|(.., text)| text)
         .collect();
-    assert!(new.is_empty(), "move what both sides need below both:\n  {}\n", join(&new));
+    assert!(
+        new.is_empty(),
+        "move the code that both modules need to a module below both:\n  {}\n",
+        join(&new)
+    );
     let gone =
         |(name, level): &&(&str, &str)| !found.contains(&((*name).to_owned(), (*level).to_owned()));
     let gone: Vec<_> = CIRCLES.iter().filter(gone).map(|row| format!("{row:?}")).collect();
     assert!(
         gone.is_empty(),
-        "these are mended, so take them off the list:\n  {}\n",
+        "these levels have no cycles: remove them from the list:\n  {}\n",
         gone.join("\n  ")
     );
 }
@@ -82,12 +86,12 @@ fn a_name_means_one_type_in_a_crate() {
         let listed = AMBIGUOUS.iter().find(|(of, _)| *of == name).map_or(0, |&(_, names)| names);
         let rows: Vec<_> =
             places.iter().map(|(name, places)| format!("{name}: {}", places.join(", "))).collect();
+        assert!(rows.len() <= listed, "{name}: give each type a unique name:\n  {}\n", join(&rows));
         assert!(
-            rows.len() <= listed,
-            "{name}: give each type a name of its own:\n  {}\n",
-            join(&rows)
+            rows.len() >= listed,
+            "{name}: only {} are left: reduce the number in the list",
+            rows.len()
         );
-        assert!(rows.len() >= listed, "{name}: {} are left, so the list may say so", rows.len());
     }
 }
 
@@ -102,7 +106,11 @@ fn the_directories_of_coalesce_import_only_downwards() {
         .collect();
     assert_eq!(found, COALESCE_DIRECTORIES.iter().copied().collect(), "the directories");
     let upward = upward("coalesce", COALESCE_DIRECTORIES, &modules);
-    assert!(upward.is_empty(), "move what both need into the lower one:\n  {}\n", join(&upward));
+    assert!(
+        upward.is_empty(),
+        "move the code that both need to the lower directory:\n  {}\n",
+        join(&upward)
+    );
     // The head of the root module shows the same order.
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let root = workspace.join("crates/grosso/src/coalesce/mod.rs");

@@ -26,7 +26,7 @@ const COMMENT: &str = "// Rules: ";
 
 /// Advice if the page is outdated.
 const ANEW: &str =
-    "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test house rules_table::";
+    "regenerate it: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test house rules_table::";
 /// The first lines of the page.
 const GENERATED: &str =
     "<!-- Generated from docs/rules/ and the tests: see CONTRIBUTING.md. Do not edit. -->\n\n";
@@ -64,7 +64,7 @@ fn a_rule_without_tests_says_why() {
     let is_tested = |row: &Row| tests.iter().any(|test| test.other.is_none() && test.shows(row));
     let silent = rows().into_iter().filter(|row| row.note.is_empty() && !is_tested(row));
     let silent: Vec<_> = silent.map(|row| row.label).collect();
-    assert_none(&silent, "name a test by the rule, or say below the rule why there is none");
+    assert_none(&silent, "name a test after the rule, or write below the rule why it has no test");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn every_rule_that_a_test_names_is_written() {
         test.rules.difference(&rules).map(|rule| format!("{}: {rule}", test.name))
     });
     let unknown: Vec<_> = unknown.collect();
-    assert_none(&unknown, "write the rule into docs/rules, or name another in the test");
+    assert_none(&unknown, "add the rule to docs/rules, or correct the rule in the test");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn no_text_names_a_test() {
     let quotes =
         |row: &Row| names.iter().any(|name| row.says.contains(name) || row.note.contains(name));
     let named: Vec<_> = rows().into_iter().filter(quotes).map(|row| row.label).collect();
-    assert_none(&named, "leave tests out of docs/rules: they name their rules themselves");
+    assert_none(&named, "remove names of tests from docs/rules: tests name their rules");
 }
 
 /// A piece of the page.
@@ -258,7 +258,7 @@ fn tests_of(file: &str, text: &str) -> Vec<Test> {
                 line.starts_with("//") && line.trim_start_matches(['/', ' ']).starts_with("Rules:");
             let is_apart = !said.is_empty() && !line.starts_with("#[");
             let place = format!("{file}:{}", number + 1);
-            assert!(!is_odd && !is_apart, "{place}: `{COMMENT}` stands directly above a test");
+            assert!(!is_odd && !is_apart, "{place}: `{COMMENT}` must be directly above a test");
             is_test |= line == "#[test]";
         }
     }

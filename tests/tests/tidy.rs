@@ -134,25 +134,27 @@ fn arrows_between_crates_go_downwards() {
     for package in packages().iter().filter(|p| !DEVELOPMENT.contains(&p.name.as_str())) {
         let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
             wrong.push(format!(
-                "{} is in no arrow: add it to ARROWS and ARCHITECTURE.md",
+                "{} has no entry in ARROWS: add it there and in ARCHITECTURE.md",
                 package.name
             ));
             continue;
         };
         let imports = package.normal.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(
-            imports
-                .filter(|name| !allowed.contains(&name.as_str()))
-                .map(|name| format!("{} imports {name}: not an arrow downwards", package.name)),
+            imports.filter(|name| !allowed.contains(&name.as_str())).map(|name| {
+                format!("{} imports {name}, which ARROWS does not allow", package.name)
+            }),
         );
         // By depending on itself, a crate enables features for its own tests that others have to request.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
-        wrong.extend(tests.filter(|name| !own.contains(&name.as_str())).map(|name| {
-            format!("tests of {} import {name}: they belong into tests/", package.name)
-        }));
+        wrong.extend(
+            tests.filter(|name| !own.contains(&name.as_str())).map(|name| {
+                format!("tests of {} import {name}: move them to tests/", package.name)
+            }),
+        );
     }
-    assert_none(&wrong, "move the code to the crate where its arrow is allowed");
+    assert_none(&wrong, "move the code to a crate that may import the other");
 }
 
 #[test]
@@ -182,7 +184,7 @@ fn the_engine_builds_without_std_and_takes_no_clock_randomness_or_io() {
             }
         }
     }
-    assert_none(&wrong, "take it as an argument: the caller has the clock, the seed and the port");
+    assert_none(&wrong, "pass it as an argument: the caller has the clock, the seed and the port");
 }
 
 /// Returns the lines of a source before its unit tests that contain a forbidden name.
@@ -212,7 +214,7 @@ fn nobody_above_the_ports_compiles_the_merge_path() {
         let is_own = line.contains("Coalescer::new") || line.contains("Coalescer<");
         is_own && above.iter().any(|src| path.starts_with(src))
     });
-    assert_none(&lines, "take grosso_io::PortCoalescer, which is in the command already");
+    assert_none(&lines, "use grosso_io::PortCoalescer, which the command already contains");
 }
 
 #[test]
@@ -242,7 +244,10 @@ fn every_file_of_tests_is_part_of_a_program() {
     let there = folders.filter(|folder| folder.is_dir()).flat_map(|folder| files(&folder));
     let lost = there.filter(|path| is_rust(path) && !found.contains(path));
     let wrong: Vec<String> = lost.map(|path| shown(&path)).collect();
-    assert_none(&wrong, "name it as a module in a [[test]] of a Cargo.toml, or it never runs");
+    assert_none(
+        &wrong,
+        "declare it as a module of a [[test]] in Cargo.toml; otherwise it never runs",
+    );
 }
 
 /// Checks the locations of proptest's regression files: next to the source file, or in a directory next to the
@@ -271,7 +276,10 @@ fn regressions_are_where_the_next_run_reads_them() {
         _ => !apart(path),
     });
     let wrong: Vec<String> = wrong.map(|path| shown(&path)).collect();
-    assert_none(&wrong, "move it to where proptest writes one, or no run tries it again");
+    assert_none(
+        &wrong,
+        "move it to the directory in which proptest writes it; otherwise no run repeats it",
+    );
 }
 
 /// Returns the files that a source file declares as modules. `is_root`: its modules are in the same directory.
@@ -297,7 +305,7 @@ fn test_programs_that_texts_name_are_there() {
         });
         !is_history(path) && names.any(|name| !name.is_empty() && !programs.contains(name))
     });
-    assert_none(&lines, "name a program of tests, and a module in it: `--test engine tiers::`");
+    assert_none(&lines, "name a test program and a module in it: `--test engine tiers::`");
 }
 
 /// Returns whether a text describes a past state.
@@ -312,7 +320,7 @@ fn files_are_short_enough_to_be_read() {
         .filter(|(path, text)| is_rust(path) && text.lines().count() > LINES_MAX)
         .map(|(path, text)| format!("{}: {} lines", shown(path), text.lines().count()))
         .collect();
-    assert_none(&wrong, "make two rooms of it, one concept each");
+    assert_none(&wrong, "split the file, one concept per file");
 }
 
 #[test]
@@ -349,7 +357,7 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
     }
     assert_none(
         &wrong,
-        "name the position, the length, the reason itself: \"Start of the header\"",
+        "start with a noun, such as position, length or reason: \"Start of the header\"",
     );
 }
 
@@ -376,7 +384,7 @@ fn nothing_is_left_for_later() {
         !is_lock(path)
             && words.iter().any(|word| line.split(|c| !is_word(c)).any(|part| part == *word))
     });
-    assert_none(&lines, "do it, or drop it and say so in an issue");
+    assert_none(&lines, "do it, or remove it and file an issue");
 }
 
 fn is_word(letter: char) -> bool {
@@ -428,7 +436,7 @@ fn every_link_in_the_documents_leads_somewhere() {
             }
         }
     }
-    assert_none(&wrong, "correct the link, or write what it should lead to");
+    assert_none(&wrong, "correct the link, or write the text that it should lead to");
 }
 
 /// Returns the targets of `[text](target)` outside code.
@@ -477,7 +485,10 @@ fn every_dependency_has_a_decision() {
         .cloned()
         .collect();
     let wrong: Vec<String> = wrong.into_iter().collect();
-    assert_none(&wrong, "write an ADR of five lines in docs/adr that names it in backquotes");
+    assert_none(
+        &wrong,
+        "add a section of five lines to docs/adr/crates.md that names it in backquotes",
+    );
 }
 
 /// Facts about a package that these tests check.
@@ -504,7 +515,7 @@ fn packages() -> Vec<Package> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let packages = metadata["packages"].as_array().expect("packages");
-    assert!(packages.len() > ARROWS.len(), "every package is there");
+    assert!(packages.len() > ARROWS.len(), "all packages are listed");
     packages.iter().map(package).collect()
 }
 

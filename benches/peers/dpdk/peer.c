@@ -58,12 +58,12 @@ struct headers {
 	struct rte_ipv4_hdr *outer, *inner;
 	void *transport;
 	uint32_t transport_offset;
-	/* Between the outer IP header and the inner one. */
+	/* Bytes between the outer IP header and the inner one. */
 	struct rte_udp_hdr *tunnel_udp;
 };
 
 /* One kind of work. `turn` does one poll, from the frame at `first`, and returns the number of its packets; the output
- * goes to `out`. `fields`: compare those that gro does not; `checks`: verify checksums; `sums`: write checksums. */
+ * goes to `out`. `fields`: compare the fields that gro does not; `checks`: verify checksums; `sums`: write them. */
 struct work {
 	const char *name;
 	bool context, fields, checks, sums, copies;
@@ -415,7 +415,7 @@ static void start_dpdk(char *program)
 	char *arguments[] = { program, "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry",
 		"-m", "256", "--lcores", lcores, "--log-level", "error", NULL };
 
-	/* EAL pins the thread: to its current CPU. */
+	/* EAL pins the thread to a CPU: its current one. */
 	snprintf(lcores, sizeof(lcores), "0@%d", sched_getcpu());
 	if (rte_eal_init(RTE_DIM(arguments) - 1, arguments) < 0)
 		fail("EAL does not start");
@@ -467,7 +467,7 @@ static void answer(const struct work *work, const char *question)
 			fail("the output cannot be opened");
 		pass(work, file, &ns, &done);
 		if (work->turn == checksum) {
-			/* In the order of the bytes that were summed. */
+			/* In the byte order of the summed bytes. */
 			uint16_t value = last_sum;
 			uint32_t len = sizeof(value);
 			fwrite(&len, sizeof(len), 1, file);
@@ -563,7 +563,7 @@ int main(int argc, char **argv)
 		if (strcmp(works[i].name, argv[1]) == 0)
 			work = &works[i];
 	if (!work)
-		fail("this kind of work is not known");
+		fail("unknown kind of work");
 	if (argc == 3)
 		return work->turn == coalesce ? conform(work, argv[0]) : 1;
 	read_workload(argv[2]);

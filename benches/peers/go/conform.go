@@ -11,7 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 )
 
-// virtioFlags to virtioStart are places in the 10 bytes in front of a frame.
+// virtioFlags to virtioOffset are offsets in the 10 bytes before a frame.
 const (
 	virtioFlags  = 0
 	virtioType   = 1
@@ -29,8 +29,8 @@ const (
 	destinationOptions = 60
 )
 
-// conform is judged by `grosso conform`: docs/conformance.md has the form of its input and output. A frame that is not
-// plain IP is not for these libraries and leaves at once.
+// conform runs as the program that `grosso conform` tests: docs/conformance.md describes input and output. The
+// libraries do not support frames other than plain IP, which leave immediately.
 func conform(name string) {
 	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
 	put := func(header, frame []byte) {
@@ -58,7 +58,7 @@ func conform(name string) {
 				os.Exit(1)
 			}
 			frame := record[virtioNetHdrLen:]
-			// They know no link layer: one link is one poll.
+			// The libraries have no link layer: frames with another Ethernet header start another poll.
 			if len(frames) > 0 && !bytes.Equal(frames[0][:ethernetBytes], frame[:ethernetBytes]) {
 				work()
 			}
@@ -75,7 +75,7 @@ func conform(name string) {
 	}
 }
 
-// conformLibrary joins a poll as it is written to a TUN device, whose header counts from the IP header on.
+// conformLibrary merges a poll as for a TUN device, whose virtio header has offsets from the IP header.
 func conformLibrary(l library, frames [][]byte, put func(header, frame []byte)) {
 	c := newCoalescer(l, &workload{frames: frames})
 	var elapsed time.Duration
@@ -94,8 +94,8 @@ func conformLibrary(l library, frames [][]byte, put func(header, frame []byte)) 
 	}
 }
 
-// conformGvisor joins a poll. gVisor does not say how long the segments were: the packet that a longer one starts with
-// does. Nor does it make the checksums of what it joined, since it verified those of what came.
+// conformGvisor merges a poll. gVisor does not report the segment size: it is that of the input packet that starts the
+// same way. gVisor does not compute checksums of merged packets either, because it verified those of the input.
 func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	c := newGvisorCoalescer(&workload{frames: frames}, false)
 	var elapsed time.Duration
@@ -107,7 +107,7 @@ func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	}
 }
 
-// gvisorHeader describes a frame that begins with the payload of one of `frames` and is longer than that.
+// gvisorHeader returns the virtio header of a frame: a merged one starts as one of `frames` and is longer.
 func gvisorHeader(frames [][]byte, frame []byte) []byte {
 	header := make([]byte, virtioNetHdrLen)
 	start, kind, protocol := ethernetBytes+20, virtioNetHdrTCPv4, frame[ethernetBytes+9]

@@ -11,10 +11,10 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack/gro"
 )
 
-// gvisorBucketPackets is how many packets a bucket of its table holds: Flush takes one from each.
+// gvisorBucketPackets is the maximum number of packets in a bucket of gVisor's table: Flush takes one from each bucket.
 const gvisorBucketPackets = 8
 
-// gvisorCoalescer joins packets as gVisor does on the way into its stack, which it is instead of.
+// gvisorCoalescer merges packets as gVisor does before its network stack, and receives them in place of the stack.
 type gvisorCoalescer struct {
 	workload  *workload
 	trusted   bool
@@ -30,12 +30,12 @@ func newGvisorCoalescer(w *workload, trusted bool) *gvisorCoalescer {
 	return c
 }
 
-// DeliverNetworkPacket keeps a packet that leaves.
+// DeliverNetworkPacket keeps a delivered packet.
 func (c *gvisorCoalescer) DeliverNetworkPacket(_ tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
 	c.delivered = append(c.delivered, pkt.IncRef())
 }
 
-// DeliverLinkPacket is not for this kind of packet.
+// DeliverLinkPacket is not called for these packets.
 func (c *gvisorCoalescer) DeliverLinkPacket(tcpip.NetworkProtocolNumber, *stack.PacketBuffer) {}
 
 func (c *gvisorCoalescer) turn(first int, elapsed *time.Duration) (int, int) {
@@ -55,7 +55,7 @@ func (c *gvisorCoalescer) turn(first int, elapsed *time.Duration) (int, int) {
 	}
 	c.gro.Flush()
 	*elapsed += time.Since(begin)
-	// What one Flush leaves behind is not lost, but waits for the next one.
+	// Packets that one Flush leaves in the table are not lost, but wait for the next one.
 	for range gvisorBucketPackets {
 		c.gro.Flush()
 	}

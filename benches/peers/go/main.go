@@ -1,7 +1,7 @@
-// The functions of wireguard-go, of Tailscale's fork of it and of gVisor as peers of Grosso: src/child.rs says how they
-// are asked.
+// The functions of wireguard-go, of Tailscale's fork of it and of gVisor, for comparison with Grosso: src/child.rs
+// describes the protocol.
 //
-// Filling buffers is outside the timing, and so is collecting garbage.
+// The measured time excludes filling buffers and garbage collection.
 package main
 
 import (
@@ -27,7 +27,7 @@ const (
 	cacheLine     = 64
 )
 
-// workload is what to work on, and what a superframe declares.
+// workload has the input frames, and the metadata of the superframes.
 type workload struct {
 	frames                    [][]byte
 	packets                   int
@@ -36,9 +36,9 @@ type workload struct {
 
 // peer does one kind of work.
 type peer interface {
-	// turn works from the frame at `first`. It gives the packets that it was about and the frames of that turn.
+	// turn does one turn from the frame at `first`, and returns the numbers of packets and frames processed.
 	turn(first int, elapsed *time.Duration) (packets, frames int)
-	// output gives what came out of the last turn, which started at the frame `first`.
+	// output returns the output of the last turn, which started at the frame `first`.
 	output(first int) [][]byte
 }
 
@@ -47,7 +47,7 @@ func fail(why any) {
 	os.Exit(1)
 }
 
-// library is wireguard-go or Tailscale's fork of it, whose tables are pointers to structures of their own.
+// library has the functions of wireguard-go or of Tailscale's fork of it; their tables are opaque pointers.
 type library struct {
 	newTCP, newUDP     func() unsafe.Pointer
 	resetTCP, resetUDP func(unsafe.Pointer)
@@ -56,7 +56,7 @@ type library struct {
 	checksum           func([]byte) uint16
 }
 
-// coalescer joins packets as wireguard-go does on the way into a TUN device.
+// coalescer merges packets as wireguard-go does before it writes them to a TUN device.
 type coalescer struct {
 	library  library
 	workload *workload
@@ -101,7 +101,7 @@ func (c *coalescer) output(first int) [][]byte {
 	return frames
 }
 
-// segmenter cuts superframes as wireguard-go does with what a TUN device hands up.
+// segmenter segments superframes as wireguard-go does after it reads them from a TUN device.
 type segmenter struct {
 	library  library
 	workload *workload
@@ -157,7 +157,7 @@ func (s *segmenter) header(packet []byte) virtioNetHdr {
 	return header
 }
 
-// summer sums the bytes of the first frame.
+// summer computes the checksum of the first frame.
 type summer struct {
 	workload *workload
 	of       func([]byte) uint16
@@ -186,12 +186,12 @@ func touch(data []byte) {
 	}
 }
 
-// join puts the Ethernet header of a frame before a packet.
+// join prepends the Ethernet header of a frame to a packet.
 func join(frame, packet []byte) []byte {
 	return append(bytes.Clone(frame[:ethernetBytes]), packet...)
 }
 
-// pass does the whole workload once, and gives each turn's output to `take`, if there is one.
+// pass processes the workload once, and passes the output of each turn to `take` unless it is nil.
 func pass(p peer, w *workload, take func([][]byte)) (elapsed time.Duration, packets int) {
 	for first := 0; first < len(w.frames); {
 		done, frames := p.turn(first, &elapsed)
@@ -268,7 +268,7 @@ func main() {
 	case "gvisor-checksum":
 		p = &summer{workload: w, of: gvisorChecksum}
 	default:
-		fail("this kind of work is not known")
+		fail("unknown kind of work")
 	}
 	fmt.Println("peer: ready")
 	lines := bufio.NewScanner(os.Stdin)

@@ -6,7 +6,7 @@ import (
 	"github.com/tailscale/wireguard-go/tun"
 )
 
-// What the fork keeps to itself, as in wireguard.go.
+// Private functions of the fork, as in wireguard.go.
 
 //go:linkname tailscaleNewTCPGROTable github.com/tailscale/wireguard-go/tun.newTCPGROTable
 func tailscaleNewTCPGROTable() unsafe.Pointer

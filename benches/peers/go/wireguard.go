@@ -6,8 +6,7 @@ import (
 	_ "golang.zx2c4.com/wireguard/tun"
 )
 
-// What wireguard-go keeps to itself, by the names that the linker knows. The tables are pointers to structures that
-// nobody here looks into.
+// Private functions of wireguard-go, by their names in the linker. The tables are opaque pointers.
 
 //go:linkname newTCPGROTable golang.zx2c4.com/wireguard/tun.newTCPGROTable
 func newTCPGROTable() unsafe.Pointer
@@ -44,7 +43,7 @@ var wireguard = library{
 	checksum: func(data []byte) uint16 { return checksumOf(data, 0) },
 }
 
-// virtioNetHdr has the fields of the structure of that name there.
+// virtioNetHdr has the fields of the structure with the same name in wireguard-go.
 type virtioNetHdr struct {
 	flags      uint8
 	gsoType    uint8

@@ -57,7 +57,7 @@ pub(crate) struct About {
     pub(crate) variant: &'static str,
     /// Work inside the timed part: parse, verify, copy, sums.
     pub(crate) inside: &'static str,
-    /// Whether it omits checksums that the row measures, so that the others are not compared with it.
+    /// Whether the contender omits checksums that the row measures, so that the others are not compared with it.
     pub(crate) does_less: bool,
 }
 

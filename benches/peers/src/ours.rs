@@ -206,7 +206,7 @@ fn reassembled(workload: &Workload, join: Join) -> Vec<Vec<u8>> {
     });
     rules.verify = join == Join::Verify;
     let reassembler = Reassembler::new(rules, LinkType::Ethernet, Ports::ASSIGNED, SEED);
-    let mut reassembler = reassembler.expect("rules that do not contradict each other");
+    let mut reassembler = reassembler.expect("rules without contradictions");
     let mut frames = Vec::new();
     let mut sink = |outcome: Outcome<'_, &[u8]>| {
         if let Outcome::Datagram(datagram) = outcome {

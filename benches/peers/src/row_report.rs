@@ -31,7 +31,7 @@ pub(crate) struct Line {
     pub(crate) ns: f64,
     /// Median distance from the median.
     pub(crate) spread_ns: f64,
-    /// Ratio of its time to Grosso's.
+    /// Ratio of the contender's time to Grosso's.
     pub(crate) ratio: f64,
     /// Gigabytes per second, of checksums.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -294,7 +294,7 @@ mod tests {
             let mut careless = segment(frame, Link::Ethernet, everywhere).expect("segments");
             if last(&careless[0]).name == "udp" {
                 let place = gso.checksum_start + gso.checksum_offset;
-                assert_eq!(careless[0][place..place + 2], [0xff, 0xff], "the sum is 0 indeed");
+                assert_eq!(careless[0][place..place + 2], [0xff, 0xff], "the sum is 0");
                 careless[0][place..place + 2].fill(0);
             }
             assert!((case.judge)(&case.workload.frames, &careless).is_some(), "{}", case.name);

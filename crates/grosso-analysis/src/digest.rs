@@ -1,4 +1,4 @@
-//! The SHA-256 of the input, computed in parallel to the work.
+//! SHA-256 of the input, computed in parallel with the other work.
 
 use std::{
     sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
@@ -7,17 +7,17 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// A digest under construction on a thread of its own: hashing takes longer than all the other work of most commands.
+/// A digest that is computed on a separate thread, because hashing takes longer than all other work of most commands.
 #[derive(Debug)]
 pub struct Digest {
     blocks: SyncSender<Vec<u8>>,
-    /// Blocks whose hashing is done, to be filled again.
+    /// Hashed blocks, to be filled again.
     spare: Receiver<Vec<u8>>,
     worker: JoinHandle<String>,
 }
 
 impl Digest {
-    /// The digest of no bytes yet; `None` if no more threads can be started.
+    /// Creates the digest of an empty input; `None` if no more threads can be started.
     pub fn start() -> Option<Self> {
         let (blocks, incoming) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
         let (done, spare) = channel();
@@ -25,7 +25,7 @@ impl Digest {
             let mut sha256 = Sha256::new();
             for block in incoming {
                 sha256.update(&block);
-                // After the last block, spare blocks are not needed.
+                // Spare blocks are not needed after the last block.
                 let _ = done.send(block);
             }
             sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -39,18 +39,18 @@ impl Digest {
         let mut block = self.spare.try_recv().unwrap_or_default();
         block.clear();
         block.extend_from_slice(bytes);
-        // This fails only if the worker is gone, which `finish` reports.
+        // This fails only if the worker has ended, which `finish` reports.
         let _ = self.blocks.send(block);
     }
 
-    /// The digest in hexadecimal.
+    /// Returns the digest in hexadecimal.
     pub fn finish(self) -> Option<String> {
         drop(self.blocks);
         self.worker.join().ok()
     }
 }
 
-/// Most blocks in flight, each as large as one read: 1 MiB.
+/// Maximum number of blocks in flight, each as large as one read: 1 MiB.
 const BLOCKS_MAX: usize = 4;
 
 #[cfg(test)]

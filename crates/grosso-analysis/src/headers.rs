@@ -194,7 +194,8 @@ impl Endpoints {
     }
 }
 
-/// Hashes all fields in one call, because each packet is looked up in several tables, and SipHash has a cost per call.
+/// Hashes all fields in one call, because each packet is looked up in several tables, and each call of SipHash has a
+/// fixed cost.
 impl Hash for Endpoints {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -215,7 +216,7 @@ impl Hash for Endpoints {
 const ENDPOINT_BYTES: usize = 18;
 
 impl Endpoint {
-    /// The address; IPv4 uses the first four bytes.
+    /// Returns the address; IPv4 uses the first four bytes.
     #[inline]
     pub const fn address(&self) -> [u8; 16] {
         self.address

@@ -1,24 +1,24 @@
-//! Analysis of captures taken on hosts with offloads: which frames are wire packets, which are superframes with
-//! segments of N bytes, by which evidence, and which checksums are valid.
+//! Analysis of captures taken on hosts with offloads: it classifies frames as wire packets or superframes with segments
+//! of N bytes, shows the evidence, and verifies checksums.
 //!
 //! | module | job |
 //! |---|---|
-//! | [`evidence`] | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
-//! | [`checksums`] | a verdict for every checksum of a packet, and the repair of those that are not right |
-//! | [`slowdown`] | what slows each TCP direction: loss, reordering, windows, path MTU, with evidence and cure |
-//! | [`suspicion`] | hints at UDP datagrams that look like a tunnel on an unknown port |
+//! | [`evidence`] | the classification of a frame as a wire packet or a superframe, and its segment size |
+//! | [`checksums`] | a verdict for every checksum of a packet, and the correction of wrong ones |
+//! | [`slowdown`] | causes that slow a TCP direction: loss, reordering, windows, path MTU, with evidence and remedy |
+//! | [`suspicion`] | hints about UDP datagrams that look like a tunnel on an unknown port |
 //! | [`headers`] | offsets and fields of packets |
-//! | [`links`] | the link type by which the headers of a packet are found |
-//! | [`meta`] | translation of a capture's packet metadata to the engine's, and back |
-//! | [`profile`] | profiles as users write them: a name, or a file with the differences from a built-in one |
-//! | [`fragments`] | IP fragments in captures: those that become datagrams, and why the others do not |
-//! | [`line`](mod@line) | the times at which packets leave on a line of a given rate |
-//! | [`shard`] | the share of the flows whose rows one of several runs takes |
-//! | [`digest`] | the hash of the input |
+//! | [`links`] | the link type with which a packet is parsed |
+//! | [`meta`] | conversion of packet metadata between captures and the engine |
+//! | [`profile`] | profiles as users write them: a name, or a file with the differences from a built-in profile |
+//! | [`fragments`] | IP fragments in captures: those that form datagrams, and the reasons why the others do not |
+//! | [`line`](mod@line) | departure times of packets on a line of a given rate |
+//! | [`shard`] | the flows whose rows one of several runs writes |
+//! | [`digest`] | the SHA-256 of the input |
 //! | [`reports`] | the report of each command on captures |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
-//! The crate reads no files but those of profiles (Linux), prints nothing and starts no threads: the caller passes the
+//! The crate reads no files except profiles (Linux), prints nothing and starts no threads: the caller passes the
 //! packets of a [`grosso_capture::CaptureReader`], which reads from any reader. The example in the README classifies a
 //! whole capture.
 #![forbid(unsafe_code)]

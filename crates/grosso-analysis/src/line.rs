@@ -1,57 +1,56 @@
-//! The times at which packets leave on a line of a given rate.
+//! Departure times of packets on a line of a given rate.
 //!
-//! A line carries one packet after another, in each direction of each device. A packet that was cut from a
-//! superframe starts when the packet before it has ended, and not before its superframe. Times that the capture
-//! recorded stay as they are, unless a packet before them was delayed: then they wait for it, so that packets stay in
-//! the order of time.
+//! A line carries one packet after another, in each direction of each device. A segment of a superframe starts when the
+//! previous packet has ended, but not before its superframe. Recorded times are kept, unless an earlier packet was
+//! delayed beyond them: then the packet waits for it, so that packets stay in order.
 
 use std::collections::HashMap;
 
 use grosso_capture::{PacketMeta, flag};
 
-/// The lines of a capture, all of one rate.
+/// Lines of a capture, all with one rate.
 #[derive(Debug)]
 pub struct Lines {
     bits_per_second: u64,
-    /// The lines by device and direction.
+    /// State of the lines by device and direction.
     lines: HashMap<(u32, u32), Line>,
 }
 
-/// The state of one line.
+/// State of one line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    /// The time at which all packets so far have ended.
+    /// Time at which all packets so far have ended.
     free_ns: u64,
-    /// The time at which the packets with invented times have ended: before it, no packet with a recorded time may
-    /// start.
+    /// Time at which the packets with computed times have ended: no packet with a recorded time may start before it.
     late_ns: u64,
 }
 
-/// The times of packets that were split from one.
+/// Timestamps of packets that were segmented from one superframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// All have the time of the superframe.
+    /// All packets have the time of the superframe.
     Same,
-    /// As far apart as their transmission takes on a line of this many bits a second.
+    /// Packets are spaced by their transmission time on a line of this many bits per second.
     Line(u64),
 }
 
-/// The source of the time of a packet.
+/// Source of a packet's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// The capture recorded it.
+    /// The capture recorded the time.
     Recorded,
-    /// It is that of the superframe that the packet was cut from.
+    /// The time is that of the superframe from which the packet was segmented.
     Superframe,
 }
 
 impl Lines {
-    /// Lines of this many bits a second.
+    /// Creates lines of this many bits per second.
     pub fn new(bits_per_second: u64) -> Self {
         Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
     }
 
-    /// The start of the next packet of the line of `device`, which has `len` bytes; `None` if it has no time.
+    /// Returns the start of the next packet on the line of `device`, which has `len` bytes; `None` if the packet has no
+    /// time.
     pub fn start(
         &mut self,
         said: &PacketMeta,
@@ -76,12 +75,12 @@ impl Lines {
         Some(start_ns)
     }
 
-    /// Forgets all lines, because a new section numbers the interfaces anew.
+    /// Removes all lines, because a new section renumbers the interfaces.
     pub fn clear(&mut self) {
         self.lines.clear();
     }
 
-    /// The time that a frame of `len` bytes takes on the line.
+    /// Returns the transmission time of a frame of `len` bytes.
     fn takes_ns(&self, len: usize) -> u64 {
         let bits = (len.max(FRAME_BYTES_MIN) + GAP_BYTES) as u128 * 8;
         let nanoseconds = bits * 1_000_000_000 / u128::from(self.bits_per_second);
@@ -89,7 +88,7 @@ impl Lines {
     }
 }
 
-/// Preamble, check sequence and gap between two frames of Ethernet (IEEE 802.3 section 4.4.2).
+/// Length of preamble, check sequence and gap between two Ethernet frames (IEEE 802.3 section 4.4.2).
 const GAP_BYTES: usize = 8 + 4 + 12;
-/// The length of the shortest frame without its check sequence.
+/// Length of the shortest frame without its check sequence.
 const FRAME_BYTES_MIN: usize = 60;

@@ -1,22 +1,22 @@
-//! The share of the flows whose rows one of several runs takes.
+//! Distribution of flows over several runs, each of which writes the rows of its flows.
 
 use core::{fmt, net::IpAddr};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Of a source and a destination.
+/// Values for a source and a destination.
 type Pair<T> = (T, T);
 
-/// One share of several: the flows whose hash is its own.
+/// One shard of the flows, selected by their hash.
 ///
-/// Every run reads, judges and joins all packets, so what it says of its share does not depend on how many shares there
-/// are. The hash is that of both directions of a flow, and the same on every machine and in every release.
+/// Every run reads, classifies and merges all packets, so the rows of a shard do not depend on the number of shards.
+/// The hash is the same for both directions of a flow, on every machine and in every release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shard {
-    /// Its number, counted from 1.
+    /// Number of the shard, counted from 1.
     index: u32,
-    /// The number of shares.
+    /// Number of shards.
     of: u32,
 }
 
@@ -24,7 +24,7 @@ impl Shard {
     /// Parses `I/N`.
     ///
     /// # Errors
-    /// If it is none.
+    /// Fails if `text` is not a valid shard.
     pub fn parse(text: &str) -> Result<Self, String> {
         let numbers = text.split_once('/').and_then(|(index, of)| {
             Some(Self { index: index.parse().ok()?, of: of.parse().ok()? })
@@ -48,12 +48,12 @@ impl fmt::Display for Shard {
     }
 }
 
-/// The hash of the ends of a flow, whatever their order: FNV-1a of 64 bits over each end, and their sum.
+/// Returns the hash of a flow's endpoints in any order: the sum of the 64-bit FNV-1a hashes of both endpoints.
 fn hash(addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> u64 {
     let Some((source, destination)) = addresses else { return 0 };
     let (source_port, destination_port) = ports.unwrap_or_default();
     let sum = end(source, source_port).wrapping_add(end(destination, destination_port));
-    // The low bits of a sum of two such hashes depend on those of the last bytes alone.
+    // The low bits of the sum depend only on the last bytes of both endpoints.
     sum ^ (sum >> 32)
 }
 
@@ -71,11 +71,11 @@ fn end(address: IpAddr, port: u16) -> u64 {
     port.to_be_bytes().iter().fold(hash, step)
 }
 
-/// FNV-1a of 64 bits.
+/// Offset basis of the 64-bit FNV-1a hash.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-/// FNV-1a of 64 bits.
+/// Prime of the 64-bit FNV-1a hash.
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-/// Most shares.
+/// Maximum number of shards.
 const SHARDS_MAX: u32 = 4096;
 
 #[cfg(test)]

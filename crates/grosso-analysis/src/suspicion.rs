@@ -159,7 +159,7 @@ impl Inside {
         let is_link = |kind| matches!(kind, Kind::Ethernet | Kind::Vlan);
         let mut layers = stack.layers().iter().skip_while(|layer| is_link(layer.kind));
         if link == LinkType::Ethernet && bytes.get(GROUP_BIT_AT)? & 1 != 0 {
-            // No frame has a group address as its source.
+            // A group address cannot be the source of a frame.
             return None;
         }
         let Some(ip) = layers.next() else { return address_resolution(bytes, &stack) };

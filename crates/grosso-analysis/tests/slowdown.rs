@@ -1,6 +1,6 @@
-//! Causes that slow a transfer, judged against transfers whose fault is known by construction.
+//! Causes that slow a transfer, tested with transfers whose fault is known by construction.
 //!
-//! Thresholds were chosen on the seeds below 1000; these tests judge on others.
+//! Thresholds were chosen on the seeds below 1000; these tests use others.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,9 @@ use grosso_testkit::{
 };
 use grosso_wire::dissect;
 
-/// Faults, and the cause to name first in a capture at the sender and in one at the receiver; `None` where that
-/// capture does not show the fault, and is not judged. The seed chooses the strength of a fault.
+/// Returns faults, and for each the cause that must be named first in a capture at the sender and in one at the
+/// receiver; `None` if that capture does not show the fault and is not tested. The seed chooses the strength of a
+/// fault.
 fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 16] {
     let strength = [1, 2, 5][seed as usize % 3];
     [
@@ -50,7 +51,7 @@ fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 16] {
     ]
 }
 
-/// A classic capture with times in nanoseconds.
+/// Encodes a classic capture with times in nanoseconds.
 fn pcap(frames: &Capture) -> Vec<u8> {
     let mut file = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
     for word in [0x0004_0002, 0, 0, 1 << 18, 1_u32] {
@@ -110,7 +111,8 @@ fn first(slowdowns: &Slowdowns) -> Option<Cause> {
     slowdowns.causes.first().map(|slow| slow.finding.cause)
 }
 
-/// Judges faults on seeds: the share that is named first, and the table of what was named instead.
+/// Tests faults on these seeds. Returns how often the right cause was named first, the number of captures, and a table
+/// of the named causes.
 fn judge_faults(seeds: std::ops::Range<u64>) -> (usize, usize, String) {
     let (mut right, mut all) = (0, 0);
     let mut table: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
@@ -175,7 +177,7 @@ fn nothing_is_named_in_many_healthy_transfers() {
     judge_healthy(2000..2100);
 }
 
-/// Every path passes segments of the default MSS, so the peer of an unanswered smaller one has another reason.
+/// Every path passes segments of the default MSS, so there is another reason why the peer does not answer smaller ones.
 #[test]
 fn small_segments_without_an_answer_are_no_black_hole() {
     let unanswered = |len: usize| {
@@ -204,7 +206,7 @@ fn connections_beyond_the_limit_are_judged_before_they_leave() {
     assert_eq!((slowdowns.directions, slowdowns.evicted), (CONNECTIONS_MAX as u64 + 10, 10));
 }
 
-/// A packet of the flow from this port.
+/// Returns a packet of the flow from this port.
 fn data(port: u16, sequence: u32, len: usize) -> (u64, Vec<u8>) {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source([10, 1, 0, 1]));
     let packet = packet.tcp(|tcp| tcp.source_port(port).sequence(sequence));
@@ -271,7 +273,7 @@ fn the_largest_flow_stays_in_the_table_after_its_connection_left() {
     assert!(table.rows[0].flow.starts_with("10.1.0.3:"), "{}", table.rows[0].flow);
 }
 
-/// An acknowledgment that waits for a CPU between the capture and the link makes one round trip look short.
+/// An acknowledgment that waits for a CPU between the capture point and the link makes one round trip look short.
 #[test]
 fn one_short_round_trip_hides_no_small_window() {
     let mut frames = transfer(Fault::SmallWindow(8), 1001).at_receiver;
@@ -300,7 +302,7 @@ fn a_damaged_acknowledgment_reports_nothing() {
         let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
         frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame.len() > tcp + 42
     });
-    // The right edge of the first SACK block, which then looks like data that came twice.
+    // The right edge of the first SACK block changes, which then looks like duplicate data.
     let (_, frame) = reports.min_by_key(|(time, _)| *time).unwrap();
     let right = frame.len() - 4;
     frame[right] ^= 0x80;

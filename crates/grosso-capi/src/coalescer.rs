@@ -123,7 +123,7 @@ pub unsafe extern "C" fn grosso_coalescer_push(
     let work = |joining: &mut Joining| {
         // SAFETY: this function has the contract of `Lent::new`.
         let buffer = unsafe { Lent::new(frame, len, user) }?;
-        // SAFETY: null, or a header of the caller that nobody writes meanwhile.
+        // SAFETY: the pointer is null or points to a header of the caller that nobody writes during the call.
         let vnet = unsafe { vnet.as_ref() };
         joining.push(buffer, vnet, now_ns)
     };

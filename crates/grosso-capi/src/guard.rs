@@ -54,7 +54,8 @@ pub(crate) unsafe fn enter<T>(
     handle: *const Handle<T>,
     work: impl FnOnce(&mut T) -> Result<c_int, Failure>,
 ) -> c_int {
-    // SAFETY: null, or a live allocation of `give` by this function's contract; only shared references are ever made.
+    // SAFETY: by this function's contract the pointer is null or points to a live allocation of `give`; only shared
+    // references are ever made.
     match unsafe { handle.as_ref() } {
         Some(handle) => handle.enter(work),
         None => GROSSO_ERROR_ARGUMENT,
@@ -74,7 +75,7 @@ pub(crate) unsafe fn give<T>(
             return Err(Failure(GROSSO_ERROR_ARGUMENT));
         }
         let handle = Box::into_raw(Box::new(Handle::new(make()?)));
-        // SAFETY: not null, and so a place for a pointer by this function's contract.
+        // SAFETY: the pointer is not null, so by this function's contract it points to a pointer.
         unsafe { out.write(handle) };
         Ok(0)
     })

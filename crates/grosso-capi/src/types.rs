@@ -97,17 +97,20 @@ impl Options {
         if from.is_null() {
             return Err(wrong);
         }
-        // SAFETY: not null, and so by this function's contract at least the four bytes of `size` are there.
+        // SAFETY: the pointer is not null, so by this function's contract it points to at least the four bytes of
+        // `size`.
         let size = unsafe { from.cast::<u32>().read_unaligned() } as usize;
         if !(size_of::<Self>()..=OPTIONS_BYTES_MAX).contains(&size) {
             return Err(wrong);
         }
-        // SAFETY: by this function's contract `size` bytes are there and initialised, and nobody writes meanwhile.
+        // SAFETY: by this function's contract the pointer points to `size` initialised bytes that nobody writes during
+        // the call.
         let bytes = unsafe { core::slice::from_raw_parts(from.cast::<u8>(), size) };
         if bytes[size_of::<Self>()..].iter().any(|&byte| byte != 0) {
             return Err(wrong);
         }
-        // SAFETY: `size` is at least that of this type, whose fields are numbers, pointers, and functions or null.
+        // SAFETY: `size` is at least the size of this type, whose fields are numbers, pointers, and functions that may
+        // be null.
         let options = unsafe { from.read_unaligned() };
         let known = options.flags & !(GROSSO_UDP | GROSSO_TRUSTED) == 0 && options.reserved == 0;
         if known && options.take.is_some() { Ok(options) } else { Err(wrong) }
@@ -148,7 +151,7 @@ impl Vnet {
         let refused = Failure(GROSSO_ERROR_VNET);
         let meta = understand(&header, frame, link, stack, Form::Buffers).map_err(|_| refused)?;
         match meta.gso.map(|gso| gso.size) {
-            // No taker of these frames fragments datagrams.
+            // No receiver of these frames fragments datagrams.
             Some(GsoSize::Fragments(_)) => Err(refused),
             _ => Ok(meta),
         }

@@ -57,7 +57,10 @@ fn symbols_and_layouts_are_the_recorded_ones() {
         fs::write(&file, &found).unwrap();
     }
     let recorded = fs::read_to_string(&file).unwrap_or_default();
-    assert!(found == recorded, "an old program may break: raise the version, or undo\n{found}");
+    assert!(
+        found == recorded,
+        "existing programs may break: raise the version, or undo the change\n{found}"
+    );
 }
 
 #[test]

@@ -33,13 +33,13 @@ unsafe extern "C" fn take(
     // SAFETY: the header promises this many pieces.
     let pieces = unsafe { core::slice::from_raw_parts(pieces, count) };
     let bytes = pieces.iter().flat_map(|piece| {
-        // SAFETY: the header promises that each piece is there.
+        // SAFETY: the header promises that each piece points to its bytes.
         unsafe { core::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) }
     });
     // SAFETY: the header promises a virtio header.
     seen.frames.push((bytes.copied().collect(), unsafe { *vnet }, count));
     if let Some(handle) = seen.handle {
-        // SAFETY: the handle lives; that it is in use is the point.
+        // SAFETY: the handle lives; the test checks the error for a handle in use.
         seen.misuse.push(unsafe { grosso_coalescer_end(handle, 0) });
         // SAFETY: as above.
         seen.misuse.push(unsafe { grosso_coalescer_free(handle.cast_mut()) });
@@ -73,7 +73,7 @@ fn options(seen: &mut Seen) -> Options {
 
 fn coalescer(options: &Options) -> *mut Coalescer {
     let mut handle = ptr::null_mut();
-    // SAFETY: both pointers are to what they should be.
+    // SAFETY: both pointers point to valid values of their types.
     assert_eq!(unsafe { grosso_coalescer_new(options, &raw mut handle) }, 0);
     handle
 }
@@ -125,7 +125,7 @@ fn packets_become_a_superframe_and_packets_again() {
 
     let segment = |room: usize| {
         let (mut cut, mut buffer) = (Vec::<Vec<u8>>::new(), vec![0_u8; room]);
-        // SAFETY: every pointer is to this many bytes, and the context is what `keep` wants.
+        // SAFETY: every pointer points to this many bytes, and the context has the type that `keep` expects.
         let count = unsafe {
             grosso_segment(
                 GROSSO_LINK_ETHERNET,
@@ -209,7 +209,7 @@ fn a_datagram_that_is_to_be_fragmented_is_refused_and_not_lost() {
         assert_eq!(pushed, GROSSO_ERROR_VNET, "{flags}");
     }
     finish(handle);
-    assert!(seen.frames.is_empty() && seen.released.is_empty(), "it was not taken");
+    assert!(seen.frames.is_empty() && seen.released.is_empty(), "the frame was not accepted");
 }
 
 #[test]
@@ -245,10 +245,10 @@ fn a_frame_of_more_than_16_mib_is_refused_by_every_function() {
     let link = GROSSO_LINK_ETHERNET;
     // SAFETY: the handle lives, and the frame outlives it.
     let pushed = unsafe { grosso_coalescer_push(handle, bytes, len, ptr::null(), context, 0) };
-    // SAFETY: every pointer is to this many bytes, and the context is what `keep` wants.
+    // SAFETY: every pointer points to this many bytes, and the context has the type that `keep` expects.
     let cut =
         unsafe { grosso_segment(link, bytes, len, ptr::null(), out, len, Some(keep), context) };
-    // SAFETY: this many bytes, and a header.
+    // SAFETY: the pointers point to this many bytes and to a header.
     let opened = unsafe { grosso_checksum_open(link, bytes, len, &raw mut vnet) };
     assert_eq!([pushed, cut, opened], [GROSSO_ERROR_ARGUMENT; 3]);
     // SAFETY: the handle lives.
@@ -282,7 +282,7 @@ fn wrong_options_make_no_handle_and_have_a_text() {
         Options { reserved: 1, ..right },
         Options { take: None, ..right },
     ] {
-        // SAFETY: sizes beyond the structure are refused before anything is read; the rest is there.
+        // SAFETY: sizes beyond the structure are refused before anything is read; the rest of the structure is valid.
         let result = unsafe { grosso_coalescer_new(&raw const wrong, &raw mut handle) };
         assert_eq!((result, handle.is_null()), (GROSSO_ERROR_ARGUMENT, true));
     }
@@ -290,7 +290,7 @@ fn wrong_options_make_no_handle_and_have_a_text() {
     assert_eq!(unsafe { grosso_coalescer_new(ptr::null(), &raw mut handle) }, -1);
     // SAFETY: null is refused.
     assert_eq!(unsafe { grosso_coalescer_end(ptr::null(), 0) }, -1);
-    // SAFETY: null is nothing to free.
+    // SAFETY: null is allowed.
     assert_eq!(unsafe { grosso_coalescer_free(ptr::null_mut()) }, 0);
     for code in -9..2 {
         // SAFETY: the function promises a text that lives forever.
@@ -311,7 +311,7 @@ fn options_of_a_later_version_are_taken_if_they_ask_for_nothing_new() {
     let known = Options { size: size_of::<Later>() as u32, ..options(&mut seen) };
     for (new, expected) in [(0, 0), (1, GROSSO_ERROR_ARGUMENT)] {
         let (later, mut handle) = (Later { known, new }, ptr::null_mut());
-        // SAFETY: as many bytes as `size` says.
+        // SAFETY: the pointer points to as many bytes as `size` states.
         let result = unsafe { grosso_coalescer_new((&raw const later).cast(), &raw mut handle) };
         assert_eq!(result, expected);
         // SAFETY: the handle is null or alive.
@@ -337,7 +337,7 @@ fn fragments_become_a_datagram() {
     let fragments = [fragment(800, 1208, false), fragment(0, 800, true)];
     let mut seen = Seen::default();
     let (options, mut handle) = (options(&mut seen), ptr::null_mut());
-    // SAFETY: both pointers are to what they should be.
+    // SAFETY: both pointers point to valid values of their types.
     assert_eq!(unsafe { grosso_reassembler_new(&raw const options, &raw mut handle) }, 0);
     for (i, frame) in fragments.iter().enumerate() {
         let (bytes, user) = (frame.as_ptr().cast(), (i + 1) as *mut c_void);
@@ -358,7 +358,7 @@ fn fragments_become_a_datagram() {
 /// Sets the checksum of the IPv4 header after an Ethernet header, as computed by the library.
 fn set_header_checksum(frame: &mut [u8]) {
     frame[24..26].fill(0);
-    // SAFETY: the header is there.
+    // SAFETY: the slice has a complete header.
     let sum = unsafe { grosso_checksum(frame[14..].as_ptr().cast(), 20) };
     frame[24..26].copy_from_slice(&(sum as u16).to_ne_bytes());
 }
@@ -368,13 +368,13 @@ fn a_checksum_is_opened_and_completed() {
     let whole = tcp(5);
     let (mut packet, mut vnet) = (whole.clone(), Vnet::default());
     let (bytes, len) = (packet.as_mut_ptr().cast::<c_void>(), packet.len());
-    // SAFETY: this many bytes, and a header.
+    // SAFETY: the pointers point to this many bytes and to a header.
     let opened = unsafe { grosso_checksum_open(GROSSO_LINK_ETHERNET, bytes, len, &raw mut vnet) };
     assert_eq!((opened, vnet.flags, vnet.checksum_start, vnet.checksum_offset), (0, 1, 34, 16));
-    // SAFETY: this many bytes.
+    // SAFETY: the pointer points to this many bytes.
     assert_eq!(unsafe { grosso_checksum_complete(bytes, len, 34, 16) }, 0);
     assert_eq!(packet, whole);
     let bytes = packet.as_mut_ptr().cast();
-    // SAFETY: this many bytes.
+    // SAFETY: the pointer points to this many bytes.
     assert_eq!(unsafe { grosso_checksum_complete(bytes, 30, 34, 16) }, GROSSO_ERROR_CHECKSUM);
 }

@@ -24,6 +24,6 @@ fn the_header_is_current() {
     let committed = fs::read(&file).unwrap_or_default();
     assert!(
         made == committed,
-        "run this test with GROSSO_WRITE_DOCUMENTS=1, and read what changed"
+        "run this test with GROSSO_WRITE_DOCUMENTS=1, and review the changes"
     );
 }

@@ -178,7 +178,7 @@ pub enum Damage {
     /// The record is longer than [`RECORD_BYTES_MAX`].
     #[error("a record of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
     RecordTooLong {
-        /// Value of its length field.
+        /// Value of the length field.
         bytes: u64,
     },
     /// The block is shorter than its fixed fields.
@@ -186,13 +186,13 @@ pub enum Damage {
     BlockTooShort {
         /// The block type.
         kind: u32,
-        /// Value of its length field.
+        /// Value of the length field.
         bytes: u32,
     },
     /// The block length is not a multiple of four.
     #[error("a block length of {bytes} bytes, which is not a multiple of 4")]
     BlockUnaligned {
-        /// Value of its length field.
+        /// Value of the length field.
         bytes: u32,
     },
     /// The two length fields of the block differ.
@@ -241,7 +241,7 @@ pub enum Damage {
     OptionPastBlock {
         /// Option code.
         code: u16,
-        /// Value of its length field.
+        /// Value of the length field.
         length: u16,
         /// Remaining bytes of the block.
         room: usize,

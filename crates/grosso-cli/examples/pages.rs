@@ -1,4 +1,4 @@
-//! Writes the manual pages and completions of `grosso` into the folder that is named: `packaging/release` runs it.
+//! Writes the manual pages and completions of `grosso` into the given directory; `packaging/release` runs this program.
 #![forbid(unsafe_code)]
 
 use std::{env, io, path::PathBuf};

@@ -1,4 +1,4 @@
-//! Filters in the language of tcpdump, by libpcap's own compiler.
+//! Filters in tcpdump's language, compiled by libpcap.
 
 use std::{cell::RefCell, io, rc::Rc};
 
@@ -9,11 +9,11 @@ use grosso_wire::LinkType;
 
 use crate::{error::Failure, name::harmless};
 
-/// An expression, compiled for each link type that it meets.
+/// An expression, compiled for each link type in the captures.
 pub(crate) struct Filter {
     text: String,
     command: String,
-    /// The link type that the user set.
+    /// Link type set by the user.
     forced: Option<u32>,
     programs: Vec<(u32, Program)>,
     fault: Rc<RefCell<Option<Failure>>>,
@@ -30,7 +30,7 @@ impl Filter {
         }
     }
 
-    /// The failure that made [`Self::select`] fail.
+    /// Returns the failure because of which [`Self::select`] stopped.
     pub(crate) fn fault(&self) -> Rc<RefCell<Option<Failure>>> {
         Rc::clone(&self.fault)
     }
@@ -38,7 +38,7 @@ impl Filter {
     /// Compiles the expression for a link type.
     ///
     /// # Errors
-    /// If it is wrong, or there is no compiler.
+    /// Fails if the expression is wrong, or if there is no compiler.
     pub(crate) fn prepare(&mut self, link_type: u32) -> Result<(), Failure> {
         let link_type = self.forced.unwrap_or(link_type);
         if self.programs.iter().all(|(link, _)| *link != link_type) {
@@ -48,7 +48,7 @@ impl Filter {
         Ok(())
     }
 
-    /// The decision on packets.
+    /// Returns the function that decides on packets.
     pub(crate) fn select(mut self) -> Select {
         Box::new(move |packet| {
             let link_type = self.forced.unwrap_or(packet.description.link_type);
@@ -66,7 +66,7 @@ impl Filter {
 /// Compiles an expression.
 ///
 /// # Errors
-/// If it is wrong, or there is no compiler.
+/// Fails if the expression is wrong, or if there is no compiler.
 #[cfg(target_os = "linux")]
 pub(crate) fn compile(text: &str, command: &str, link_type: u32) -> Result<Program, Failure> {
     Program::compile(text, link_type).map_err(|error| match error {
@@ -83,7 +83,7 @@ pub(crate) fn compile(text: &str, command: &str, link_type: u32) -> Result<Progr
     })
 }
 
-/// A filter where libpcap is not loaded; there is none.
+/// A filter where libpcap is not loaded; it has no values.
 #[cfg(not(target_os = "linux"))]
 pub(crate) enum Program {}
 

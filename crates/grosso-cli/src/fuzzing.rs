@@ -1,5 +1,5 @@
-//! The parsers of what strangers and users write, for the fuzz targets: each takes any bytes, and panics if a property
-//! does not hold. No part of what this package promises.
+//! Parsers of input from strangers and users, for the fuzz targets. Each takes any bytes, and panics if a property does
+//! not hold. This module is not part of the package's stable interface.
 
 use std::{net::IpAddr, path::Path};
 
@@ -22,10 +22,10 @@ use crate::{
     wrong::Wrong,
 };
 
-/// Judges the frames of a capture, before and after its flows are known.
+/// Classifies the frames of a capture, before and after its flows are known.
 ///
 /// # Panics
-/// If a verdict contradicts itself, or depends on anything but the frames.
+/// Panics if a verdict contradicts itself, or depends on anything but the frames.
 pub fn judge(capture: &[u8], mss: Option<u16>, mtu: Option<u16>) {
     let given = Given { mss, mtu, ..Given::default() };
     let (mut surveyed, mut learning) = (Judge::new(given), Judge::new(given));
@@ -33,8 +33,16 @@ pub fn judge(capture: &[u8], mss: Option<u16>, mtu: Option<u16>) {
     surveyed.is_surveyed = true;
     each_frame(capture, given, |sight| {
         let first = surveyed.judge(sight);
-        assert_eq!(surveyed.judge(sight), first, "a verdict changes what is known");
-        assert_eq!(surveyed.testify(sight, first).nature, first.nature, "evidence changes it");
+        assert_eq!(
+            surveyed.judge(sight),
+            first,
+            "a verdict changes the knowledge about the capture"
+        );
+        assert_eq!(
+            surveyed.testify(sight, first).nature,
+            first.nature,
+            "evidence changes the verdict"
+        );
         for judgment in [first, learning.judge(sight)] {
             check_judgment(sight, &judgment);
         }
@@ -45,7 +53,7 @@ fn check_judgment(sight: &Sight<'_>, judgment: &Judgment) {
     let Nature::Superframe { gso, size, .. } = judgment.nature else { return };
     assert_eq!(gso.size().unwrap_or(0), size.bytes, "{judgment:?}");
     let payload = sight.transport.as_ref().map_or(0, |transport| transport.payload);
-    // What was recorded is taken as it is, and headers that repeat may be those of one packet.
+    // Recorded sizes are taken as they are, and repeated headers may be those of one packet.
     if !matches!(size.by, Evidence::Recorded | Evidence::Stride) {
         assert!(judgment.packets(payload) > 1, "{judgment:?} of {payload} bytes");
     }
@@ -65,23 +73,23 @@ fn each_frame(capture: &[u8], given: Given, mut visit: impl FnMut(&Sight<'_>)) {
     }
 }
 
-/// Reads the text of a configuration file. No file that it names exists.
+/// Parses the text of a configuration file. Files that it names do not exist.
 ///
 /// # Panics
-/// If a path that was read cannot be run, or an error is reported at a place outside of the text.
+/// Panics if a parsed path cannot be run, or if an error is reported at a position outside of the text.
 pub fn configuration(text: &str) {
     match Config::parse(text, Path::new(NOWHERE)) {
         Ok(config) => config.paths.iter().for_each(|path| {
-            config::check(path).expect("a path that was read fits together");
+            config::check(path).expect("a parsed path is consistent");
         }),
         Err(wrong) => check_place(&wrong, text),
     }
 }
 
-/// Reads the text of a profile.
+/// Parses the text of a profile.
 ///
 /// # Panics
-/// If a profile that was read is another one after it was written and read again.
+/// Panics if a parsed profile changes when it is written and parsed again.
 pub fn profile(text: &str) {
     match profile::parse(text, "fuzzed".to_owned()) {
         Ok(profile) => {
@@ -93,16 +101,16 @@ pub fn profile(text: &str) {
     }
 }
 
-/// The texts of all profiles that are built in.
+/// Returns the texts of all built-in profiles.
 #[must_use]
 pub fn profiles() -> Vec<String> {
     Profile::all().iter().map(profile::write).collect()
 }
 
-/// Reads the words of a tunnel.
+/// Parses the arguments of a tunnel.
 ///
 /// # Panics
-/// If a tunnel that was read is another one after it was written and read again, as words or as a file.
+/// Panics if a parsed tunnel changes when it is written and parsed again, as arguments or as a file.
 pub fn tunnel(line: &str) {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let Ok(description) = describe("fuzzed", &words(line)) else { return };
@@ -117,10 +125,10 @@ pub fn tunnel(line: &str) {
     assert_eq!(config.paths.len(), 1, "{file}");
 }
 
-/// Reads associations in the words of `ip xfrm state`, for this end.
+/// Parses security associations in the output format of `ip xfrm state`, for the endpoint `here`.
 ///
 /// # Panics
-/// If a table that was made of them is none of a configuration file.
+/// Panics if the resulting table is not valid in a configuration file.
 pub fn associations(text: &str, here: IpAddr) {
     let Ok(pair) = xfrm::pair(text, here, None) else { return };
     let files = "key-file = \"k\"\nsequence-file = \"s\"\n";
@@ -131,27 +139,27 @@ pub fn associations(text: &str, here: IpAddr) {
     Config::parse(&file, Path::new(NOWHERE)).unwrap_or_else(|wrong| panic!("{wrong}: {file}"));
 }
 
-/// Reads a request to the server of counters, as it comes byte by byte: over HTTP, or as a line of JSON.
+/// Parses a request to the counter server that arrives byte by byte: over HTTP, or as a line of JSON.
 ///
 /// # Panics
-/// If an answer changes with bytes that come after it, or is none at all when there is no more room.
+/// Panics if later bytes change an answer, or if a full buffer produces no answer.
 pub fn request(bytes: &[u8], is_http: bool) {
     let mut answer = server::answers(is_http);
     let first = (0..=bytes.len()).find_map(|len| answer(&bytes[..len], false));
     match first {
-        Some(first) => assert_eq!(answer(bytes, false), Some(first), "it changed its answer"),
+        Some(first) => assert_eq!(answer(bytes, false), Some(first), "the answer changed"),
         None => assert!(answer(bytes, true).is_some_and(|answer| !answer.is_empty())),
     }
 }
 
-/// Reads the answer of a program that was asked for its counters.
+/// Parses the answer of a program to a request for its counters.
 ///
 /// # Panics
-/// If an answer is another one after it was written and read again, or cannot be shown.
+/// Panics if an answer changes when it is written and parsed again, or if it cannot be printed.
 pub fn answer(reply: &[u8]) {
     let Ok(answer) = control::understand(reply) else { return };
-    let written = serde_json::to_vec(&answer).expect("it is what was read");
-    assert_eq!(control::understand(&written).expect("it was written"), answer);
+    let written = serde_json::to_vec(&answer).expect("a parsed answer can be written");
+    assert_eq!(control::understand(&written).expect("a written answer can be parsed"), answer);
     let changes = answer.devices.iter().map(|device| device.counters.since(&device.counters));
     for (device, change) in answer.devices.iter().zip(changes) {
         text::device(device, Some(&change), true);
@@ -159,10 +167,10 @@ pub fn answer(reply: &[u8]) {
     prometheus::page(&answer.devices);
 }
 
-/// Reads what a program that is judged wrote, poll by poll, each record as a packet or a superframe.
+/// Parses the output of a tested program, poll by poll, each record as a packet or a superframe.
 ///
 /// # Panics
-/// If polls that were read are more than the bytes hold.
+/// Panics if more polls are parsed than the bytes can contain.
 pub fn records(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let before = bytes.len();
@@ -170,7 +178,7 @@ pub fn records(mut bytes: &[u8]) {
         let said: usize = records.iter().map(|record| record.frame.len() + 4).sum();
         assert!(said + 4 <= before - bytes.len());
         for record in &records {
-            // A contradiction has its words.
+            // A contradiction is described in words.
             let _ = superframe::read(record);
         }
     }
@@ -179,13 +187,13 @@ pub fn records(mut bytes: &[u8]) {
 /// Parses a text with keys, and returns the fingerprint of the keys.
 ///
 /// # Panics
-/// If a message quotes more than a few digits of the text, which may be those of a key.
+/// Panics if a message quotes more than a few digits of the text, because they may belong to a key.
 #[must_use]
 pub fn keys(text: &[u8]) -> Option<u128> {
     match Keys::parse(text) {
         Ok(keys) => Some(keys.fingerprint()),
         Err(what) => {
-            // A number of a line or of bytes has no more digits.
+            // The number of a line or of bytes has at most this many digits.
             let is_digit = |c: char| c.is_ascii_digit();
             assert!(what.split(|c| !is_digit(c)).all(|digits| digits.len() < 5), "{what}");
             None
@@ -199,7 +207,7 @@ fn check_place(wrong: &Wrong, text: &str) {
     assert!(wrong.to_string().lines().count() == 1, "{wrong}");
 }
 
-/// A folder that does not exist.
+/// A directory that does not exist.
 const NOWHERE: &str = "/nonexistent";
 /// Uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
 const CAPTURE_BYTES_MAX: u64 = 4 << 20;

@@ -1,22 +1,22 @@
-//! Packet offload for captures and for live devices, and a lab that shows what it is worth.
+//! Packet offload for captures and for live devices, and a lab that measures its gain.
 //!
 //! | module | job |
 //! |---|---|
 //! | `arguments`, `arg_order` | the grammar of the command line |
 //! | `commands` | one module per command |
-//! | `fuzzing` | the parsers of what strangers and users write, for the fuzz targets |
-//! | `transform` | a capture in, a capture out, packet by packet |
-//! | `sources` | the captures that a command reads, as one, once or twice |
-//! | `filter` | filters in the language of tcpdump |
-//! | `survey` | the first reading of a capture, which teaches a judge its flows |
+//! | `fuzzing` | parsers of input from strangers and users, for the fuzz targets |
+//! | `transform` | from a capture to a capture, packet by packet |
+//! | `sources` | the captures that a command reads, as one stream, once or twice |
+//! | `filter` | filters in tcpdump's language |
+//! | `survey` | the first pass over a capture, in which the classifier learns its flows |
 //! | `input`, `output` | reading and writing of captures, with progress, hash and provenance |
 //! | `library` | the commands, and tables of packets and of trains, for programs that link this crate |
 //! | `pages` | the manual pages and completions of packages |
 //! | `usage` | messages about a wrong command line |
 //!
-//! Reports, failures and everything that is printed are in [`grosso_report`], the judgment on other coalescers is in
-//! [`grosso_conform`], the judgment on captured packets and their checksums in [`grosso_analysis`], and everything
-//! about running data paths in [`grosso_daemon`].
+//! [`grosso_report`] has reports, failures and everything that is printed; [`grosso_conform`] the test of other
+//! coalescers; [`grosso_analysis`] the classifier of captured packets and their checksums; and [`grosso_daemon`]
+//! everything about running data paths.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
@@ -55,7 +55,7 @@ use grosso_report::{
     units,
 };
 
-/// Runs the command that the arguments of this process name, as the program `grosso` does.
+/// Runs the command in the arguments of this process, as the program `grosso` does.
 #[must_use]
 pub fn main() -> ExitCode {
     commands::run(std::env::args_os().collect()).into()

@@ -1,4 +1,4 @@
-//! The program `grosso`. All of it is in the library beside it, where fuzz targets can reach its parsers.
+//! The program `grosso`. All of its code is in the library, where fuzz targets can reach its parsers.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

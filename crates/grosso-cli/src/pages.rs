@@ -1,4 +1,4 @@
-//! The manual pages and completions of packages, from the grammar of the command line.
+//! Manual pages and completions for packages, generated from the command line's arguments.
 
 use std::{fs, io, path::Path};
 
@@ -7,15 +7,15 @@ use clap_complete::Shell;
 
 use crate::arguments::Arguments;
 
-/// Shells that packages have completions for.
+/// Shells for which packages have completions.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 
-/// Writes a page for each command and subcommand into `man1` of a folder, and the completions into `completions`, under
-/// the names that each shell looks for.
+/// Writes a page for each command and subcommand into `man1` of a directory, and the completions into `completions`,
+/// under the names that each shell looks for.
 ///
 /// # Errors
 ///
-/// Those of making folders and files.
+/// Returns errors from creating directories and files.
 #[expect(clippy::disallowed_methods, reason = "it is called when packages are built")]
 pub fn write(folder: &Path) -> io::Result<()> {
     let (pages, completions) = (folder.join("man1"), folder.join("completions"));

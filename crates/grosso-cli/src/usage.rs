@@ -1,4 +1,4 @@
-//! Messages about a wrong command line: those of clap as sentences, without phrases of Rust's parsers.
+//! Messages about a wrong command line: clap's messages as sentences, without phrases of Rust's parsers.
 
 use std::error::Error as _;
 
@@ -9,7 +9,8 @@ use clap::{
 
 use crate::arguments::Arguments;
 
-/// The message of an error, with its hint on a line of its own. `None` for help and the version, which are no errors.
+/// Returns the message of an error, with its hint on a separate line. `None` for help and the version, which are not
+/// errors.
 pub(crate) fn message(error: &clap::Error) -> Option<String> {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").filter(|_| error.use_stderr())?;
@@ -24,7 +25,7 @@ pub(crate) fn message(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// The message that arguments are missing, with an example.
+/// Returns the message that arguments are missing, with an example.
 fn missing(error: &clap::Error) -> Option<String> {
     let ContextValue::Strings(names) = error.get(ContextKind::InvalidArg)? else { return None };
     let usage = error.get(ContextKind::Usage)?.to_string();
@@ -32,7 +33,8 @@ fn missing(error: &clap::Error) -> Option<String> {
     Some(format!("{path}: missing {}\nhint: {example}", names.join(", ")))
 }
 
-/// The command in a line of usage, without `grosso`, and an example of it: the first one of its help, or the usage.
+/// Returns the command in a usage line, without `grosso`, and an example of it: the first one in its help, or the
+/// usage.
 fn example(usage: &str) -> (String, String) {
     let usage = usage.trim().trim_start_matches("Usage: ").lines().next().unwrap_or_default();
     let mut command = Arguments::command();
@@ -47,7 +49,7 @@ fn example(usage: &str) -> (String, String) {
     (path, example)
 }
 
-/// The first line of the help of a command that calls it, without the explanation behind it.
+/// Returns the first line in the help of a command that calls it, without the explanation after it.
 fn first_example(command: &Command, path: &str) -> Option<String> {
     let help = command.get_after_long_help()?.to_string();
     let call = format!("grosso {path} ");
@@ -57,7 +59,7 @@ fn first_example(command: &Command, path: &str) -> Option<String> {
     Some(line[..end].trim_end().to_owned())
 }
 
-/// A reason of the standard library's or clap's parsers as a sentence; others stay.
+/// Converts a reason from the parsers of the standard library or clap into a sentence; others stay.
 fn sentence(reason: &str) -> String {
     let expected = match reason {
         "invalid digit found in string" | "cannot parse integer from empty string" => {
@@ -75,11 +77,11 @@ fn sentence(reason: &str) -> String {
     format!("expected {expected}")
 }
 
-/// The sentence for "100000 is not in 1..=65535".
+/// Returns the sentence for "100000 is not in 1..=65535".
 fn in_range(reason: &str) -> Option<String> {
     let (_, range) = reason.split_once(" is not in ")?;
     let (least, most) = range.split_once("..")?;
-    // Bounds of 2^63 and more come from the type, not from the option.
+    // Bounds of at least 2^63 come from the type, not from the option.
     let most =
         most.trim_start_matches('=').parse::<u64>().ok().filter(|most| *most < i64::MAX as u64);
     Some(match (least, most) {

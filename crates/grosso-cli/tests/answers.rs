@@ -59,7 +59,7 @@ fn a_known_frame_check_sequence_is_no_part_of_the_frame() {
     }
 }
 
-/// An interface of Ethernet, and these packets with their original length and flags.
+/// Returns a capture with an Ethernet interface and these packets, each with its original length and flags.
 fn with_flags(packets: &[(Vec<u8>, usize, u32)]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let len = (12 + body.len() as u32).to_le_bytes();
@@ -78,7 +78,7 @@ fn with_flags(packets: &[(Vec<u8>, usize, u32)]) -> Vec<u8> {
     file
 }
 
-/// The flags of a packet say how long its check sequence is, whatever its interface says.
+/// The flags of a packet specify the length of its frame check sequence, and override the interface.
 #[test]
 fn a_frame_check_sequence_that_the_flags_of_a_packet_tell_is_no_part_of_the_frame() {
     let frame = |index: u32| {
@@ -147,7 +147,7 @@ fn more_captured_bytes_than_the_packet_had_are_read_and_kept() {
     }
 }
 
-/// A packet of IPv6 without a length ends where the frame ends, which a cut capture does not show.
+/// An IPv6 packet without a length ends where the frame ends, which a truncated capture does not show.
 #[test]
 fn a_packet_without_a_length_that_was_cut_is_not_called_bad() {
     let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp).payload_len(600);
@@ -165,7 +165,7 @@ fn a_packet_without_a_length_that_was_cut_is_not_called_bad() {
     );
 }
 
-/// The numbers of a row in the table of link types, each with its name if the row has one.
+/// Returns the numbers in a row of the link type table, each with its name if the row has one.
 fn link_types(cell: &str) -> Vec<(u32, Option<String>)> {
     let numbers = cell.split([',', ';']).map(str::trim).map(|item| {
         let (number, name) = item.split_once(' ').unwrap_or((item, ""));
@@ -175,7 +175,7 @@ fn link_types(cell: &str) -> Vec<(u32, Option<String>)> {
     numbers.collect()
 }
 
-/// `docs/guide.md` lists the link types that are read, and those that are refused by name.
+/// `docs/guide.md` lists the supported link types, and those that are refused by name.
 #[test]
 fn the_table_of_link_types_is_true() {
     let guide = include_str!("../../../docs/guide.md");
@@ -192,7 +192,7 @@ fn the_table_of_link_types_is_true() {
     }
     assert!(read.len() >= 13 && refused.len() >= 8, "{read:?} {refused:?}");
     let bench = Bench::new();
-    // Bytes that are headers of no link type.
+    // Bytes that are not the headers of any link type.
     let packet = vec![vec![0xee; 60]];
     for (number, _) in read {
         bench.put("in.pcap", &capture(Format::Pcap, number, &packet));
@@ -210,7 +210,7 @@ fn the_table_of_link_types_is_true() {
     }
 }
 
-/// Streams behind PPP and PPPoE merge, come back, and are what tshark reads.
+/// Streams inside PPP and PPPoE are merged and restored, and tshark reads the same packets.
 #[test]
 fn ppp_and_pppoe_are_read_as_link_types() {
     const PPP: u32 = 9;
@@ -244,7 +244,7 @@ fn ppp_and_pppoe_are_read_as_link_types() {
     }
 }
 
-/// A stream behind NFLOG headers merges, comes back as raw IP, and is what tshark reads.
+/// A stream after NFLOG headers is merged and restored as raw IP, and tshark reads the same packets.
 #[test]
 fn nflog_is_read_as_raw_ip() {
     const NFLOG: u32 = 239;
@@ -279,7 +279,7 @@ fn nflog_is_read_as_raw_ip() {
         }
         assert_eq!(bench.ok("csum verify --json in").json()["checksums"]["valid"], 6);
         if has("tshark") {
-            // The lines differ in the length of the frame, which stands before.
+            // The lines differ in the frame length, which comes first.
             let read = |name| -> Vec<String> {
                 let lines = tshark(&bench.path(name), "tcp.seq_raw");
                 lines.iter().map(|line| line.split_once("Seq=").unwrap().1.to_owned()).collect()

@@ -58,7 +58,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let summary = report(&ended.stdout);
     let joined = &summary["devices"][0]["counters"]["rx_gro_bytes"];
-    assert!(joined.as_u64().unwrap() > 1 << 20, "the streams came joined: {joined}");
+    assert!(joined.as_u64().unwrap() > 1 << 20, "the streams were merged: {joined}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
     }
 }
 
-/// Returns how often the thread of the first queue gave up its CPU, as the kernel counts it.
+/// Returns how often the thread of the first queue gave up its CPU, according to the kernel.
 fn sleeps(running: &Running) -> u64 {
     let (_, number) = running.threads().into_iter().next().unwrap();
     let file = format!("/proc/{}/task/{number}/status", running.id());
@@ -204,13 +204,13 @@ fn what_is_held_is_delivered_when_it_is_told_to_end() {
     for i in 0..3 {
         sender.send_to(&[i; 100], held.local_addr().unwrap()).unwrap();
     }
-    // An empty datagram cannot be part of a train, and arrives after the others.
+    // An empty datagram cannot be part of a train, and arrives after all others.
     sender.send_to(&[], passed.local_addr().unwrap()).unwrap();
     passed.set_read_timeout(Some(crate::network::STALLED)).unwrap();
     let mut buffer = [0; 200];
     assert_eq!(passed.recv(&mut buffer).unwrap(), 0);
     held.set_nonblocking(true).unwrap();
-    assert!(held.recv(&mut buffer).is_err(), "they are held");
+    assert!(held.recv(&mut buffer).is_err(), "the packets are held");
     let ended = bridge.stop(Signal::INT);
     assert_eq!(ended.code, Some(130), "{ended:?}");
     assert!(ended.stdout.contains("b0"), "the summary: {ended:?}");
@@ -250,7 +250,7 @@ fn devices_are_set_as_the_options_say() {
     let summary = report(&ended.stdout);
     assert_eq!(summary["schema"], "grosso.bridge/1", "{summary}");
     assert_eq!(summary["devices"][1]["device"], "t0", "{summary}");
-    assert_eq!(link("t0"), "", "it went with the command");
+    assert_eq!(link("t0"), "", "the device outlived the command");
     let bridge = hosts.start("bridge e0 tap:b0 --persist --no-promisc");
     assert!(link("e0").contains("promiscuity 0"));
     bridge.stop(Signal::TERM);

@@ -56,7 +56,7 @@ const FAR: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2)),
 ];
 const NEAR_ADDRESS: [u8; 6] = [2, 0, 0, 0, 9, 1];
-/// The payload of the last datagram, which no other datagram has.
+/// Payload of the last datagram, which no other datagram has.
 const MARK: &[u8] = b"that was all of it";
 
 impl Hosts {
@@ -220,7 +220,7 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
     facts(&bytes);
 }
 
-/// Checks the contents of the blocks that are no packets.
+/// Checks the contents of the blocks that are not packets.
 fn facts(bytes: &[u8]) {
     let mut blocks = Vec::new();
     let mut reader = CaptureReader::new(bytes).unwrap();
@@ -297,13 +297,13 @@ fn b10_tunnels_on_ports_that_are_named_are_recorded_with_their_packets() {
     let mut seen = Vec::new();
     each(&bench.get("x.pcapng"), |packet| {
         let meta = packet.meta();
-        assert_eq!(meta.flags.unwrap_or(0) & 3, 1, "the direction is kept beside it");
+        assert_eq!(meta.flags.unwrap_or(0) & 3, 1, "the direction is kept");
         seen.push(meta.offload.map(|offload| offload.tunnel_ports).unwrap_or_default());
     });
     let vxlan = || vec![TunnelPort::new(Kind::Vxlan, 8472)];
     assert_eq!(seen, [vxlan(), vxlan(), vec![], vec![]]);
     let report = bench.ok("decap --json -r x.pcapng -w inside.pcapng").json();
-    assert_eq!(report["decapsulated"], 2, "that on 8472 and that on 4789: {report}");
+    assert_eq!(report["decapsulated"], 2, "the packets on ports 8472 and 4789: {report}");
 }
 
 #[test]

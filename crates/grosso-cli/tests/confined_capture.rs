@@ -17,7 +17,7 @@ use crate::{
     tap::{BROADCAST, Tap, end, name, until},
 };
 
-/// Bytes of a long frame; 17 of them exceed one million.
+/// Length of a long frame; 17 of them exceed one million bytes.
 const LONG_BYTES: usize = 60_000;
 
 fn send(tap: &Tap, count: usize) {
@@ -58,7 +58,7 @@ fn threads(id: u32) -> Vec<Confined> {
     threads
 }
 
-/// Waits until every thread has a filter of system calls, and compares what each is left with.
+/// Waits until every thread has a system call filter, and compares its remaining capabilities with the expected ones.
 fn check(id: u32, expected: &[(&str, u64)]) {
     until(|| {
         let threads = threads(id);
@@ -149,7 +149,7 @@ fn the_next_file_can_be_made_where_only_another_user_writes() {
 
 #[test]
 fn a_bridge_is_confined_like_the_paths_of_a_file() {
-    /// Low ports, devices, packet sockets, AF_XDP memory and the XDP program.
+    /// Capabilities for low ports, devices, packet sockets, AF_XDP memory and the XDP program.
     const OPENER: u64 = 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39;
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! `grosso conform`: a correct coalescer passes, each injected fault is detected by its rule, and a program that fails
-//! is named and stopped.
+//! `grosso conform`: a correct coalescer passes, each injected fault is detected by its rule, and a failing program is
+//! named and stopped.
 #![cfg(unix)]
 
 use std::{
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, Run, finished};
 
-/// Compiles the coalescer, whose argument is the name of a fault.
+/// Compiles the coalescer, which takes the name of a fault as its argument.
 fn coalescer(bench: &Bench) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conform/coalescer.c");
     compiled(bench, &source)
@@ -83,7 +83,7 @@ fn a_right_coalescer_is_judged_right_and_its_joins_are_counted_by_rule() {
         let rows = report["rules"].as_array().unwrap();
         rows.iter().find(|row| row["rule"] == rule).unwrap()["joins"].clone()
     };
-    // All of TCP over IPv4, and no UDP.
+    // The stream has all kinds of TCP over IPv4, and no UDP.
     assert_eq!(row("G14")["made"], row("G14")["possible"]);
     assert_eq!(row("U12")["made"], 0);
     assert_ne!(row("U12")["possible"], 0);
@@ -122,7 +122,7 @@ fn each_planted_fault_is_found_by_its_rule() {
         assert!(broken(&report).iter().any(|broken| broken == rule), "{fault}");
         assert!(!bench.run(&format!("conform -- {} {fault}", program.display())).stdout.is_empty());
     }
-    // And by no other rule.
+    // No other rule detects the fault.
     for (fault, rule) in [("ttl", "G13"), ("lose", "G54"), ("reorder", "G75"), ("vouch", "C1")] {
         assert_eq!(broken(&judged(&bench, "", &program, fault).1), [rule], "{fault}");
     }
@@ -141,7 +141,7 @@ fn a_program_that_breaks_down_is_named_and_not_tried_for_ever() {
         ("silent", "it did not end the poll"),
         ("hang", "it did not end the poll"),
     ] {
-        // The timeout is one that a busy host does not exceed in the other cases.
+        // The timeout is long enough for a busy host in the other cases.
         let options = if words == "it did not end the poll" { "--timeout 300ms" } else { "" };
         let (run, report) = judged(&bench, options, &program, fault);
         assert_eq!((run.code, laws(&report)), (1, vec!["program".to_owned()]), "{fault}");
@@ -165,7 +165,8 @@ fn the_end_of_a_program_is_judged() {
     }
 }
 
-/// Neither side waits for the other: one writes without end and reads nothing, the other neither reads nor writes.
+/// Neither side waits for the other: one program writes endlessly and reads nothing, the other neither reads nor
+/// writes.
 #[test]
 fn no_pipe_blocks_the_judge() {
     let bench = Bench::new();

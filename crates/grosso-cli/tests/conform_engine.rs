@@ -1,7 +1,7 @@
 //! Grosso's own engine as a program that `grosso conform` tests: it violates no law, and merges all packets that may be
 //! merged.
 //!
-//! With an argument, this test is that program.
+//! With the argument `PROGRAM`, this test runs as that program.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -20,7 +20,7 @@ use grosso_wire::{
 };
 
 fn main() {
-    // Any test may get libtest's options.
+    // Test runners may pass libtest's options to any test.
     if std::env::args().any(|word| word == PROGRAM) {
         coalesce().expect("standard input and output");
         return;
@@ -28,7 +28,7 @@ fn main() {
     let mut judge = Command::new(env!("CARGO_BIN_EXE_grosso"));
     let own = std::env::current_exe().expect("a path");
     let output = judge.args(["conform", "--strict", "--json", "--"]).arg(own).arg(PROGRAM).output();
-    let output = output.expect("the judge runs");
+    let output = output.expect("the command runs");
     let report = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{report}");
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
@@ -37,7 +37,7 @@ fn main() {
     println!("test the_engine_breaks_no_law_and_joins_all_that_may_be ... ok");
 }
 
-/// Joins what it reads, poll by poll.
+/// Merges the packets that it reads, poll by poll.
 fn coalesce() -> io::Result<()> {
     let (mut input, mut output) = (io::stdin().lock(), io::BufWriter::new(io::stdout().lock()));
     let options = CoalesceOptions::new(LinkType::Ethernet, 1).profile(Profile::linux());
@@ -62,7 +62,7 @@ fn coalesce() -> io::Result<()> {
     Ok(())
 }
 
-/// Appends the record of a frame that leaves.
+/// Appends the record of a delivered frame.
 fn put(delivery: &Delivery<'_, Vec<u8>>, records: &mut Vec<u8>) {
     let mut frame = Vec::new();
     delivery.copy_to(&mut frame);

@@ -33,7 +33,7 @@ fn datagram(flow: u16, len: usize) -> Vec<u8> {
     packet.payload(&random.bytes(len)).build()
 }
 
-/// Puts a frame, or its IP packet, in a tunnel.
+/// Encapsulates a frame, or its IP packet, in a tunnel.
 fn put_in(tunnel: Tunnel, frame: &[u8], vni: u32, id: u16) -> Vec<u8> {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
     let udp = |packet: Packet| packet.udp(|u| u.source_port(50_000));
@@ -55,7 +55,7 @@ fn put_in(tunnel: Tunnel, frame: &[u8], vni: u32, id: u16) -> Vec<u8> {
     .build()
 }
 
-/// Cuts a frame of Ethernet and IPv4 into fragments by RFC 791.
+/// Splits a frame of Ethernet and IPv4 into fragments as in RFC 791.
 fn cut(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     let (headers, data) = frame.split_at(14 + 20);
     let step = (mtu - 20) / 8 * 8;
@@ -113,7 +113,7 @@ fn nested_tunnels_with_fragments_at_every_level_are_what_tshark_sees_in_them() {
     let mut sent = Vec::new();
     let mut whole = Vec::new();
     let mut flow = 0;
-    // tshark does not support GUE.
+    // tshark does not support GUE, the last tunnel.
     let known = &TUNNELS[..4];
     for &inside in known {
         for &outside in known {
@@ -171,7 +171,7 @@ fn fragments_of_different_tunnels_are_not_joined() {
         let of = |vni: u32| {
             let mut frame = datagram(1, 3000);
             frame[2000..].fill(vni as u8);
-            // The checksum is left out, because it is irrelevant here.
+            // The checksum is omitted, because it is irrelevant here.
             frame[40..42].fill(0);
             frame
         };
@@ -272,8 +272,7 @@ fn other_ports_are_said_on_the_command_line() {
     assert!(run.stderr.contains("vxlan=PORT"), "{}", run.stderr);
 }
 
-/// A checksum over a partial one that a sender's device was to complete is not complete either, and pcap cannot record
-/// that.
+/// A checksum that covers a partial one is not complete either, and pcap cannot record that.
 #[test]
 fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     let bench = Bench::new();
@@ -330,7 +329,7 @@ fn a_pipe_is_enough_and_times_bound_the_wait() {
     assert!(frames(&bench.get("b.pcap")) == fragments);
 }
 
-/// A capture has one link type, which may not support the addresses and tags of an inner frame.
+/// A capture has one link type, which may be unable to represent the addresses and tags of an inner frame.
 #[test]
 fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_for_them() {
     let bench = Bench::new();
@@ -369,7 +368,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
             assert_eq!(run.stderr, format!("grosso: note: {}\n", note(said)));
         }
     }
-    // Nothing is left out when frames stay frames, nor from a tunnel that carries IP packets.
+    // Nothing is lost if frames stay frames, or if the tunnel carries IP packets.
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &outside));
     let report = bench.ok("decap --json -r a.pcap -w b.pcap").json();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Packets that the running kernel encapsulates look after `decap` as its own tunnel devices show them.
+//! Packets that the running kernel encapsulates equal, after `decap`, those that its own tunnel devices show.
 
 #![cfg(target_os = "linux")]
 
@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{Bench, frames, has};
 use crate::network::{A, B, Hosts, skip, until};
 
-/// The payload of the last datagram, which no other datagram has.
+/// Payload of the last datagram, which no other datagram has.
 const MARK: &[u8] = b"that was all of it";
 
-/// The devices as `ip link` arguments; `LOCAL` and `REMOTE` are the hosts.
+/// The devices as arguments of `ip link`; `LOCAL` and `REMOTE` stand for the addresses of the hosts.
 const DEVICES: [&str; 5] = [
     "vxlan id 42 local LOCAL remote REMOTE dstport 4789 udpcsum",
     "geneve id 42 remote REMOTE",
@@ -54,7 +54,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
         }
         let run = bench.run("decap -r outside.pcap -w decap.pcap --strict");
         assert_eq!(run.code, 0, "{device}: {}", run.stdout);
-        // A device without a link layer shows IP; so the comparison excludes the outer link layer.
+        // A device without a link layer shows IP, so the comparison excludes the outer link layer.
         let ip = |name: &str, has_link: bool| -> Vec<Vec<u8>> {
             let skip = if has_link { 14 } else { 0 };
             frames(&bench.get(name)).iter().map(|frame| without_padding(&frame[skip..])).collect()
@@ -66,7 +66,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
 }
 
-/// Skips the test of a device. Every kernel with namespaces has VXLAN; other kinds may be missing.
+/// Skips the test of a device. Every kernel with namespaces has VXLAN; others may be missing.
 fn skip_device(device: &str) {
     if device.starts_with("vxlan") {
         skip("this machine has no VXLAN devices");
@@ -81,7 +81,7 @@ fn without_padding(packet: &[u8]) -> Vec<u8> {
     packet[..len.min(packet.len())].to_vec()
 }
 
-/// Makes a tunnel device on the first or the second host.
+/// Creates a tunnel device on the first or the second host.
 fn add(hosts: &Hosts, device: &str, host: usize) -> bool {
     let (local, remote) = if host == 0 { (A[0], B[0]) } else { (B[0], A[0]) };
     let words = device.replace("LOCAL", &local.to_string()).replace("REMOTE", &remote.to_string());
@@ -97,7 +97,7 @@ fn add(hosts: &Hosts, device: &str, host: usize) -> bool {
         && (device.starts_with("gre ") || device.starts_with("ipip") || neighbours(hosts, host))
 }
 
-/// Sets the addresses of the hosts, which they cannot learn without ARP: all frames go to all.
+/// Sets the addresses of the hosts, which they cannot learn without ARP, and sends all frames to all hosts.
 fn neighbours(hosts: &Hosts, host: usize) -> bool {
     let other = inner(1 - host);
     ip(hosts, host, &format!("link set t0 address 02:00:00:00:00:0{}", host + 1))

@@ -26,14 +26,14 @@ fn checks(output: &Output) -> impl Fn(&str) -> Value + use<> {
     }
 }
 
-/// Runs a shell script in namespaces of its own, with the program as `$G`.
+/// Runs a shell script in its own namespaces, with the program as `$G`.
 fn inside(unshare: &[&str], script: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(unshare).args(["sh", "-ec", script]).env("G", env!("CARGO_BIN_EXE_grosso"));
     command.output().unwrap()
 }
 
-/// Returns whether this process may do what the tests do; prints a message if it may not.
+/// Returns whether this process may run the tests; prints a message if it may not.
 fn may(unshare: &[&str], script: &str) -> bool {
     let output = inside(unshare, script);
     if !output.status.success() {
@@ -63,7 +63,7 @@ fn every_finding_is_said_and_nothing_changes() {
         check(name);
     }
     if let Some(before) = before {
-        assert_eq!(stdout("ip", &["-o", "link"]), before, "not a device more or less");
+        assert_eq!(stdout("ip", &["-o", "link"]), before, "the devices are unchanged");
     }
 }
 
@@ -107,7 +107,7 @@ fn a_machine_without_tun_devices_is_told_how_to_get_them() {
         (&tun["state"], &tun["what"]),
         (&"fail".into(), &"/dev/net/tun: no such device".into())
     );
-    assert_eq!(check("packet sockets")["state"], "ok", "which need none");
+    assert_eq!(check("packet sockets")["state"], "ok", "packet sockets need no device");
     // Captures need no device.
     for uses in ["", "capture"] {
         let check = checks(&asked(uses));
@@ -146,7 +146,7 @@ fn a_process_without_capabilities_probes_in_a_user_namespace() {
     assert_eq!(inside(&["-n"], &format!("{drop} bridge")).status.code(), Some(1));
     assert_eq!(inside(&["-n"], &format!("{drop} lab")).status.code(), Some(0));
     let text = inside(&["-n"], drop);
-    assert_eq!(text.status.code(), Some(0), "nothing was asked for");
+    assert_eq!(text.status.code(), Some(0), "no use was requested");
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(
         text.lines().filter(|line| !line.contains("fix: ")).all(|line| line.len() <= 80),
@@ -162,14 +162,14 @@ fn a_process_without_capabilities_probes_in_a_user_namespace() {
     assert_eq!(last, format!("{fails} fail, {warns} warn"));
 }
 
-/// A program with file capabilities that its predecessor did not have has files in `/proc` that belong to root. The
-/// shell between them has none.
+/// If a program has file capabilities that its parent did not have, its files in `/proc` belong to root. The shell in
+/// between has none.
 #[test]
 fn capabilities_of_the_file_leave_user_namespaces_as_they_are() {
     if !has("setcap") || !may(&["-n"], "setpriv --reuid 65534 --clear-groups true") {
         return;
     }
-    // The file names in a test directory are not public.
+    // The file names in a test directory must not be public.
     let folder = tempfile::Builder::new().prefix("grosso-").tempdir_in("/var/tmp").unwrap();
     let script = |capabilities: &str| {
         format!(
@@ -219,10 +219,10 @@ fn blocked_user_namespaces_are_named_by_their_switch() {
         rootless["fix"].as_str().unwrap().ends_with("sysctl -w user.max_user_namespaces=10000")
     );
     assert!(check("tun")["what"].as_str().unwrap().contains("not probed"));
-    assert_eq!(check("udp gso/gro")["state"], "ok", "on the loopback that is there");
+    assert_eq!(check("udp gso/gro")["state"], "ok", "on the existing loopback device");
 }
 
-/// A host may boot from a former container's file system, and keep its marker file.
+/// A host may boot from a former container's file system, and keep its marker file: namespaces are checked too.
 #[test]
 fn a_container_is_one_by_its_namespaces_too() {
     let mark = "mount -t tmpfs none /run && : > /run/.containerenv";

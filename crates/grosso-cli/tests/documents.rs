@@ -79,7 +79,7 @@ fn displayed(contender: &str) -> String {
     format!("{peer}{variant}")
 }
 
-/// The table rows that have an answer in the output are run in order, as some read the output of others.
+/// The rows of the table that have an answer in the output run in order, because some read the output of others.
 #[test]
 fn every_job_of_the_guide_has_the_answer_of_its_row() {
     let text = fs::read_to_string(root().join("docs/guide.md")).expect("the document is there");
@@ -108,7 +108,7 @@ fn every_job_of_the_guide_has_the_answer_of_its_row() {
     assert!(run >= 14, "{run} jobs were run");
 }
 
-/// Returns the cells of a row of the table of jobs.
+/// Returns the cells of a row in the table of tasks.
 fn job(line: &str) -> Option<Vec<&str>> {
     let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
     cells.get(1)?.starts_with("`grosso ").then_some(cells)
@@ -154,7 +154,7 @@ fn the_file_of_paths_of_the_example_for_clusters_is_sound() {
     assert!(said.contains("1 path"), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs the sessions of a document, at least that many, in a folder with nothing but the captures.
+/// Runs the sessions of a document, at least `sessions_min`, in a directory that contains only the captures.
 #[track_caller]
 fn assert_true(document: &str, sessions_min: usize) {
     let text = fs::read_to_string(root().join(document)).expect("the document is there");
@@ -185,8 +185,8 @@ struct Session<'a> {
     shown: Vec<&'a str>,
 }
 
-/// Returns the `$ grosso` lines of all console blocks with the lines up to the next command. A command in a pipe, or
-/// without output below it, is omitted.
+/// Returns the `$ grosso` lines of all console blocks, each with the lines up to the next command. Commands in a pipe,
+/// or without output, are omitted.
 fn sessions(text: &str) -> Vec<Session<'_>> {
     let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     let commands = blocks.flat_map(|block| block.split("$ ").skip(1));

@@ -69,7 +69,7 @@ fn tool(host: &NetworkNamespace, line: &str) -> bool {
 }
 
 impl Soak {
-    /// Starts the programs; `None` where a tool or a privilege is missing.
+    /// Starts the programs; returns `None` if a tool or a privilege is missing.
     fn new() -> Option<Self> {
         let mut esp = Esp::new(["", ""])?;
         let files = FileSystem::new(&esp.hosts.path("image"), &esp.hosts.path("frozen"))?;
@@ -151,7 +151,7 @@ impl Soak {
         // The other connection continues; this one continues until the reserved numbers are used up.
         let before = self.compared[1].load(Ordering::Relaxed);
         until(|| self.compared[1].load(Ordering::Relaxed) > before);
-        assert_eq!(stuck(&self.stats(), "esp"), [false; 2], "its thread goes on");
+        assert_eq!(stuck(&self.stats(), "esp"), [false; 2], "the thread continues");
         self.files.thaw();
         self.carry("a frozen file system");
     }
@@ -164,7 +164,7 @@ impl Soak {
             let socket = UnixSocket::new(UnixKind::Stream).unwrap();
             socket.connect(&UnixAddress::new(&path).unwrap()).unwrap();
             if socket.send_passing(b"passed", &[near.as_fd()]).is_err() {
-                // The socket refuses descriptors, and only this test holds it.
+                // The socket refuses descriptors, and only this test has it open.
                 set_socket_linger(&near, None).unwrap();
             }
             drop(near);
@@ -210,7 +210,7 @@ impl Soak {
         self.carry("strangers' names");
     }
 
-    /// Kills a program of each kind; another user holds the claims of the ESP path meanwhile.
+    /// Kills a program of each kind while another user holds the port locks of the ESP path.
     fn kill(&mut self) {
         let names = claims(&self.esp.hosts.a);
         self.near.take().unwrap().stop(Signal::KILL);
@@ -244,7 +244,7 @@ fn keep_exchanging(connection: &[TcpStream; 2], compared: &AtomicU64, ends: &Ato
     }
 }
 
-/// Stops the traffic when a fault fails the test, too.
+/// Stops the traffic at the end, even if a fault fails the test.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {

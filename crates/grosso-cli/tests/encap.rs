@@ -104,7 +104,7 @@ fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     assert!(run.stderr.contains("the Geneve option 0x0102 0x83"), "{}", run.stderr);
 }
 
-/// Returns one line per packet: the headers that tshark finds, and its complaints.
+/// Returns one line per packet: the headers that tshark finds, and its warnings.
 fn seen_by_tshark(bench: &Bench, name: &str) -> Vec<(String, String)> {
     let checks = ["ip.check_checksum", "udp.check_checksum", "tcp.check_checksum"];
     let mut command = Command::new("tshark");
@@ -234,7 +234,7 @@ fn the_report_says_what_was_done_and_what_was_not() {
     assert_eq!(packets(&bench.get("b.pcapng"))[0].0, packets(&bench.get("a.pcapng"))[0].0);
 }
 
-/// A PPPoE header has its own protocol number for IP, and its length would have to grow.
+/// A PPPoE header has its own protocol number for IP, and its length would have to change.
 #[test]
 fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     let bench = Bench::new();
@@ -266,7 +266,8 @@ fn encap_records_the_size_that_the_user_gives() {
     assert_eq!(run.code, 2, "{}", run.stderr);
 }
 
-/// Captures of a host with tunnels: a superframe with the pseudo-header sum at each level, and ARP with an outer one.
+/// Tests captures of a host with tunnels: a superframe with the pseudo-header sum at each level, and ARP with an outer
+/// one.
 #[test]
 fn what_a_device_was_to_complete_inside_a_tunnel_is_complete_on_the_wire() {
     let bench = Bench::new();

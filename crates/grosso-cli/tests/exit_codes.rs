@@ -80,7 +80,7 @@ fn every_command_ends_with_0_when_it_did_what_was_asked() {
     let bench = bench();
     for command in COMMANDS {
         bench.ok(&line(command, "wire", "out"));
-        // These commands have nothing to leave unchanged that they could refuse.
+        // These commands never leave packets unchanged, so they do not have the option `--strict`.
         let never_leaves = ["inspect", "coalesce", "explain", "whatif", "export"];
         let name = command.split(' ').next().unwrap();
         let code = if never_leaves.contains(&name) { 2 } else { 0 };
@@ -128,7 +128,7 @@ fn every_command_ends_with_2_when_the_command_line_is_wrong() {
     let bench = bench();
     for command in COMMANDS {
         for wrong in [" --no-such-option", " --color=purple"] {
-            // After tunnel arguments, options are tunnel arguments too.
+            // Options after tunnel arguments would be parsed as tunnel arguments.
             let (name, rest) = command.split_once(' ').unwrap();
             let (name, rest) = match name {
                 "csum" => {
@@ -213,7 +213,7 @@ fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
     }
 }
 
-/// Help and version are written like reports: a full disk differs from a closed pipe.
+/// Help and version are written like reports: a full disk gives another code than a closed pipe.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_room_ends_with_4_and_help_without_a_reader_with_141() {

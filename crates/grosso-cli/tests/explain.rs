@@ -15,7 +15,7 @@ use grosso_testkit::{
 
 use crate::common::{Bench, ETHERNET, START_NS, capture};
 
-/// Frames of a capture, options, and the text expected in the explanation of the last frame.
+/// Frames of a capture, options, and the expected text in the explanation of the last frame.
 struct Case {
     frames: Vec<(Vec<u8>, Option<Offload>)>,
     options: &'static str,
@@ -102,7 +102,7 @@ fn explain(bench: &Bench, case: &Case, number: usize) -> String {
     run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Checks every case, and that only reasons are missing that no capture can cause.
+/// Checks every case, and that only those reasons lack a case that no capture can cause.
 #[track_caller]
 fn check<R: Copy + Ord + std::fmt::Display>(
     cases: Vec<(R, Case)>,
@@ -135,7 +135,7 @@ fn every_reason_to_pass_is_explained() {
     let remote = {
         let outer = ethernet().ipv4(|ip| ip).udp(|u| u.checksum_zero());
         let mut frame = inner(outer.vxlan(|v| v.remote_checksum()).ethernet(|e| e), 0);
-        // The last byte of the VXLAN header specifies the place of the checksum, where there is none now.
+        // The last byte of the VXLAN header specifies the position of a checksum, but there is no checksum.
         frame[49] += 1;
         frame
     };
@@ -536,7 +536,7 @@ fn what_became_of_packets_that_are_taken_flow_by_flow_shows_where_they_left() {
     let train = case(vec![plain(0), plain(1)], "--profile freebsd", &[]);
     assert!(explain(&bench, &train, 1).contains("STARTS A TRAIN"));
     assert!(explain(&bench, &train, 2).contains("flow held since #1: 1 packet, 100 B"));
-    // Packets of the flow that arrives first are delivered at once, and others wait for them.
+    // The flow whose packets arrive first is delivered at once, and other flows wait for it.
     let other = segment(0, |ip| ip, |tcp| tcp.source_port(7).syn());
     let behind = case(vec![plain(0), other], "--profile freebsd", &[]);
     assert!(explain(&bench, &behind, 2).contains("HELD UNTIL THE END OF THE POLL"));
@@ -655,7 +655,7 @@ fn a_service_header_is_named_with_the_field_that_differs() {
     assert_eq!(report["tunnels"][0]["kind"], "nsh", "{report}");
 }
 
-/// `--l2tp` specifies the format of L2TPv3 sessions; without it nothing is guessed.
+/// `--l2tp` specifies the format of L2TPv3 sessions; without it, the format is not guessed.
 #[test]
 fn an_l2tp_session_is_named_where_its_form_is_told() {
     let session = |sequence: u32, cookie: u8| {
@@ -675,7 +675,7 @@ fn an_l2tp_session_is_named_where_its_form_is_told() {
     let cure = "would merge with the format of its L2TPv3 sessions, which packets do not show: --l2tp \
          4/default";
     assert!(text.contains(cure), "{text}");
-    // A control message carries no packet, and other protocols carry no L2TP.
+    // A control message contains no packet, and other protocols contain no L2TP.
     let control = ethernet().ipv4(|ip| ip.protocol(115)).payload(&[0; 20]).build();
     let other = ethernet().ipv4(|ip| ip.protocol(89)).payload(&[1; 20]).build();
     for frame in [control, other] {

@@ -50,7 +50,7 @@ fn the_same_packets_pass_as_with_tcpdump_byte_for_byte() {
             fs::remove_file(bench.path("is.pcap")).unwrap();
         }
     }
-    assert!(taken > 100 && left > 100, "{taken} and {left}: the test shows nothing");
+    assert!(taken > 100 && left > 100, "{taken} and {left}: too few packets for the test");
 }
 
 /// Tests link types whose numbers in files differ from those of libpcap, and link types for raw IP.

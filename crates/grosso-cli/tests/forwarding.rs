@@ -23,13 +23,13 @@ use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, sk
 const DATAGRAMS: usize = 20;
 const BYTES: usize = 4000;
 
-/// An address family, and host a's MTU for it, so small that its fragments are shorter than those of any other MTU
-/// here.
+/// An address family, and host a's MTU for it, which is so small that its fragments are shorter than those of any other
+/// MTU here.
 #[derive(Clone, Copy, Debug)]
 struct Family {
     index: usize,
     mtu: u16,
-    /// Fragments of a datagram from host a.
+    /// Number of fragments per datagram from host a.
     fragments: usize,
 }
 
@@ -66,7 +66,7 @@ impl Line {
         self.hosts.start("run -c path.toml")
     }
 
-    /// Sends datagrams from host a to another one, which takes each of them whole.
+    /// Sends datagrams from host a to another one, which must receive each of them completely.
     fn send(&self, family: Family, to: &NetworkNamespace) {
         let index = family.index;
         let mtu = || Control::new()?.set_mtu(&name("a0"), family.mtu);
@@ -81,14 +81,14 @@ impl Line {
             let got = far.recv(&mut received);
             let bytes =
                 got.unwrap_or_else(|error| panic!("{family:?}, datagram {number}: {error}"));
-            assert!(received[..bytes] == sent, "{family:?}, datagram {number} is another");
+            assert!(received[..bytes] == sent, "{family:?}, datagram {number} differs");
         }
     }
 
-    /// Starts tcpdump at a device, which writes packets of host a that are fragments, or longer than one.
+    /// Starts tcpdump on a device. It writes packets of host a that are fragments, or longer than a fragment.
     fn dump(&self, host: &NetworkNamespace, device: &str) -> Running {
         let mut command = Command::new("tcpdump");
-        // With slots no longer than a datagram, a whole trial fits into its ring.
+        // If slots are no longer than a datagram, a whole trial fits into the ring.
         command.args(["-i", device, "-s", "5000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
         command.arg(self.hosts.path(&format!("{device}.pcap")));
         let v4 = format!("src host {} and (ip[6:2] & 0x3fff != 0 or greater 2000)", A[0]);
@@ -105,7 +105,7 @@ impl Line {
         frames(&path)
     }
 
-    /// Captures on the devices on both sides while datagrams pass.
+    /// Captures on the devices of both sides while datagrams pass.
     fn seen(&self, family: Family, to: (&NetworkNamespace, &str), out: usize) -> [Vec<Vec<u8>>; 2] {
         let dumps = [self.dump(&self.hosts.a, "a0"), self.dump(to.0, to.1)];
         self.send(family, to.0);
@@ -130,7 +130,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// Returns the value of a counter when the program prints it.
+/// Returns the value of a counter once the program prints it.
 fn counter(program: &Running, name: &str) -> usize {
     program.signal(Signal::USR1);
     let line = program.said(name);

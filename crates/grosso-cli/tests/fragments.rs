@@ -13,7 +13,7 @@ use crate::common::{
 const WRONG: &str = "_ws.malformed || _ws.expert.severity == error || ip.checksum.status == 0 || \
                      udp.checksum.status == 0 || tcp.checksum.status == 0";
 
-/// Returns a packet of each kind that is fragmented, and some that are not.
+/// Returns a packet of each kind that is fragmented, and some packets that are not.
 fn all_kinds() -> Vec<Vec<u8>> {
     let v4 = |id| Packet::new().ethernet(|e| e).ipv4(move |ip| ip.id(id).df(false));
     let v6 = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
@@ -28,7 +28,7 @@ fn all_kinds() -> Vec<Vec<u8>> {
             .udp(|u| u)
             .payload_len(5003)
             .build(),
-        // A record route option, which only the first fragment has, and a security option, which all have.
+        // A record route option, which only the first fragment has, and a security option, which all fragments have.
         Packet::new()
             .ethernet(|e| e)
             .ipv4(|ip| ip.id(5).df(false).options(&[7, 7, 4, 0, 0, 0, 0, 130, 4, 1, 2, 0]))
@@ -226,7 +226,7 @@ fn overlapping_fragments_are_taken_as_the_policy_says() {
     let run = bench.ok("reassemble -r a -w b");
     assert_eq!(bench.get("b"), input);
     assert!(run.stdout.contains("UDP\n    overlap; packets 1-2\n"), "{}", run.stdout);
-    // A later fragment of a datagram that was given up is refused too.
+    // A later fragment of an abandoned datagram is refused too.
     assert!(run.stdout.contains("  refused          dead 1 (packet 3)\n"), "{}", run.stdout);
     assert_eq!(bench.run("reassemble -q -r a -w b --strict").code, 1);
     for (policy, data) in [("first", [&a[..], &b[8..], &c]), ("last", [&a[..16], &b, &c])] {
@@ -427,7 +427,7 @@ fn nothing_is_lost_whatever_comes() {
                 fragments.push(frame.clone());
             }
             if random.one_in(20) {
-                // Another fragment for the same place, or garbage.
+                // Another fragment for the same position, or garbage.
                 let at = random.within(14, frame.len() - 1);
                 frame[at] ^= 1 << random.below(8);
                 fragments.push(frame);
@@ -454,7 +454,7 @@ fn nothing_is_lost_whatever_comes() {
             _ => true,
         });
         assert_eq!(new.count(), count("datagrams"), "seed {seed}");
-        // Listed packets are in the output, and none of them twice.
+        // Listed packets are in the output, each at most once.
         let listed: usize = report["sets"]
             .as_array()
             .unwrap()
@@ -501,7 +501,7 @@ fn what_must_not_be_cut_stays_whole_and_is_named() {
     assert_eq!(report["schema"], "grosso.fragment/1");
     assert_eq!((&report["cut"], &report["fragments"]), (&1.into(), &3.into()));
     assert_eq!(report["left"], serde_json::json!({"superframe": 1}));
-    assert_eq!(bench.run("fragment -r a -w b").code, 2, "the MTU is for the user to say");
+    assert_eq!(bench.run("fragment -r a -w b").code, 2, "the user must set the MTU");
     assert_eq!(bench.run("fragment -r a -w b --mtu 67").code, 2);
 }
 
@@ -515,7 +515,7 @@ fn partial_checksums_are_completed_before_anything_is_cut() {
     assert_eq!(frames(&bench.get("c")), [packet.build()]);
 }
 
-/// Superframes of TCP below the size of a jumbo packet were split into fragments that no host ever sent.
+/// Regression test: TCP superframes below the size of a jumbo packet were split into fragments that no host ever sent.
 #[test]
 fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
     let bench = Bench::new();
@@ -664,8 +664,8 @@ fn d15_many_interleaved_datagrams_around_a_tunnel_are_all_joined() {
     assert!(report["joined"][0]["left"]["distance"].as_u64().unwrap() > 10, "{report}");
 }
 
-/// A fragment was lost if data follows it or if the sender began another datagram; the remaining fragments of the last
-/// datagrams may have arrived after the end of the capture.
+/// A fragment was lost if data follows it or if the sender started another datagram; the remaining fragments of the
+/// last datagrams may have arrived after the end of the capture.
 #[test]
 fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
     let bench = Bench::new();
@@ -721,7 +721,7 @@ fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     let report = bench.ok("reassemble --strict --json -r open -w c").json();
     assert_eq!((&report["datagrams"], &report["fragments"]), (&1.into(), &4.into()), "{report}");
     assert_eq!(frames(&bench.get("c")), std::slice::from_ref(&whole));
-    // In an anonymised capture every header checksum is wrong: they are corrected first.
+    // In an anonymised capture every header checksum is wrong: they must be corrected first.
     bench.put("wrong", &with(&|field| field[0] ^= 0x5a));
     let run = bench.ok("reassemble -r wrong -w c");
     assert!(run.stderr.contains("grosso csum fix --only bad"), "{}", run.stderr);
@@ -731,7 +731,7 @@ fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     assert_eq!(frames(&bench.get("c")), [whole]);
 }
 
-/// The outer header of a tunnel too.
+/// The same holds for the outer header of a tunnel.
 #[test]
 fn a_tunnel_whose_header_checksum_is_left_to_the_device_is_removed() {
     let bench = Bench::new();
@@ -746,8 +746,8 @@ fn a_tunnel_whose_header_checksum_is_left_to_the_device_is_removed() {
     assert_eq!(output[0], output[1]);
 }
 
-/// The number of pairs of addresses that have a latest datagram is bounded; a datagram between others counts as cut off
-/// by the end of the capture.
+/// The number of address pairs whose last datagram is remembered is bounded; beyond it, a datagram among others counts
+/// as cut off by the end of the capture.
 #[test]
 fn d17_pairs_of_addresses_beyond_the_bound_are_not_remembered() {
     const PAIRS_MAX: u32 = 65536;

@@ -1,4 +1,4 @@
-//! Fragments of the running kernel, captured by tcpdump, are reassembled to the datagrams that the sockets sent.
+//! Fragments of the running kernel, captured by tcpdump, are reassembled into the datagrams that the sockets sent.
 
 #![cfg(target_os = "linux")]
 
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{Bench, frames, has, tshark};
 use crate::network::{A, B, Hosts, until};
 
-/// The payload of the last datagram, which no other datagram has.
+/// Payload of the last datagram, which no other datagram has.
 const MARK: &[u8] = b"that was all of it";
 
 /// Header bytes before the data of UDP over Ethernet, by version of IP.
@@ -99,7 +99,7 @@ fn talk(hosts: &Hosts) -> Vec<Vec<u8>> {
         for datagram in &sent[first..] {
             near.send(datagram).unwrap();
             let len = far.recv(&mut buffer).unwrap();
-            assert!(buffer[..len] == datagram[..], "the kernel joins its own fragments");
+            assert!(buffer[..len] == datagram[..], "the kernel reassembles its own fragments");
         }
     }
     sent

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, has};
 
-/// Every command that reads captures, with `IN` for these.
+/// Every command that reads captures, with `IN` in place of their names.
 const COMMANDS: &[&str] = &[
     "inspect IN",
     "coalesce IN",
@@ -332,7 +332,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
             (findings(run.json()), written.unwrap_or_default())
         };
         let whole: Vec<_> = COMMANDS.iter().map(|command| ask(command, "whole")).collect();
-        // More parts than a replay has lanes, and names in another order than the parts.
+        // More parts than a replay has lanes, with names in another order than the parts.
         for (round, count) in [3, 25].into_iter().enumerate() {
             let mut cuts: Vec<usize> = (0..count).map(|_| random.usize(1..packets)).collect();
             cuts.sort_unstable();

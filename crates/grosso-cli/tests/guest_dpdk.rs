@@ -1,4 +1,4 @@
-//! DPDK at both ends of `grosso bridge`: as the driver of a VM, and as the device with Grosso as the driver. DPDK
+//! DPDK on both sides of `grosso bridge`: as the driver of a VM, and as the device with Grosso as the driver. DPDK
 //! polls, and needs no notifications.
 //!
 //! ```text
@@ -32,10 +32,10 @@ struct Tester {
 }
 
 impl Tester {
-    /// Starts the program with this port, whose socket is in `folder`; `what` is its forwarding mode.
+    /// Starts the program with this port, whose socket is in `folder`, in forwarding mode `what`.
     fn start(folder: &Path, port: &str, what: &str) -> Self {
         let mut command = Command::new("stdbuf");
-        // Both threads on one CPU, and no huge pages, which few hosts have.
+        // Both threads run on one CPU, and there are no huge pages, because few hosts have any.
         let machine = "-oL dpdk-testpmd --lcores 0@0,1@0 -n 1 --no-pci --no-huge --no-shconf -m 80 --no-telemetry";
         command.args(machine.split(' '));
         command.args(["--vdev", port, "--"]);
@@ -74,7 +74,7 @@ impl Tester {
         self.say(&format!("show port {of} 0"));
         loop {
             let line = self.lines.recv_timeout(STALLED).unwrap();
-            // Other arguments follow it.
+            // Other words may follow the value on the same line.
             let rest = line.trim_start().strip_prefix(words);
             if let Some(word) = rest.and_then(|rest| rest.split_whitespace().next()) {
                 return word.to_owned();
@@ -105,7 +105,7 @@ fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     Some(bridge)
 }
 
-/// Checks that everything sent by a sender, and by another one that replaces it, arrives.
+/// Checks that everything arrives that a sender sends, and another one that replaces it.
 fn loses_nothing(folder: &Path, sends: &str, receiver: &mut Tester) {
     let before = receiver.packets("RX");
     let mut sender = Tester::start(folder, sends, "txonly");
@@ -163,7 +163,7 @@ fn dpdk_gets_frames_on_both_of_two_pairs() {
     }
 }
 
-/// The back end of DPDK listens on one end, and connects on the other, where it is killed and restarted.
+/// DPDK's back end listens for one port and connects to the other; there it is killed and restarted.
 #[test]
 fn dpdk_as_the_device_gets_and_gives_all_frames() {
     let folder = tempfile::tempdir().unwrap();

@@ -22,18 +22,18 @@ use crate::{
     network::{A, B, Running},
 };
 
-/// A way to connect a VM and a bridge.
+/// A way to connect a VM to a bridge.
 struct Case {
     name: &'static str,
     /// Arguments of Grosso.
     ours: &'static str,
     /// Arguments of QEMU, with `DIR` for the directory of the sockets.
     theirs: &'static str,
-    /// Whether QEMU waits for a bridge that was killed; 7.2 gives up if it was the connecting side.
+    /// Whether QEMU waits for a killed bridge to return; 7.2 gives up if QEMU was the connecting side.
     outlives: bool,
 }
 
-/// The arguments of the live guide, and QEMU as the listener.
+/// The arguments of the live guide, and a QEMU that listens.
 const CASES: [Case; 3] = [
     Case {
         name: "-netdev stream, Grosso listens",

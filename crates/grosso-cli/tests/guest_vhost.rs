@@ -4,7 +4,7 @@
 //!  guest: Linux 6.1                                host
 //!  eth0 (virtio) - QEMU ---- vhost-user:PATH ---- grosso  t0 (TAP)
 //!  10.9.0.1, fd09::1                                      10.9.0.2, fd09::2
-//!  eth1 ...                                               t1, with the addresses when it is its turn
+//!  eth1 ...                                               t1, used later with the same addresses
 //! ```
 
 mod migration;
@@ -28,7 +28,7 @@ use crate::{
     network::{self, A, B, Running},
 };
 
-/// Arguments of a VM's devices, each with another combination of features accepted or declined.
+/// Device arguments of a VM, each with another combination of accepted and declined features.
 const DEVICES: [&str; 10] = [
     "",
     ",mrg_rxbuf=off",
@@ -42,7 +42,7 @@ const DEVICES: [&str; 10] = [
     ",packed=on,mrg_rxbuf=off,indirect_desc=off,event_idx=off",
     ",packed=on,mq=on",
 ];
-/// A bridge that listens, and QEMU, which connects again.
+/// A listening bridge, and a QEMU that reconnects.
 const CONNECTED_BY_QEMU: (&str, &str, &str) = ("vhost-user:vm0.sock", "server=off,reconnect=1", "");
 /// A device with two queue pairs, one per CPU.
 const MQ: &str = ",mq=on";
@@ -101,7 +101,7 @@ mod night {
 }
 
 /// Exchanges data with a VM before and after a reboot, and while the bridge is killed and replaced. Each row has the
-/// port of the bridge, the socket options of QEMU, and the options of the device.
+/// port of the bridge, the socket options of QEMU, and the device options.
 fn boots_again(rows: &[(&str, &str, &str)]) {
     if is_missing() {
         return;
@@ -126,7 +126,7 @@ fn boots_again(rows: &[(&str, &str, &str)]) {
     }
 }
 
-/// Repeats the start of a stream of the guest until both pairs have some, whichever flows those are.
+/// Restarts the guest's stream until both queue pairs have carried packets, whichever flows those are.
 fn many_flows(content: &[u8]) -> io::Result<()> {
     for address in A.into_iter().cycle().take(16) {
         let mut stream = TcpStream::connect((address, 19))?;
@@ -146,7 +146,7 @@ fn is_missing() -> bool {
     why.is_some()
 }
 
-/// A host, and what a VM on it boots.
+/// A host, and the image that its VMs boot.
 struct Place {
     host: NetworkNamespace,
     folder: TempDir,
@@ -175,12 +175,12 @@ impl Place {
         Ok(bridge)
     }
 
-    /// Gives the host its addresses, at the device of a number.
+    /// Configures the host's addresses on device `number`.
     fn set_up(&self, number: usize) -> io::Result<()> {
         self.host.run(|| network::set_up(&format!("t{number}"), B))?
     }
 
-    /// Removes the device of a number, which a bridge left to the next.
+    /// Removes device `number`, which a bridge left for the next one.
     fn remove(&self, number: usize) -> io::Result<()> {
         self.ip(&format!("link del t{number}"))
     }
@@ -195,7 +195,7 @@ impl Place {
         }
     }
 
-    /// Starts a VM with devices of these arguments, at sockets of which QEMU serves others.
+    /// Starts a VM with these devices; QEMU serves the sockets of some of them.
     fn machine(&self, theirs: &str, devices: &[&str]) -> io::Result<Guest> {
         let mut machine = self.command(theirs, 0, devices);
         let mut guest = Guest::start(self.host.host(&mut machine)?)?;
@@ -203,7 +203,7 @@ impl Place {
         Ok(guest)
     }
 
-    /// Returns the command of such a VM, whose sockets are numbered from `first` on.
+    /// Returns the command for such a VM, whose sockets are numbered from `first`.
     fn command(&self, theirs: &str, first: usize, devices: &[&str]) -> Command {
         let mut machine = self.image.machine();
         machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
@@ -220,7 +220,7 @@ impl Place {
         machine
     }
 
-    /// Sets the guest's device of a number up, and exchanges data through it.
+    /// Configures the guest's device `number`, and exchanges data through it.
     fn exchange(&self, guest: &mut Guest, number: usize, how: &str) -> io::Result<()> {
         let device = format!("eth{number}");
         guest.run(&format!("ip link set lo up; ip link set {device} up"))?;
@@ -233,7 +233,7 @@ impl Place {
         self.traffic(how)
     }
 
-    /// Takes a stream of the guest, while bridges are killed and replaced; returns the last one.
+    /// Receives a stream from the guest while bridges are killed and replaced; returns the last bridge.
     fn stream_over_kills(&self, mut bridge: Running, ours: &str) -> io::Result<Running> {
         let mut stream = self.host.run(|| TcpStream::connect((A[0], 19)))??;
         stream.set_read_timeout(Some(network::STALLED))?;

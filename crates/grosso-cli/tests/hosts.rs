@@ -1,4 +1,4 @@
-//! The commands on live paths, between hosts that are network namespaces or guests.
+//! Commands on live paths, between hosts that are network namespaces or guests.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]

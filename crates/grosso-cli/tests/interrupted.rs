@@ -1,4 +1,4 @@
-//! Ctrl-C: the report says how many packets it covers, and how much of the file that is.
+//! Ctrl-C: the report says how many packets and which share of the file it covers.
 #![cfg(unix)]
 
 use std::{
@@ -87,7 +87,7 @@ fn interrupted_while_waiting(bench: &Bench, line: &str, input: &[u8]) -> Run {
     interrupted_behind(bench, line, input, |_| ())
 }
 
-/// Interrupts a command behind some input from a pipe that stays open, when it is far enough.
+/// Interrupts a command after some input from a pipe that stays open, once `is_far` holds.
 fn interrupted_behind(bench: &Bench, line: &str, input: &[u8], is_far: fn(&Child)) -> Run {
     let mut command = bench.command(line);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -136,7 +136,7 @@ fn of_a_pipe_the_packets_are_said() {
     }
 }
 
-/// A question about a packet that was not read has no answer.
+/// A question about a packet that was not reached has no answer.
 #[test]
 fn explain_says_that_it_did_not_get_there() {
     let bench = Bench::new();
@@ -173,7 +173,7 @@ fn a_pipe_from_which_nothing_came_was_interrupted_and_not_damaged() {
     }
 }
 
-/// Waits until a command waits for its input, which is all that it sleeps for.
+/// Waits until a command sleeps, which it does only to wait for its input.
 #[cfg(target_os = "linux")]
 fn until_asleep(child: &Child) {
     let stat = format!("/proc/{}/stat", child.id());

@@ -168,8 +168,8 @@ fn hosts_of_a_file_run_on_the_cpus_that_it_says() {
     }
 }
 
-/// Returns the CPUs of a command's threads, by name, once all named threads exist, and ends the command. `None` if it
-/// is not allowed here.
+/// Returns the CPUs of a command's threads, by name, once all named threads exist, and ends the command. `None` if the
+/// user is not permitted to run it.
 fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
     let are_there = |seen: &ThreadCpus| names.iter().all(|name| seen.contains_key(*name));
     let (run, seen) = threads_of(bench, words, are_there);
@@ -183,8 +183,8 @@ fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
 /// The CPUs on which threads may run, by thread name.
 type ThreadCpus = BTreeMap<String, BTreeSet<String>>;
 
-/// Runs a command, and looks on which CPUs its threads may run, until that is enough or the command ends. A thread that
-/// may run wherever this one may has not chosen yet.
+/// Runs a command, and observes on which CPUs its threads may run, until that suffices or the command ends. A thread
+/// that may run on all CPUs of this thread has not chosen its CPU yet.
 fn threads_of(
     bench: &Bench,
     words: &str,
@@ -204,7 +204,7 @@ fn threads_of(
             child.kill().unwrap();
             break;
         }
-        // Threads start and exit during the inspection.
+        // Threads start and exit while they are inspected.
         for task in
             fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten()
         {
@@ -261,7 +261,7 @@ mod night {
         let places: Vec<_> = groups.iter().map(|group| group["place"].as_str().unwrap()).collect();
         assert_eq!(places, ["host", "guests", "tunnel"]);
         let rows = || groups.iter().flat_map(|group| group["rows"].as_array().unwrap());
-        // Without passt and the kernel's VXLAN.
+        // The lower number is without passt and the kernel's VXLAN.
         assert!((6..=8).contains(&rows().count()), "{report}");
         for row in rows().filter(|row| row["runs"][0]["is_reset"] != true) {
             assert!(row["verified_bytes"].as_u64().unwrap() > 8 << 20, "{row}");
@@ -335,8 +335,8 @@ fn nothing_outlives_a_lab_that_is_killed() {
     assert_eq!(lines.next().map(Result::unwrap), None);
 }
 
-/// Returns whether a lab can run here; prints a message if it cannot. If not even root may run it, the failure itself
-/// is checked.
+/// Returns whether a lab can run here; prints a message if it cannot. If not even root may run it, checks the failure
+/// message.
 fn is_allowed(run: &Run) -> bool {
     if run.code != 4 {
         return true;
@@ -351,7 +351,7 @@ fn is_allowed(run: &Run) -> bool {
 fn lab_run_has_tunnels_and_impaired_wires() {
     let bench = Bench::new();
     example(&bench, "far-tunnel.toml");
-    // As between virtual machines: what the tunnels send in one call crosses the path unsegmented.
+    // As between VMs, data that the tunnels send in one call crosses the path unsegmented.
     let far = String::from_utf8(bench.get("far-tunnel.toml")).unwrap();
     let near = far.replace("impair = \"delay 1ms seed 7\"\n", "");
     let near = near.replace("]\n\n[[wire]]", "]\noffloads = true\n\n[[wire]]");
@@ -422,7 +422,7 @@ fn lab_run_encrypts_and_fragments() {
     assert!(report["rows"][0]["gbps"]["median"].as_f64().unwrap() > 0.0, "{report}");
 }
 
-/// Puts a file of `examples/lab` into the bench.
+/// Copies a file of `examples/lab` into the bench.
 fn example(bench: &Bench, name: &str) {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab").join(name);

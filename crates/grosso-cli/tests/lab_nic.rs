@@ -1,5 +1,5 @@
-//! `grosso lab nic` on a veth pair, with the sink at its other end: the report, and the device's restored state,
-//! however the lab ends. `experiments` measures the quantities.
+//! `grosso lab nic` on a veth pair with the sink at its peer: the report, and the device's restored state, however the
+//! lab ends. `experiments` checks the figures.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,7 @@ use crate::{
     veth_lab::{Net, ended, listening},
 };
 
-/// Returns the processes that a process started.
+/// Returns the child processes of a process.
 fn children(parent: u32) -> Vec<Pid> {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let numbers = std::fs::read_to_string(path).unwrap();
@@ -44,7 +44,7 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
     };
     assert_eq!(states("rx-gro"), [(false, true), (true, false)]);
     assert_eq!(states("tx-checksum-ip-generic"), [(false, true), (true, false)]);
-    // It depends on checksum offload, which is off.
+    // TCP segmentation depends on checksum offload, which is off.
     assert_eq!(states("tx-tcp-segmentation"), [(false, false)]);
     let notes = report["notes"].to_string();
     assert!(
@@ -91,7 +91,7 @@ fn ctrl_c_and_the_end_of_the_watchdog_leave_nothing_changed() {
     let Some(net) = Net::new() else { return };
     let before = net.features();
     let lab = net.changing(&before);
-    // As a terminal does: to all processes of the group.
+    // As a terminal does, the signal goes to all processes of the group.
     let group = Pid::from_child(&lab);
     kill_process_group(group, Signal::INT).unwrap();
     assert_eq!(ended(lab), (Some(130), String::new()));

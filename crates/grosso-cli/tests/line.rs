@@ -42,9 +42,9 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
         assert_eq!(pair[1].0, pair[0].0 + pair[0].1, "packet {}", index + 2);
     }
     assert_eq!(written[0].0, 0);
-    assert_eq!(written[21].0, 900_000, "the line was idle by then");
+    assert_eq!(written[21].0, 900_000, "the line was idle at that time");
     assert_eq!(written[22].0, 900_000 + takes(1514));
-    // Without a line rate, the times of the capture stay.
+    // Without a line rate, the times of the capture are kept.
     let same = output(&bench, &input, "");
     assert_eq!(same[20].0, 20_000);
 }
@@ -52,7 +52,8 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
 #[test]
 fn recorded_times_stay_where_the_line_was_idle() {
     let bench = Bench::new();
-    // Faster than the line, and backwards, as in captures of several queues: `wire` does not correct that.
+    // The times are faster than the line and go backwards, as in captures of several queues: `wire` does not correct
+    // that.
     let times = [0, 5, 3, 1000, 900];
     let input: Vec<Timed> = times.iter().map(|time| (START_NS + time, frame(1, 0, 1460))).collect();
     let written = output(&bench, &input, "--ts line=1G");
@@ -76,7 +77,7 @@ fn recorded_arrivals_count_for_more_than_the_line_unless_it_is_busy() {
     bench.ok("coalesce -q -r c -w d");
     bench.ok("wire -q -r d -w e --ts line=1G");
     assert_eq!(packets(&bench.get("e")), train);
-    // After a superframe whose packets take longer than that, later packets wait, and their order stays.
+    // Packets after a superframe that occupies the line for longer wait, and their order is kept.
     let all = [vec![(START_NS - 10, frame(9, 0, 14_600))], train].concat();
     bench.put("c", &capture_of(Format::Pcapng, ETHERNET, &all));
     bench.ok("coalesce -q -r c -w d");

@@ -1,4 +1,4 @@
-//! Captures by tcpdump of real iperf3 traffic between two network namespaces.
+//! Captures by tcpdump of iperf3 traffic between two network namespaces.
 
 use std::{
     path::Path,
@@ -12,13 +12,13 @@ use grosso_testkit::{
 
 use crate::common::{Bench, frames, has, packets, tshark};
 
-/// Two namespaces and the interface pair between them, removed on drop.
+/// Two namespaces and the veth pair between them, removed on drop.
 struct Lab {
     names: [String; 2],
 }
 
 impl Lab {
-    /// Creates the hosts; `None` if the test may not create namespaces, or a tool is missing.
+    /// Creates the hosts; `None` if the test must not create namespaces, or a tool is missing.
     fn new(tag: &str) -> Option<Self> {
         if !["tcpdump", "iperf3", "tshark"].iter().all(|tool| has(tool)) {
             return None;
@@ -56,7 +56,7 @@ impl Lab {
             assert!(tcpdump.try_wait().unwrap().is_none(), "tcpdump does not run");
             std::thread::yield_now();
         }
-        // The server may not listen yet; as long as its process runs, it will.
+        // The server may not listen yet, but will as long as its process runs.
         let client = format!("iperf3 -c 10.99.0.2 {traffic}");
         while !self.command(0, &client).status().unwrap().success() {
             assert!(server.try_wait().unwrap().is_none(), "iperf3 does not serve");

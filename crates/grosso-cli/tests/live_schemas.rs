@@ -1,4 +1,4 @@
-//! The JSON of commands on devices: each report has the form of its command, and this names every field.
+//! The JSON of commands on devices: each report matches the schema of its command, and this file lists every field.
 
 #![cfg(target_os = "linux")]
 
@@ -12,7 +12,7 @@ use crate::{
     network::{A, B, Ended, Hosts, Running, connect, exchange, until},
 };
 
-/// Commands on devices next to a running path, and their command lines.
+/// Commands on devices beside a running path, and their command lines.
 const BESIDE: [(&str, &str); 20] = [
     ("stats", "stats --json"),
     ("stats", "stats -v --per-queue --json"),
@@ -93,7 +93,7 @@ fn every_field_of_paths_and_devices_is_in_the_schema() {
         // With --json it prints nothing before its end.
         until(|| hosts.run("stats -q").code == Some(0));
         hosts.address("b0");
-        // The other host learns the address of this device from the one that sends first.
+        // The other host learns the address of this device from the first packet.
         exchange(&connect((&hosts.b, B[0]), (&hosts.a, A[0])), 1 << 20);
         if command == "run" {
             BESIDE.iter().for_each(|(command, line)| obeys(command, line, &hosts.run(line)));
@@ -112,7 +112,7 @@ fn the_reports_of_every_command_are_held_against_a_schema() {
     let held: BTreeSet<&str> =
         BESIDE.iter().map(|(command, _)| *command).chain(ELSEWHERE).collect();
     let missing: Vec<_> = all.difference(&held).collect();
-    assert!(missing.is_empty(), "no test asks for the JSON of {missing:?}");
+    assert!(missing.is_empty(), "no test requests the JSON of {missing:?}");
 }
 
 /// Asserts that each line of the output is a report that obeys the schema of the command.

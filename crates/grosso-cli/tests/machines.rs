@@ -43,10 +43,10 @@ struct Ends {
     folder: tempfile::TempDir,
 }
 
-/// Arguments of a socket, for the listening end and for the connecting end.
+/// Arguments of a socket, for the listening and for the connecting bridge.
 type Words = [&'static str; 2];
 
-/// Offload arguments of both ends: the same, and different.
+/// Offload arguments of both bridges: the same, and different.
 const OFFLOADS: [Words; 6] = [
     ["", ""],
     [",vnet", ",vnet"],
@@ -56,13 +56,13 @@ const OFFLOADS: [Words; 6] = [
     [",vnet,offloads=tso6+uso", ",vnet"],
 ];
 
-/// Shared-memory ports of both ends: the device listens, or its driver.
+/// Shared-memory ports of both bridges: the device listens, or its driver.
 const SHARED: [Words; 2] = [
     ["vhost-user:vm.sock", "vhost-user:vm.sock,driver,connect"],
     ["vhost-user:vm.sock,driver", "vhost-user:vm.sock,connect"],
 ];
 
-/// Shared-memory feature arguments of both ends: the same, and different.
+/// Shared-memory feature arguments of both bridges: the same, and different.
 const FEATURES: [Words; 4] = [
     ["", ""],
     [",offloads=none", ""],
@@ -94,7 +94,7 @@ impl Ends {
         running
     }
 
-    /// Starts the bridge of the host that listens, or of the one that connects.
+    /// Starts the bridge of the host that listens, or of the host that connects.
     fn bridge(&self, listens: bool, words: &str) -> Running {
         self.bridge_at(listens, &format!("unix:vm.sock{words}"))
     }
@@ -110,7 +110,7 @@ impl Ends {
         self.b.run(|| crate::network::set_up("tb", B)).unwrap().unwrap();
     }
 
-    /// Asserts that streams and datagrams are whole through these bridges, which end well.
+    /// Asserts that streams and datagrams pass unharmed through these bridges, which then exit cleanly.
     fn are_whole_through(&self, bridges: [Running; 2], bytes: usize) {
         if self.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
             self.addresses();
@@ -130,7 +130,7 @@ impl Ends {
         }
     }
 
-    /// Sends datagrams, as one superframe, until they have come: datagrams may be lost.
+    /// Sends datagrams as one superframe until they arrive, because datagrams may be lost.
     fn datagrams(&self) {
         for (a, b) in A.into_iter().zip(B) {
             let far = self.b.run(|| UdpSocket::bind((b, 0))).unwrap().unwrap();
@@ -227,7 +227,7 @@ fn a_connection_outlives_the_death_of_either_bridge() {
     }
 }
 
-/// By then the thread that opens devices is confined, and takes over the socket file of the stopped path.
+/// By then, the thread that opens devices is confined, and takes over the socket file of the stopped path.
 #[test]
 fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     let Some(ends) = Ends::new() else { return };
@@ -262,7 +262,7 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     let [driver, device] = ["a", "b"].map(|name| folder.path().join(name));
     let listener = UnixListener::bind(&driver).unwrap();
     let bridge = bridge_in(&folder, ["vhost-user:a,driver,connect", "vhost-user:b"]);
-    // Both ends are connected, and then nothing can be opened.
+    // Both peers are connected, and then nothing more can be opened.
     let (mut switch, _) = listener.accept().unwrap();
     let mut machine = UnixStream::connect(&device).unwrap();
     for stream in [&switch, &machine] {
@@ -278,14 +278,14 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     switch.write_all(&answer(1, 1 << 32)).unwrap();
     assert_eq!(switch.read(&mut question).unwrap(), 0, "disconnected");
     let shares = FrontEnd::on(machine, u64::MAX, &mut || ());
-    assert!(shares.is_err(), "its memory did not arrive");
+    assert!(shares.is_err(), "the memory of the VM was not shared");
     limit(&bridge, Resource::Nofile, inherited);
     let (mut switch, _) = listener.accept().unwrap();
     switch.set_read_timeout(Some(STALLED)).unwrap();
     switch.read_exact(&mut question).unwrap();
     switch.write_all(&answer(1, 1 << 32)).unwrap();
     switch.read_exact(&mut question).unwrap();
-    assert_eq!(question, *words(&[3, 1, 0]), "it owns the device, and shares the rest");
+    assert_eq!(question, *words(&[3, 1, 0]), "the process owns the device, and shares the rest");
     FrontEnd::connect(&device, u64::MAX, &mut || ()).unwrap();
     bridge.signal(Signal::USR1);
     let said = bridge.stop(Signal::TERM).stderr;
@@ -345,7 +345,7 @@ fn bridge_in(folder: &tempfile::TempDir, ports: [&str; 2]) -> Running {
     command.env("RUNTIME_DIRECTORY", folder.path()).env_remove("NOTIFY_SOCKET");
     let bridge = Running::spawn(&mut command);
     bridge.said("<->");
-    // It reports on its ports once it has opened everything that it opens at the start.
+    // The bridge reports on its ports once it has opened everything that it opens at the start.
     bridge.signal(Signal::USR1);
     ports.iter().for_each(|_| drop(bridge.said("(path")));
     bridge
@@ -355,7 +355,7 @@ fn limit(bridge: &Running, resource: Resource, limit: Rlimit) {
     prlimit(Pid::from_raw(bridge.id() as i32), resource, limit).unwrap();
 }
 
-/// Returns the value of a counter of a bridge whose second port is [`IDLE`], which must not have counted it.
+/// Returns the value of a counter of a bridge. The counter must be zero on the second port, [`IDLE`].
 fn counted(bridge: &Running, name: &str) -> u64 {
     bridge.signal(Signal::USR1);
     let (lines, _) = bridge.said_with(&format!("{IDLE} (path"));
@@ -365,7 +365,7 @@ fn counted(bridge: &Running, name: &str) -> u64 {
 
 /// A port to which no peer connects.
 const IDLE: &str = "unix:idle.sock";
-/// Bytes of memory that exceed the address space.
+/// Memory size that exceeds the address space.
 const HUGE_BYTES: u64 = 1 << 36;
 
 /// Encodes an answer to a vhost-user message.
@@ -469,7 +469,7 @@ fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
         while payload.len() < sent.len() {
             let received = machine.receive();
             let (header, frame) = received.split_at(header_len);
-            // ARP, IPv6 neighbour discovery and the like.
+            // Other packets are ARP, IPv6 neighbour discovery and the like.
             if frame[12..14] != [8, 0] || frame[23] != 17 || frame[34..36] != [0x0f, 0xa0] {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Errors are reported with the text of the manual and its exit code.
+//! Errors have the text and the exit code that the manual gives.
 
 use std::{
     io::Write,
@@ -75,7 +75,7 @@ fn not_a_capture_is_said_with_its_beginning_and_leaves_no_output() {
     assert!(!bench.path("out.pcap").exists());
     bench.put("empty", b"");
     let run = bench.run("empt --json ./empty");
-    assert_eq!(run.code, 2, "a word that is no command and no file is misspelled");
+    assert_eq!(run.code, 2, "a word that is neither command nor file counts as misspelled");
     let error = bench.run("./empty --json").json_error();
     assert_eq!(error["code"], "input.not_a_capture");
     assert!(error["message"].as_str().unwrap().contains("(empty)"));
@@ -106,7 +106,7 @@ fn unknown_link_type_passes_through() {
     assert_eq!(frames(&bench.get("out.pcapng")), frames(&input));
     let report = bench.ok("--linktype ethernet coalesce --json -r x.pcap -w out.pcapng").json();
     assert!(report["superframes"].as_u64().unwrap() > 0);
-    // What was read as Ethernet is Ethernet to every reader of the result.
+    // Frames read as Ethernet are Ethernet for every reader of the output.
     for format in ["pcap", "pcapng"] {
         bench.ok(&format!("--linktype ethernet csum fix -r x.pcap -w fixed.{format} -F {format}"));
         bench.ok(&format!("csum verify -r fixed.{format}"));
@@ -282,7 +282,7 @@ fn the_speed_of_long_work_is_said_on_a_terminal_alone() {
         assert!(run.status.success());
         String::from_utf8_lossy(&run.stdout).into_owned()
     };
-    // The pipe stays open as long as the work is to last.
+    // The pipe stays open as long as the command should run.
     let long = format!("(cat a.pcap; sleep 1.1) | {program} segment - -w out.pcap");
     let said = on_terminal(&long);
     assert!(said.contains(speed), "{said}");
@@ -460,7 +460,7 @@ fn help_has_examples_and_exit_codes() {
             let wrapped = help.lines().filter(|line| !line.starts_with("Usage: "));
             let longest = wrapped.map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= columns, "{longest}: {help}");
-            // If there is room, it is used.
+            // If the terminal is wider, the width is used.
             assert!(command != "coalesce" || columns < 200 || longest > 100, "{longest}: {help}");
         }
     }
@@ -481,7 +481,7 @@ fn colour_is_asked_for() {
         }
         command.output().unwrap().stdout.contains(&0x1b)
     };
-    assert!(!escapes("a.pcap", None), "a pipe is no terminal");
+    assert!(!escapes("a.pcap", None), "a pipe is not a terminal");
     assert!(escapes("a.pcap", Some("CLICOLOR_FORCE")));
     assert!(escapes("a.pcap --color always", Some("NO_COLOR")));
     assert!(!escapes("a.pcap --color never", Some("CLICOLOR_FORCE")));
@@ -561,7 +561,11 @@ fn hash_of_the_input_is_reported_only_to_who_asks_for_it() {
     }
     let two = bench.ok("inspect a.pcap a.pcap -H").stdout;
     assert_eq!(two.lines().rev().take(2).filter(|line| line.contains(hash)).count(), 2, "{two}");
-    assert_eq!(bench.run("explain a.pcap 3 --hash").code, 2, "it ends before the capture does");
+    assert_eq!(
+        bench.run("explain a.pcap 3 --hash").code,
+        2,
+        "explain stops before the end of the capture"
+    );
 }
 
 #[test]

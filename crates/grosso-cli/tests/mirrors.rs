@@ -56,7 +56,7 @@ fn dissected(bench: &Bench, file: &str) -> Vec<Vec<Vec<String>>> {
     text.lines().map(|line| line.split('\t').map(words).collect()).collect()
 }
 
-/// Asserts that `decap` takes the packets out of these frames, and that tshark reads the same in them.
+/// Asserts that `decap` extracts the packets from these frames, and that tshark reads the same packets.
 fn assert_takes_out(tunnel: &str, cases: &[(Vec<u8>, Vec<u8>)]) {
     let bench = Bench::new();
     let outer: Vec<_> = cases.iter().map(|(frame, _)| frame.clone()).collect();
@@ -116,7 +116,7 @@ fn gtp_u_with_and_without_optional_fields_and_extensions() {
     ];
     let cases = contents.map(|content| (udp(2152, &content), on_ethernet(&packet)));
     assert_takes_out("gtp-u", &cases);
-    // An echo request carries nothing.
+    // An echo request contains no packet.
     let echo = udp(2152, &[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0]);
     let bench = Bench::new();
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[echo]));
@@ -147,7 +147,7 @@ fn labels(content: &[u8]) -> Vec<u8> {
     joined(&[&[0, 1, 0x10, 64, 0, 2, 0x11, 64], content])
 }
 
-/// The frame with addresses of vendors, by which tshark recognizes a frame without a control word.
+/// Returns the frame with vendors' addresses, which let tshark recognize a frame without a control word.
 fn between_vendors(destination: [u8; 6]) -> Vec<u8> {
     let mut frame = inner();
     frame[..6].copy_from_slice(&destination);
@@ -196,7 +196,7 @@ fn label_frame(content: &[u8]) -> Vec<u8> {
     joined(&[&ipv4(4, &[])[..12], &[0x88, 0x47], &labels(content)])
 }
 
-/// An associated channel, a stack that ends too early, and IP in labels are no frames.
+/// An associated channel, a truncated label stack, and IP after labels are not frames.
 #[test]
 fn other_contents_of_labels_stay() {
     let frames = [
@@ -226,7 +226,7 @@ fn explain_and_inspect_name_ethernet_over_mpls() {
     assert!(text.contains("pseudowire"), "{text}");
 }
 
-/// Streams inside these tunnels are merged or stay, and are restored byte for byte.
+/// Streams inside these tunnels are merged or passed through, and are restored byte for byte.
 #[test]
 fn streams_in_these_tunnels_come_back() {
     let stream = |index: u32| {
@@ -252,7 +252,8 @@ fn streams_in_these_tunnels_come_back() {
         let third = [0x22, 0xeb, 0x20, 0x64, 0, 7, 1, 2, 3, index as u8, 0, 0, 0, 0];
         all.push(erspan(&third, index, &packet));
         all.push(ipv4(GRE, &joined(&[&[0, 0, 0x88, 0xbe], &on_ethernet(&packet)])));
-        // Frames, frames behind a control word with and without a number, and packets take turns behind one label.
+        // Packets of four kinds follow one label in turn: frames, frames after a control word with and without a
+        // sequence number, and IP packets.
         all.push(label_frame(&on_ethernet(&packet)));
         all.push(label_frame(&joined(&[&[0; 4], &on_ethernet(&packet)])));
         all.push(label_frame(&joined(&[&[0, 0, 0, index as u8], &on_ethernet(&packet)])));

@@ -41,7 +41,7 @@ fn once_prints_the_rates_of_an_interval() {
     let ended = hosts.run("monitor -b -i 0.05 -c 3");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let lines: Vec<&str> = ended.stdout.lines().collect();
-    assert_eq!(lines.len(), 3 * 5, "the time, two lines of heads and two devices: {ended:?}");
+    assert_eq!(lines.len(), 3 * 5, "the time, two lines of headings and two devices: {ended:?}");
     assert!(lines.iter().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
 
     let report = report(&hosts.run("monitor --once -i 0.05 --json b0").stdout);

@@ -1,4 +1,4 @@
-//! tcpflow, softflowd, Argus and pmacct fed by `grosso capture --to`, on a device with its offloads on: their streams,
+//! tcpflow, softflowd, Argus and pmacct fed by `grosso capture --to`, on a device with its offloads on. Their streams,
 //! packets and bytes are those on the wire.
 
 #![cfg(target_os = "linux")]
@@ -23,9 +23,9 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, ip, is_over, set},
 };
 
-/// The variable with the duration for which connections are repeated; without it there is one connection.
+/// Environment variable with the duration for which connections are repeated; without it there is one connection.
 const SECONDS: &str = "GROSSO_MONITOR_SECONDS";
-/// The pause between two connections, so that ten minutes of them fit a disk.
+/// Pause between two connections, so that ten minutes of them fit on a disk.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Source and destination port of one direction of a connection.
@@ -52,7 +52,7 @@ impl Watched {
         ip(&chain.sender, "link set lo up");
         set(&chain.sender, "s0", "rx-gro", true);
         let bench = Bench::new();
-        // Room for all packets of a stream and of later traffic, on a busy host.
+        // The ring has room for all packets of a stream and of later traffic, even on a busy host.
         let line = "capture -i s0 --json --ring 256M -F pcap -w x.pcap --to tap:mon0";
         let mut command = bench.command(line);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -60,7 +60,7 @@ impl Watched {
         Some(Self { chain, bench, capture })
     }
 
-    /// Starts a monitor, and waits until it says that it listens.
+    /// Starts a monitor, and waits until it prints that it listens.
     fn monitor(&self, line: &str, said: &str) -> Running {
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().unwrap());
@@ -70,8 +70,8 @@ impl Watched {
         running
     }
 
-    /// Returns the wire packets of streams in both directions once all of them have reached the monitors' device: of
-    /// one stream, or of consecutive streams for as long as [`SECONDS`] requests.
+    /// Returns the wire packets of streams in both directions once all of them have reached the monitors' device. There
+    /// is one stream, or consecutive streams for the time in [`SECONDS`].
     fn stream(&self) -> Vec<Timed> {
         self.streams(std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
     }
@@ -86,7 +86,7 @@ impl Watched {
                 thread::sleep(PAUSE);
                 self.chain.stream(ends, BYTES);
             }
-            // A monitor may see a block of packets only when the kernel has filled it.
+            // A monitor may receive a block of packets only when the kernel has filled it.
             self.chain.datagrams(ends, 1200, &[30; 3000]);
         });
         until(|| is_over(&self.bench.path("x.pcap")));
@@ -96,7 +96,8 @@ impl Watched {
         packets
     }
 
-    /// Ends the capture, which lost and left nothing and gave no monitor a wrong checksum.
+    /// Ends the capture, which must have lost nothing, left no packet unchanged, and passed no wrong checksum to a
+    /// monitor.
     fn end(mut self) {
         signal(&self.capture, "TERM");
         let mut said = String::new();
@@ -115,7 +116,7 @@ impl Watched {
     }
 }
 
-/// Says what a monitor counted behind Grosso and without it, beside the wire.
+/// Prints what a monitor counted behind Grosso and without it, next to the counts of the wire.
 fn say(monitor: &str, wire: &Counted, behind: &Counted, beside: &Counted) {
     let sum = |counted: &Counted| {
         let (packets, bytes) =
@@ -160,7 +161,7 @@ fn tcpflow_writes_the_very_streams() {
         let begin = (sequence.wrapping_add(1), Vec::new());
         let (begin, bytes) = streams.entry(ports(&frame)).or_insert(begin);
         if !payload.is_empty() {
-            // A retransmission has the place of the original.
+            // A retransmission has the position of the original.
             let place = sequence.wrapping_sub(*begin) as usize;
             bytes.resize(bytes.len().max(place + payload.len()), 0);
             bytes[place..place + payload.len()].copy_from_slice(payload);
@@ -223,7 +224,7 @@ fn softflowd_counts_the_packets_and_bytes_of_the_wire() {
 fn flows(collector: &UdpSocket, asked: &Counted) -> Counted {
     let (mut found, mut datagram) = (Counted::new(), [0; 2048]);
     while found.len() < asked.len() {
-        let len = collector.recv(&mut datagram).expect("all flows are told");
+        let len = collector.recv(&mut datagram).expect("all flows are reported");
         let short = |at: usize| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
         let long = |at: usize| u64::from(short(at)) << 16 | u64::from(short(at + 2));
         for record in (24..len).step_by(48) {
@@ -255,7 +256,7 @@ fn argus_counts_the_packets_and_bytes_of_the_wire() {
     watched.end();
 }
 
-/// Returns the TCP connections that Argus has written so far.
+/// Returns the TCP connections that Argus has recorded so far.
 fn records(bench: &Bench, device: &str) -> Counted {
     let mut command = Command::new("ra");
     let columns = "-c , -s sport dport spkts dpkts sbytes dbytes - tcp";
@@ -286,7 +287,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     let Some(watched) = Watched::new(&["pmacctd"]) else { return };
     let start = |device: &str| {
         let file = watched.bench.path(&format!("{device}.csv"));
-        // It prints its counts every second; the printed counts are added up.
+        // The program prints its counts every second; they are added up.
         let config = format!(
             "daemonize: false\npcap_interface: {device}\nplugins: print\n\
              aggregate: src_port, dst_port, proto\nprint_output: csv\n\
@@ -298,7 +299,8 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
         watched.monitor(&format!("pmacctd -f {device}.conf"), "link type is")
     };
     let meters = ["mon0", "s0"].map(start);
-    // If it prints every second, it reports two of a thousand connections with more packets than its device had.
+    // With output every second, the program reports two of a thousand connections with more packets than its device
+    // had.
     let wire = counted(&watched.streams(0), ip_bytes);
     until(|| printed(&watched.bench, "mon0") == wire);
     meters.into_iter().for_each(|meter| drop(meter.stop(Signal::INT)));

@@ -75,7 +75,7 @@ fn every_output_has_the_packets_of_the_wire_although_the_device_has_its_offloads
         let heard = client.join().unwrap();
         assert!(by_sender(between(&packets(&heard))) == wire, "the client, {family}");
         let host = by_sender(between(&packets(&read(&plain))));
-        assert!(host != wire, "without it superframes are seen");
+        assert!(host != wire, "without Grosso the monitor receives superframes");
         assert!(report["wire"]["superframes"].as_u64().unwrap() > 5, "{report}");
         assert!(report["wire"]["segments"].as_u64().unwrap() > BYTES as u64 / 1448, "{report}");
         assert_eq!(report["wire"]["left"], json!({}), "{report}");
@@ -94,7 +94,7 @@ fn every_output_has_the_packets_of_the_wire_although_the_device_has_its_offloads
     }
 }
 
-/// Reads everything that a client gets.
+/// Reads everything that a client receives.
 fn reader(mut stream: TcpStream) -> thread::JoinHandle<Vec<u8>> {
     // The header shows that the client is registered to receive packets.
     let mut bytes = vec![0; 24];
@@ -152,7 +152,7 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     frame.resize(60_000, 0);
     for count in 1..=1000 {
         tap.write(&[&[0; 10][..], &frame].concat());
-        // At most as many packets wait as fit into the ring.
+        // No more packets wait than fit into the ring.
         let written = || std::fs::metadata(bench.path("x.pcap")).unwrap().len();
         if count % 100 == 0 {
             until(|| written() == 24 + count * (16 + 60_000));
@@ -197,7 +197,7 @@ fn client(tap: &Tap) -> Option<TcpStream> {
     client.read_exact(&mut [0; 24]).ok().map(|()| client)
 }
 
-/// Sends frames that fill the buffers of clients, and waits until they are in the file.
+/// Sends enough frames to fill the buffers of clients, and waits until they are in the file.
 fn fill(tap: &Tap, bench: &Bench) {
     let mut frame = BROADCAST.to_vec();
     frame.resize(60_000, 0);
@@ -206,9 +206,9 @@ fn fill(tap: &Tap, bench: &Bench) {
     until(|| written() == 24 + FILLING * (16 + 60_000));
 }
 
-/// Frames of 60,000 bytes, more than a client's socket buffers hold.
+/// Number of frames of 60,000 bytes, more than a client's socket buffers hold.
 const FILLING: u64 = 20;
-/// Clients of a listener at once.
+/// Maximum number of concurrent clients of a listener.
 const CLIENTS_MAX: usize = 32;
 
 #[test]
@@ -226,7 +226,7 @@ fn clients_that_left_a_quiet_interface_keep_nobody_out() {
 fn a_client_too_many_is_turned_away_and_counted() {
     let Some((tap, _bench, capture)) = listening(&format!("--listen {LISTENER}")) else { return };
     let clients: Vec<TcpStream> = (0..CLIENTS_MAX).map(|_| client(&tap).unwrap()).collect();
-    assert!(client(&tap).is_none(), "all others take their bytes");
+    assert!(client(&tap).is_none(), "all other clients read their bytes");
     let report = report(capture);
     let server = &report["outputs"][1];
     assert_eq!((&server["clients"], &server["turned_away"]), (&32.into(), &1.into()), "{report}");
@@ -259,7 +259,7 @@ fn a_client_that_takes_nothing_is_cut_off_at_the_end_and_its_packets_are_counted
     let server = &report["outputs"][1];
     assert_eq!(server["cut_off"], 1, "{report}");
     let mut bytes = Vec::new();
-    // Nothing was read until the capture had ended.
+    // The client reads nothing until the capture has ended.
     let _ = client.read_to_end(&mut bytes);
     let heard = (bytes.len() / (16 + 60_000)) as u64;
     assert_eq!(server["lost"]["client_full"].as_u64().unwrap(), FILLING - heard, "{report}");
@@ -359,7 +359,7 @@ fn a_monitor_s_device_that_goes_is_said() {
         let mut capture = command.stderr(Stdio::piped()).spawn().unwrap();
         let is_up = || Ok::<_, std::io::Error>(Netlink::new()?.link(&name("mon0"))?.up);
         until(|| tap.network.run(is_up).unwrap().is_ok_and(|up| up));
-        // Packets arrive continuously, until there is no receiver left, or as long as the others.
+        // Packets arrive continuously, until no receiver is left, or for as long as the other receivers.
         let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("mon0"))?);
         tap.network.run(remove).unwrap().unwrap();
         for _ in 0..100 {

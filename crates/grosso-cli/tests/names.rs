@@ -1,15 +1,15 @@
-//! Names come from untrusted sources: output must not move the cursor, recolour the screen or forge lines.
+//! Names come from untrusted sources: output must not move the cursor, change the colours of the screen or forge lines.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, Traffic};
 
 use crate::common::{Bench, ETHERNET, capture, report};
 
-/// Clears the screen, sets the title, colours, and forges a line.
+/// A name that clears the screen, sets the title, sets colours, and forges a line.
 const EVIL: &str = "a\u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}5m\ngrosso:\u{202e}x.pcapng";
 const SHOWN: &str = "a\\x1b[2J\\x1b]0;owned\\x07\\x1b[31m\\x9b5m\\x0agrosso:\\u{202e}x.pcapng";
 
-/// Runs with the file in place of `FILE`, and `OUT` for an output with such a name.
+/// Runs a command with the file in place of `FILE`; `OUT` stands for an output with such a name.
 fn run(bench: &Bench, line: &str) -> (String, i32) {
     let (out, none) = (EVIL.replacen('a', "b", 1), EVIL.replacen('a', "none", 1));
     let word = |word: &str| word.replace("FILE", EVIL).replace("OUT", &out).replace("NONE", &none);

@@ -1,4 +1,4 @@
-//! Damaged options of packets and blocks: the output does not confuse readers, and the report names what is missing.
+//! Damaged options of packets and blocks: the output does not confuse readers, and the report says what is missing.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &length, &body, &length].concat()
 }
 
-/// Returns a valid option, and one whose length exceeds its block.
+/// Returns a valid option, followed by one whose length exceeds its block.
 fn damaged(sound: u16, value: &[u8]) -> Vec<u8> {
     let mut options = Vec::new();
     push_option(&mut options, ByteOrder::Little, sound, value);

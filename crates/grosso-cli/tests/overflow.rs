@@ -1,4 +1,4 @@
-//! More flows than can be tracked: the report about them counts packets.
+//! More flows than can be tracked: the report counts their packets.
 
 use grosso_capture::Format;
 

@@ -1,4 +1,4 @@
-//! Pipes at both ends: output is written without waiting for further input.
+//! Pipes for input and output: output is written without waiting for further input.
 #![cfg(unix)]
 
 use std::{
@@ -11,7 +11,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, finished};
 
-/// Commands that read a pipe twice store it in a file first, which is endless if the pipe is.
+/// Commands that read a pipe twice first store it in a file, which is endless if the pipe is.
 #[test]
 fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
     let bench = Bench::new();
@@ -27,7 +27,7 @@ fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
         }
         drop(stdin);
         let run = finished(child.wait_with_output().unwrap());
-        assert!(written < 64 << 20, "{line} read all of it");
+        assert!(written < 64 << 20, "{line} read the whole input");
         assert_eq!(run.code, 3, "{line}: {}", run.stderr);
         assert!(
             run.stderr.contains("standard input: not a capture (starts \"yyyy"),
@@ -56,7 +56,7 @@ fn packets_go_out_while_the_input_is_idle() {
         ("fragment --mtu 1500 -r - -w -", &input),
         ("csum fix -r - -w -", &input),
         ("encap -r - -w - type ipip local 192.0.2.1 remote 192.0.2.2", &input),
-        // Of its trains, those that are held remain.
+        // The output lacks the trains that are held.
         ("coalesce -r - -w -", &input),
     ] {
         let mut command = bench.command(line);
@@ -64,7 +64,7 @@ fn packets_go_out_while_the_input_is_idle() {
         let mut child = command.spawn().unwrap();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(input).unwrap();
-        // All of it for commands that change nothing; of trains, at least a part.
+        // Commands that change nothing write all of it; of trains, at least some are written.
         let is_copied = !line.starts_with("encap") && !line.starts_with("coalesce");
         let bytes = if is_copied { input.len() - input.len() / 100 } else { 4000 };
         let mut out = vec![0; bytes];

@@ -1,4 +1,4 @@
-//! Profiles as users see them: their list, their files, their comparison, and their mention in reports.
+//! Profiles from the user's side: their list, their files, their comparison, and how reports name them.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, headers::Tcp};
@@ -69,7 +69,7 @@ fn a_file_says_what_differs_and_reports_have_its_name() {
     assert_eq!(report["profile"], "mine");
 }
 
-/// An error in a profile, wherever the profile is named, is reported by line and column, with the likely correction.
+/// An error in a profile, wherever the profile is named, is reported with line and column and the likely correction.
 #[test]
 fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     let bench = Bench::new();
@@ -164,8 +164,8 @@ fn segment_as(port: u16, number: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(tcp).payload_len(100).build()
 }
 
-/// Returns ten connections, the first of which has three segments: in a table of eight entries, two connections have
-/// none. A packet with ECE never merges.
+/// Returns ten connections, of which the first has three segments. In a table of eight entries, two connections have no
+/// entry. A packet with ECE never merges.
 fn ten_connections() -> Vec<Vec<u8>> {
     let first = (0..3).map(|number| segment(1, number));
     let others = (2..=10).map(|port| segment(port, 0));
@@ -179,7 +179,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
     let bench = Bench::new();
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &ten_connections()));
     bench.put("mine.toml", b"base = \"inet-lro\"\nlimits.flows = 9\n");
-    // Ten packets in eight trains, one of which has three; the others did not fit, or are in no train.
+    // Ten packets in eight trains, one of which has three; the other packets did not fit, or are not in a train.
     for (profile, expected, line) in [
         (
             "inet-lro",
@@ -201,7 +201,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
             json!({ "aggregated": 11, "flushed": 9, "no_desc": 1 }),
             "  original counts  aggregated 11, flushed 9, no_desc 1\n",
         ),
-        // In sorted batches refused packets are counted too.
+        // In sorted batches, refused packets are counted too.
         (
             "freebsd",
             json!({ "lro_queued": 13, "lro_flushed": 11 }),
@@ -219,7 +219,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
         let text = bench.ok(&command).stdout;
         assert!(text.contains(line), "{profile}: {text}");
     }
-    // Originals that counted nothing, or counted differently.
+    // Original programs that counted nothing, or counted differently.
     for profile in ["linux", "linux-8x8", "linux-6.12", "ndis-rsc", "ndis-uro", "dpdk", "wireguard"]
     {
         let command = format!("coalesce -r a -w b --profile {profile}");

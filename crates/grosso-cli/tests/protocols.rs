@@ -116,7 +116,7 @@ fn udp_lite_is_verified_over_its_coverage() {
         udp_lite(0),
         damaged_behind,
         damaged_inside,
-        // Coverage shorter than the header, coverage beyond the packet, and no checksum at all.
+        // The coverage is shorter than the header or exceeds the packet, or there is no checksum.
         udp_lite(7),
         udp_lite(900),
         {

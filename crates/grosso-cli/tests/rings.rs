@@ -22,7 +22,7 @@ use crate::{
     tap::{BROADCAST, Tap, name, read, start},
 };
 
-/// Bytes of a long frame; 17 of them exceed one million.
+/// Length of a long frame; 17 of them exceed one million bytes.
 const LONG_BYTES: usize = 60_000;
 
 /// Returns a unique frame of an unknown protocol.
@@ -37,7 +37,8 @@ fn write(tap: &Tap, frame: &[u8]) {
     tap.write(&[&[0; 10][..], frame].concat());
 }
 
-/// Returns tcpdump in a directory, where it writes files as root: as nobody, it could not open the second file.
+/// Returns the command for tcpdump in a directory, where it writes files as root: as nobody, it could not open the
+/// second file.
 fn tcpdump(bench: &Bench, line: &str) -> Command {
     let mut command = Command::new("tcpdump");
     command

@@ -1,4 +1,4 @@
-//! `coalesce` and `segment` are inverse, byte for byte and with all times.
+//! `coalesce` and `segment` are inverse: every byte and every time is restored.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::{
@@ -27,7 +27,7 @@ fn round_trip(bench: &Bench, input: &[u8], options: &str, link: Link) -> usize {
     round_trip_told(bench, input, options, "", link)
 }
 
-/// Runs a round trip with tunnel ports passed to both commands.
+/// Runs a round trip in which both commands know the tunnel ports.
 fn round_trip_told(bench: &Bench, input: &[u8], options: &str, tunnels: &str, link: Link) -> usize {
     bench.put("a", input);
     bench.ok(&format!("coalesce -q -r a -w b {options} {tunnels}"));
@@ -280,7 +280,11 @@ fn pipes_do_what_files_do() {
     let input = capture(Format::Pcapng, ETHERNET, &frames);
     let merged = bench.pipe("coalesce -r - -w -", &input);
     assert_eq!(merged.code, 0, "{}", merged.stderr);
-    assert!(merged.stderr.contains("superframe"), "the report is talk: {}", merged.stderr);
+    assert!(
+        merged.stderr.contains("superframe"),
+        "the report is not on standard error: {}",
+        merged.stderr
+    );
     let back = bench.pipe("segment -q -r - -w -", &merged.bytes);
     assert_eq!(back.code, 0);
     assert_same(&packets(&input), &packets(&back.bytes), Link::Ethernet);

@@ -58,8 +58,8 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
     running.signal(Signal::HUP);
     running.said("run: core stopped");
     running.said("run: core started");
-    assert_eq!(started(&running, "edge"), edge, "the unchanged path runs on");
-    assert_ne!(started(&running, "core"), core, "the changed one was started anew");
+    assert_eq!(started(&running, "edge"), edge, "the unchanged path keeps running");
+    assert_ne!(started(&running, "core"), core, "the changed path was restarted");
     exchange(&ends, 1 << 20);
 
     let core = started(&running, "core");
@@ -141,7 +141,7 @@ fn a_service_manager_hears_of_start_reload_and_end() {
             }
             seen.push(message);
         }
-        panic!("never heard {text:?}, but {seen:?}");
+        panic!("never printed {text:?}, but {seen:?}");
     };
     let mut command = hosts.command("run -c paths.toml");
     let running = Running::spawn(command.env("NOTIFY_SOCKET", hosts.path("notify")));
@@ -314,7 +314,7 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
     }
 }
 
-/// Returns the state of every thread: its name, its effective capabilities, `NoNewPrivs`, and `Seccomp`.
+/// Returns the state of every thread: name, effective capabilities, `NoNewPrivs`, and `Seccomp`.
 fn confinement(running: &Running) -> Vec<(String, u64, u32, u32)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
     let state = |task: std::io::Result<fs::DirEntry>| {
@@ -338,7 +338,7 @@ fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
     let state = |thread: &serde_json::Value| {
         let capabilities = u64::from_str_radix(thread["cap_eff"].as_str().unwrap(), 16).unwrap();
         let is = |key: &str| u32::from(thread[key].as_bool().unwrap());
-        // The kernel's number of a filter is 2.
+        // In the kernel, the mode number of a filter is 2.
         let name = thread["name"].as_str().unwrap().to_owned();
         (name, capabilities, is("no_new_privs"), 2 * is("seccomp"))
     };
@@ -347,7 +347,7 @@ fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
     states
 }
 
-/// Low ports, devices, packet sockets, AF_XDP memory and the XDP program: what a reload may need.
+/// Capabilities for low ports, devices, packet sockets, AF_XDP memory and the XDP program, which a reload may need.
 const OPENER: u64 = 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39;
 
 #[test]
@@ -367,7 +367,11 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
         assert_ne!(main.1 & (1 << 12), 0, "a reload needs CAP_NET_ADMIN");
     };
     check(&["closer", "core/0", "edge/0", "grosso", "grosso-observe", "signals"]);
-    assert_eq!(shown(&hosts, &running), confinement(&running), "stats says what the kernel says");
+    assert_eq!(
+        shown(&hosts, &running),
+        confinement(&running),
+        "stats reports what the kernel reports"
+    );
     hosts.add_wire("a2", "e2");
     let more = "[[path]]\nname = \"more\"\nleft = \"xdp:e2\"\nright = \"tap:b2\"\n";
     write(&hosts, &format!("{EDGE}{more}"));
@@ -418,7 +422,7 @@ fn another_user_s_program_opens_devices_at_its_start_and_at_a_reload() {
     assert!(ended.stderr.contains("bridge: user nosuchuser: no such user"), "{ended:?}");
 }
 
-/// Starts two paths, with a fault in one of them: its kind, its thread, and how often.
+/// Starts two paths and injects a fault into one of them, given by its kind, its thread, and the number of repetitions.
 fn faulty(fault: &str) -> Option<(Hosts, Running)> {
     let hosts = Hosts::new()?;
     hosts.add_wire("a1", "e1");
@@ -486,8 +490,9 @@ fn the_unit_is_sound_and_little_exposed() {
     }
 }
 
-/// Checks for settings with which the program does not start, or its tunnels pass no traffic: /run/grosso would be a
-/// symbolic link, which the program refuses, and the UDP between the tunnel endpoints would be dropped.
+/// Checks the unit for settings that would keep the program from starting or its tunnels from passing traffic:
+/// /run/grosso would be a symbolic link, which the program refuses, or the UDP between the tunnel endpoints would be
+/// dropped.
 #[test]
 fn the_unit_asks_for_nothing_that_the_program_refuses() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");

@@ -58,7 +58,7 @@ fn every_field_is_in_the_schema_and_has_its_type() {
     }
 }
 
-/// Commands that read captures, with `IN` for these.
+/// Commands that read captures, with `IN` in place of their names.
 const COMMANDS: [&str; 12] = [
     "inspect IN",
     "coalesce IN -w out.pcapng",

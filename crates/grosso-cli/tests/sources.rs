@@ -1,5 +1,5 @@
-//! The claims of `docs/sources.md`: each is covered by an existing test or command, and the lab agrees with the
-//! document about those that name a line of its verdicts.
+//! The claims of `docs/sources.md`: an existing test or command covers each claim, and the lab agrees with the document
+//! about claims that name a line of its verdicts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::common::{Bench, Run, copy_captures};
 
 /// Number of claims of each publication in `docs/sources.md`, by letter.
 const CLAIMS: [(char, usize); 5] = [('A', 33), ('B', 20), ('C', 25), ('D', 22), ('E', 21)];
-/// Possible statuses of a claim; all but the first have a reason.
+/// Possible statuses of a claim; all but the first have an explanation.
 const STANDINGS: [&str; 4] = ["works", "in part: ", "contradicted: ", "not here: "];
 
 #[test]
@@ -50,7 +50,7 @@ fn every_claim_of_the_sources_is_shown_by_a_test_or_by_a_text_in_the_output_of_a
     }
 }
 
-/// A command that shows a claim, and the text of its output that does.
+/// A command that shows a claim, and the part of its output that does.
 struct Shown<'a> {
     words: &'a str,
     text: Option<&'a str>,
@@ -74,13 +74,13 @@ fn claim(line: &str) -> Option<[&str; 4]> {
     number.parse::<u8>().is_ok().then_some(cells)
 }
 
-/// Runs a command in a directory with the captures of the repository, and looks for a text in its output.
+/// Runs a command in a directory with the captures of the repository, and searches its output for a text.
 #[track_caller]
 fn assert_shows(number: &str, words: &str, text: &str, folder: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
     command.args(words.split_whitespace()).current_dir(folder);
     let output = command.output().expect("the command runs");
-    // 1 is a result: something is not as it should be.
+    // The exit code 1 is a result: something is not as it should be.
     let is_answer = matches!(output.status.code(), Some(0 | 1));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(is_answer, "{number}: grosso {words}: {}: {errors}", output.status);
@@ -88,13 +88,13 @@ fn assert_shows(number: &str, words: &str, text: &str, folder: &Path) {
     assert!(shows(&output, text), "{number}: grosso {words} does not show \"{text}\": {output}");
 }
 
-/// Returns whether a text is in an output, wherever its lines are wrapped and its columns are.
+/// Returns whether a text is in an output, regardless of how its lines are wrapped and its columns are aligned.
 fn shows(output: &str, text: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     words(output).contains(&words(text))
 }
 
-/// Looks for the test that a link, without its last parenthesis, names in the file that it leads to.
+/// Searches the linked file for the test that a link names; `link` lacks its last parenthesis.
 fn assert_is_test(number: &str, link: &str) {
     let (name, path) =
         link.strip_prefix("[`").and_then(|rest| rest.split_once("`](../")).expect(link);
@@ -114,7 +114,7 @@ const QUICK: [(&str, &str); 9] = [
     ("run --config examples/lab/lro-in-the-middle.toml", "--time 200ms"),
     ("run --config examples/lab/offloads.toml", "--time 200ms"),
 ];
-/// Lab commands that test no claim of a publication, in their quick form, each with its alternative.
+/// Lab commands that test no claim of a publication, in their quick form, and an alternative for each.
 const UNJUDGED: [(&str, &str); 4] = [
     ("flows --time 50ms --runs 1 --no-html", "lengths of trains by connections and holding times"),
     ("profiles", "counts that are the same on every machine, which a test of its own has"),
@@ -124,8 +124,9 @@ const UNJUDGED: [(&str, &str); 4] = [
         "claims of the lab itself, on which one run is noise",
     ),
 ];
-/// Runs of each attempt until no answer contradicts the document. Three tell two settings apart, five also a setting
-/// from a bound. One test in twenty finds a difference that is not there, two in succession hardly do.
+/// Number of runs in each attempt, until no answer contradicts the document. Three runs distinguish two settings, five
+/// also distinguish a setting from a bound. One test in twenty finds a difference that does not exist; two tests in
+/// succession hardly ever do.
 const RUNS: [&str; 3] = ["3", "5", "5"];
 
 /// A result that the document states: the number of the claim, the line of the lab and its verdict.
@@ -152,8 +153,8 @@ fn experiments_that_no_claim_names_run_too() {
     });
 }
 
-/// Calls `each` for all items in threads of their own, which have the test's name so that the gate finds the messages
-/// of those that panic. Calls that measure wait for a processor.
+/// Calls `each` for all items in separate threads, which have the test's name so that the gate finds the messages of
+/// those that panic. Calls that measure wait for a CPU.
 fn at_once<T: Copy + Send + Sync>(items: &[T], each: impl Fn(T) + Sync) {
     let test = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
@@ -165,7 +166,7 @@ fn at_once<T: Copy + Send + Sync>(items: &[T], each: impl Fn(T) + Sync) {
     });
 }
 
-/// The tables of the lab have the texts that the document names, with the options that it names.
+/// The tables of the lab contain the texts that the document names, with the options that it names.
 #[test]
 fn the_tables_of_the_lab_show_the_claims_of_the_sources() {
     let document = document();
@@ -201,7 +202,7 @@ fn quick(words: &str) -> String {
     let name = words.split_whitespace().nth(1).filter(|name| !name.starts_with("--"));
     let name = name.unwrap_or_default();
     if let Some((_, options)) = QUICK.iter().find(|(quick, _)| *quick == name) {
-        // An option of the command itself wins.
+        // An option of the command itself takes precedence.
         let options = options.split("--").filter(|option| {
             let option = option.split_whitespace().next();
             option.is_some_and(|option| !words.contains(&format!("--{option}")))
@@ -213,8 +214,8 @@ fn quick(words: &str) -> String {
     options.expect(words).to_owned()
 }
 
-/// A claim whose standing has an emphasized line of the lab is answered by that line. "Undecided" contradicts nothing,
-/// and a contradiction has to occur in every attempt. Exact lines are always decided.
+/// If the status of a claim has an emphasized line of the lab, that line answers the claim. "Undecided" contradicts
+/// nothing, and a contradiction must occur in every attempt. Exact lines are always decided.
 #[test]
 fn the_lab_answers_the_claims_of_the_sources_as_the_document_says() {
     let text = document();
@@ -244,7 +245,7 @@ fn the_lab_answers_the_claims_of_the_sources_as_the_document_says() {
     println!("{} of the document's lines are decided", decided.into_inner());
 }
 
-/// Runs a command of the lab until none of these answers is contradicted. Returns the number of decided ones.
+/// Runs a command of the lab until none of these answers is contradicted. Returns the number of decided answers.
 fn agree(name: &str, words: &str, answers: &[Answer<'_>]) -> usize {
     let bench = Bench::new();
     put_examples(&bench);
@@ -293,10 +294,10 @@ fn agree(name: &str, words: &str, answers: &[Answer<'_>]) -> usize {
     panic!("lab {name}: every attempt contradicts the document: {open:?}");
 }
 
-/// Lines that are about counts which do not depend on time.
+/// Lines about counts that do not depend on time.
 const EXACT: [&str; 1] = ["ACKs overtake data only if they bypass the coalescer"];
 
-/// Puts the files of experiments where they are in the repository.
+/// Copies the files of experiments to the path that they have in the repository.
 pub(crate) fn put_examples(bench: &Bench) {
     fs::create_dir_all(bench.path("examples/lab")).unwrap();
     for entry in fs::read_dir(root().join("examples/lab")).unwrap() {

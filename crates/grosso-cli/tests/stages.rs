@@ -43,14 +43,14 @@ const SPIS: [&str; 2] = ["0x00001001", "0x00001002"];
 /// A user other than root and the user of the tests.
 const STRANGER: u32 = 65_533;
 
-/// Two hosts, and their ESP settings except keys and numbers.
+/// Two hosts, and their ESP settings other than keys and sequence numbers.
 pub(crate) struct Esp {
     pub(crate) hosts: Hosts,
-    /// Additional lines of the file, for host a and for host b.
+    /// Additional lines in the configuration files of host a and of host b.
     more: [&'static str; 2],
     /// Directory of the sequence files, with a slash at the end.
     pub(crate) folder: &'static str,
-    /// Another path of host b.
+    /// Configuration of another path on host b.
     pub(crate) beside: &'static str,
 }
 
@@ -69,7 +69,7 @@ impl Esp {
         Some(Self { hosts, more, folder: "", beside: "" })
     }
 
-    /// Starts the program on host a (0) or b (1), with the stages at its end of the wire.
+    /// Starts the program on host a (0) or b (1), with the stages of its side of the wire.
     pub(crate) fn start(&self, host: usize) -> Running {
         let (near, far) = [("a0", "ta"), ("e0", "b0")][host];
         let (out, back) = (host, 1 - host);
@@ -128,8 +128,8 @@ impl Esp {
         }
     }
 
-    /// Sends datagrams from host b until one arrives. Host a recorded numbers as received ahead of the packets, and
-    /// refuses these after SIGKILL.
+    /// Sends datagrams from host b until one arrives. After SIGKILL, host a refuses numbers that it had recorded as
+    /// received ahead of the packets.
     pub(crate) fn use_up_numbers_ahead(&self) {
         let bind = |host: usize| {
             let address = [A, B][host][0];
@@ -183,7 +183,7 @@ fn datagrams_and_streams_pass_in_esp_and_in_fragments_and_the_wire_shows_nothing
         println!("the kernel has no ESP (CONFIG_INET6_ESP): tshark alone judges the wire");
     }
     let mut dump = Command::new("tcpdump");
-    // With slots no longer than the MTU needs, a whole burst fits into its ring.
+    // If slots are no longer than the MTU requires, a whole burst fits into the ring.
     dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
     let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
     let dump = Running::spawn(dump);
@@ -205,7 +205,7 @@ fn datagrams_and_streams_pass_in_esp_and_in_fragments_and_the_wire_shows_nothing
     let Some(clear) = tshark(&esp, false, "tcp || udp || igmp", "frame.number") else {
         return skip("no tshark");
     };
-    assert_eq!(clear, [""; 0], "packets in the clear");
+    assert_eq!(clear, [""; 0], "unencrypted packets");
     let long = tshark(&esp, false, "ip.len > 1500 || ipv6.plen > 1460", "frame.number");
     assert_eq!(long.unwrap(), [""; 0], "packets longer than the MTU");
     let good = tshark(&esp, true, "esp.icv_good == 1", "frame.number").unwrap();
@@ -230,7 +230,7 @@ fn a_program_that_was_killed_goes_on_with_numbers_that_nobody_used() {
         [number(1), number(2)]
     };
     let [sent, _] = numbers();
-    assert!(sent >= 1 << 20, "numbers are recorded before they are used");
+    assert!(sent >= 1 << 20, "sequence numbers are recorded before use");
     near.stop(Signal::KILL);
     let near = esp.start(0);
     esp.use_up_numbers_ahead();
@@ -239,7 +239,7 @@ fn a_program_that_was_killed_goes_on_with_numbers_that_nobody_used() {
     assert!(again > sent, "{again} and {sent}");
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
     let [last, received] = numbers();
-    assert!(last > sent && last < again, "a clean end gives back what was not used");
+    assert!(last > sent && last < again, "a clean end returns the unused numbers");
     assert!(received > 0);
     far.stop(Signal::TERM);
 }
@@ -270,7 +270,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     let ended = esp.hosts.run("run -c twice.toml");
     assert_eq!(ended.code, Some(4), "{ended:?}");
     let used = "another port or program on this host uses the key \"out\"\nhint: ";
-    // In the network namespace of the other host, only the lock of the key file is seen.
+    // From the network namespace of the other host, only the lock of the key file is visible.
     let locked = "another port or program on this host uses the key file\nhint: ";
     assert!(ended.stderr.contains(used) || ended.stderr.contains(locked), "{ended:?}");
     // Neither another sequence file nor a copy of the keys avoids the error.
@@ -302,7 +302,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     std::fs::write(&key, format!("in {}\nout {}\n", KEYS[0], KEYS[1])).unwrap();
     near.signal(Signal::HUP);
     near.said("nothing was changed");
-    // New keys have a new file.
+    // New keys require a new file.
     let main = esp.hosts.path("0.toml");
     let text = std::fs::read_to_string(&main).unwrap().replace("0.seq", "new.seq");
     std::fs::write(&main, text).unwrap();
@@ -312,7 +312,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
 }
 
-/// Returns the names of the claims in a host's network namespace.
+/// Returns the names of the port locks in a host's network namespace.
 pub(crate) fn claims(host: &NetworkNamespace) -> Vec<String> {
     let sockets = host.run(|| std::fs::read_to_string("/proc/thread-self/net/unix")).unwrap();
     let name = |line: &str| line.split_once("@grosso-esp-").map(|(_, name)| name.to_owned());
@@ -320,7 +320,7 @@ pub(crate) fn claims(host: &NetworkNamespace) -> Vec<String> {
     names.into_iter().map(|name| format!("grosso-esp-{name}")).collect()
 }
 
-/// Holds abstract names as another user, with sockets of both kinds.
+/// Binds abstract names as another user, with sockets of both types.
 pub(crate) fn held_by_stranger(
     host: &NetworkNamespace,
     names: &[String],
@@ -423,7 +423,7 @@ fn exhausted_sequence_numbers_are_noted_while_a_path_runs() {
     assert!(!before.iter().any(|line| line.contains(EXHAUSTED)), "{before:?}");
     let socket = esp.hosts.a.run(|| UdpSocket::bind((A[0], 0))).unwrap().unwrap();
     let exhausted = || {
-        // The path may have no room at the moment.
+        // The path may have no buffer space at the moment.
         let _ = socket.send_to(&[7; 100], (B[0], 9));
         near.has_said(EXHAUSTED)
     };
@@ -464,7 +464,7 @@ fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_r
     }
 }
 
-/// The same key from a file and from a descriptor is one key, also within one process.
+/// A key from a file and the same key from a descriptor count as one key, also within one process.
 #[test]
 fn a_key_from_a_descriptor_is_refused_where_a_port_has_it_from_a_file() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -551,13 +551,16 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
         let salts = count(|packet| packet.1 ^ packet.2);
         if spi == SPIS[0] {
             assert!(of_key.len() >= 500, "{}", of_key.len());
-            assert!(count(|packet| packet.1) < of_key.len(), "numbers repeat, or nothing is shown");
-            assert_eq!(salts, 5, "one salt a start");
+            assert!(
+                count(|packet| packet.1) < of_key.len(),
+                "sequence numbers must repeat for this test"
+            );
+            assert_eq!(salts, 5, "one salt per start");
         }
     }
 }
 
-/// Programs in two network namespaces do not see each other, and a copy of the keys is another file: both send with one
+/// Programs in two network namespaces do not see each other, and a copy of the keys is another file. Both send with one
 /// key and the same numbers, and only the salt of each start keeps their IVs distinct.
 #[test]
 fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
@@ -597,12 +600,12 @@ fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     let count = |by: fn(&(String, u64, u64)) -> u64| {
         of_key.iter().map(|packet| by(packet)).collect::<BTreeSet<_>>().len()
     };
-    assert!(count(|packet| packet.1) < of_key.len(), "numbers repeat, or nothing is shown");
+    assert!(count(|packet| packet.1) < of_key.len(), "sequence numbers must repeat for this test");
     assert_eq!(count(|packet| packet.2), of_key.len(), "a vector repeats");
-    assert_eq!(count(|packet| packet.1 ^ packet.2), 2, "one salt a program");
+    assert_eq!(count(|packet| packet.1 ^ packet.2), 2, "one salt per program");
 }
 
-/// Numbered datagrams over IPv6, in both directions between the hosts: none is sent twice.
+/// Numbered datagrams over IPv6, in both directions between the hosts. None is sent twice.
 struct Numbered {
     sockets: [UdpSocket; 2],
     next: AtomicU64,
@@ -648,7 +651,7 @@ impl Numbered {
         }
     }
 
-    /// Receives at the first host, where no number may come twice; the second host's are not read.
+    /// Receives at the first host, where no number may arrive twice; the second host's datagrams are not read.
     fn keep_receiving(&self) {
         let mut payload = [0; 300];
         while !self.ends.load(Ordering::Relaxed) {
@@ -667,14 +670,14 @@ impl Numbered {
         self.passed.lock().unwrap().len()
     }
 
-    /// Lets datagrams flow until this many more have arrived.
+    /// Sends datagrams until this many more have arrived.
     fn flow(&self, more: usize) {
         let enough = self.received() + more;
         self.flows.store(true, Ordering::Relaxed);
         until(|| self.received() >= enough);
     }
 
-    /// Waits until a new datagram has passed, and so all that was on the wire before it.
+    /// Waits until a new datagram has passed, and with it everything that was on the wire before.
     fn pass_one(&self) {
         let first = self.next.load(Ordering::Relaxed);
         until(|| {
@@ -686,7 +689,7 @@ impl Numbered {
 
 const NUMBERED_PORT: u16 = 4444;
 
-/// Records the ESP packets to the first host, each once, from its wire.
+/// Records the ESP packets to the first host from its wire, each once.
 fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool) {
     let spi = u32::from_str_radix(&SPIS[1][2..], 16).unwrap().to_be_bytes();
     let (mut frame, mut last) = ([0; 2048], 0);
@@ -765,10 +768,10 @@ fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program
     };
     assert_eq!(count(|packet| packet.2), of_key.len(), "a vector repeats");
     assert_eq!(count(|packet| packet.1), of_key.len(), "a number repeats");
-    assert_eq!(count(|packet| packet.1 ^ packet.2), KILLS + 1, "one salt a start");
+    assert_eq!(count(|packet| packet.1 ^ packet.2), KILLS + 1, "one salt per start");
 }
 
-/// Raised on drop, so that the threads of a failed test exit too.
+/// A flag that is set on drop, so that the threads of a failed test exit too.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {

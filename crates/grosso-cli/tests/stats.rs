@@ -59,7 +59,7 @@ fn frames_and_packets_are_those_that_the_kernel_counted() {
     let bridge = hosts.start("bridge e0 tap:b0");
     hosts.address("b0");
     exchange(&connect((&hosts.b, B[0]), (&hosts.a, A[0])), 8 << 20);
-    // A last acknowledgement may be in flight during the count.
+    // The last acknowledgement may be in flight during the count.
     until(|| {
         let report = json(&hosts.run("stats --json"));
         let tap = of(&report, "b0");
@@ -134,7 +134,7 @@ fn trains_that_are_held_are_gauges_of_the_moment_and_no_change() {
     let lines = hosts.run("stats -i 0.05 -c 2 --jsonl --delta e0").stdout;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!((count(&last, "rx_gro_held"), &last["delta"]["rx_gro_held"]), (2, &Value::Null));
-    // Port unreachable is not a packet of the flow; a datagram without payload is, and flushes its train.
+    // Port unreachable is not a packet of the flow. A datagram without payload is, and flushes its train.
     sender.send_to(&[], (B[0], 9)).unwrap();
     until(|| held() == (1, 3));
     bridge.stop(Signal::TERM);
@@ -166,7 +166,7 @@ fn every_form_says_the_same() {
         let [before, now] = pair else { unreachable!() };
         let change = count(now, "rx_packets") - count(before, "rx_packets");
         assert_eq!(count(&now["delta"], "rx_packets"), change);
-        // A delayed reading also serves as the next one: values just read are not requested again.
+        // A delayed reading also serves as the next one: values that were just read are not requested again.
         assert!(count(now, "ts_ns") >= count(before, "ts_ns"));
     }
 
@@ -221,7 +221,7 @@ fn what_cannot_be_had_is_said_with_what_to_do() {
         missing.stderr.contains("eth7") && missing.stderr.contains("devices of data paths: b0, e0"),
         "{missing:?}"
     );
-    // A series goes on until the paths have ended.
+    // The series continues until the paths have ended.
     let lines = hosts.path("lines");
     let mut series = hosts.command("stats -i 0.05 --jsonl");
     series.stdout(fs::File::create(&lines).unwrap()).stderr(Stdio::piped());
@@ -249,7 +249,7 @@ fn programs_that_were_killed_leave_nothing_and_those_that_hang_hold_nobody_up() 
     let socket = hosts.path(&format!("{}.sock", killed.id()));
     assert!(Path::exists(&socket));
     killed.stop(Signal::KILL);
-    assert!(socket.exists(), "it could not remove it");
+    assert!(socket.exists(), "the program could not remove its socket");
     assert_eq!(json(&hosts.run("stats --json"))["devices"].as_array().unwrap().len(), 2);
     assert!(!socket.exists());
     hung.stop(Signal::TERM);

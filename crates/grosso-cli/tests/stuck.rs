@@ -25,10 +25,11 @@ use crate::{
 
 /// A path whose thread is stopped in the tests.
 const CORE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n";
-/// A path next to it.
+/// Configuration of a path next to the stuck one.
 const EDGE: &str = "[[path]]\nname = \"edge\"\nleft = \"e0\"\nright = \"tap:b0\"\n";
 
-/// Stops one thread as a debugger does, and resumes it on exit. Prints a line when the thread is stopped.
+/// Script that stops one thread as a debugger does, and resumes it on exit. It prints a line when the thread is
+/// stopped.
 const TRACER: &str = "
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -40,7 +41,7 @@ print('stopped', flush=True)
 os.waitpid(thread, 0x40000000)
 ";
 
-/// A thread stopped by a debugger, until this is dropped or the thread is killed.
+/// A thread stopped by a debugger, until the value is dropped or the thread is killed.
 pub(crate) struct Traced(Child);
 
 impl Traced {
@@ -125,7 +126,7 @@ fn a_path_whose_thread_a_debugger_stopped_is_reported_and_holds_up_nobody() {
     let health = get(&hosts, &address, "/healthz");
     assert!(health.starts_with("HTTP/1.1 503") && health.ends_with("stuck: core\n"), "{health}");
 
-    // A reload that has to stop the path also gives up on it.
+    // A reload that has to stop the path also abandons it.
     fs::write(hosts.path("paths.toml"), format!("metrics = \"127.0.0.1:0\"\n{EDGE}")).unwrap();
     running.signal(Signal::HUP);
     running.said("run: path core: thread core/0 is stuck");
@@ -151,7 +152,7 @@ fn a_program_whose_only_path_is_stuck_ends_by_sigterm_and_says_so() {
     assert!(ended.stderr.contains("grosso: bridge: thread edge/0 is stuck"), "{ended:?}");
 }
 
-/// Returns a TCP socket whose last close waits for an hour: its peer acknowledges nothing more.
+/// Returns a TCP socket whose last close waits for an hour, because its peer acknowledges nothing more.
 pub(crate) fn lingering() -> (TcpStream, [TcpStream; 1], TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -190,16 +191,16 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
             Err(error) => {
                 assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{path:?}");
                 socket.send(&[IoSlice::new(&message)]).unwrap();
-                // Only this test holds it, and this test does not want to wait.
+                // Only this test holds the socket, and the test must not wait.
                 set_socket_linger(&near, None).unwrap();
                 refused += 1;
             }
         }
-        // From here on only Grosso holds it.
+        // From here on, only Grosso holds the socket.
         drop(near);
         others.push((far, listener, socket));
     }
-    // The VM's port has answered or disconnected: it has received what was passed.
+    // The VM's port has answered or disconnected, so it has received the passed descriptors.
     let (.., machine) = others.last().unwrap();
     let mut answer = [0; 64];
     until(|| machine.read(&mut [std::io::IoSliceMut::new(&mut answer)]).is_ok());
@@ -256,7 +257,7 @@ impl Drop for FileSystem {
         if self.frozen {
             succeeds("fsfreeze", &["--unfreeze", place]);
         }
-        // Programs killed in a failed test may use it for a moment longer.
+        // Programs killed in a failed test may use the file system for a moment longer.
         succeeds("umount", &["--lazy", place]);
     }
 }
@@ -273,7 +274,7 @@ fn a_frozen_file_system_under_a_sequence_file_stops_no_path_and_no_end() {
     esp.streams(1 << 18);
     files.freeze();
 
-    // These use up the numbers reserved in advance, and the rest is dropped and counted.
+    // These packets use up the numbers reserved in advance; further packets are dropped and counted.
     let socket = esp.hosts.a.run(|| std::net::UdpSocket::bind((A[0], 0))).unwrap().unwrap();
     let stats = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
@@ -284,16 +285,16 @@ fn a_frozen_file_system_under_a_sequence_file_stops_no_path_and_no_end() {
     };
     until(|| {
         for _ in 0..200 {
-            // The path may have no room at the moment.
+            // The path may have no buffer space at the moment.
             let _ = socket.send_to(&[7; 100], (B[0], 9));
         }
         let stats = stats();
-        assert_eq!(stuck(&stats, "esp"), [false; 2], "its thread goes on");
+        assert_eq!(stuck(&stats, "esp"), [false; 2], "the thread continues");
         let wire = stats["devices"].as_array().unwrap().iter().find(|line| line["device"] == "e0");
         wire.unwrap()["drops"]["esp_in_unreserved"].as_u64().is_some_and(|drops| drops > 0)
     });
     let ended = far.stop(Signal::TERM);
-    assert!(files.frozen, "it is still frozen");
+    assert!(files.frozen, "the file system is still frozen");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     files.thaw();
     let far = esp.start(1);
@@ -314,7 +315,7 @@ fn a_start_on_a_frozen_file_system_fails_and_a_reload_goes_on() {
     files.freeze();
     let mut command = esp.hosts.command("run -c 1.toml");
     let ended = Running::spawn(&mut command).end();
-    assert!(files.frozen, "it is still frozen");
+    assert!(files.frozen, "the file system is still frozen");
     assert_eq!(ended.code, Some(4), "{ended:?}");
     assert!(ended.stderr.contains("its file system may be frozen"), "{ended:?}");
 }

@@ -9,7 +9,7 @@ use crate::{
     veth_lab::Net,
 };
 
-/// Runs an experiment on a CPU of its own, and returns the report; `None` if a lab cannot run here.
+/// Runs an experiment on a dedicated CPU, and returns the report; `None` if a lab cannot run here.
 fn report_of(bench: &Bench, words: &str) -> Option<Value> {
     let _processor = Processor::acquire();
     let run = bench.run(words);
@@ -39,12 +39,15 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
         let number = |row: &Value, name: &str| row[name]["median"].as_f64().unwrap();
         let (few, unbounded) = (row("coalesces", fewest.into()), row("coalesces", ().into()));
         let queued = row("queues", fewest.into());
-        // A timeout in the middle of the trial may flush the buffers once more, which then hold complete datagrams.
+        // A timeout in the middle of the trial may free the buffers once more, and they then hold complete datagrams.
         assert!(number(few, "goodput_gbps") > 5.0 * number(queued, "goodput_gbps"), "{group}");
         assert_eq!(number(few, "no_buffer_a_second"), 0.0, "{few}");
         assert!(number(queued, "no_buffer_a_second") > 0.0, "{queued}");
         assert!(queued["buffers_max"] == fewest && number(unbounded, "goodput_gbps") > 0.0);
-        assert!(number(queued, "silence_ms") > 100.0, "it waits for the timeout: {queued}");
+        assert!(
+            number(queued, "silence_ms") > 100.0,
+            "the receiver waits for the timeout: {queued}"
+        );
     }
     let verdicts = report["verdicts"].as_array().unwrap();
     assert_eq!((verdicts.len(), &verdicts[0]["verdict"]), (7, &"undecided".into()), "{verdicts:?}");
@@ -143,7 +146,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
     assert_eq!(report["schema"], "grosso.lab-acks/3");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 76);
-    // The share of the acknowledgments arriving at the sender's NIC that were delivered to the sender.
+    // Share of the acknowledgments that arrived at the sender's NIC and were delivered to the sender.
     let reached = |handling: &str| {
         let of = |row: &&Value| row["side"] == "sender" && row["handling"] == handling;
         let sum = |name: &str| -> f64 {
@@ -188,7 +191,7 @@ fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
     let elsewhere = verdicts.iter().filter(|verdict| verdict["verdict"] == "cannot_be_shown_here");
     assert_eq!((told.count(), elsewhere.count()), (13, 1));
     let page = String::from_utf8(bench.get("page.html")).unwrap();
-    assert!(page.contains("ran in userspace"), "the page says so too");
+    assert!(page.contains("ran in userspace"), "the page has the note too");
 }
 
 #[test]

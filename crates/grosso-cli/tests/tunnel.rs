@@ -35,7 +35,7 @@ struct Ends(Hosts);
 impl Ends {
     fn new() -> Option<Self> {
         let hosts = Hosts::new()?;
-        // The far end of the wire belongs to the second host itself: the tunnels connect the hosts' stacks.
+        // The far end of the wire belongs to the second host itself, because the tunnels connect the hosts' stacks.
         let own = || {
             std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0")?;
             set_up("e0", B)
@@ -57,12 +57,12 @@ impl Ends {
         self.run_with(host, host, line)
     }
 
-    /// Runs a command with the files of the program on another host.
+    /// Runs a command on a host with the program's files of another host.
     fn run_with(&self, host: &NetworkNamespace, owner: &NetworkNamespace, line: &str) -> Ended {
         self.end_of(Command::new(env!("CARGO_BIN_EXE_grosso")), (host, owner), line)
     }
 
-    /// Runs a command to its end on a host, with the files of the program on another, or the same.
+    /// Runs a command on a host until it exits, with the program's files of another host or the same one.
     fn end_of(
         &self,
         mut command: Command,
@@ -132,7 +132,7 @@ impl Drop for Ends {
 
 const VXLAN: &str = "tunnel add vx0 type vxlan id 42 local 10.9.0.2 remote 10.9.0.1";
 
-/// Creates a tunnel to the kernel's own device at the peer, and addresses inside.
+/// Creates a tunnel to the kernel's own device at the peer, with inner addresses.
 fn beside_the_kernel() -> Option<Ends> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);
@@ -217,7 +217,7 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     if let Err(error) = chown(&probe, Some(NOBODY), None) {
         return skip(&format!("no other user can be had: {error}"));
     }
-    // The directory of a test is accessible only to its user, and the process must be able to traverse it.
+    // The directory of a test is accessible only to its user, but the process must be able to traverse it.
     std::fs::set_permissions(ends.0.path("."), PermissionsExt::from_mode(0o711)).unwrap();
     ends.ok("tunnel down vx0");
     let (b, line) = (&ends.0.b, "tunnel up vx0 --user nobody");
@@ -242,7 +242,7 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
     let left = std::fs::read_dir(ends.0.path("b")).unwrap().flatten();
     let own = left.filter(|entry| entry.path().extension().is_some_and(|end| end == "own"));
-    assert_eq!(own.count(), 0, "its folder is gone too");
+    assert_eq!(own.count(), 0, "the directory is removed too");
 }
 
 /// The queue of a device that is read too seldom holds a burst, and a length set by the user is kept.
@@ -326,7 +326,7 @@ fn a_tunnel_of_another_network_namespace_is_neither_seen_nor_ended() {
     assert!(ends.ip(b, "link show").contains("vx0"));
 }
 
-/// Makes the same tunnel on both hosts, with addresses inside.
+/// Creates the same tunnel on both hosts, with inner addresses.
 fn between_two(ends: &Ends, words: &str) {
     let (a, b) = (&ends.0.a, &ends.0.b);
     let family = usize::from(words.starts_with("ip6"));
@@ -393,7 +393,7 @@ fn the_mode_of_a_tunnel_says_which_packets_it_carries() {
     }
 }
 
-/// Fragments inside a tunnel are left to the hosts: the host that reassembles them may be beyond this one.
+/// A tunnel leaves inner fragments alone, because the host that reassembles them may be behind this one.
 #[test]
 fn a_tunnel_directly_in_ip_leaves_fragments_inside_to_the_hosts() {
     for words in ["gre", "ip6tnl"] {
@@ -482,7 +482,7 @@ fn a_path_that_shrinks_is_told_of_and_the_device_stays_as_it_was() {
     }
 }
 
-/// Creates a third host after the second, with a wire of its own.
+/// Creates a third host behind the second, connected by its own wire.
 fn third(ends: &Ends) -> NetworkNamespace {
     let (b, c) = (&ends.0.b, NetworkNamespace::new().unwrap());
     let lay = || {
@@ -505,8 +505,8 @@ fn received(host: &NetworkNamespace) -> u64 {
     links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
-/// Connects the second host's tunnel to two kernels as peers; returns the number of packets that each of them received
-/// of a stream in each direction with the first.
+/// Connects the second host's tunnel to two kernels as peers. Returns how many packets each of them received of a
+/// stream in each direction with the first.
 fn between_three(words: &str) -> Option<[u64; 2]> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);
@@ -542,7 +542,10 @@ fn of_several_other_ends_each_gets_what_is_for_who_is_behind_it() {
     let Some([near, far]) = between_three(&format!("nolearning {entries}")) else { return };
     assert!(near > 50 && far < 20, "configured: {near} {far}");
     let Some([near, far]) = between_three("nolearning") else { return };
-    assert!(near > 50 && far > 50, "nothing is known, so all get it: {near} {far}");
+    assert!(
+        near > 50 && far > 50,
+        "no address is known, so all peers get the packets: {near} {far}"
+    );
 }
 
 #[test]
@@ -599,7 +602,7 @@ fn what_is_exported_makes_the_same_tunnel_in_the_kernel() {
     assert!(checked.stdout.contains("vx0: tap:vx0 <-> vxlan:42:10.9.0.1, 1 queue"), "{checked:?}");
 }
 
-/// Both would accept each packet, as the kernel's tunnels would, which are refused too.
+/// Both tunnels would accept each packet. The kernel would refuse such a pair of tunnels too.
 #[test]
 fn a_second_tunnel_for_the_same_packets_is_refused() {
     let Some(ends) = Ends::new() else { return };
@@ -675,7 +678,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
         assert!(ended.stderr.contains(hint), "{line}: {}", ended.stderr);
         assert_eq!(ended.stdout, "", "{line}");
     }
-    assert_eq!(ends.ok("tunnel show"), "", "nothing is left of what could not be");
+    assert_eq!(ends.ok("tunnel show"), "", "nothing is left of the failed tunnel");
     assert!(!ends.ip(&ends.0.b, "link show").contains("vx0"));
 
     ends.ok(VXLAN);
@@ -738,7 +741,7 @@ fn a_tunnel_that_may_not_probe_its_path_says_so_and_carries() {
     }
 }
 
-/// On a path found to be narrow, the kernel fragments IPv6 packets itself, and learns the MTU through `lo`.
+/// If the path MTU turns out to be small, the kernel fragments IPv6 packets itself, and learns the MTU through `lo`.
 #[test]
 fn a_tunnel_whose_kernel_cannot_be_told_of_its_path_says_so() {
     let Some(ends) = Ends::new() else { return };

@@ -38,7 +38,7 @@ const OUTSIDE: [[&str; 2]; 2] = [["10.9.1.1", "10.9.2.1"], ["fd09:1::1", "fd09:2
 /// A host behind the tunnel.
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 
-/// A host with routes to the remote ends of tunnels.
+/// A host with routes to the remote endpoints of tunnels.
 struct Host {
     network: NetworkNamespace,
     folder: tempfile::TempDir,
@@ -88,13 +88,14 @@ impl Host {
         self.command("run --config paths.toml")
     }
 
-    /// Makes a device that stays, as the one of a tunnel that was stopped.
+    /// Creates a persistent device, like that of a stopped tunnel.
     fn keep_device(&self, device: &str) {
         self.ip(&format!("tuntap add {device} mode tap"));
         self.ip(&format!("link set {device} up"));
     }
 
-    /// Gives the device into a tunnel an address, and those behind it and the remote ends an Ethernet address.
+    /// Configures an address on the device into a tunnel, and an Ethernet address for the hosts behind it and the
+    /// remote endpoints.
     fn address(&self, device: &str) {
         self.ip(&format!("addr add 10.8.0.1/24 dev {device}"));
         if self.ip(&format!("link show {device}")).contains("link/ether") {
@@ -105,7 +106,7 @@ impl Host {
         }
     }
 
-    /// Makes the routes to the remote ends lead over a device.
+    /// Routes packets to the remote endpoints over a device.
     fn route_over(&self, device: &str) {
         for [_, remote] in OUTSIDE {
             self.ip(&format!("route del {remote}"));
@@ -129,7 +130,7 @@ impl Host {
         link.statistics.transmit_packets
     }
 
-    /// Returns the number of packets that were dropped for a reason.
+    /// Returns the number of packets dropped for this reason.
     fn dropped(&self, reason: &str) -> u64 {
         let ended = self.run("stats --json");
         assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -149,7 +150,7 @@ fn ip(host: &NetworkNamespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every type over its possible outer IP versions.
+/// Every tunnel type with each of its possible outer IP versions.
 const TYPES: [(&str, usize); 17] = [
     ("vxlan id 42", 0),
     ("vxlan id 42", 1),
@@ -170,8 +171,8 @@ const TYPES: [(&str, usize); 17] = [
     ("ip6tnl encap gue encaplimit none", 1),
 ];
 
-/// Packets that the host sends into a tunnel for one datagram: two fragments, a few of their fragments, and neighbour
-/// discovery. A tunnel without a guard sends hundreds of thousands.
+/// Maximum number of packets that the host sends into a tunnel for one datagram: two fragments, a few of their
+/// fragments, and neighbour discovery. A tunnel without a guard sends hundreds of thousands.
 const PACKETS_MAX: u64 = 100;
 
 #[test]
@@ -219,7 +220,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
                 thread::sleep(Duration::from_millis(10));
             }
         });
-        // The sender ends too if the program ends before it has printed both.
+        // The sender exits too if the program exits before it has printed both.
         let _stop = Stop(&sending);
         // On a busy machine, the route may be checked before the first packet returns.
         for _ in 0..2 {
@@ -294,7 +295,7 @@ fn two_tunnels_that_lead_into_each_other_are_not_started() {
     // The second tunnel to start closes the loop.
     assert_refused(&host, &[("t1", other), ("t0", VXLAN)], "t1, then t0");
 
-    // The same with a kernel tunnel.
+    // The same applies to a kernel tunnel.
     let kernel = "link add k1 type vxlan id 5 local 10.9.1.1 remote 10.9.3.1 dstport 4790";
     host.ip(kernel);
     host.ip("link set k1 up");
@@ -328,7 +329,7 @@ fn a_bridged_overlay_may_have_the_addresses_of_the_underlay() {
         host.run(|| set_up("w0", local)).unwrap().unwrap();
         lay(host, "v0", guest, "g0");
         guest.run(|| set_up("g0", local)).unwrap().unwrap();
-        // Room for the headers of the tunnel.
+        // The MTU leaves room for the headers of the tunnel.
         ip(guest, "link set g0 mtu 1400");
         let place = folder.path().join(local[0].to_string());
         std::fs::create_dir(&place).unwrap();

@@ -48,7 +48,7 @@ fn inside(net: u8, host: u8) -> [IpAddr; 2] {
     ]
 }
 
-/// Two hosts and the router between them. Tunnels are stopped with them.
+/// Two hosts and the router between them. Their tunnels are stopped on drop.
 struct Routed {
     hosts: [NetworkNamespace; 2],
     router: NetworkNamespace,
@@ -104,7 +104,7 @@ impl Routed {
         ended.stdout
     }
 
-    /// Makes a tunnel of these words, with addresses inside.
+    /// Creates a tunnel with these arguments and inner addresses.
     fn tunnel(&self, words: &str, family: usize, net: u8) {
         for host in 0..2 {
             let (local, remote) = (OUTSIDE[host][family], OUTSIDE[1 - host][family]);
@@ -130,7 +130,7 @@ impl Routed {
         connect((&self.hosts[0], near), (&self.hosts[1], far))
     }
 
-    /// Makes the router carry packets of at most this length: an IPv6 path has 1280 at least.
+    /// Sets the MTU of the router's link; an IPv6 link requires at least 1280 bytes.
     fn path(&self, mtu: usize) {
         for (net, device) in [(1, "ra"), (2, "rb")] {
             ip(&self.router, &format!("route replace 10.9.{net}.0/24 dev {device} mtu {mtu}"));
@@ -140,7 +140,7 @@ impl Routed {
         }
     }
 
-    /// Makes all links carry packets of at most this length.
+    /// Sets the MTU of all links.
     fn links(&self, mtu: usize) {
         let [a, b] = &self.hosts;
         for (host, device) in [(a, "w0"), (b, "w0"), (&self.router, "ra"), (&self.router, "rb")] {
@@ -148,8 +148,9 @@ impl Routed {
         }
     }
 
-    /// Tells the first host that no packet of this tunnel to the second one may be longer than the protocol's least,
-    /// once for each source port of its tunnels, from an address that has nothing to do with either.
+    /// Sends forged messages to the first host, from an address unrelated to either host: no packet of this tunnel to
+    /// the second host may be longer than the protocol's minimum. There is one message for each source port of the
+    /// host's tunnels.
     fn sweep(&self, family: usize, words: &str) {
         let (protocol, port) = carrier(words);
         let hardware = |host: &NetworkNamespace, device: &str| {
@@ -185,7 +186,7 @@ impl Drop for Routed {
                 command.args(["tunnel", "del", &format!("t{net}")]);
                 command.env("RUNTIME_DIRECTORY", self.folder.path().join((host + 1).to_string()));
                 if let Ok(command) = self.hosts[host].host(&mut command) {
-                    // The test ends with or without it.
+                    // The test ends with or without the process.
                     let _ = command.output();
                 }
             }
@@ -201,7 +202,7 @@ fn ip(host: &NetworkNamespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the protocol of a tunnel's outer packets, and their destination port if that is UDP.
+/// Returns the protocol of a tunnel's outer packets and, for UDP, their destination port.
 fn carrier(words: &str) -> (u8, u16) {
     let has = |word: &str| words.split(' ').any(|other| other == word);
     match words.split(' ').next().unwrap() {
@@ -258,10 +259,10 @@ fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u
     }
 }
 
-/// Number of networks whose streams are waited for concurrently: a stream that lost packets pauses for seconds.
+/// Number of networks whose streams run concurrently: a stream that lost packets pauses for seconds.
 const SIDE_BY_SIDE: usize = 5;
 
-/// Looks at each of some things that have networks of their own, in threads that have the name of the test.
+/// Calls `look` for each item in a separate thread, which has the name of the test; the items have their own networks.
 fn side_by_side<T: Sync>(all: &[T], look: impl Fn(&T) + Sync) {
     let name = thread::current().name().unwrap_or_default().to_owned();
     let next = AtomicUsize::new(0);
@@ -278,7 +279,7 @@ fn side_by_side<T: Sync>(all: &[T], look: impl Fn(&T) + Sync) {
     });
 }
 
-/// Every type over its possible outer IP versions.
+/// Every tunnel type with each of its possible outer IP versions.
 const TYPES: [(&str, usize); 20] = [
     ("vxlan id 42", 0),
     ("vxlan id 42", 1),
@@ -315,7 +316,7 @@ fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
                 continue;
             }
             thread::scope(|scope| {
-                // It changes while bytes are in flight.
+                // The MTU changes while bytes are in flight.
                 scope.spawn(|| routed.path(mtu));
                 streams.iter().for_each(|stream| exchange(stream, 1 << 18));
             });
@@ -340,7 +341,7 @@ fn speed([near, far]: &[TcpStream; 2], bytes: usize) -> f64 {
     bytes as f64 * 8.0 / 1e6 / begun.elapsed().as_secs_f64()
 }
 
-/// Prints the speed of streams over IPv4 and IPv6 inside before and after forged messages.
+/// Prints the speed of inner streams over IPv4 and IPv6, before and after forged messages.
 fn print(words: &str, family: usize, speeds: [[f64; 2]; 2]) {
     let [[v4, v6], [v4_after, v6_after]] = speeds;
     let outside = [4, 6][family];
@@ -353,7 +354,7 @@ fn print(words: &str, family: usize, speeds: [[f64; 2]; 2]) {
 /// Bytes of a stream whose speed is measured.
 const BYTES: usize = CHUNK << 10;
 
-/// Forged messages block no tunnel: neither one that carries traffic meanwhile, nor one that is created afterwards.
+/// Forged messages block no tunnel: neither one that carries traffic at that time, nor one that is created afterwards.
 #[test]
 fn forged_messages_silence_no_tunnel() {
     let tunnels = [
@@ -367,7 +368,7 @@ fn forged_messages_silence_no_tunnel() {
         ("ip6gre encaplimit none", 1),
     ];
     for (words, family) in tunnels {
-        // New hosts: their kernels cache the small MTU of an earlier tunnel's path for ten minutes.
+        // New hosts are needed, because their kernels cache the small path MTU of an earlier tunnel for ten minutes.
         let Some(routed) = Routed::new() else { return };
         routed.tunnel(words, family, 0);
         let streams = [0, 1].map(|inner| routed.connection(0, inner));
@@ -386,7 +387,7 @@ fn forged_messages_silence_no_tunnel() {
         let streams = [0, 1].map(|inner| routed.connection(1, inner));
         streams.iter().for_each(|stream| exchange(stream, BYTES));
         if family == 1 {
-            // Forged messages cause no fragmentation; a true one does, and at once.
+            // Forged messages cause no fragmentation; a genuine message does so immediately.
             assert_eq!(fragments(&routed, &streams), 0, "{words}: fragments in a later tunnel");
             routed.path(1280);
             until(|| fragments(&routed, &streams) > 0);
@@ -493,7 +494,7 @@ fn fragments_of(routed: &Routed, streams: &[[TcpStream; 2]; 2], family: usize) -
     if family == 1 { fragments(routed, streams) > 0 } else { !all_forbid(routed, streams) }
 }
 
-/// Returns whether all long packets of the first host over IPv4 forbid fragments while streams exchange bytes.
+/// Returns whether all long IPv4 packets of the first host have DF set while streams exchange bytes.
 fn all_forbid(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> bool {
     let open = || PacketSocket::builder().bind(&name("ra"));
     let wire = routed.router.run(open).unwrap().unwrap();
@@ -510,8 +511,8 @@ fn all_forbid(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> bool {
     all
 }
 
-/// A forged message triggers a probe, and is refuted by the peer's answer; if the peer does not answer, the message
-/// stays a hint.
+/// A forged message triggers a probe, and the peer's answer refutes it. If the peer does not answer, the message stays
+/// a hint.
 #[test]
 fn a_forged_message_is_refuted_by_a_probe() {
     for (words, family) in [("vxlan id 42 df set mtu-min 1280", 0), ("vxlan id 42 mtu-min 1280", 1)]
@@ -530,8 +531,8 @@ fn a_forged_message_is_refuted_by_a_probe() {
     }
 }
 
-/// With a floor below the path MTU, senders learn the path MTU down to the floor, and no further; packets longer than
-/// the path MTU are then sent in fragments.
+/// With a floor below the path MTU, senders learn the path MTU, but never a value below the floor; longer packets are
+/// then sent in fragments.
 #[test]
 fn senders_are_told_of_the_path_down_to_the_floor() {
     let tunnels = [
@@ -547,7 +548,7 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
         let floor = if family == 0 { 1300 } else { 1350 };
         for (path, told) in [(above, above), (below, floor)] {
             routed.path(path);
-            // What the kernel of the first host learned about the path through the tunnel.
+            // The value that the kernel of the first host learned about the path through the tunnel.
             until(|| {
                 exchange(&stream, 1 << 16);
                 let route = ip(&routed.hosts[0], "route get 10.8.0.2");
@@ -560,7 +561,7 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
     });
 }
 
-/// Returns whether the outer packets that carry a datagram of the first host forbid fragments.
+/// Returns whether the outer packets that carry a datagram of the first host have DF set.
 fn forbids_fragments(routed: &Routed, net: u8, inner: usize) -> bool {
     let of_first_host = |frame: &[u8]| frame[12..14] == [8, 0] && frame[26..30] == [10, 9, 1, 1];
     outside_of(routed, net, inner, of_first_host)[20] & 0x40 != 0
@@ -572,7 +573,7 @@ fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> b
     let wire = routed.router.run(open).unwrap().unwrap();
     let [near, far] = [1, 2].map(|host| inside(net, host)[inner]);
     let sender = routed.hosts[0].run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
-    // Another port than that of the previous request, whose last datagrams may still arrive.
+    // The port differs from that of the previous request, whose last datagrams may still arrive.
     let mark = format!("who carries this from {}?", sender.local_addr().unwrap());
     let mut frame = [0; 2048];
     let mut found = Vec::new();
@@ -589,7 +590,7 @@ fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> b
     found
 }
 
-/// In UDP the kernel writes the outer header, with the label that Grosso passes.
+/// Over UDP the kernel writes the outer header, with the flow label that Grosso passes.
 #[test]
 fn the_flow_label_outside_is_the_one_that_was_said() {
     let Some(routed) = Routed::new() else { return };

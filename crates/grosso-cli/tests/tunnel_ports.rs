@@ -56,7 +56,7 @@ fn b10_what_encap_put_on_any_port_is_read_again_without_a_word() {
     assert!(recorded(&bench.get("b.pcapng")).iter().all(String::is_empty));
 }
 
-/// Tests the same tunnel three times, on three ports, with the outermost on the assigned one.
+/// Tests the same tunnel three times, on three ports; the outermost is on the assigned one.
 #[test]
 fn b10_tunnels_in_tunnels_are_read_each_by_its_own_port() {
     let bench = Bench::new();
@@ -203,7 +203,7 @@ fn b10_reassemble_finds_fragments_in_a_tunnel_on_a_port_that_is_named() {
     };
     assert_eq!(joined("-r b.pcap"), 0);
     assert_eq!(joined("-r b.pcap --port vxlan=8472"), 2);
-    assert_eq!(joined("-r b.pcapng"), 2, "it is recorded");
+    assert_eq!(joined("-r b.pcapng"), 2, "the port is recorded");
     bench.ok("decap -q --strict -r c.pcapng -w d.pcapng");
     assert_eq!(frames(&bench.get("d.pcapng")), whole);
 }
@@ -254,7 +254,7 @@ fn b10_what_looks_like_a_tunnel_is_hinted_at_and_left_alone() {
         match port {
             // Without its port, nothing identifies GRE.
             "fou=5556/47" => assert!(!run.stderr.contains("--port"), "{}", run.stderr),
-            // Without its own header, GUE is the same as FOU.
+            // Without its own header, GUE looks like FOU.
             _ if words.ends_with("encap-variant 1") => {
                 assert!(run.stderr.contains("--port fou=9999/4 "), "{}", run.stderr);
             }

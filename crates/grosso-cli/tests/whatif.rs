@@ -68,12 +68,13 @@ fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
     let text = bench.ok("whatif swapped").stdout;
     assert!(text.contains("Out of order: 59 packets did not continue their train."), "{text}");
 
-    // So does the command that merges.
+    // The printed `coalesce` command gives the same result.
     let said =
         |line: &str| bench.ok(&format!("coalesce {line}")).stderr.contains("--reorder batch");
     assert!(said("swapped") && !said("swapped --reorder batch"));
 
-    // Neither in-order packets nor a lost packet is disorder; nor is what the user tries anyway.
+    // Neither packets in order nor a lost packet are disorder. If the user already tries a reorder level, there is no
+    // advice.
     bench.put("ordered", &stream(&(0..60).collect::<Vec<_>>()));
     bench.put(
         "lost",
@@ -112,7 +113,7 @@ fn of_the_tree(name: &str) -> Vec<u8> {
     std::fs::read(format!("{captures}/{name}")).unwrap()
 }
 
-/// Returns the median, the 99th percentile and the maximum.
+/// Returns the median, the 99th percentile and the maximum of a distribution.
 fn quantiles(of: &Value) -> [u64; 3] {
     ["p50", "p99", "max"].map(|name| of[name].as_u64().unwrap())
 }
@@ -124,7 +125,7 @@ fn figures_are_those_worked_out_by_hand() {
     bench.put("a", &stream(&every_us));
     let at = |options: &str| only(&bench, &format!("a --profile linux {options}"));
 
-    // No gap: one poll, one train. The packets wait for the last one: 9, 8, ... 0 us.
+    // Without a gap there is one poll and one train. The packets wait for the last one: 9, 8, ... 0 us.
     let poll = at("--hold 0");
     assert_eq!(poll["packets_up"], 1);
     assert_eq!((&poll["trains"], &poll["merged_packets"]), (&1.into(), &10.into()));
@@ -134,15 +135,15 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!(quantiles(&poll["held_ns"]), [4001, 9000, 9000]);
     assert_eq!(poll["closed"], serde_json::json!({ "poll_end": 1 }));
 
-    // The third packet arrives when the hold of the first is over: pairs that wait 2 us and 1 us. The last pair is
-    // flushed at the end of the capture.
+    // The third packet arrives when the hold of the first is over: there are pairs that wait 2 us and 1 us. The last
+    // pair is flushed at the end of the capture.
     let held = at("--hold 2us --batch 64");
     assert_eq!((&held["packets_up"], &held["trains"]), (&5.into(), &5.into()));
     assert_eq!(quantiles(&held["segments_per_train"]), [2, 2, 2]);
     assert_eq!(quantiles(&held["held_ns"]), [1000, 2000, 2000]);
     assert_eq!(held["closed"], serde_json::json!({ "hold_time": 4, "poll_end": 1 }));
 
-    // If gaps end polls, a stack handles each poll at once, and no hold is shorter than a poll.
+    // If gaps end polls, a stack processes each poll immediately, and no hold is shorter than a poll.
     assert_eq!(at("--hold 2us")["packets_up"], 1);
 
     // A gap of a microsecond does not end a poll that allows a microsecond, but ends one that allows less.
@@ -159,14 +160,13 @@ fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
     bench.put("a", &stream(&[0, 1, 1000, 1001, 5000]));
     let setting = only(&bench, "a --profile linux --hold 20us");
     assert_eq!(setting["packets_up"], 3);
-    // 20 and 19 us twice; the last packet is flushed at the end of the capture.
+    // The waits are 20 and 19 us, each twice; the last packet is flushed at the end of the capture.
     let [p50, p99, max] = quantiles(&setting["held_ns"]);
     assert_eq!((p50, p99, max), (19_007, 20_000, 20_000));
 }
 
-/// The connections of this capture have round-trip times of microseconds, which can be measured only from both
-/// directions. An unknown round-trip time could be long, and the acknowledgment clock would then allow only trains of
-/// two.
+/// The connections of this capture have round-trip times of microseconds, which only both directions together show. An
+/// unknown round-trip time might be long, and the acknowledgment clock would then allow only trains of two.
 #[test]
 fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     let bench = Bench::new();
@@ -201,19 +201,19 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
         |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold 20us {line}"));
     let ended = |setting: &Value| setting["closed"]["ack_clock"].as_u64().unwrap_or(0);
 
-    // Connections with round trips of microseconds: no acknowledgment clock needs to be preserved.
+    // With round-trip times of microseconds, no acknowledgment clock must be preserved.
     let setting = auto("whole");
     assert_eq!((&setting["blind_flows"], ended(&setting)), (&0.into(), 0), "{setting}");
-    // Without the opening packets their round trips could have any length.
+    // Without the handshakes, the round-trip times could have any length.
     let blind = auto("later");
     assert_eq!(blind["blind_flows"], 3, "{blind}");
     assert!(ended(&blind) > 50 && quantiles(&blind["segments_per_train"])[2] <= 4, "{blind}");
     assert_eq!(fixed("later")["blind_flows"], 0);
     let told = auto("later --round-trip 500us");
     assert_eq!((&told["blind_flows"], ended(&told)), (&0.into(), 0), "{told}");
-    // Within its limit, a sixteenth of the round trip, the hold is as good as a fixed one.
+    // Within its limit, a sixteenth of the round-trip time, the hold is as good as a fixed one.
     assert_eq!(told["segments_per_train"]["max"], fixed("later")["segments_per_train"]["max"]);
-    // A measured round trip has priority.
+    // A measured round-trip time takes precedence.
     assert_eq!(auto("whole --round-trip 1s")["packets_up"], setting["packets_up"]);
 
     let note = "note: this capture does not show the round-trip time of 3 flows";
@@ -236,7 +236,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
     assert_eq!(command, again);
 }
 
-/// tshark sees both directions, and measures the round trip of each connection from its handshake.
+/// tshark sees both directions, and measures the round-trip time of each connection from its handshake.
 #[test]
 fn the_opening_tells_what_tshark_finds() {
     if !crate::common::has("tshark") {
@@ -305,7 +305,7 @@ fn packets_that_are_taken_flow_by_flow_wait_for_the_end_of_their_poll() {
         assert_eq!(setting["held_ns"]["max"], 19_000);
         assert_eq!(quantiles(&setting["held_ns"])[0].div_ceil(100), 91, "{setting}");
     }
-    // A poll of four packets, and a hold of 1 us: each poll is over before the next begins.
+    // With polls of four packets and a hold of 1 us, each poll is over before the next one begins.
     let setting = only(&bench, "a --profile freebsd --hold 1us --batch 4");
     assert_eq!(quantiles(&setting["segments_per_train"]), [2, 2, 2]);
     assert_eq!(setting["held_ns"]["max"], 3000);
@@ -378,11 +378,11 @@ fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     bench.put("a", &disordered(&swapped));
     let report = bench.ok("whatif a --json --profile linux --hold 0 --reorder off,batch,holes");
     let [off, batch, holes] = [0, 1, 2].map(|index| report.json()["settings"][index].clone());
-    // No segment continues the previous one.
+    // No segment directly follows the previous one in sequence.
     assert_eq!((&off["reorder"], &off["packets_up"]), (&"off".into(), &12.into()));
     assert_eq!(quantiles(&off["segments_per_train"]), [1, 1, 1]);
     assert_eq!(off["waited"], serde_json::json!({}));
-    // All are in one poll, and its first packet need not be the first that was sent: all wait.
+    // All packets are in one poll, whose first packet need not be the first that was sent: all of them wait.
     for (setting, reorder) in [(batch, "batch"), (holes, "holes")] {
         assert_eq!((&setting["reorder"], &setting["packets_up"]), (&reorder.into(), &1.into()));
         assert_eq!(quantiles(&setting["segments_per_train"]), [12, 12, 12]);
@@ -411,15 +411,16 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
     let line = format!("whatif a --profile linux --hold 0 --reorder {levels}");
     let report = bench.ok(&format!("{line} --json --html page.html")).json();
     assert_eq!(report["schema"], "grosso.whatif/1");
-    // Packets up, median and maximum of segments per train, the longest wait in microseconds, and the waits by reason.
+    // Packets delivered, median and maximum of segments per train, the longest wait in microseconds, and the waits by
+    // reason.
     let expected = [
         // 0 to 2, then 4 to 6, then 3 and 7, one train in each poll.
         ("off", 4, [1, 3], 2, serde_json::json!({})),
-        // The same trains; 3 is late, because the segments after it have been delivered.
+        // The trains are the same; 3 is late, because the segments after it have been delivered.
         ("batch", 4, [1, 3], 2, serde_json::json!({ "begun": 3, "poll_end": 3 })),
         // 3 fills the hole before 4 to 6, which arrived 32 us before the end of the capture, and 7 is merged with them.
         ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
-        // 4 to 6 waited in vain.
+        // 4 to 6 waited until the hole time was over.
         ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole_time": 3 })),
     ];
     let settings = report["settings"].as_array().unwrap();
@@ -594,7 +595,7 @@ fn the_page_needs_nothing_else_and_shows_every_profile() {
     let page = String::from_utf8(bench.get("page.html")).unwrap();
     assert_well_formed(&page);
     assert!(["http", "url(", "src=", "<script", "<a>"].iter().all(|word| !page.contains(word)));
-    // Three charts by hold, one of the lengths of trains, and the reasons of each of four profiles.
+    // Three charts by hold, one of the train lengths, and the reasons of each of four profiles.
     assert_eq!(page.matches("<svg ").count(), 8);
     assert!(
         page.contains("by <code>grosso whatif '&lt;a&gt;' --html page.html</code>")

@@ -1,4 +1,4 @@
-//! Compressed captures with long windows, read as one.
+//! Compressed captures with long windows, read as one capture.
 
 use grosso_capture::Format;
 use grosso_testkit::Packet;
@@ -20,7 +20,7 @@ fn with_longest_window(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn captures_whose_windows_take_too_much_memory_together_are_refused_with_the_reason() {
     let bench = Bench::new();
-    // More than the readahead of a capture.
+    // The datagram exceeds the readahead of a capture.
     let datagram = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(60_000);
     let packets = vec![datagram.build(); 60];
     let compressed = with_longest_window(&capture(Format::Pcap, ETHERNET, &packets));

@@ -1,4 +1,4 @@
-//! `wire` gives the packets on the wire; `csum` and `explain` give the facts about them.
+//! `wire` restores the packets on the wire; `csum` and `explain` show facts about them.
 
 use std::collections::BTreeMap;
 
@@ -144,7 +144,7 @@ fn partial_packets_that_came_in_tell_of_a_virtual_link() {
     };
     let plain = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(9);
     assert_eq!(vantage(plain.build()), "receiver-host");
-    assert_eq!(vantage(plain.build_partial().0), "sender-host", "whose text names virtual links");
+    assert_eq!(vantage(plain.build_partial().0), "sender-host", "the text for virtual links");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn sources_of_the_segment_size_come_in_order() {
     assert_eq!(source(&host_capture(1300, &[40_000]), "--mss 500"), of(500, "given"));
     assert_eq!(source(&host_capture(1300, &[40_000]), ""), of(1288, "syn"));
     assert_eq!(source(&host_capture(0, &[40_000; 5]), ""), of(1448, "ip_id"));
-    // No frame in mid-stream carries PSH; and some senders do not change the identification.
+    // No frame in mid-stream has PSH, and some senders do not change the identification.
     let mut multiples = host_capture(0, &[1200, 36_000, 48_000]);
     for frame in &mut multiples {
         frame[TCP_FLAGS_AT] &= !0x08;
@@ -226,7 +226,7 @@ fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
         let packet = packet.tcp(|tcp| tcp.sequence(index * LEN as u32));
         packet.payload(&[&first.to_be_bytes()[..], &[7; LEN - 2]].concat())
     };
-    // One in 65,536 has that value by chance.
+    // One checksum in 65,536 has that value by chance.
     let is_either = |first: &u16| {
         let packet = packet(2, *first);
         checksum(&packet.build()) == checksum(&packet.build_partial().0)
@@ -239,7 +239,7 @@ fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
     let report = bench.ok("wire --strict --json -r wire.pcap -w out.pcap").json();
     assert_eq!(report["left"], serde_json::json!({}), "{report}");
     assert!(bench.get("out.pcap") == bench.get("wire.pcap"));
-    // If none is complete, nothing shows whether this one is.
+    // If no other checksum is complete, nothing shows whether this one is.
     let partial = |index| packet(index, 0).build_partial().0;
     let host = [partial(1), packet(2, either).build(), partial(3), partial(4)];
     bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, &host));
@@ -427,7 +427,7 @@ fn tshark_finds_nothing_wrong() {
 fn ipv4_header_checksum_left_to_the_device_is_completed() {
     let bench = Bench::new();
     let packet = |n: u16| Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(n));
-    // A device may complete the IPv4 header checksums alone: of TCP, ICMP, fragments and of the headers around a
+    // A device may complete only the IPv4 header checksums: those of TCP, ICMP, fragments, and the headers around a
     // tunnel.
     let right = [
         packet(1).tcp(|t| t).payload_len(100).build(),
@@ -446,7 +446,7 @@ fn ipv4_header_checksum_left_to_the_device_is_completed() {
         assert_eq!(frames(&bench.get("wire")), right);
         assert_eq!(bench.ok("inspect wire --json").json()["verdict"]["vantage"], "wire");
     }
-    // The header is complete although the capture truncated what follows it.
+    // The header is complete although the capture truncated the bytes after it.
     bench.put("short.pcap", &cut_to(60, &sent[3]));
     let report = bench.ok("wire short.pcap -w wire.pcap --json").json();
     assert_eq!(report["checksums_completed"], 1);
@@ -622,7 +622,7 @@ fn packets_without_a_time_are_noted_where_they_get_that_of_0() {
         ("coalesce simple.pcapng -w out.pcapng", 0, 0),
         ("wire simple.pcapng -w out.pcapng", 4, 4),
         ("wire simple.pcapng -F pcap -w out.pcapng", 4, 4),
-        // Merged packets have their times before they are segmented.
+        // Merging captures sets the times of packets before they are segmented.
         ("wire simple.pcapng simple.pcapng -w out.pcapng", 8, 6),
     ] {
         let run = bench.ok(line);

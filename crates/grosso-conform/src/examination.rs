@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Examines the program `words`, whose first element is its name: runs it, passes every vector to it, and judges its
-/// output. The program has `timeout` for each poll. `interrupted` ends the examination.
+/// output. The program has `timeout` for each poll. Setting `interrupted` ends the examination.
 ///
 /// # Errors
 ///

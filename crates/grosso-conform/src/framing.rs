@@ -1,5 +1,5 @@
-//! Format in which frames are passed to a program and back: a 32-bit little-endian length, then that many bytes, which
-//! are a 10-byte `virtio_net_hdr` and the frame. A length of 0 ends a poll.
+//! Format of the frames that are passed to a program and back: a 32-bit little-endian length, then a 10-byte
+//! `virtio_net_hdr` and the frame; the length counts both. A length of 0 ends a poll.
 
 use std::io::{self, Read};
 

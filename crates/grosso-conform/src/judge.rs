@@ -170,8 +170,8 @@ impl<'a> Court<'a> {
         if self.faults.len() == faults { left.members.len() - 1 } else { 0 }
     }
 
-    /// Reports a frame that merges packets which must not be merged; this is also the reason if its segments differ
-    /// from the input.
+    /// Reports a frame with packets that must not be merged; that is also the cause if its segments differ from the
+    /// input.
     fn wrongly_joined(&mut self, number: usize, left: &Left, joined: &[usize], reason: &str) {
         let names: Vec<String> = joined.iter().map(|index| (index + 1).to_string()).collect();
         let text = format!("frame {number} merges packets {}: {reason}", names.join(", "));

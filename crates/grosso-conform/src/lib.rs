@@ -5,11 +5,11 @@
 //! |---|---|
 //! | `examination` | [`examine`]: every case for one program, and a new program after a breakdown |
 //! | `vectors` | [`vectors`]: the packets of each case, its rules and its flows |
-//! | [`framing`] | the records that go to the program and come from it |
-//! | `program` | a running program, with a bound on its time and on its output |
-//! | [`superframe`] | the packets that a record stands for |
+//! | [`framing`] | the records that are passed to the program and back |
+//! | `program` | a running program with limits on its time and output |
+//! | [`superframe`] | the packets in a record |
 //! | `judge` | [`judge`]: the laws, which are that nothing is lost, changed, reordered, or merged against the rules |
-//! | `difference` | the field in which two packets differ, and the rule about it |
+//! | `difference` | the field in which two packets differ, and the rule that applies to it |
 //! | [`report`] | the score of a program, as text and as JSON |
 //!
 //! A coalescer in the same process can be judged too: pass its output for the frames of a vector to [`judge`].

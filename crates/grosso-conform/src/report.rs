@@ -27,7 +27,7 @@ pub struct ConformReport {
     #[serde(flatten)]
     pub score: Score,
     pub warnings: Vec<String>,
-    /// Whether to print more.
+    /// Whether to print details.
     #[serde(skip)]
     pub is_long: bool,
 }
@@ -49,7 +49,7 @@ pub struct Score {
 struct VectorCounts {
     right: u64,
     wrong: u64,
-    /// Not tried, because the program broke down too often.
+    /// Vectors that were not tried, because the program broke down too often.
     left_out: u64,
 }
 

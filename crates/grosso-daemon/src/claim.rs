@@ -1,4 +1,4 @@
-//! Claims on keys and interfaces, which show the programs on a host that another program uses the same one.
+//! Claims on keys and interfaces, which show programs on a host whether another program already uses one of them.
 //!
 //! A claim is a listening Unix socket without a file, named after the key's fingerprint or the interface. All users of
 //! a network namespace see it, whatever their directories, and it disappears when its program ends. A claim counts only
@@ -18,9 +18,9 @@ use grosso_sys::{
 
 use super::keys::{Key, Keys};
 
-/// Claims both keys of a pair, each for its direction, until the result is dropped: the peer of the pair may be on the
-/// same host. Passes a note about each key whose claim another user holds to `note`. The error is
-/// [`io::ErrorKind::WouldBlock`] if another port has claimed one of the keys.
+/// Claims both keys of a pair, each for its direction, until the result is dropped, because the peer may be on the same
+/// host. Calls `note` for each key that another user claims. The error is [`io::ErrorKind::WouldBlock`] if another port
+/// has claimed one of the keys.
 pub(super) fn claim(
     keys: &Keys,
     file: Option<&Path>,

@@ -2,18 +2,17 @@
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|
-//! | of a path | none | packets, and nothing that opens or makes but Unix sockets where it connects to one or shares
-//! memory |
+//! | of a path | none | packets, and Unix sockets if the thread connects to one or shares memory |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
-//! | `closer` | none | closing what other programs passed |
-//! | the main one | those with which devices are opened | opening, for a reload |
-//! | the main one of `capture` | none | frames of an open ring, open files and sockets |
+//! | `closer` | none | closing descriptors that other programs passed |
+//! | main | capabilities to open devices | opening, for a reload |
+//! | main, in `capture` | none | frames of an open ring, open files and sockets |
 //! | `pcap-listener` | none | clients of `capture --listen` |
-//! | `capture-files` | that for directories of other users | opening files in the directories of the outputs |
+//! | `capture-files` | the capability for directories of other users | opening files in the directories of the outputs |
 //!
-//! Threads of paths are confined before their first packet, the main one when the devices are open, that of `capture`
-//! before its first packet.
+//! Threads of paths are confined before their first packet, the main thread once the devices are open, and the main
+//! thread of `capture` before its first packet.
 
 use std::{
     io,
@@ -31,23 +30,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{error::Failure, name::harmless, talk::Talk};
 
-/// The confinement of a process, as it was when its threads had started.
+/// Confinement of a process at the time when its threads had started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Confinement {
-    /// Whether Landlock takes files from its threads.
+    /// Whether Landlock denies its threads access to files.
     pub landlock: bool,
     pub threads: Vec<ConfinedThread>,
 }
 
-/// The confinement of a thread, as the kernel shows it.
+/// Confinement of a thread, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ConfinedThread {
     pub name: String,
     pub tid: u32,
     pub uid: u32,
-    /// Its effective capabilities in hexadecimal digits, as in `/proc`.
+    /// Effective capabilities in hexadecimal digits, as in `/proc`.
     pub cap_eff: String,
     pub no_new_privs: bool,
     pub seccomp: bool,
@@ -77,7 +76,7 @@ impl Confinement {
         })
     }
 
-    /// Returns whether every thread has given up everything that it can.
+    /// Returns whether every thread has given up all privileges that it can.
     pub fn is_whole(&self) -> bool {
         let is_confined = |thread: &ConfinedThread| thread.no_new_privs && thread.seccomp;
         !self.threads.is_empty() && self.threads.iter().all(is_confined)
@@ -100,7 +99,7 @@ pub fn look() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).threads = threads;
 }
 
-/// Prepares the confinement before any thread starts: the process becomes this user, if one is configured.
+/// Prepares the confinement before any thread starts. If `user` is given, the process becomes this user.
 pub fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Result<(), Failure> {
     if let Some(name) = user {
         User::named(name).and_then(become_user).map_err(|error| no_user(command, name, &error))?;
@@ -192,7 +191,7 @@ fn spawn_entering(
     entered.recv().unwrap_or_else(ended).map(|_| thread)
 }
 
-/// Returns the failure to become a user.
+/// Returns the failure to switch to a user.
 pub fn no_user(command: &str, name: &str, error: &io::Error) -> Failure {
     let message = format!("{command}: user {name}: {error}");
     let hint = match error.kind() {

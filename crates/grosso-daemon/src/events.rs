@@ -17,9 +17,9 @@ use crate::confinement;
 /// An event that the process handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// SIGINT: end, and print a summary.
+    /// SIGINT: exit, and print a summary.
     Interrupt,
-    /// SIGTERM: end.
+    /// SIGTERM: exit.
     Terminate,
     /// SIGHUP: reload the configuration, if there is one.
     HangUp,
@@ -33,13 +33,13 @@ pub enum Event {
     Looped(u64),
     /// A route to the remote endpoint of this path's tunnel changed.
     RouteChanged(u64),
-    /// A path found something during its start that the user should know.
+    /// Something that a path detected during its start and that the user should know.
     Note(String),
 }
 
-/// The queue of events. The number of signals and paths bounds its length: the kernel merges equal pending signals; a
-/// path ends once, reports its first own packet once, and has a few notes each time it starts; each of its queues
-/// checks its routes once a second.
+/// The queue of events. The number of signals and paths bounds its length. The kernel merges equal pending signals. A
+/// path ends once, reports the first packet of its own tunnel once, and has a few notes each time it starts. Each of
+/// its queues checks its routes once a second.
 #[derive(Debug)]
 pub struct Events {
     /// Sender for the threads of paths.

@@ -28,7 +28,7 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    /// Reads the file, which is relative to `folder` unless its path is absolute. A descriptor is read later.
+    /// Reads the file; a relative path is relative to `folder`. A descriptor is read later.
     pub fn read(&mut self, folder: &Path) -> Result<(), Failure> {
         if let Self::File(path, keys) = self {
             *keys = Some(read_file(&folder.join(path))?);
@@ -72,7 +72,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Returns the key in the form that an association takes.
+    /// Returns the key in the form that a security association takes.
     pub fn material(&self) -> Result<KeyMaterial, NoAssociation> {
         KeyMaterial::aes_gcm(&self.0)
     }
@@ -139,7 +139,7 @@ impl Key {
         let digits = digits.strip_prefix(b"0x").unwrap_or(digits);
         let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
         let (pairs, rest) = digits.as_chunks::<2>();
-        // The buffer never grows, because growth would leave a copy behind.
+        // The buffer never grows, because growing would leave a copy behind.
         let mut bytes = locked(pairs.len())?;
         for [high, low] in pairs {
             match (nibble(*high), nibble(*low)) {
@@ -212,13 +212,13 @@ fn read_descriptor(number: i32) -> Result<Keys, Failure> {
 /// Reads a text with keys into memory that is locked and later overwritten, and hides the process.
 ///
 /// # Errors
-/// If the text is too long, or cannot be read; `name` describes it in the message.
+/// Fails if the text is too long, or cannot be read; `name` describes the text in the message.
 pub fn read_secret(
     source: impl Read,
     bytes_max: usize,
     name: &str,
 ) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    // No core dump and no other program of this user may see what is read here.
+    // Neither a core dump nor another program of this user may reveal the secret.
     let hidden = secret::hide_process().map_err(|error| error.to_string());
     let mut text = hidden
         .and_then(|()| locked(2 * bytes_max))

@@ -6,22 +6,22 @@
 //! | [`config`] | paths from a file |
 //! | [`port`] | one endpoint of a path: its name and its options |
 //! | [`definition`] | a tunnel with its device, from the file of its path |
-//! | `feature` | features by the names that users know |
+//! | `feature` | features by their user-visible names |
 //! | [`stages`] | the stages of a port: fragments and ESP |
 //! | [`keys`] | keys of ESP, from a file or a descriptor |
-//! | `readers` | the users who can read or write a file of keys |
-//! | `claim` | claims on keys and interfaces, which other programs on the host see |
+//! | `readers` | the users who can read or write a key file |
+//! | `claim` | claims on keys and interfaces, visible to other programs on the host |
 //! | [`xfrm`] | security associations in the syntax of `ip xfrm state` |
 //! | [`tunnel`] | tunnels, described as for `ip link` |
 //! | [`tunnel_end`] | a tunnel as an endpoint of a path |
 //! | [`unix`] | a Unix socket as an endpoint of a path |
 //! | [`vhost`] | the device of a VM as an endpoint of a path |
-//! | [`path`] | a path that runs |
+//! | [`path`] | a running path |
 //! | [`paths`] | all paths of the process, and their counters |
 //! | `routes` | routes of tunnels that lead back into them |
-//! | [`device`] | interfaces that the user names, and the failures to open or change them |
+//! | [`device`] | interfaces named by the user, and failures to open or change them |
 //! | [`refusal`] | the reason why a device cannot be opened, and the remedy |
-//! | [`recorder`] | the helper process that writes the files of sequence numbers |
+//! | [`recorder`] | the helper process that writes the sequence number files |
 //! | [`notices`] | notices from the threads of a path |
 //! | [`events`] | the events of a process while its paths run |
 //! | [`restarts`] | restarts of paths after a panic |

@@ -27,6 +27,6 @@ pub fn stopping() {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // A manager that cannot be reached has ended, and will find out otherwise.
+    // If the manager cannot be reached, it has exited, and will notice the state by itself.
     let _ = sd_notify::notify(states);
 }

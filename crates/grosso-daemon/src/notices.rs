@@ -15,7 +15,7 @@ pub struct Notices {
     pub(super) route_changed: Notice,
     /// Called when few ESP sequence numbers are left, or none.
     pub(super) scarce: ScarcityNotice,
-    /// Queue for notes about what the path found during its start.
+    /// Queue for notes about findings during the start of the path.
     pub(super) notes: Option<Sender<Event>>,
 }
 

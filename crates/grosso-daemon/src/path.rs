@@ -113,7 +113,7 @@ pub struct RunningPath {
     pub shared: Vec<String>,
     /// Whether a note was printed that the tunnel dropped a packet of its own.
     pub(super) has_looped: bool,
-    /// Last noted route that leads back into the path's tunnel.
+    /// Last reported route that leads back into the path's tunnel.
     pub(super) route_loop: Option<RouteLoop>,
     /// Claims on the path's interfaces, which other programs see.
     _claims: Vec<File>,
@@ -182,13 +182,13 @@ impl RunningPath {
         self.group.handles()
     }
 
-    /// Makes the path deliver its held packets and end, without waiting for that.
+    /// Tells the path to deliver its held packets and to end, without waiting for it.
     pub fn tell_to_stop(&self) {
         self.group.stop();
     }
 
-    /// Makes the path deliver its held packets, and returns the failure, if any, and the counters of its queues. A
-    /// thread that has not ended at `until` is abandoned.
+    /// Tells the path to deliver its held packets and to end. Returns the failure, if any, and the counters of its
+    /// queues. A thread that has not ended at `until` is abandoned.
     pub fn stop(self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.group.stop_and_join(until)
     }
@@ -202,7 +202,7 @@ fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
         match claim::interface(name) {
             Ok(claim) => claims.extend(claim),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => shared.push(name.clone()),
-            // A path that may not claim its interface still carries packets.
+            // A path that must not claim its interface still carries packets.
             Err(_) => {}
         }
     }
@@ -236,13 +236,13 @@ fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
     if is_own && KERNEL_QUEUES.contains(&link.transmit_queue_length) {
         let longer = LinkChange::new().transmit_queue_length(QUEUE_PACKETS);
         match netlink.change_link(link.index, longer) {
-            // The owner of a device may open it without the right to change it.
+            // The owner of a device may be permitted to open it but not to change it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             result => result?,
         }
     }
     match up {
-        // A device that is already in this state is not changed, because this process may lack the right.
+        // A device that is already in this state is not changed, because this process may lack the permission.
         Some(up) if link.up != up => control.set_up(&name, up),
         _ => Ok(()),
     }

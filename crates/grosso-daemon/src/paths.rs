@@ -35,13 +35,13 @@ pub struct Paths {
     /// Command that starts the message of each failure.
     command: String,
     running: Vec<(u64, RunningPath)>,
-    /// Number of paths ever started, from which each path gets its own number.
+    /// Number of paths ever started, from which each path gets its number.
     started: u64,
     events: Sender<Event>,
     asked: Asked,
 }
 
-/// Reads the counters of all paths from any thread, without making a path wait.
+/// Reader of the counters of all paths. Any thread may use it, and no path waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct Asked(Arc<Mutex<Vec<Askable>>>);
 
@@ -58,7 +58,7 @@ impl Asked {
     /// Returns the current counters of the running paths. A path is stuck if one of its threads does not reply within
     /// `ANSWER_WAIT`; the last counters of that thread are used.
     pub fn readings(&self) -> Vec<PathReading> {
-        // A queue replies when its current work is done; the list is not locked meanwhile.
+        // A queue replies when its current work is done; the list is not locked during that time.
         let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ask = |path: Askable| {
             let requests: Vec<Request> = path.handles.iter().map(Handle::request).collect();
@@ -223,8 +223,8 @@ impl Paths {
         })
     }
 
-    /// Returns notes on visible reasons why the paths carry nothing, carry something twice, or could lose packets:
-    /// devices that are down or that another program uses, features disabled with others, tunnels whose path is not
+    /// Returns notes on visible reasons why paths carry nothing, carry packets twice, or could lose packets: devices
+    /// that are down or that another program uses, features disabled together with others, tunnels whose path is not
     /// probed.
     pub fn notes(&self) -> Vec<String> {
         let ports = self.specs().flat_map(|spec| [&spec.left, &spec.right]);
@@ -277,12 +277,12 @@ impl Paths {
 fn end(path: RunningPath, until: Instant) -> (PathReading, Result<(), Broken>) {
     let (name, left, right) = (path.spec.name.clone(), path.left.clone(), path.right.clone());
     let (result, queues) = path.stop(until);
-    // The message about an abandoned thread says more.
+    // The message about an abandoned thread is more specific.
     (PathReading { name, left, right, queues, stuck: None }, result)
 }
 
 /// Maximum time for a path's thread to reply with its counters. A thread that takes longer is reported as stuck.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
-/// Maximum time for the threads of paths to end after the request: one second for the packets that they hold
+/// Maximum time for the threads of paths to end after the request: one second to deliver held packets
 /// (`RunOptions::drain`), and the rest for a busy machine. A thread that takes longer is abandoned.
 pub const STOP_WAIT: Duration = Duration::from_secs(5);

@@ -7,8 +7,8 @@ use rustix::{fs::fgetxattr, io::Errno, process::geteuid};
 /// Users who can read or write a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
-    /// The owner, who is this user or root, and possibly this user through a list: `LoadCredential=` of systemd makes
-    /// such files.
+    /// The owner, who is this user or root; this user may also have access through a list, because systemd creates the
+    /// files of `LoadCredential=` this way.
     Own,
     /// Other users as well.
     Others { mode: u32 },
@@ -33,9 +33,9 @@ pub(super) fn of(file: &File) -> io::Result<Readers> {
     Ok(if is_own { Readers::Own } else { Readers::Others { mode } })
 }
 
-/// Returns whether an access control list, as the kernel stores it (`acl(5)`, `linux/posix_acl_xattr.h`), permits
-/// nothing to anybody but the owner and this user. With a list, the group bits of the mode are its mask, and permit
-/// nothing by themselves.
+/// Returns whether an access control list, as the kernel stores it (`acl(5)`, `linux/posix_acl_xattr.h`), gives access
+/// to nobody except the owner and this user. If there is a list, the group bits of the mode are its mask and give no
+/// access by themselves.
 fn is_for(list: &[u8], user: u32) -> bool {
     let Some((version, entries)) = list.split_first_chunk::<4>() else { return false };
     let (entries, rest) = entries.as_chunks::<8>();
@@ -120,7 +120,7 @@ mod tests {
             }
             result => result.unwrap(),
         }
-        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o440, "the mask is in the mode");
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o440, "the mask determines the mode");
         assert_eq!(of(&file).unwrap(), Readers::Own);
         set(own + 1).unwrap();
         assert_eq!(of(&file).unwrap(), Readers::Others { mode: 0o440 });

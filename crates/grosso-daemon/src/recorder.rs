@@ -1,4 +1,4 @@
-//! The helper process that writes the files of sequence numbers, so that no path waits for a disk.
+//! The helper process that writes sequence number files, so that no path waits for a disk.
 
 use std::{
     fs::File,
@@ -27,7 +27,7 @@ fn work(Job { number, files: [file, link] }: Job) {
     record(File::from(file), number, UnixStream::from(link));
 }
 
-/// Returns a recorder for this file, run by the helper, or by the path's thread in a program without a helper.
+/// Returns a recorder for this file. The helper runs it; in a program without a helper, the path's thread does.
 pub(super) fn recorder(file: SequenceFile) -> io::Result<SequenceRecorder> {
     let Some(helper) = HELPER.get() else { return SequenceRecorder::here(file) };
     SequenceRecorder::apart(file, |file, keys, link| {

@@ -37,6 +37,6 @@ mod tests {
         assert!(!restarts.allow("edge", at(59)));
         assert!(restarts.allow("core", at(59)), "another path");
         assert!(restarts.allow("edge", at(60)), "a minute later");
-        assert_eq!(restarts.0.len(), 2, "what no longer counts is forgotten");
+        assert_eq!(restarts.0.len(), 2, "expired restarts are removed");
     }
 }

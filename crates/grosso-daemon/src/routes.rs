@@ -20,7 +20,7 @@ pub(super) struct RouteLoop {
 impl RouteLoop {
     /// Returns the first route of a tunnel that leads back into it. `device` leads into the tunnel; `known` are other
     /// tunnels of Grosso, each with its device. Tunnels of the kernel are found through their devices. A route that
-    /// cannot be queried does not count as a loop, because the packets themselves are watched too.
+    /// cannot be queried does not count as a loop, because the packets themselves are also checked.
     pub(super) fn find(
         description: &Description,
         device: &str,
@@ -133,7 +133,7 @@ impl Search<'_> {
     }
 }
 
-/// Types of links whose packets leave through another link, unchanged or tagged.
+/// Types of links whose packets leave through another link, unchanged or with a tag.
 const ON_TOP: &[&str] = &["vlan", "macvlan", "ipvlan"];
 /// Maximum number of devices whose routes are followed from one tunnel.
 const DEVICES_MAX: usize = 64;

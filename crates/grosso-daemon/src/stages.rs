@@ -1,5 +1,5 @@
-//! Stages of a port, which process packets on their way from and to it: fragments and ESP, with the key names of sysctl
-//! and `ip xfrm`.
+//! Stages of a port, which process the packets to and from it: fragments and ESP, with the key names of sysctl and `ip
+//! xfrm`.
 
 use std::{
     fs::File,
@@ -110,7 +110,7 @@ impl FragmentsSpec {
         (options.mtu, options.ignore_df) = (self.mtu, self.ignore_df);
         options.forwards = mode == Some(FragmentsMode::Forward);
         let is_virtual = mode == Some(FragmentsMode::Virtual);
-        // Data are copied in both other modes: a device must not run out of buffers while fragments are missing.
+        // Both other modes copy the data, because a device must not run out of buffers while fragments are missing.
         let mut rules =
             ReassemblyRules::new(if is_virtual { Buffers::Virtual } else { Buffers::Coalesce });
         let limits = &mut rules.limits;
@@ -274,7 +274,7 @@ impl EspSpec {
     }
 }
 
-/// Returns the mode for the endpoints of a tunnel, which are known to be of one address family.
+/// Returns the mode for the endpoints of a tunnel, which have already been checked to be of one address family.
 fn mode(ends: Option<(IpAddr, IpAddr)>) -> EspMode {
     match ends {
         Some((IpAddr::V4(source), IpAddr::V4(destination))) => {
@@ -287,7 +287,7 @@ fn mode(ends: Option<(IpAddr, IpAddr)>) -> EspMode {
     }
 }
 
-/// The ESP table in the file.
+/// The table `esp` in the configuration file.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct EspTable {
@@ -415,7 +415,7 @@ impl EspTable {
             keys,
             sequence_file: self.sequence_file,
         };
-        // Any key serves to check the other options.
+        // Any key is sufficient to check the other options.
         let key = || KeyMaterial::aes_gcm(&[0; 20]).map_err(named);
         spec.outbound(key()?).check().map_err(named)?;
         spec.inbound(key()?).check().map_err(named)?;
@@ -423,7 +423,7 @@ impl EspTable {
     }
 }
 
-/// Returns the options of the stages in front of a port that treats fragments in this mode.
+/// Returns the options of the stages in front of a port that handles fragments in this mode.
 pub(super) fn options(
     fragments: Option<&FragmentsSpec>,
     mode: Option<FragmentsMode>,
@@ -447,7 +447,7 @@ pub(super) fn options(
 
 /// Default length of the integrity check value, in bits.
 const ICV_BITS: u32 = 128;
-/// Bounds of the memory for incomplete datagrams, in bytes: at least a few maximum-size datagrams, at most far more
+/// Bounds of the memory for incomplete datagrams, in bytes: at least a few datagrams of maximum size, at most far more
 /// than needed.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;

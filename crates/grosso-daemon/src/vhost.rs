@@ -1,4 +1,4 @@
-//! The network device of a VM, or the driver of one, as an endpoint of a path, as the user describes it.
+//! The network device of a VM, or its driver, as an endpoint of a path, as the user describes it.
 
 use core::fmt;
 use std::str::FromStr;
@@ -111,7 +111,7 @@ impl fmt::Display for Vhost {
     }
 }
 
-/// Reads a number of bytes with a binary unit, such as `4G`.
+/// Parses a number of bytes with a binary unit, for example `4G`.
 fn memory(text: &str) -> Result<u64, String> {
     let wrong = || format!("memory={text}: expected a size such as 512M or 4G, at most 1T");
     let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));

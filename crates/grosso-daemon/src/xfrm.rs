@@ -49,7 +49,7 @@ pub struct EspEnd {
 /// Finds the two associations of this endpoint with the only peer, or with the given one.
 ///
 /// # Errors
-/// The first option that is unknown, or that a port does not support, with its line.
+/// Returns the first option that is unknown, or that a port does not support, with its line.
 pub fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<EspEnd, String> {
     let states = states(text)?;
     let others = |state: &&State<'_>| {
@@ -87,7 +87,7 @@ pub fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<EspEnd, S
             ));
         }
     }
-    // The buffer never grows, because growth would leave a copy behind.
+    // The buffer never grows, because growing would leave a copy behind.
     let mut keys = Zeroizing::new(String::with_capacity(BYTES_MAX));
     for part in ["in ", inbound.key, "\nout ", outbound.key, "\n"] {
         keys.push_str(part);
@@ -176,7 +176,7 @@ impl<'a> State<'a> {
                     }
                 };
             }
-            // A wide window prints 0 here, and its real size among the counters.
+            // For a wide window, `ip` prints 0 here, and the real size among the counters.
             "replay-window" | "replay_window" => {
                 self.replay_window = self.replay_window.max(words.number()?);
             }
@@ -200,7 +200,7 @@ impl<'a> State<'a> {
             "seq-hi" | "seq" | "oseq-hi" | "oseq" => {
                 self.is_used |= words.number()? != 0 && self.has_counters;
             }
-            // These options name the association, report when it was used, or allow any address family; they change no
+            // These options name the association, report when it was used, or allow any address family. They affect no
             // packet.
             "reqid" | "dir" | "bitmap" | "bitmap-length" => drop(words.value()?),
             "lastused" => words.at = words.words.len(),
@@ -397,7 +397,7 @@ src 10.9.0.2 dst 10.9.0.1
         let keys = "in 0x000102030405060708090a0b0c0d0e0fdeadbeef\n\
                     out 0xfffefdfcfbfaf9f8f7f6f5f4f3f2f1f0deadbeef\n";
         assert_eq!(*made.keys, keys);
-        // The peer has the associations the other way round.
+        // The peer has the same associations in opposite roles.
         let other = pair(PRINTED, "10.9.0.1".parse().unwrap(), None).unwrap();
         assert!(other.table.starts_with("spi-in = 0x1002\nspi-out = 0x1001\n"));
     }

@@ -14,7 +14,8 @@ use grosso_sys::xdp;
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
-    /// Range of the frame in the memory, in 32-bit numbers to keep the buffer small: a path moves it between lists.
+    /// Range of the frame in the memory, in 32-bit numbers to keep the buffer small, because a path moves it between
+    /// lists.
     start: u32,
     end: u32,
 }
@@ -158,7 +159,7 @@ impl AsRef<[u8]> for PortBuffer {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<grosso::Frame<PortBuffer>>() <= 128);
 
-/// Converts a bound of a frame. A bound beyond 4 GiB, which no port has, exceeds any other.
+/// Converts a bound of a frame. A bound beyond 4 GiB, which no port has, is replaced by the maximum.
 #[inline]
 fn bound(at: usize) -> u32 {
     debug_assert!(u32::try_from(at).is_ok(), "a frame of {at} bytes");
@@ -228,7 +229,7 @@ impl Spare {
     /// Takes back a buffer that a stage created, and returns any other buffer, which belongs to the port behind the
     /// stage.
     ///
-    /// With two nested stages, the outer one takes the memory of both. Once it has enough, the inner one gets the rest.
+    /// With two nested stages, the outer one keeps the memory of both until it has enough; the inner one gets the rest.
     pub(crate) fn give(&mut self, buffer: PortBuffer) -> Option<PortBuffer> {
         if self.buffers.len() >= SPARE_BUFFERS_MAX {
             return Some(buffer);

@@ -1,5 +1,5 @@
 //! Transmission of frames with metadata: segments them and completes checksums as the receiver's features require, and
-//! queues what the receiver has no room for.
+//! queues frames for which the receiver has no room.
 
 use std::collections::VecDeque;
 
@@ -35,14 +35,14 @@ use crate::{
 #[derive(Debug)]
 pub struct Egress {
     link: LinkType,
-    /// Features to use at most.
+    /// Maximum features to use.
     wanted: Device,
     /// Features in use: a port may find that its device supports fewer than reported.
     device: Device,
     ports: Ports,
     stack: Stack,
-    /// Empty vectors kept for their capacity: slices of a superframe, of a packet cut from it, and
-    /// of that packet's payload.
+    /// Empty vectors kept for their capacity: slices of a superframe, of a packet segmented from it, and of that
+    /// packet's payload.
     slices: Vec<&'static [u8]>,
     packet: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
@@ -107,8 +107,8 @@ impl Egress {
         Ok(false)
     }
 
-    /// Rebuilds waiting frames for a port that now accepts fewer features. The port may have room for them and would
-    /// not signal it.
+    /// Rebuilds waiting frames for a port that now accepts fewer features. The port may already have room for the
+    /// rebuilt frames, and would not signal it.
     pub(crate) fn drain_outdated(&mut self, to: &mut dyn Transmit) -> Result<(), PortError> {
         if self.has_waiting() && self.is_outdated(to) {
             self.drain(to)?;
@@ -122,7 +122,7 @@ impl Egress {
         self.device.features.without(to.device().features) != Features::NONE
     }
 
-    /// Adopts the features of the port. Waiting frames are rebuilt if the port has fewer features than before.
+    /// Adopts the features of the port. Waiting frames are rebuilt if the port now has fewer features.
     fn renew(&mut self, to: &dyn Transmit) -> Result<(), PortError> {
         let features = self.wanted.features & to.device().features;
         let before = core::mem::replace(&mut self.device.features, features);
@@ -208,8 +208,7 @@ impl Egress {
         sent
     }
 
-    /// Counts the result for an acknowledgment of trains, and returns its expansion if there is
-    /// one.
+    /// Counts the result for an acknowledgment of trains, and returns its expansion, if any.
     pub(crate) fn count_expansion<'a>(
         &mut self,
         expansion: Result<Expansion<'a>, Unexpanded>,
@@ -337,7 +336,7 @@ impl Egress {
         self.stats.cut_bytes += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.resize(segments.packet_len_max(), 0);
-        // A payload that has to be summed is copied in the same pass; otherwise it stays in place.
+        // A payload that must be summed is copied in the same pass; otherwise it stays in place.
         let result = match outgoing.partial_checksums {
             true => self.scatter(&mut segments, &mut scratch, to),
             false => self.copy(&mut segments, &mut scratch, to),
@@ -419,7 +418,7 @@ impl Egress {
     }
 
     /// Transmits a frame, and flushes once if there is no room: a port that batches may have room after sending its
-    /// batch. A port that now accepts fewer features gets no frame that was built for more.
+    /// batch. A frame that was built for more features than the port now accepts is not offered.
     fn offer(
         &self,
         to: &mut dyn Transmit,

@@ -185,7 +185,7 @@ pub struct Impair<P: Port> {
     impairment: Impairment,
     dice: fastrand::Rng,
     wire: BinaryHeap<OnWire>,
-    /// Number of frames put on the wire so far: frames with equal arrival times leave in this order.
+    /// Number of frames put on the wire so far. Frames with equal arrival times leave in this order.
     count: u64,
     /// Whether the next frame takes the longer path.
     is_on_longer: bool,
@@ -262,8 +262,8 @@ impl<P: Port> Impair<P> {
         &mut self.port
     }
 
-    /// Decides the fate of a frame that enters the wire. Every frame draws the same number of
-    /// random numbers, so that changing one share does not change the outcome of the others.
+    /// Decides the fate of a frame that enters the wire. Every frame draws the same number of random numbers, so that
+    /// changing one probability does not affect the others.
     fn enter(&mut self, frame: Frame<PortBuffer>, now_ns: u64) {
         let mut happens = |share: f64| self.dice.f64() < share;
         let lost = happens(self.impairment.loss);
@@ -513,7 +513,7 @@ mod tests {
     fn delay_and_rate_add_up() {
         let (arrived, _) = pass("delay 10us".parse().unwrap(), 10);
         assert!(arrived.iter().enumerate().all(|(i, (at, _))| *at == (i as u64 + 10) * 1000));
-        // 100 bytes at 100 Mb/s take 8 us each, so the tenth leaves 80 us after the first arrived.
+        // 100 bytes at 100 Mb/s take 8 us each, so the tenth frame leaves 80 us after the first arrived.
         let (arrived, _) = pass("rate 100M".parse().unwrap(), 10);
         assert_eq!(arrived.last().map(|(at, _)| *at), Some(80_000));
     }

@@ -34,7 +34,7 @@
 //! | `runner` | a data path on its own thread (Linux) |
 //!
 //! The features `capture`, `esp`, `gzip`, `impair`, `live`, `vhost`, `xdp` and `zstd` are enabled by default. The
-//! engine is in [`grosso`]; for a TUN device in a VPN use `grosso-tun`.
+//! engine is in [`grosso`]. For a TUN device in a VPN, use `grosso-tun`.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 

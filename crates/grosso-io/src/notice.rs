@@ -12,7 +12,7 @@ impl Notice {
         Self(Arc::new(notify))
     }
 
-    /// Calls the function.
+    /// Calls the callback.
     pub(crate) fn send(&self) {
         (self.0)();
     }

@@ -195,7 +195,7 @@ impl Direction {
         self.round_trips = round_trips;
     }
 
-    /// Takes the round-trip measurement back.
+    /// Removes and returns the round-trip measurement.
     pub fn take_round_trips(&mut self) -> Option<Box<RoundTrips>> {
         self.round_trips.take()
     }
@@ -213,7 +213,7 @@ impl Direction {
         self.expander = expander;
     }
 
-    /// Takes the expander back.
+    /// Removes and returns the expander.
     pub fn take_expander(&mut self) -> Option<Box<Expander>> {
         self.expander.take()
     }
@@ -346,8 +346,8 @@ impl Direction {
     }
 }
 
-/// Frames received at once while they are superframes, so that copies reuse a few buffers: as many as fit into the L2
-/// cache.
+/// Number of frames received at once if they are superframes, so that copies reuse a few buffers: as many as fit into
+/// the L2 cache.
 const FEW_FRAMES: usize = 8;
 /// Total length in bytes of [`FEW_FRAMES`] frames above which they count as superframes.
 const FEW_BYTES: u64 = 128 << 10;
@@ -355,7 +355,7 @@ const FEW_BYTES: u64 = 128 << 10;
 /// Buffers that are no longer needed.
 #[derive(Debug, Default)]
 struct Done {
-    /// Buffers to return to the port that they came from.
+    /// Buffers to return to the port from which they came.
     wanted: Vec<PortBuffer>,
 }
 

@@ -115,7 +115,7 @@ impl Recording {
 }
 
 impl<P: Port> Record<P> {
-    /// Starts recording the frames of a port, as a new interface of the capture with the port's link type.
+    /// Starts to record the frames of a port as a new interface of the capture, with the port's link type.
     ///
     /// # Errors
     /// Returns errors of the writer, or a failure to start a thread.
@@ -251,7 +251,7 @@ impl Drop for Recorder {
     }
 }
 
-/// State shared by the port and the writing thread. Locked no longer than one copy takes.
+/// State shared by the port and the writing thread. It is locked no longer than one copy takes.
 #[derive(Debug, Default)]
 struct SharedRecording {
     state: Mutex<RecordingState>,
@@ -266,7 +266,7 @@ struct RecordingState {
     failure: Option<CaptureError>,
 }
 
-/// Reason that no further frames are recorded.
+/// Reason why no further frames are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordingEnd {
     Asked,
@@ -375,7 +375,7 @@ impl Target {
         }
     }
 
-    /// Returns the number of these frames, from the first on, that the capture may still hold.
+    /// Returns how many of these frames, starting with the first, the capture may still hold.
     fn fitting(&mut self, frames: &[Noted]) -> usize {
         let left = &mut self.frame_bytes_left;
         let fits = |noted: &&Noted| {

@@ -42,7 +42,7 @@ impl CpuSeconds {
         self.sender + self.path + self.receiver + self.kernel
     }
 
-    /// Returns the CPU time added since an earlier account.
+    /// Returns the CPU time spent since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -62,8 +62,8 @@ pub struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Creates an account of the threads of a trial that runs on these CPUs. `poller` is the kernel thread that takes
-    /// the receiver's packets from its device, if the device has its own.
+    /// Creates a meter for the threads of a trial that runs on these CPUs. `poller` is the kernel thread that reads the
+    /// receiver's packets from its device, if the device has such a thread.
     ///
     /// # Errors
     /// Fails if `/proc` is not mounted.
@@ -107,8 +107,8 @@ pub struct TcpCounters {
     pub retransmitted: u64,
     /// Segments received with a wrong checksum.
     pub checksum_errors: u64,
-    /// Retransmission timeouts (`TCPTimeouts` of `/proc/net/netstat`): the sender was silent for 200 ms or more,
-    /// doubled each time.
+    /// Retransmission timeouts (`TCPTimeouts` of `/proc/net/netstat`): the sender is silent for at least 200 ms, and
+    /// twice as long after each further timeout.
     pub timeouts: u64,
 }
 

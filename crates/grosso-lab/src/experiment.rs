@@ -1,4 +1,4 @@
-//! Experiments: the trials that answer a question, run in turn.
+//! Experiments: trials that answer a question, run in turn.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use crate::{
 pub struct Plan<P> {
     /// Measurements of each setting.
     pub runs: usize,
-    /// Duration of each.
+    /// Duration of each measurement.
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
@@ -35,7 +35,7 @@ pub struct Plan<P> {
 }
 
 impl<P: Default> Default for Plan<P> {
-    /// Returns three runs of a second, and the device that works everywhere.
+    /// Returns three runs of one second, and the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -65,11 +65,11 @@ impl Default for TcpParameters {
 pub struct Series<S, R> {
     /// The setting.
     pub setting: S,
-    /// Bytes of a separate run that were compared one by one with those sent; `None` without such a run.
+    /// Bytes that a separate run compared one by one with those sent; `None` without such a run.
     pub verified_bytes: Option<u64>,
     /// The runs.
     pub runs: Vec<R>,
-    /// The error of the trial that failed in every try. Such a setting has no figures and is not measured again.
+    /// Error of a trial that failed in every attempt. Such a setting has no figures and is not measured again.
     pub failure: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl<S, R> Series<S, R> {
         Self { setting, verified_bytes: None, runs, failure: None }
     }
 
-    /// Returns the result of a trial; a failed trial ends the measurements of this setting, and only of this one.
+    /// Returns the result of a trial; a failed trial ends the measurements of this setting only.
     ///
     /// # Errors
     /// Fails if the trial was interrupted.
@@ -110,7 +110,8 @@ pub trait Experiment {
     /// The figures.
     type Findings: Findings<Parameters = Self::Parameters>;
 
-    /// Returns the name as in the command of `grosso`; empty for the experiment that `grosso lab` runs without a name.
+    /// Returns the name that the command of `grosso` uses; empty for the experiment that `grosso lab` runs without a
+    /// name.
     fn name(&self) -> &'static str;
 
     /// Parameters of the measurement.
@@ -129,8 +130,8 @@ pub trait Experiment {
         self.settings().into_iter().flatten().count() * self.plan().runs
     }
 
-    /// Compares every byte that a setting carries with the one sent, before it is measured. Returns their number, or
-    /// `None` if the traffic has no content to compare.
+    /// Compares every byte that a setting carries with the one sent, before the setting is measured. Returns the number
+    /// of bytes, or `None` if the traffic has no content to compare.
     ///
     /// # Errors
     /// Errors from a trial.
@@ -142,7 +143,7 @@ pub trait Experiment {
         Ok(None)
     }
 
-    /// Returns whether a setting is left out if verifying it on this system fails with this error.
+    /// Returns whether a setting is skipped if its verification fails with this error on this system.
     fn is_optional(&self, _setting: &Self::Setting, _error: &io::Error) -> bool {
         false
     }
@@ -150,7 +151,7 @@ pub trait Experiment {
     /// Adds a run to every setting of a group that has not failed.
     ///
     /// # Errors
-    /// Fails if it is interrupted.
+    /// Fails if the measurement is interrupted.
     fn measure(
         &self,
         group: &mut [RunsOf<Self>],
@@ -169,13 +170,13 @@ pub trait Experiment {
     /// Returns verdicts on the figures.
     fn judge(&self, findings: &Self::Findings) -> Vec<Verdict>;
 
-    /// Returns notes on reading the figures. Settings of `failed` are missing in the findings although this system has
+    /// Returns notes on reading the figures. The findings lack the settings of `failed`, although this system supports
     /// them.
     fn notes(&self, findings: &Self::Findings, failed: &[FailedRow]) -> Vec<String>;
 
-    /// Measures every setting in turn and repeats that, so that changes on the machine affect all settings alike.
-    /// `observe` gets each step. A failed trial is repeated; if it fails every time, its setting becomes a row without
-    /// figures.
+    /// Measures every setting in turn, `runs` times, so that changes on the machine affect all settings alike.
+    /// `observe` receives each step. A failed trial is repeated; if every attempt fails, its setting becomes a row
+    /// without figures.
     ///
     /// # Errors
     /// Fails if every setting fails or `interrupted` is set.
@@ -230,7 +231,7 @@ pub trait Experiment {
         }
     }
 
-    /// Returns the report of all runs, by group. Findings have only settings that did not fail.
+    /// Returns the report of all runs, by group. The findings contain only settings that did not fail.
     ///
     /// # Errors
     /// Fails if the system information cannot be read.
@@ -262,13 +263,13 @@ pub trait Experiment {
 /// A step of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// This number of trials has succeeded so far.
+    /// Number of trials that have succeeded so far.
     Trials(usize),
-    /// A row is complete: the name of its setting with the most important figure, or with the error of its trial.
+    /// A complete row: the name of its setting with the most important figure, or with the error of its trial.
     Row(&'a str),
 }
 
-/// Trials of an experiment.
+/// Runner for the trials of an experiment.
 pub struct Bench<'a, E: ?Sized> {
     experiment: &'a E,
     interrupted: &'a AtomicBool,
@@ -277,10 +278,10 @@ pub struct Bench<'a, E: ?Sized> {
 }
 
 impl<E: Experiment + ?Sized> Bench<'_, E> {
-    /// Does one trial, and repeats it if it fails.
+    /// Runs one trial, and repeats it if it fails.
     ///
     /// # Errors
-    /// The error of the last try.
+    /// Returns the error of the last attempt.
     pub fn trial<S, R>(
         &mut self,
         measure: impl Fn(&S, &AtomicBool) -> Result<R, TrialError>,
@@ -292,7 +293,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         Ok(measured)
     }
 
-    /// Does one trial of each setting that has not failed.
+    /// Runs one trial of each setting that has not failed.
     ///
     /// # Errors
     /// Fails if a trial is interrupted.
@@ -309,7 +310,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         Ok(())
     }
 
-    /// Adds a run to a setting, which has failed if there is none.
+    /// Adds a run to a setting; `None` means that the setting has failed.
     pub fn add(&mut self, series: &mut RunsOf<E>, run: Option<E::Run>) {
         series.runs.extend(run);
         if series.failure.is_some() || series.runs.len() == self.experiment.plan().runs {
@@ -317,7 +318,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         }
     }
 
-    /// Writes the row of a setting that is not measured any more.
+    /// Reports the row of a setting that is not measured any more.
     fn finish(&mut self, series: &RunsOf<E>) {
         let row = match series.failure {
             Some(_) => self.experiment.failed_row(series).to_string(),
@@ -330,7 +331,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
     }
 }
 
-/// Tries until it succeeds or is interrupted, [`TRIES_MAX`] times at most.
+/// Retries until the trial succeeds or is interrupted, at most [`TRIES_MAX`] times.
 fn retry<T>(
     interrupted: &AtomicBool,
     mut once: impl FnMut() -> Result<T, TrialError>,
@@ -339,7 +340,7 @@ fn retry<T>(
     loop {
         tries += 1;
         match once() {
-            // A signal may also end programs of the trial, so their errors have no meaning then.
+            // A signal may also end programs of the trial, so errors after it have no meaning.
             Err(_) if interrupted.load(Ordering::Relaxed) => return Err(TrialError::Interrupted),
             Err(error) if tries < TRIES_MAX && !matches!(error, TrialError::Interrupted) => {}
             result => return result,
@@ -347,7 +348,7 @@ fn retry<T>(
     }
 }
 
-/// Returns a median with its extremes and unit.
+/// Returns a median with minimum, maximum and unit.
 pub(crate) fn brief<R>(runs: &[R], value: impl Fn(&R) -> f64, unit: &str) -> String {
     let Spread { median, min, max, .. } = Spread::of(runs.iter().map(value));
     let [median, min, max] = [median, min, max].map(digits);
@@ -369,7 +370,7 @@ pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize;
     chosen.map_or_else(usual, Ok)
 }
 
-/// Tries of a failing trial, including the first.
+/// Attempts at a failing trial, including the first.
 const TRIES_MAX: usize = 3;
 /// Bytes that are compared one by one before a setting is measured: several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
@@ -390,7 +391,7 @@ pub(crate) fn assert_headline_is_in_the_table<F: Findings>(report: &Report<F>) {
     assert!(missing.is_empty(), "{missing:?} of \"{headline}\" is not in the table: {table}");
 }
 
-/// Checks that the report can do without any setting, and does not invent verdicts or figures for it.
+/// Checks that the report works without any one setting, and does not invent verdicts or figures for it.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_failures_are_rows<E: Experiment>(
@@ -424,7 +425,7 @@ pub(crate) fn assert_failures_are_rows<E: Experiment>(
             let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.contains(&row), "{row}: {table}");
         }
-        // A claim may disappear with its row, but a failure does not create a claim. The other rows do not answer a
+        // A claim may disappear with its row, but a failure must not create a claim. The other rows cannot answer a
         // claim about every row.
         for verdict in &report.verdicts {
             let is_about_all = ["never", "whatever", " best", " all "]
@@ -449,7 +450,7 @@ mod tests {
 
     use super::*;
 
-    /// An experiment whose settings and runs are numbers. A trial fails as long as its setting is in the list.
+    /// An experiment whose settings and runs are numbers. A trial fails while its setting is in the list.
     struct Numbers {
         plan: Plan<()>,
         settings: Vec<u32>,

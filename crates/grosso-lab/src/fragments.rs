@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  a (kernel)    data path of a                  data path of b    b (kernel)
-//!  socket - s0 - encrypt, cut - e0 ---- wire ---- e0 - NIC - join, decrypt - r0 - socket
+//!  socket - s0 - encrypt, split - e0 --- wire --- e0 - NIC - merge, decrypt - r0 - socket
 //! ```
 //!
 //! A receiver that queues fragments in their receive buffers uses one buffer of its NIC per fragment. When none is
@@ -61,7 +61,7 @@ impl Default for FragmentParameters {
 }
 
 impl FragmentParameters {
-    /// Returns the number of fragments of a datagram on the wire, whose MTU is 1500: ESP and UDP add to its bytes.
+    /// Returns the number of fragments of a datagram on the wire, whose MTU is 1500. ESP and UDP lengthen the datagram.
     fn fragments(&self) -> usize {
         (self.datagram_bytes + ADDED_BYTES).div_ceil(match self.family {
             Family::V4 => 1480,
@@ -69,13 +69,13 @@ impl FragmentParameters {
         })
     }
 
-    /// Scales a number of receive buffers from the longest datagram to this one.
+    /// Scales a number of receive buffers from the longest datagram to the configured one.
     fn buffers(&self, of_the_longest: usize) -> usize {
         (of_the_longest * self.fragments() / FRAGMENTS).max(1)
     }
 }
 
-/// The parameters in the form used in reports.
+/// The parameters in the form of the reports.
 #[derive(Serialize, JsonSchema)]
 struct WrittenParameters {
     /// Bytes of each datagram.
@@ -103,7 +103,7 @@ impl From<FragmentParameters> for WrittenParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Receiver {
-    /// Copies each fragment to its place in the datagram and returns its buffer.
+    /// Copies each fragment to its position in the datagram and returns its buffer.
     Coalesces,
     /// Keeps the buffer of each fragment until the datagram is complete or times out, as Linux did until 2019.
     Queues,
@@ -127,7 +127,7 @@ impl fmt::Display for Receiver {
 pub struct FragmentSetting {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of its NIC; `None` for no limit.
+    /// Receive buffers of the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// The share of fragments lost on the wire.
     pub loss: f64,
@@ -153,7 +153,7 @@ pub struct FragmentSetting {
 #[derive(Clone, Debug)]
 pub struct Fragments {
     plan: Plan<FragmentParameters>,
-    /// Settings without loss, then those with it.
+    /// Settings without loss, then those with loss.
     groups: Vec<Vec<FragmentSetting>>,
 }
 
@@ -265,8 +265,8 @@ impl Experiment for Fragments {
     }
 }
 
-/// Returns whether the setting differs from others in its result: eviction happens only if fragments are lost, and half
-/// of the buffers must hold one complete datagram and one in progress.
+/// Returns whether the setting can differ from others in its result: eviction happens only if fragments are lost, and
+/// half of the buffers must hold one complete datagram and one in progress.
 fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
     let has_room = buffers.is_some_and(|buffers| buffers / 2 > fragments * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)
@@ -280,7 +280,7 @@ const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256),
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
 /// Default length of each datagram in bytes, without headers.
 pub const DATAGRAM_BYTES: usize = 64_000;
-/// The fragments of such a datagram over IPv6, from which the numbers of buffers are derived.
+/// Number of fragments of such a datagram over IPv6, from which the numbers of buffers are derived.
 const FRAGMENTS: usize = 45;
 /// Bytes of the headers of UDP and ESP, and of ESP's trailer without padding.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;

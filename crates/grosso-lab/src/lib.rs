@@ -13,21 +13,21 @@
 //! |---|---|
 //! | [`netns`] | the hosts and the wire between them |
 //! | [`traffic`] | traffic between the sockets of the hosts |
-//! | [`cpu_time`] | processor time by role, and TCP's counters |
+//! | [`cpu_time`] | CPU time by role, and TCP's counters |
 //! | [`trial`] | one measurement, and its parameters |
 //! | [`model`] | a model of a sender's congestion control |
-//! | [`userspace`] | a TCP sender in userspace, for where the kernel's cannot be had |
+//! | [`userspace`] | a TCP sender in userspace, used if the kernel senders are unavailable |
 //! | [`acks`] | the effect of merged acknowledgments on a sender: measured, and by the model |
-//! | [`tunnels`] | tunnels that end in userspace, and checksums left to the other end |
+//! | [`tunnels`] | tunnels that end in userspace, and checksums left to the peer |
 //! | [`cost`] | the cost of a packet to a data path, by part |
-//! | [`guest`] | a second, real kernel beside the one that runs, in a machine that QEMU emulates |
-//! | [`vms`] | virtual machines, by what carries their frames |
-//! | [`nic_offloads`] | the worth of a device's own offloads, and the sink at the other end |
+//! | [`guest`] | a second, real kernel beside the running one, in a VM that QEMU emulates |
+//! | [`vms`] | virtual machines, by the transport of their frames |
+//! | [`nic_offloads`] | the gain from a device's own offloads, and the sink at the peer |
 //! | [`nic`] | a NIC with receive buffers of its own, possibly few |
 //! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
-//! | [`custom`] | experiments of one's own: any hosts, wires and paths, in several settings |
-//! | [`experiment`] | the trials that answer a question, in turn: what all experiments have in common |
-//! | [`report`] | their results as JSON, as a table and as a page |
+//! | [`custom`] | custom experiments: any hosts, wires and paths, in several settings |
+//! | [`experiment`] | what all experiments have in common: trials that answer a question, in turn |
+//! | [`report`] | results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
 //! | [`offload`] | coalescing and superframes, on and off |
 //! | [`fragments`] | fragments inside ESP, to a NIC with few receive buffers |
@@ -42,7 +42,7 @@
 //! use grosso_sys::userns;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Before the process has threads: it becomes root in a user namespace of its own.
+//! // Call this before the process has threads: it becomes root in its own user namespace.
 //! userns::enter()?;
 //! let report = Offload::headline(Plan::default())?.run(&AtomicBool::new(false), |_| {})?;
 //! print!("{}", report.table());
@@ -50,7 +50,7 @@
 //! # }
 //! ```
 //!
-//! The crate is for Linux only: on every other system it compiles to nothing.
+//! The crate supports Linux only: on every other system it compiles to nothing.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
@@ -81,7 +81,7 @@ pub mod userspace;
 pub mod verdict;
 pub mod vms;
 
-/// The example of `README.md`, which is compiled and run as a test.
+/// The example of `README.md`, compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,7 +7,7 @@ use grosso_wire::tcp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
-    /// Each acknowledgment of new data counts as one segment, or a share of one (RFC 5681 section 3.1).
+    /// Each acknowledgment of new data counts as one segment, or a fraction of one (RFC 5681 section 3.1).
     Packets,
     /// The acknowledged bytes, at most `limit` segments per packet: appropriate byte counting (RFC 3465).
     Bytes {
@@ -23,11 +23,11 @@ pub struct Acknowledgment {
     pub number: u32,
     /// Window as sent, before scaling.
     pub window: u16,
-    /// The echo of its timestamp, in milliseconds of the sender's clock.
+    /// Echo of the timestamp, in milliseconds of the sender's clock.
     pub echo: Option<u32>,
-    /// Whether it has ECE.
+    /// Whether ECE is set.
     pub congestion_echo: bool,
-    /// Whether it has payload.
+    /// Whether the acknowledgment has payload.
     pub has_payload: bool,
     /// Time of arrival.
     pub arrived_ns: u64,
@@ -56,7 +56,8 @@ pub struct Sender {
     pub congestion_window: u64,
     /// The slow start threshold, in bytes.
     pub slow_start_threshold: u64,
-    /// Bytes acknowledged towards the next segment of congestion avoidance; when counting packets, the share of a byte.
+    /// Bytes acknowledged towards the next segment of congestion avoidance; when counting packets, the fraction of a
+    /// byte.
     counted: u64,
     /// Sequence number of the first unacknowledged byte.
     pub unacknowledged: u32,
@@ -64,17 +65,17 @@ pub struct Sender {
     pub next: u32,
     /// Sequence number of the first byte that was never sent.
     highest: u32,
-    /// Bytes for which the receiver has room, [`u64::MAX`] unless set: the limit of the data in flight.
+    /// Bytes for which the receiver has room: the limit of the data in flight. [`u64::MAX`] unless set.
     pub room: u64,
     /// The last window, unscaled.
     pub window: u16,
-    /// Consecutive duplicates.
+    /// Consecutive duplicate acknowledgments.
     pub duplicates: u32,
-    /// All duplicates.
+    /// All duplicate acknowledgments.
     pub duplicates_total: u32,
     /// Segments retransmitted, because of duplicates or partial acknowledgments.
     pub retransmits: u32,
-    /// The sequence number at which the current recovery ends.
+    /// Sequence number at which the current recovery ends.
     recovery: Option<u32>,
     /// The sequence number up to which duplicates signal no loss, because a timeout followed them.
     timed_out_until: Option<u32>,
@@ -116,12 +117,12 @@ impl Sender {
         sender
     }
 
-    /// Takes one acknowledgment.
+    /// Processes one acknowledgment.
     pub fn acknowledge(&mut self, packet: &Acknowledgment) {
         self.acknowledge_as(packet, 1);
     }
 
-    /// Takes one acknowledgment that stands for that many packets.
+    /// Processes one acknowledgment that stands for `packets` packets.
     pub(crate) fn acknowledge_as(&mut self, packet: &Acknowledgment, packets: u64) {
         self.congestion_echoes += u32::from(packet.congestion_echo);
         let acknowledged = distance(self.unacknowledged, packet.number);
@@ -146,8 +147,9 @@ impl Sender {
         self.send();
     }
 
-    /// Takes several acknowledgments that were merged into one and counted: as one acknowledgment of the last number,
-    /// with the count of those merged (RFC 3465 section 2.3). Without the count, see [`Self::acknowledge`].
+    /// Processes several acknowledgments that were merged into one and counted: they are handled as one acknowledgment
+    /// of the last number, with the count of those merged (RFC 3465 section 2.3). Without the count, see
+    /// [`Self::acknowledge`].
     pub fn acknowledge_merged(&mut self, summary: &Summary) {
         self.congestion_echoes += summary.congestion_echoes;
         let acknowledged = distance(self.unacknowledged, summary.last);
@@ -191,7 +193,7 @@ impl Sender {
         self.congestion_window < self.slow_start_threshold
     }
 
-    /// Counts bytes that are acknowledged for the first time, by that many packets.
+    /// Counts bytes that `packets` packets acknowledge for the first time.
     fn advance(&mut self, number: u32, bytes: u64, packets: u64) {
         let is_used = self.congestion_window < 2 * self.flight();
         self.unacknowledged = number;
@@ -211,7 +213,7 @@ impl Sender {
                 self.recovery = None;
                 self.congestion_window = self.slow_start_threshold;
             }
-            // A window of which half was never used proves nothing about the path (RFC 7661).
+            // A window that was less than half used proves nothing about the path (RFC 7661).
             None if is_used => self.grow(bytes, packets),
             None => {}
         }
@@ -250,7 +252,7 @@ impl Sender {
     fn repeat(&mut self) {
         self.duplicates += 1;
         self.duplicates_total += 1;
-        // Duplicated segments cause them as well (RFC 6582 section 4).
+        // Duplicated segments cause duplicate acknowledgments as well (RFC 6582 section 4).
         if self.timed_out_until.is_some_and(|until| distance(self.unacknowledged, until) > 0) {
             return;
         }
@@ -277,7 +279,7 @@ impl Sender {
         self.reduced_until = Some(self.next);
     }
 
-    /// Sends all that the windows allow; data already sent are taken back by a timeout alone.
+    /// Sends everything that the windows allow. Only a timeout makes the sender return to data already sent.
     fn send(&mut self) {
         let window = self.congestion_window.min(self.room).min(FLIGHT_BYTES_MAX);
         let allowed = window.max(self.flight());
@@ -335,7 +337,7 @@ mod tests {
         assert_eq!((sender.retransmits, sender.duplicates_total), (0, 5));
         acknowledge(&mut sender, 10 * SEGMENT);
         (0..3).for_each(|_| acknowledge(&mut sender, 10 * SEGMENT));
-        assert_eq!(sender.retransmits, 1, "beyond it they do");
+        assert_eq!(sender.retransmits, 1, "more bytes cause a retransmission");
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub struct Layout {
     /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
     /// notice to the sender).
     pub tcp_buffer_bytes: usize,
-    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each of their packets.
+    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
     pub under_way_bytes: usize,
     /// Size of each receive buffer of the data path in bytes, a power of two; if it is too small for a packet, the
     /// smallest sufficient size is used.
@@ -132,7 +132,7 @@ pub struct Hosts {
     offered_bits: Option<u64>,
     /// The namespaces of a wire between two data paths: neither path must lose the wire when the other ends.
     between: Vec<NetworkNamespace>,
-    /// The kernel thread that takes the receiver's packets from its device, if the device has its own.
+    /// The kernel thread that reads the receiver's packets from its device, if the device has such a thread.
     poller: Option<Pid>,
 }
 
@@ -168,10 +168,10 @@ impl fmt::Display for Device {
 /// The ports of the data path between the hosts.
 #[derive(Debug)]
 pub struct Ends {
-    /// The end of the wire between them.
+    /// End of the wire between the hosts.
     pub wire: LivePort,
-    /// The device of the host whose NIC Grosso is: the file of a TAP or a TUN, or the packet socket at the far end of a
-    /// veth pair.
+    /// Device of the host at which Grosso acts as the NIC: the file of a TAP or a TUN, or the packet socket at the far
+    /// end of a veth pair.
     pub device: LivePort,
 }
 
@@ -335,9 +335,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Pins the work of the sender's end of the wire to one processor, so that its TCP's handling of an acknowledgement
-    /// is not done, and accounted, on the processor that sent the acknowledgement. Needs root; returns whether it
-    /// succeeded.
+    /// Pins the work of the sender's end of the wire to one CPU. Otherwise its TCP would process an acknowledgement on
+    /// the CPU that sent it, and be accounted there. Needs root; returns whether it succeeded.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -352,9 +351,8 @@ impl Hosts {
         })
     }
 
-    /// Lets the receiver's kernel coalesce packets from the wire, as a NIC's driver would: a batch at a time, by a
-    /// thread of its own on one processor. Needs root; returns whether it succeeded. If not, the receiver gets each
-    /// packet by itself.
+    /// Lets the receiver's kernel coalesce packets from the wire, as a NIC's driver would: in batches, on a separate
+    /// thread of one CPU. Needs root; returns whether it succeeded. If not, the receiver gets packets one by one.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -438,7 +436,7 @@ impl Hosts {
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
-        // Twice the default, which is the most that an unprivileged process may request; the kernel doubles it.
+        // The size is twice the default, the most that an unprivileged process may request; the kernel doubles it.
         set_socket_recv_buffer_size(&far, DATAGRAM_BUFFER_BYTES)?;
         near.connect(far.local_addr()?)?;
         far.connect(near.local_addr()?)?;
@@ -482,7 +480,7 @@ impl Hosts {
         })?
     }
 
-    /// Tells each host the other's Ethernet address.
+    /// Configures each host with the other's Ethernet address.
     fn introduce(&self) -> io::Result<()> {
         let sides = [(&self.sender, SENDER), (&self.receiver, RECEIVER)];
         let known = sides.map(|(host, device)| {
@@ -518,14 +516,14 @@ impl Hosts {
     }
 }
 
-/// Sets up the calling thread's namespace as that of a host whose TCP sockets have buffers of that size.
+/// Configures the calling thread's namespace as a host whose TCP sockets have buffers of `tcp_buffer_bytes`.
 ///
 /// Buffers have their full size from the start: otherwise the figures would depend on how the kernel adapts them to its
 /// reader.
 ///
 /// Connections start with Reno, which every kernel has. A connection that starts with a congestion control that paces,
-/// such as BBR if it is the system's default, keeps pacing after a change, and spreads what a window allows at once
-/// over its round trip.
+/// such as BBR if it is the system's default, keeps pacing after a change, so it spreads the data of a window over its
+/// round-trip time.
 pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     let sizes = format!("{} {tcp_buffer_bytes} {tcp_buffer_bytes}", tcp_buffer_bytes.min(4 << 10));
     for (setting, value) in
@@ -544,7 +542,7 @@ fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
 }
 
-/// Opens the engine's end of a wire, in a namespace of its own, which lives as long as the port.
+/// Opens the engine's end of a wire in its own namespace, which lives as long as the port.
 fn open_wire(
     add: impl FnOnce() -> io::Result<()> + Send,
     options: &PacketOptions,
@@ -555,7 +553,7 @@ fn open_wire(
     })?
 }
 
-/// Creates a network namespace for the engine's end of a wire, in which the kernel sends no IPv6 packets unasked.
+/// Creates a network namespace for the engine's end of a wire. Its kernel sends no IPv6 packets of its own.
 pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
     let network = NetworkNamespace::new()?;
     network.run(|| {
@@ -576,7 +574,7 @@ pub(crate) fn open_packet(interface: &str, options: &PacketOptions) -> io::Resul
     PacketPort::open(interface, options).map(LivePort::Packet)
 }
 
-/// Gives a host its device, which hands out superframes if `superframes` is set, and opens the data path's side of it.
+/// Creates a host's device, which passes superframes if `superframes` is set, and opens the data path's side of it.
 fn open_device(
     host: &NetworkNamespace,
     (device, mtu): (&str, u16),
@@ -606,20 +604,20 @@ fn open_device(
     }
 }
 
-/// Lets the kernel cut superframes before a device sees them.
+/// Makes the kernel segment superframes before a device sees them.
 pub(crate) fn segment_in_the_kernel(device: &str) -> io::Result<()> {
     let (control, device) = (Control::new()?, name(device)?);
     SEGMENTATION.iter().try_for_each(|feature| set_feature(&control, &device, feature, false))
 }
 
-/// Lays a wire from a host to the calling thread's namespace.
+/// Creates a wire from a host to the calling thread's namespace.
 fn add_wire(host: &NetworkNamespace, near: &str, far: (&str, u16)) -> io::Result<()> {
     let near_end = LinkChange::new().namespace(host.as_fd());
     let far_end = LinkChange::new().mtu(far.1.into());
     Netlink::new()?.add_veth((&name(far.0)?, far_end), (&name(near)?, near_end))
 }
 
-/// Gives a device of the calling thread's namespace its MTU and addresses, IPv4 first, and turns it on.
+/// Configures MTU and addresses (IPv4 first) of a device in the calling thread's namespace, and turns it on.
 pub(crate) fn set_up(
     interface: &str,
     addresses: [IpAddr; 2],
@@ -641,7 +639,7 @@ pub(crate) fn set_up(
     if family == Family::V6 { netlink.add_address(index, addresses[1], 64) } else { Ok(()) }
 }
 
-/// Keeps a namespace from sending packets of IPv6's own accord, if the kernel has IPv6.
+/// Stops a namespace from sending IPv6 packets of its own accord, if the kernel has IPv6.
 pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
     match kernel::write(path, "1") {
@@ -650,9 +648,9 @@ pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     }
 }
 
-/// Returns the options of a wire that accepts no superframes, with a ring whose slots hold one packet each. There is a
-/// slot for every packet that may be in flight, so a sleeping data path loses nothing, but no more, because the ring
-/// should stay in the CPU's cache.
+/// Returns the options of a wire that accepts no superframes, with a ring whose slots hold one packet each. The ring
+/// has exactly one slot for every packet that may be in flight: a sleeping data path loses nothing, and the ring stays
+/// in the CPU's cache.
 fn packet_options(layout: &Layout) -> PacketOptions {
     let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
     let slots = layout.under_way_bytes / payload + RING_SPARE;
@@ -670,7 +668,7 @@ fn name(name: &str) -> io::Result<InterfaceName> {
 
 /// Features of a NIC without segmentation offload.
 const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
-/// Time without a byte after which none is expected.
+/// Time without a byte after which a stream counts as stalled.
 pub const STALLED: Duration = Duration::from_secs(10);
 /// The devices of the hosts, and the engine's end of a wire.
 const SENDER: &str = "s0";
@@ -700,7 +698,7 @@ const DATAGRAM_BUFFER_BYTES: usize = 212_992;
 /// Default of [`Layout::tcp_buffer_bytes`] for one stream.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
 /// Smallest buffer for each of many streams: several packets in each direction, so that not every packet waits for its
-/// answer.
+/// acknowledgment.
 const STREAM_BYTES_MIN: usize = 32 << 10;
 /// Twice the usual minimum timeout of TCP, in microseconds.
 const TIMEOUT_US: &str = "400000";

@@ -46,7 +46,7 @@ pub struct NetworkOptions {
 pub enum Host {
     /// The host whose packets Grosso receives from a wire.
     A,
-    /// The host whose NIC Grosso is.
+    /// Host at which Grosso acts as the NIC.
     B,
 }
 
@@ -71,15 +71,15 @@ pub struct Summary {
     pub b_to_a: Passed,
 }
 
-/// Frames received from the wire, or from b's stack.
+/// Frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Passed {
-    /// Frames that came off the wire, or from b's stack.
+    /// Frames received from the wire, or from b's stack.
     pub rx_frames: u64,
-    /// Frames that were forwarded: towards b, trains of packets.
+    /// Bytes of the received frames.
     pub rx_bytes: u64,
-    /// Frames that were sent on: towards b, trains of packets.
+    /// Frames forwarded: towards b, trains of packets.
     pub tx_frames: u64,
     /// Packets lost at random.
     pub lost: u64,
@@ -94,7 +94,7 @@ pub struct Passed {
 }
 
 impl Network {
-    /// Makes the hosts and starts the data path between them.
+    /// Creates the hosts and starts the data path between them.
     ///
     /// # Errors
     /// Errors of [`Hosts::receiving`].
@@ -123,8 +123,8 @@ impl Network {
         Ok(Self { hosts, options, layout, handle, path, running })
     }
 
-    /// Starts a command on a host. It dies with the calling thread, and finds the addresses of both hosts in its
-    /// environment: `GROSSO_A` and `GROSSO_B`, and with a suffix `6` those of IPv6; `GROSSO_HOST` names its own host.
+    /// Starts a command on a host. The command dies with the calling thread. Its environment has the addresses of both
+    /// hosts, `GROSSO_A` and `GROSSO_B` (with the suffix `6` for IPv6), and the name of its host, `GROSSO_HOST`.
     ///
     /// # Errors
     /// Fails if there is no such program.
@@ -141,8 +141,8 @@ impl Network {
         network.host(die_with_parent(command))?.spawn()
     }
 
-    /// Waits until a server that was just started on a host listens. Gives up when the server ends, or after the time
-    /// that one takes to start.
+    /// Waits until a newly started server on a host listens. Gives up when the server ends, or after the longest time
+    /// that a server may take to start.
     ///
     /// # Errors
     /// Fails if `/proc` is not mounted.
@@ -200,7 +200,7 @@ impl Network {
 
 type Running = JoinHandle<(Result<(), PortError>, Summary)>;
 
-/// Runs a data path on a thread, which sends its thread number.
+/// Runs a data path on a new thread, which announces its thread id.
 fn spawn(
     left: Impair<LivePort>,
     right: Impair<LivePort>,

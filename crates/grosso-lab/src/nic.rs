@@ -17,7 +17,7 @@ pub struct Nic<P: Port> {
     in_use_max: usize,
     /// Packets for which no buffer was free.
     dropped: u64,
-    /// Returned buffers; at most as many are kept as were ever in use at once.
+    /// Returned buffers: at most as many as were ever in use at once.
     spare: Vec<Vec<u8>>,
     /// Buffers of the inner port whose packets were copied, until they can be returned to it.
     copied: Vec<PortBuffer>,
@@ -162,15 +162,15 @@ mod tests {
         let (mut wire, mut nic) = nic(Some(4));
         send(&mut wire, 0..6);
         let held = receive(&mut nic, 64);
-        assert_eq!(numbers(&held), [0, 1, 2, 3], "the last two find no buffer");
+        assert_eq!(numbers(&held), [0, 1, 2, 3], "the last two frames find no buffer");
         assert_eq!(no_buffer(&mut nic), 2);
         send(&mut wire, 6..8);
-        assert!(receive(&mut nic, 64).is_empty(), "what is dropped is gone from the wire");
+        assert!(receive(&mut nic, 64).is_empty(), "dropped frames are removed from the wire");
         assert_eq!(no_buffer(&mut nic), 4);
         held.into_iter().take(3).for_each(|buffer| nic.recycle(buffer));
         send(&mut wire, 8..12);
         let again = receive(&mut nic, 64);
-        assert_eq!(numbers(&again), [8, 9, 10], "one buffer is still with whoever took it");
+        assert_eq!(numbers(&again), [8, 9, 10], "one buffer is still in use");
         assert_eq!((nic.dropped(), nic.in_use_max()), (5, 4));
     }
 
@@ -192,7 +192,7 @@ mod tests {
                 nic.recycle(held.swap_remove(dice.usize(0..held.len())));
             }
             assert_eq!(nic.in_use, held.len());
-            assert!(nic.in_use + nic.spare.len() <= 7, "no buffer is made beside the seven");
+            assert!(nic.in_use + nic.spare.len() <= 7, "no more than seven buffers exist");
             assert_eq!(sent, received + nic.dropped());
         }
         assert!(nic.dropped() > 0 && nic.in_use_max() == 7);

@@ -29,7 +29,7 @@ pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow};
 /// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OffloadParameters {
-    /// The congestion control of TCP. One that paces, as bbr does, hides the effect of offloads.
+    /// The congestion control of TCP. A pacing one, for example BBR, hides the effect of offloads.
     pub congestion: String,
     /// Greatest time for which a train may be held.
     #[serde(rename = "hold_us", serialize_with = "microseconds")]
@@ -54,7 +54,7 @@ pub struct OffloadParameters {
 }
 
 impl Default for OffloadParameters {
-    /// Returns the defaults: cubic, a hold time of 100 microseconds, and a wire of 1 Gb/s.
+    /// Returns the defaults: CUBIC, a hold time of 100 microseconds, and a wire of 1 Gb/s.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -82,17 +82,17 @@ fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
 #[derive(Clone, Debug)]
 pub struct Offload {
     name: &'static str,
-    /// The host whose NIC Grosso is.
+    /// Host at which Grosso acts as the NIC.
     nic_of: &'static str,
     plan: Plan<OffloadParameters>,
     groups: Vec<RowGroup>,
-    /// Payload size of the packets for a consumer in memory, if that is measured too.
+    /// Payload size of the packets for a consumer in memory, if such a consumer is measured too.
     consumer: Option<u16>,
     judge: Judge,
     notes: &'static [&'static str],
 }
 
-/// Judges the results: which claims hold.
+/// A function that decides which claims the results support.
 type Judge = fn(&[OffloadGroup], Option<&Consumer>) -> Vec<Verdict>;
 
 /// Settings that are compared with each other.
@@ -265,7 +265,7 @@ mod tests {
         (experiment, vec![series])
     }
 
-    /// Returns the answers of an experiment whose rows carry these gigabytes per CPU-second.
+    /// Returns the verdicts of an experiment whose rows carry these gigabytes per CPU-second.
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,
@@ -277,7 +277,7 @@ mod tests {
         })
     }
 
-    /// Returns the answers of an experiment with these runs. No two runs of a row should be equal.
+    /// Returns the verdicts of an experiment with these runs. No two runs of a row should be equal.
     pub(super) fn judged_runs(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,

@@ -14,7 +14,8 @@ impl From<Spread> for Middle {
     }
 }
 
-/// Checks that a page needs no other file, that every tag is closed, and that a browser, if there is one, shows all.
+/// Checks that a page needs no other file, that every tag is closed, and that a browser, if one is installed, displays
+/// everything.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_shown(page: &str) {

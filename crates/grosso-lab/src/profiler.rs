@@ -1,10 +1,10 @@
 //! Wall-clock profile of a data path's thread, by part of its work.
 //!
-//! The thread is always in exactly one [`Part`] of its work, so the parts add up to everything it does. It reads a
-//! clock when one part ends and another begins: a fast one, which also runs while the thread is off the CPU. Once per
-//! turn of the data path it reads the thread's own clock, which stops meanwhile. The excess of the parts over that
-//! clock is subtracted where the thread may have been off the CPU: first from its waiting, then from its longest pieces
-//! of work. The time for reading the clocks is subtracted.
+//! The thread is always in exactly one [`Part`] of its work, so the parts add up to everything it does. When one part
+//! ends and another begins, it reads a fast clock, which also runs while the thread is off the CPU. Once per turn of
+//! the data path it reads the thread's own clock, which does not. The excess of the parts over that clock is subtracted
+//! where the thread may have been off the CPU: first from its waiting, then from its longest pieces of work. The time
+//! for reading the clocks is subtracted.
 
 use std::{
     cell::RefCell,
@@ -55,7 +55,7 @@ pub(crate) enum Part {
 const PARTS: usize = Part::HostSendCall as usize + 1;
 
 impl Part {
-    /// Returns the part to which a system call made during `self` belongs.
+    /// Returns the part for a system call made during `self`.
     const fn call(self) -> Self {
         match self {
             Self::Loop => Self::Wait,
@@ -71,7 +71,7 @@ impl Part {
 /// Sides of the data path that a port can be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The wire, or its replacement. A turn of the path begins when it polls the wire.
+    /// The wire, or the port in its place. A turn of the path begins when it polls the wire.
     Wire,
     /// The host.
     Host,
@@ -157,8 +157,8 @@ impl Spent {
         self.begun[part as usize]
     }
 
-    /// Returns the nanoseconds that the thread ran on a CPU, without those of reading clocks. This is at least the sum
-    /// of all parts.
+    /// Returns the nanoseconds that the thread ran on a CPU, without the time for reading clocks. This is at least the
+    /// sum of all parts.
     pub(crate) fn total_ns(&self) -> u64 {
         self.total_ns
     }
@@ -244,7 +244,7 @@ impl Watch {
 }
 
 impl Turn {
-    /// Adds the turn to the clocks. The thread was on a processor for `total_ns` in it.
+    /// Adds the turn to the clocks. During the turn, the thread was on a CPU for `total_ns`.
     fn publish(mut self, profiler: &Profiler, total_ns: u64) {
         self.give_up_beyond(total_ns);
         let each = profiler.parts_ns.iter().zip(self.parts_ns);
@@ -252,7 +252,7 @@ impl Turn {
         add(&profiler.total_ns, total_ns);
     }
 
-    /// Subtracts the excess of the parts over `total_ns`: the thread was off the processor for that long.
+    /// Subtracts the excess of the parts over `total_ns`, because the thread was off the CPU for that long.
     fn give_up_beyond(&mut self, total_ns: u64) {
         let mut beyond_ns = self.parts_ns.iter().sum::<u64>().saturating_sub(total_ns);
         let wait = &mut self.parts_ns[Part::Wait as usize];
@@ -295,14 +295,14 @@ fn with_own<T>(change: impl FnOnce(&mut Watch) -> T) -> Option<T> {
     OWN.with_borrow_mut(|own| own.as_mut().map(change))
 }
 
-/// Does some work as another part, then returns to the part before.
+/// Runs `work` as another part, then returns to the previous part.
 fn within(part: impl FnOnce(Part) -> Part, work: &mut dyn FnMut()) {
     let before = with_own(|watch| watch.switch(part(watch.part)));
     work();
     before.map(|before| with_own(|watch| watch.switch(before)));
 }
 
-/// Lets the threads' clocks observe checksums while it exists.
+/// Guard during whose lifetime the threads' clocks measure checksums.
 #[derive(Debug)]
 pub(crate) struct Observing;
 
@@ -324,7 +324,7 @@ impl Drop for Observing {
 pub(crate) struct Timed<P: Port> {
     port: P,
     side: Side,
-    /// Frames received for the engine, until it is called with them.
+    /// Frames received for the engine but not yet passed to it.
     received: Vec<Frame<PortBuffer>>,
 }
 
@@ -376,7 +376,7 @@ impl<P: Port> Port for Timed<P> {
     }
 }
 
-/// Readings whose median is taken as the overhead of one.
+/// Number of readings whose median is taken as the overhead of one.
 const LOOKS: usize = 1000;
 
 #[cfg(test)]
@@ -448,9 +448,9 @@ mod tests {
         let spent = profiler.spent();
         let engine_ns = spent.part_ns(Part::FromWire);
         assert!(engine_ns * 2 > spent.total_ns(), "{spent:?}");
-        assert_eq!(spent.part_ns(Part::Checksums), 0, "nobody observes them");
+        assert_eq!(spent.part_ns(Part::Checksums), 0, "checksums are not observed");
         assert_eq!(spent.begun(Part::Wait), 19, "the last turn is not over");
-        assert!(spent.part_ns(Part::Wait) < 19_000_000, "asleep is not at work: {spent:?}");
+        assert!(spent.part_ns(Part::Wait) < 19_000_000, "sleeping counts as work: {spent:?}");
         assert_eq!([spent.begun(Part::WireSendCall), spent.begun(Part::HostSend)], [0, 0]);
         let parts: u64 = spent.parts_ns.iter().sum();
         assert_eq!(parts + spent.unexplained_ns(), spent.total_ns());
@@ -464,6 +464,6 @@ mod tests {
         let before = profiler.spent();
         turns(&mut port);
         let late = profiler.spent().since(&before).begun(Part::Checksums);
-        assert_eq!(late, 1, "that of the turn before: nobody observes any more");
+        assert_eq!(late, 1, "only the call of the previous turn is observed");
     }
 }

@@ -1,6 +1,5 @@
-//! One trace, every profile: the packets that each profile merges, those it merges irreversibly, and the time it takes.
-//!
-//! The trace is generated from a seed, so the counts are the same on every machine; only the times differ.
+//! One trace through every profile: the packets that each profile merges, those that it merges irreversibly, and its
+//! time.
 
 use core::fmt::Write;
 use std::{sync::Arc, time::Instant};
@@ -37,7 +36,7 @@ pub struct ProfileRow {
     pub superframes: usize,
     /// The median number of packets in a frame with data.
     pub segments_p50: u32,
-    /// The 99th percentile of that number.
+    /// 99th percentile of that number.
     pub segments_p99: u32,
     /// Frames without payload that were delivered.
     pub acknowledgments: usize,
@@ -48,7 +47,7 @@ pub struct ProfileRow {
 }
 
 impl Results {
-    /// Runs the trace through every built-in profile and those given.
+    /// Runs the trace through every built-in profile and through `more`.
     #[must_use]
     pub fn measure(more: Vec<Profile>) -> Self {
         let trace: Vec<_> = trace().into_iter().map(Arc::new).collect();

@@ -15,12 +15,12 @@ use crate::{
 
 /// The figures of an experiment, and their presentation.
 pub trait Findings: Serialize + JsonSchema {
-    /// Parameters of the experiment in addition to those that all have.
+    /// Parameters of the experiment in addition to those of every experiment.
     type Parameters: Serialize + JsonSchema;
 
     /// Explanation of the charts, as HTML.
     const LEGEND: &'static str;
-    /// Settings to try, by observation; empty if the figures name them.
+    /// Settings to try, by observation; empty if the figures already name them.
     const KNOBS: &'static [Knob];
 
     /// Returns the description of the measurement: the lines at the head of the table.
@@ -35,7 +35,7 @@ pub trait Findings: Serialize + JsonSchema {
     /// Returns the charts, as SVG.
     fn charts(&self) -> String;
 
-    /// Conditions under which the figures measure something else than they should.
+    /// Returns the conditions that distort the figures of this measurement.
     fn remarks(&self, _environment: &Environment<Self::Parameters>) -> Vec<&'static str> {
         Vec::new()
     }
@@ -63,7 +63,7 @@ pub struct Report<F: Findings> {
     /// The figures.
     #[serde(flatten)]
     pub findings: F,
-    /// Settings without figures, because a trial failed in every try.
+    /// Settings without figures, because a trial failed in every attempt.
     pub failed: Vec<FailedRow>,
     /// Claims, and whether they hold.
     pub verdicts: Vec<Verdict>,
@@ -76,7 +76,7 @@ pub struct Report<F: Findings> {
 pub struct FailedRow {
     /// The setting.
     pub setting: String,
-    /// The error of its trial: the call, the host, and the reason.
+    /// The error of the trial: the call, the host, and the reason.
     pub error: String,
 }
 
@@ -98,9 +98,9 @@ pub struct Environment<P> {
     pub processors: usize,
     /// Measurements of each setting.
     pub runs: usize,
-    /// Duration of each.
+    /// Duration of each measurement.
     pub seconds: f64,
-    /// Device through which the data paths handed packets to a host; `None` if there were none.
+    /// Device through which the data paths passed packets to a host; `None` if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
     /// The CPUs of sender, data path and receiver, if they were chosen.
@@ -136,7 +136,7 @@ impl<F: Findings> Report<F> {
         let mut text = format!("{}: {heading}\n", self.command());
         self.findings.write(&mut text);
         if !self.failed.is_empty() {
-            text += "\nNo figures, because a trial failed in every try:\n";
+            text += "\nNo figures, because a trial failed in every attempt:\n";
         }
         for row in &self.failed {
             text += &wrapped(&row.to_string());
@@ -146,12 +146,12 @@ impl<F: Findings> Report<F> {
             text += &format!("{verdict}\n");
         }
         text += &self.notes.join("\n");
-        // Columns keep their width.
+        // Columns keep their width without a figure.
         text.replace("NaN", "  -").replace("(---)", "     ")
             + "\nPublications R1 to R5: docs/sources.md.\n"
     }
 
-    /// Formats the results as an HTML page. `command` is the command that repeats them.
+    /// Formats the results as an HTML page. `command` is the command that repeats the experiment.
     #[must_use]
     pub fn page(&self, command: &str) -> String {
         let verdicts: String = self.verdicts.iter().map(item).collect();
@@ -170,7 +170,7 @@ impl<F: Findings> Report<F> {
         document(&format!("grosso {}", self.command()), STYLE, &body)
     }
 
-    /// Conditions under which the figures measure something else than they should.
+    /// Returns the conditions that distort the figures of this measurement.
     #[must_use]
     pub fn remarks(&self) -> Vec<&'static str> {
         self.findings.remarks(&self.environment)
@@ -196,7 +196,7 @@ impl<P> Environment<P> {
         })
     }
 
-    /// Returns the device through which the data paths handed packets to a host.
+    /// Returns the device through which the data paths passed packets to a host.
     pub(crate) fn through(&self) -> String {
         self.device.map_or_else(String::new, |device| device.to_string())
     }

@@ -1,4 +1,4 @@
-//! A data path on a thread of a scope.
+//! A data path on a scoped thread.
 
 use std::{
     io,
@@ -15,7 +15,8 @@ use rustix::process::Pid;
 
 use crate::trial::{TrialError, gone};
 
-/// A data path on a thread. Dropping this stops the path, because a scope waits for its threads even after an error.
+/// A data path on a thread. Dropping the value stops the path, because a scope waits for its threads even after an
+/// error.
 pub(crate) struct Running<'scope, T> {
     handle: Handle,
     number: Pid,

@@ -31,8 +31,8 @@ impl Spread {
     const ABSENT: Self =
         Self { median: f64::NAN, min: f64::NAN, max: f64::NAN, sample: Sample::NONE };
 
-    /// Returns the spread of some measurements. A measurement that is no number, such as the cost of a gigabyte where
-    /// no byte arrived, does not count.
+    /// Returns the spread of some measurements. A measurement that is not a number does not count, for example the cost
+    /// of a gigabyte if no byte arrived.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -47,7 +47,7 @@ impl Spread {
         Self { median, min, max, sample: Sample::of(&values) }
     }
 
-    /// Returns the measurements in ascending order; some are left out if there are more than fit.
+    /// Returns the measurements in ascending order; some are omitted if there are too many.
     pub(crate) fn values(&self) -> &[f64] {
         &self.sample.values[..self.sample.len]
     }
@@ -67,7 +67,7 @@ impl Sample {
     }
 }
 
-/// Returns whether a figure does not exist. Takes a reference because Serde passes one.
+/// Returns whether a figure does not exist. The argument is a reference because Serde passes one.
 #[expect(clippy::trivially_copy_pass_by_ref)]
 fn is_absent(figure: &f64) -> bool {
     !figure.is_finite()
@@ -107,7 +107,7 @@ impl Latency {
     }
 }
 
-/// Formats a number with three digits; a dash for none.
+/// Formats a number with three digits, or a dash if it does not exist.
 pub(crate) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -126,7 +126,7 @@ pub(crate) fn thousands(value: f64) -> String {
     }
 }
 
-/// Number of measurements that a spread keeps: more than most experiments make.
+/// Number of measurements that a spread keeps: more than most experiments take.
 const SAMPLE_MAX: usize = 31;
 
 #[cfg(test)]

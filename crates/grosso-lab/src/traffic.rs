@@ -31,7 +31,7 @@ pub enum Traffic {
     TcpStream,
     /// TCP connections from the sender to the receiver, from a file in memory (`sendfile`).
     TcpSendfile,
-    /// The opposite direction: the receiver sends, through the data path that is its NIC.
+    /// The opposite direction: the receiver sends, through the data path that acts as its NIC.
     TcpMaerts,
     /// One byte in each direction over TCP, one request at a time.
     TcpRequests,
@@ -44,7 +44,7 @@ pub enum Traffic {
 }
 
 impl fmt::Display for Traffic {
-    /// Writes netperf's name for it.
+    /// Writes netperf's name of the traffic.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::TcpStream => "TCP_STREAM",
@@ -95,7 +95,7 @@ impl Progress {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns bytes and units of one moment: both count the same arrivals, except that each thread may have added the
+    /// Returns bytes and units at one moment: both count the same arrivals, except that each thread may have added the
     /// bytes of one unit that it has not counted yet.
     pub fn arrivals(&self) -> (u64, u64) {
         loop {
@@ -129,8 +129,8 @@ impl Content {
         Ok(Self { file, bytes })
     }
 
-    /// Returns the bytes of the stream from this position: as many as precede the end of the file, and as one call
-    /// sends.
+    /// Returns the bytes of the stream from this position on: up to the end of the file, and at most as many as one
+    /// call sends.
     pub(crate) fn from(&self, place: u64) -> &[u8] {
         let start = (place % CONTENT_BYTES as u64) as usize;
         &self.bytes[start..CONTENT_BYTES.min(start + SEND_BYTES)]

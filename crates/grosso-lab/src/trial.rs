@@ -45,11 +45,11 @@ pub struct Setting {
     pub layout: Layout,
     /// Carrier of the packets.
     pub carrier: Carrier,
-    /// Impairment of packets towards a receiver whose NIC is Grosso. They are copied out of their receive buffers
-    /// first: a long wire would occupy too many of these.
+    /// Impairment of packets towards a receiver at which Grosso acts as the NIC. The packets are copied out of their
+    /// receive buffers first, because a long wire would occupy too many of the buffers.
     pub impairment: Option<Impairment>,
-    /// Impairment of packets in the opposite direction, if those to the receiver are impaired. If it loses packets, the
-    /// receiver's kernel sends no superframes: random numbers are drawn per packet.
+    /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If it loses packets,
+    /// the receiver's kernel sends no superframes, because random numbers are drawn per packet.
     pub back: Option<Impairment>,
     /// Device through which the data path exchanges packets with a host.
     pub device: Device,
@@ -59,7 +59,7 @@ pub struct Setting {
     pub congestion: String,
     /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the one sent, which costs the receiver time.
+    /// Whether every byte received is compared with the one sent, which takes the receiver's time.
     pub compare: bool,
 }
 
@@ -79,7 +79,7 @@ pub enum Tool {
 pub enum Carrier {
     /// Grosso's data path, in place of the receiver's NIC and its driver.
     Grosso {
-        /// Profile by which packets are merged towards the receiver; `None` merges nothing.
+        /// Profile for merging packets towards the receiver; `None` merges nothing.
         profile: Option<Box<Profile>>,
         /// Whether each packet is copied out of its receive buffer first.
         copy: bool,
@@ -92,7 +92,7 @@ pub enum Carrier {
         superframes: bool,
     },
     /// Grosso's data path between a host and a [sender in userspace](crate::userspace), which replaces the sending
-    /// kernel: in front of the receiver's NIC, or for [`Traffic::TcpMaerts`] after the sender's.
+    /// kernel. The data path acts as the receiver's NIC or, for [`Traffic::TcpMaerts`], as the sender's.
     Userspace {
         /// See [`Carrier::Grosso`].
         profile: Option<Box<Profile>>,
@@ -122,15 +122,15 @@ impl Carrier {
 }
 
 impl Setting {
-    /// Returns whether the kernel of a receiver whose NIC is Grosso sends superframes.
+    /// Returns whether the kernel of a receiver at which Grosso acts as the NIC sends superframes.
     fn superframes(&self) -> bool {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }
 
     /// Returns whether a measurement shows a stall instead of the setting: its wire loses nothing, but nothing arrived,
     /// or its one connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path
-    /// was not scheduled for that long, or the end of a window found no room in a backlog and no later packet told the
-    /// sender.
+    /// was not scheduled for that long, or a backlog had no room for the end of a window, and no later packet revealed
+    /// the loss to the sender.
     #[must_use]
     pub fn stalled(&self, measured: &Measured) -> bool {
         let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
@@ -178,8 +178,8 @@ pub struct Measured {
     pub units: u64,
     /// CPU time.
     pub cpu_seconds: CpuSeconds,
-    /// Average number of wire packets per frame that the receiver got or, if the data path is the sender's NIC, that
-    /// the sender's kernel sent.
+    /// Average number of wire packets per frame that the receiver got or, if the data path acts as the sender's NIC,
+    /// that the sender's kernel sent.
     pub segments_per_train: Option<f64>,
     /// Segments in the direction opposite to the bytes: in a stream, acknowledgments.
     pub acknowledgements: u64,
@@ -200,11 +200,11 @@ pub struct Measured {
     pub lost: u64,
     /// Packets for which the data path's ring had no room.
     pub ring_drops: u64,
-    /// With two CPUs: whether the sender's CPU handled acknowledgments, which needs root. If not, the sender's packets
-    /// leave from both CPUs, overtake each other, and are retransmitted needlessly.
+    /// With two CPUs: whether the sender's CPU handled acknowledgments, which needs root. Otherwise the sender's
+    /// packets leave from both CPUs, overtake each other, and are retransmitted needlessly.
     pub acknowledgements_steered: Option<bool>,
-    /// With the data path as the sender's NIC: whether the receiver's kernel coalesced packets from the wire, which
-    /// must arrive in batches; that needs root.
+    /// If the data path acts as the sender's NIC: whether the receiver's kernel coalesced packets from the wire. They
+    /// must arrive in batches, which needs root.
     pub receiver_coalesced: Option<bool>,
     /// Latency of each request.
     #[serde(skip)]
@@ -228,7 +228,7 @@ pub enum TrialError {
         /// The error.
         error: io::Error,
     },
-    /// No setting has figures, because a trial of each failed; contains the first failure.
+    /// No setting has figures, because a trial of each setting failed; contains the first failure.
     #[error("every setting failed: {0}")]
     NoFigures(String),
     /// An error of the data path.
@@ -272,8 +272,8 @@ impl Measured {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Returns the percentage of a CPU that the receiver's host used: its thread, the data path that is its NIC, and
-    /// the kernel's packet threads.
+    /// Returns the percentage of a CPU that the receiver's host used: its thread, the data path that acts as its NIC,
+    /// and the kernel's packet threads.
     #[must_use]
     pub fn receiver_cpu_percent(&self) -> f64 {
         let CpuSeconds { path, receiver, kernel, .. } = self.cpu_seconds;
@@ -287,7 +287,7 @@ impl Measured {
     }
 }
 
-/// Measures with hosts of its own, which are removed afterwards. A measurement that stalled is repeated, a few times.
+/// Measures on new hosts that are removed afterwards. A stalled measurement is repeated a few times.
 ///
 /// # Errors
 /// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
@@ -297,7 +297,8 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     Ok(Measured { repeated, ..measured })
 }
 
-/// Measures until nothing stalled, a few times at most; also returns the number of measurements that did.
+/// Repeats a measurement until it does not stall, a few times at most; also returns the number of measurements that
+/// stalled.
 pub(crate) fn repeat_stalled<M>(
     mut once: impl FnMut() -> Result<M, TrialError>,
     stalled: impl Fn(&M) -> bool,
@@ -354,7 +355,7 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
     }
 }
 
-/// Returns the options of a path that merges packets from its left port by a profile, if there is one.
+/// Returns the options of a path that merges packets from its left port by `profile`, if any.
 fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
     let mut options = RunOptions::new(SEED);
     options.left_to_right.coalesce = profile.is_some();
@@ -377,7 +378,7 @@ struct Trial<'a> {
     interrupted: &'a AtomicBool,
 }
 
-/// Measures the traffic between the hosts, through a data path or the kernel alone.
+/// Measures the traffic between the hosts, through a data path or only through the kernel.
 fn observe(
     setting: &Setting,
     hosts: &Hosts,
@@ -391,7 +392,7 @@ fn observe(
     observed.map(|(measured, _)| measured)
 }
 
-/// Measures the traffic through a data path that already runs, on the thread of this number.
+/// Measures the traffic through a running data path; `thread` is its thread id.
 pub(crate) fn observe_path(
     setting: &Setting,
     hosts: &Hosts,
@@ -414,7 +415,7 @@ pub(crate) fn observe_gauged<Gauged>(
 }
 
 impl Trial<'_> {
-    /// Measures packets that a receiver gets from the wire: in the buffers of their reception, copied, or impaired.
+    /// Measures packets that a receiver gets from the wire: in their receive buffers, copied, or impaired.
     fn received(
         &self,
         wire: LivePort,
@@ -442,8 +443,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Measures the traffic of a data path from its left port to its right one; `drops` returns the losses of the left
-    /// one.
+    /// Measures the traffic of a data path from its left port to its right port; `drops` returns the losses of the left
+    /// port.
     fn through<L: Port + Send, R: Port + Send>(
         &self,
         left: L,
@@ -466,15 +467,15 @@ impl Trial<'_> {
     }
 }
 
-/// Binds the calling thread to a processor, under the name of its part in the trial, which `top -H` shows. Returns its
-/// number.
+/// Binds the calling thread to a CPU and names it after its role in the trial, as `top -H` shows it. Returns its thread
+/// id.
 pub(crate) fn settle(name: &CStr, processor: usize) -> io::Result<Pid> {
     pin(None, processor)?;
     set_name(name)?;
     Ok(own_thread())
 }
 
-/// Observes a data path on a thread of its own, on that processor, and returns its left port too.
+/// Observes a data path on a separate thread of a CPU, and also returns its left port.
 fn while_running<L: Port + Send, R: Port + Send>(
     path: DataPath<L, R>,
     processor: usize,
@@ -498,9 +499,9 @@ fn while_running<L: Port + Send, R: Port + Send>(
     })
 }
 
-/// Names of the threads of data paths, the sender's and the receiver's, if each host has one.
+/// Thread names of the sender's and the receiver's data path, if each host has one.
 pub(crate) const PATHS: [&CStr; 2] = [c"path a", c"path b"];
-/// Greatest number of repetitions of a measurement that stalled.
+/// Maximum number of repetitions of a stalled measurement.
 const REPEATS_MAX: u64 = 3;
 /// The longest MTU, in bytes, whose packets a receiver can coalesce into longer frames.
 const COALESCED_MTU_MAX: u16 = 9000;
@@ -528,7 +529,7 @@ mod tests {
         }
     }
 
-    /// Returns the kept measurement if the measurements have these timeouts, and the number of measurements made.
+    /// Returns the kept measurement and the number of measurements, if the measurements have these timeouts.
     fn kept(setting: &Setting, timeouts: &[u64]) -> (Measured, usize) {
         let mut made = 0;
         let once = || {
@@ -546,7 +547,11 @@ mod tests {
         let (measured, made) = kept(&setting(), &[0]);
         assert_eq!((measured.repeated, made), (0, 1));
         let (measured, made) = kept(&setting(), &[9; 4]);
-        assert_eq!((measured.timeouts, measured.repeated, made), (9, 3, 4), "not for ever");
+        assert_eq!(
+            (measured.timeouts, measured.repeated, made),
+            (9, 3, 4),
+            "trials are not repeated for ever"
+        );
     }
 
     #[test]

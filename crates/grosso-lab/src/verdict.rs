@@ -1,4 +1,4 @@
-//! Claims of a source, and the verdict of the figures on each.
+//! Claims of a source, and the verdict on each.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ pub struct Verdict {
     /// The answer.
     #[serde(flatten)]
     pub answer: Answer,
-    /// The figure that was judged, and the figures that it was computed from.
+    /// Figure that decided the verdict, and the figures that it was computed from.
     pub measured: String,
     /// The published figure, if the publication has one for this claim.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub struct Verdict {
     /// Whether the claim is about every row of its kind.
     #[serde(skip)]
     pub(crate) needs_every_row: bool,
-    /// The judgement; `None` without figures.
+    /// Evidence and its unit; `None` without figures.
     #[serde(skip)]
     judged: Option<(Evidence, Unit)>,
 }
@@ -34,21 +34,21 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Answer {
-    /// The figures support it, and noise does not explain them.
+    /// The figures support the claim, and noise does not explain them.
     Reproduced,
-    /// The figures contradict it, and noise does not explain them.
+    /// The figures contradict the claim, and noise does not explain them.
     NotReproduced {
-        /// The cause, as far as it is known.
+        /// The cause, if it is known.
         cause: &'static str,
     },
     /// The noise does not allow an answer: if everything were measured again, the answer might differ.
     Undecided {
-        /// The means that might decide it.
+        /// Means that might decide the claim.
         needed: &'static str,
     },
-    /// This machine cannot show it.
+    /// This machine cannot show whether the claim holds.
     CannotBeShownHere {
-        /// The means that would show it.
+        /// Means that would show it.
         needed: &'static str,
     },
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// A result that others published.
+/// A published result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Published {
@@ -80,16 +80,16 @@ impl Published {
     }
 }
 
-/// A published figure beside the one that was judged here.
+/// A published figure next to the figure that was measured here.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BesidePublished {
     /// The published figure.
     #[serde(flatten)]
     pub published: Published,
-    /// The figure that was judged here.
+    /// Figure that was measured here.
     pub here: f64,
-    /// The effect here, compared with the published one; `None` if the claim was not reproduced.
+    /// Effect measured here, compared with the published one; `None` if the claim was not reproduced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
 }
@@ -100,14 +100,14 @@ pub struct BesidePublished {
 pub enum Effect {
     /// Weaker than published.
     WeakerThan,
-    /// As published, within 20 %.
+    /// Same as published, within 20 %.
     As,
     /// Stronger than published.
     StrongerThan,
 }
 
 impl Effect {
-    /// Compares a figure for which the bound is the side of no effect.
+    /// Compares a figure with the published one; `bound` is the figure without an effect.
     fn of(here: f64, published: f64, bound: Bound) -> Self {
         let times = match bound {
             Bound::AtLeast(_) | Bound::Within(_) => here / published,
@@ -131,7 +131,7 @@ impl fmt::Display for Effect {
     }
 }
 
-/// A bound on a figure or on a ratio of two.
+/// A bound on a figure or on a ratio of two figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
     /// At least this value.
@@ -151,7 +151,7 @@ impl Bound {
         }
     }
 
-    /// Returns how far a figure is on the right side of the bound: the smaller, the worse for the claim.
+    /// Returns how far a figure is on the right side of the bound: the smaller the margin, the worse for the claim.
     fn margin(self, figure: f64) -> f64 {
         match self {
             Self::AtLeast(bound) => figure / bound,
@@ -161,7 +161,7 @@ impl Bound {
     }
 }
 
-/// The unit of a figure that is judged.
+/// Unit of a judged figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// A ratio, in times.
@@ -170,7 +170,7 @@ pub(crate) enum Unit {
     Percent,
     /// The difference of a ratio from one, in percent.
     Change,
-    /// A figure without a name, in a unit.
+    /// A figure in the given unit.
     Of(&'static str),
 }
 
@@ -193,7 +193,7 @@ impl Unit {
     }
 }
 
-/// The evidence of the figures for a claim. The figure that is judged is the one that a verdict shows.
+/// The evidence for a claim in the figures. A verdict shows the figure that decided it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Evidence {
     figure: f64,
@@ -205,13 +205,13 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// Creates the evidence of a count that does not vary: nothing in it depends on time.
+    /// Creates the evidence of a count that does not vary, because nothing in it depends on time.
     pub(crate) const fn exact(figure: f64, bound: Bound) -> Self {
         Self { figure, bound, within_noise: false, is_known: true }
     }
 
     /// Creates the evidence of repeated measurements on the ratio of two medians, compared by the Mann-Whitney test
-    /// after the second is multiplied by the bound.
+    /// after the second series is multiplied by the bound.
     pub(crate) fn ratio(over: &Spread, under: &Spread, bound: Bound) -> Self {
         let figure = over.median / under.median;
         let scaled =
@@ -229,8 +229,8 @@ impl Evidence {
         Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
     }
 
-    /// Creates the evidence of the greatest of repeated measurements, each of which a pause of the machine may
-    /// lengthen: it is noise unless the others agree, by the sign test.
+    /// Creates the evidence of the maximum of repeated measurements. A pause of the machine may lengthen any of them,
+    /// so the maximum is noise unless the others agree, by the sign test.
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.max, bound)
     }
@@ -252,8 +252,8 @@ impl Evidence {
         self.within_noise
     }
 
-    /// Combines the evidence of several measurements, each of which has to hold: noise must not decide. The figure is
-    /// the one that supports the claim least. `None` without measurements.
+    /// Combines the evidence of several measurements, all of which must hold: noise must not decide. The figure is the
+    /// one that supports the claim least. Returns `None` without measurements.
     pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Option<Self> {
         Self::all_of(each.into_iter().map(|one| (one, ()))).map(|(one, ())| one)
     }
@@ -276,13 +276,13 @@ impl Evidence {
         })
     }
 
-    /// Returns the order of evidence by how much it says against the claim: first a certain contradiction.
+    /// Returns the rank of the evidence by how much it contradicts the claim: a certain contradiction is first.
     fn rank(&self) -> (bool, f64) {
         let is_contradiction = !self.bound.holds(self.figure) && !self.within_noise;
         (!is_contradiction, self.bound.margin(self.figure))
     }
 
-    /// Returns the verdict on a claim; `cause` is the reason in case it is contradicted.
+    /// Returns the verdict on a claim; `cause` is the explanation if the claim is contradicted.
     pub(crate) fn verdict(
         self,
         claim: impl Into<Cow<'static, str>>,
@@ -307,7 +307,7 @@ impl Evidence {
 }
 
 impl Verdict {
-    /// Returns a claim that this machine cannot show, with the means that would show it.
+    /// Returns the verdict that this machine cannot show a claim, with the means that would show it.
     pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
         let claim = Cow::Borrowed(claim);
@@ -321,7 +321,7 @@ impl Verdict {
         Self { needs_every_row: true, ..self }
     }
 
-    /// Adds the figures that the judged one was computed from, or the setting that it is from.
+    /// Adds the figures from which the judged figure was computed, or its setting.
     pub(crate) fn with(mut self, detail: impl fmt::Display) -> Self {
         if self.judged.is_some() {
             self.measured = format!("{} ({detail})", self.measured);
@@ -329,7 +329,7 @@ impl Verdict {
         self
     }
 
-    /// Adds the published figure of the same kind as the one that was judged.
+    /// Adds the published figure of the same kind.
     pub(crate) fn beside(mut self, published: impl Into<Option<Published>>) -> Self {
         self.published = published.into().zip(self.judged).map(|(published, (evidence, _))| {
             let Evidence { figure: here, bound, .. } = evidence;
@@ -339,7 +339,7 @@ impl Verdict {
         self
     }
 
-    /// Returns the verdict after a trial failed in every try.
+    /// Returns the verdict after a trial failed in every attempt.
     pub(crate) fn without_a_row(self) -> Self {
         match (self.needs_every_row, &self.answer) {
             (false, _) | (_, Answer::CannotBeShownHere { .. }) => self,
@@ -362,7 +362,7 @@ impl Verdict {
         matches!(self.answer, Answer::NotReproduced { .. })
     }
 
-    /// Returns the figures, the published one beside them, and the reason for the answer.
+    /// Returns the figures, the published figure next to them, and the reason for the answer.
     pub(crate) fn reasons(&self) -> String {
         let mut reasons = vec![self.measured.clone()];
         if let (Some(beside), Some((_, unit))) = (self.published, self.judged) {
@@ -444,7 +444,7 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
     chance
 }
 
-/// Means that show a claim about every row.
+/// Means that would decide a claim about every row.
 const EVERY_ROW: &str = "the figures of every setting: a trial failed";
 /// Evidence that a claim lacks when no trial produced a figure.
 const FIGURES: &str = "figures for each of its settings: no trial produced one";
@@ -452,8 +452,8 @@ const FIGURES: &str = "figures for each of its settings: no trial produced one";
 const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
 /// Greatest ratio of two effects that count as equal.
 const SAME: f64 = 1.2;
-/// Greatest probability of a difference by chance that counts as none; three against three reach it. The sum of rounded
-/// numbers may be slightly larger.
+/// Maximum probability of a chance difference at which the difference counts as real; three runs against three can
+/// reach it. The margin allows for rounding in the sum.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
 /// Width of an answer, and of a line.
 const ANSWER: usize = 22;
@@ -505,7 +505,7 @@ mod tests {
         assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), NO);
         // One run against one proves nothing.
         assert_eq!(ratio(&[9.0], &[1.0], bound), OPEN);
-        // Equal figures have no difference, and the ratio of nothing to nothing is no figure.
+        // Equal figures have no difference, and 0 / 0 is not a figure.
         assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), OPEN);
         assert_eq!(ratio(&[0.0; 5], &[0.0; 5], Bound::Under(1.0)), OPEN);
         assert_eq!(ratio(&[0.4, 0.5, 0.45], &off, Bound::Under(0.85)), YES);

@@ -1,4 +1,4 @@
-//! Equivalence of collected or merged acknowledgments with the original packets, in their effect on a sender (P15).
+//! Collected or merged acknowledgments have the same effect on a sender as the original packets (P15).
 #![cfg(target_os = "linux")]
 
 use grosso::{
@@ -23,11 +23,11 @@ const FIRST: u32 = 0xffff_e000;
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     acknowledgment: Acknowledgment,
-    /// Whether it has SACK blocks, which records do not have.
+    /// Whether the acknowledgment has SACK blocks, which records do not have.
     is_selective: bool,
-    /// Whether the device recorded its time of arrival.
+    /// Whether the device recorded the arrival time of the acknowledgment.
     is_stamped: bool,
-    /// Whether the poll ends after it.
+    /// Whether the poll ends after this acknowledgment.
     ends_poll: bool,
 }
 
@@ -50,7 +50,7 @@ fn news() -> impl Strategy<Value = News> {
     ]
 }
 
-/// Returns the packets that a receiver sends to a sender with this way of counting.
+/// Returns the packets that a receiver sends to a sender that counts acknowledgments this way.
 fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) -> Vec<Sent> {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut last = Acknowledgment { number: FIRST, window: 500, ..Acknowledgment::default() };
@@ -77,7 +77,7 @@ fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) 
     sent
 }
 
-/// Returns the frame of the packet; its identification is its position in the order.
+/// Returns the frame of the packet; its identification is its position in the sequence.
 fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     let Acknowledgment { number, window, echo, congestion_echo, has_payload, .. } =
         sent.acknowledgment;
@@ -99,14 +99,14 @@ fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     packet.tcp(build).payload_len(if has_payload { 100 } else { 0 }).build()
 }
 
-/// A sender after a coalescer: it gets acknowledgments of vectors only from the records, and looks up other packets by
-/// their place.
+/// A sender behind a coalescer: it reads acknowledgments of vectors only from the records, and looks up other packets
+/// by their position.
 struct Behind<'a> {
     sender: Sender,
     sent: &'a [Sent],
     /// Packets that arrived in vectors.
     collected: usize,
-    /// Places of the packets that left, from their identifications.
+    /// Positions of the packets that left, from their identifications.
     places: Vec<usize>,
     merged: Vec<Summary>,
 }
@@ -136,8 +136,7 @@ impl Sink<Vec<u8>> for Behind<'_> {
     }
 }
 
-/// Returns the state of a sender with this way of counting after a coalescer with this profile has processed the
-/// packets.
+/// Returns the state of a sender behind a coalescer with this profile after the packets were processed.
 fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
     let sender = Sender::new(counting, SEGMENT, FIRST);
     let mut behind = Behind { sender, sent, collected: 0, places: Vec::new(), merged: Vec::new() };
@@ -148,7 +147,7 @@ fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
         let arrived_ns = one.acknowledgment.arrived_ns;
         let timestamp_ns = one.is_stamped.then_some(arrived_ns);
         let meta = Meta { timestamp_ns, ..Meta::default() };
-        // A packet with a device timestamp is pushed later than it arrived.
+        // A packet with a device timestamp is pushed to the coalescer later than it arrived.
         let now_ns = if one.is_stamped { arrived_ns + 12_345_678 } else { arrived_ns };
         coalescer.push(Frame { buffer: packet(one, place), meta }, now_ns, &mut behind);
         if one.ends_poll {
@@ -177,7 +176,7 @@ fn counting() -> impl Strategy<Value = Counting> {
     prop_oneof![Just(Counting::Packets), (1..3_u32).prop_map(|limit| Counting::Bytes { limit }),]
 }
 
-/// Returns a strategy that is true for one packet in `one_in` on average.
+/// Returns a strategy that is true for one in `one_in` packets on average.
 fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
     (0..one_in).prop_map(|chance| chance == 0)
 }
@@ -256,7 +255,7 @@ enum Receiver {
 }
 
 /// Returns the round trips until a sender with this way of counting has 860 segments in flight, as 10 Gb/s requires at
-/// a round-trip time of one millisecond, and the maximum number of acknowledgments in one of them.
+/// a round-trip time of one millisecond, and the maximum number of acknowledgments in one round trip.
 fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);

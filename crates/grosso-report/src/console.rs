@@ -15,13 +15,13 @@ pub struct Talk {
     pub json: bool,
     /// Whether to print only failures.
     pub quiet: bool,
-    /// Whether to print more.
+    /// Whether to print details.
     pub verbose: bool,
     /// Conditions under which output is coloured.
     pub when: When,
     /// Notes so far, for the report.
     pub warnings: Vec<String>,
-    /// The report in JSON, if a program links this crate to get it and nothing is printed.
+    /// JSON report, for programs that link this crate; if it is kept, nothing is printed.
     pub kept: Option<String>,
 }
 

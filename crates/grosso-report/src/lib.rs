@@ -9,8 +9,8 @@
 //! | [`needs`] | sets of Linux capabilities |
 //! | [`console`], [`style`], [`progress`] | notes, hints, colours and the progress bar on standard error |
 //! | [`page`] | self-contained HTML pages with charts |
-//! | [`name`] | text from other people, escaped for a terminal |
-//! | [`units`] | bytes, times, shares and counts for people |
+//! | [`name`] | untrusted text, escaped for a terminal |
+//! | [`units`] | bytes, times, percentages and counts, formatted for people |
 //!
 //! ```
 //! use grosso_report::{report::Report, schema::ReportForm, style::Style};

@@ -122,7 +122,7 @@ pub fn put(text: &str, place: Place) -> Result<(), Failure> {
     written.map_err(unwritten)
 }
 
-/// Converts the error of printing: a closed pipe, or no room.
+/// Converts an error of printing: a closed pipe, or a full disk.
 pub fn unwritten(error: io::Error) -> Failure {
     let name = "standard output";
     match error.kind() {
@@ -201,13 +201,13 @@ pub struct Interrupted {
     packets: u64,
     /// Percentage of the stored file that was read; `null` for a pipe, whose length is unknown.
     percent: Option<f64>,
-    /// Whether Ctrl-C arrived in the first of two passes, which is not reported.
+    /// Whether Ctrl-C arrived in the first of two passes. The report does not include that pass.
     #[serde(skip)]
     in_first_pass: bool,
 }
 
 impl Interrupted {
-    /// Creates the value after `packets` packets; `share` is the number of bytes read and in total.
+    /// Creates the value after `packets` packets; `share` has the bytes read so far and the total.
     pub fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
         let percent = share.map(|(read, all)| units::percentage(read, all));
         Self { packets, percent, in_first_pass }

@@ -14,7 +14,8 @@ pub use derived::document;
 pub struct ReportForm {
     /// Name and version of the form, for example `grosso.wire/2`.
     pub name: &'static str,
-    /// Function that derives the schema; only tests derive schemas, which would be a sixteenth of the program.
+    /// Function that derives the schema; only tests derive schemas, because the code would be a sixteenth of the
+    /// program.
     #[cfg(feature = "derive-schemas")]
     schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
@@ -33,9 +34,9 @@ impl ReportForm {
 /// Commands whose reports share the same forms.
 #[derive(Clone, Copy, Debug)]
 pub struct FormPage {
-    /// The commands, with spaces between the words of a command.
+    /// Commands of the page; a subcommand follows its command after a space.
     pub commands: &'static [&'static str],
-    /// Forms of their reports.
+    /// Forms of the reports.
     pub forms: &'static [ReportForm],
 }
 

@@ -26,24 +26,24 @@ thread_local! {
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-// SAFETY: every method hands its arguments to the system's allocator and returns what that returns;
-// the counters are plain cells without a destructor, which themselves never allocate.
+// SAFETY: every method passes its arguments to the system's allocator and returns its result; the counters are plain
+// cells without a destructor, which themselves never allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`, which is that of the system's.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::alloc`, which the system's allocator shares.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.set(LIVE_BYTES.get() - layout.size() as i64);
-        // SAFETY: the pointer came from `alloc` above, which is the system's, with this layout.
+        // SAFETY: the pointer comes from `alloc` above, that is, from the system's allocator, with this layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64 - layout.size() as i64);
-        // SAFETY: the pointer came from `alloc` above, which is the system's, with this layout.
+        // SAFETY: the pointer comes from `alloc` above, that is, from the system's allocator, with this layout.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

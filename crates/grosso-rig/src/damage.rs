@@ -1,4 +1,4 @@
-//! Almost correct frames with metadata that may be wrong: strategies for proptest.
+//! Almost valid frames with possibly wrong metadata: strategies for proptest.
 
 use grosso::checksum::Checksum;
 use grosso_testkit::{

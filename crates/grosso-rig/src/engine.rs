@@ -13,7 +13,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{CookieLen, LinkType, Ports, Pseudowire};
 
-/// The assigned tunnel ports, plus from the test kit IPv4 at its FOU port and the format of its L2TPv3 sessions.
+/// Assigned tunnel ports, plus the FOU port (with IPv4) and the L2TPv3 session format of the test kit.
 pub const PORTS: Ports = Ports::ASSIGNED.with_fou(FOU_PORT, 4).with_l2tp(Some(L2TP));
 
 /// The format of the test kit's L2TPv3 sessions.
@@ -90,12 +90,12 @@ impl Engine {
         self.step(|coalescer, sink| coalescer.poll_end(now_ns, sink));
     }
 
-    /// Ends a poll that took as many packets as it may.
+    /// Ends a poll that used its whole budget.
     pub fn poll_end_full(&mut self, now_ns: u64) {
         self.step(|coalescer, sink| coalescer.poll_end_full(now_ns, sink));
     }
 
-    /// Delivers the trains whose holding time is over.
+    /// Delivers the trains whose hold time has expired.
     pub fn expire(&mut self, now_ns: u64) {
         self.step(|coalescer, sink| coalescer.expire(now_ns, sink));
     }
@@ -114,9 +114,9 @@ impl Engine {
         act(coalescer, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers))
     }
 
-    /// Returns all deliveries after checks: no packet and no buffer was lost, every superframe is the one that the
-    /// literal oracle makes of its packets, and segmentation restores exactly these pushed frames, in the order of each
-    /// flow.
+    /// Returns all deliveries after these checks: no packet and no buffer was lost, every superframe equals the one
+    /// that the literal oracle forms from its packets, and segmentation restores exactly the pushed frames, in the
+    /// order of each flow.
     ///
     /// # Panics
     /// Panics if any of these checks fails.
@@ -125,7 +125,7 @@ impl Engine {
     pub fn checked(self, frames: &[Vec<u8>]) -> Vec<Out> {
         let packets: u32 = self.delivered.iter().map(|out| out.packets).sum();
         assert_eq!(packets as usize, frames.len(), "packets are conserved");
-        assert_eq!(self.buffers.len(), frames.len(), "every buffer comes back");
+        assert_eq!(self.buffers.len(), frames.len(), "every buffer is returned");
         assert_eq!(self.stats().packets_held(), 0);
         let cut: Vec<_> = self.delivered.iter().flat_map(checked_packets).collect();
         assert_conserved(frames, &cut);
@@ -139,7 +139,7 @@ impl Engine {
         self.coalescer.stats()
     }
 
-    /// Returns the time at which the next train must leave.
+    /// Returns the time at which the next train must be delivered.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
@@ -182,7 +182,7 @@ fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
     let packets = segment(out);
     assert_eq!(packets.len(), out.packets as usize);
     if out.joined {
-        let gso = out.meta.gso.expect("a superframe says how to cut it");
+        let gso = out.meta.gso.expect("a superframe has segmentation parameters");
         let (bytes, description) = join(&packets, Link::Ethernet);
         assert_eq!(out.bytes, bytes);
         assert_eq!(gso.size().map(usize::from), Some(description.gso_size));

@@ -1,5 +1,4 @@
-//! The work of a test in instructions, counted by valgrind: a number that other programs on the same host do not
-//! influence.
+//! The work of a test in instructions, counted by valgrind. Other programs on the same host do not affect this number.
 //!
 //! For each case, a test starts itself once under valgrind; the process started that way runs only that case
 //! ([`case`]). Only the instructions of its function named `measured` are counted.
@@ -34,7 +33,7 @@ pub fn count(test: &str, case: usize) -> Result<f64, String> {
     assert!(output.status.success(), "{talk}");
     let collected = talk.lines().find_map(|line| line.split_once("Collected : "));
     let count: f64 = collected.and_then(|(_, n)| n.trim().parse().ok()).expect("a count");
-    assert!(count > 0.0, "valgrind saw none of it");
+    assert!(count > 0.0, "valgrind counted no instruction");
     Ok(count)
 }
 

@@ -3,13 +3,13 @@
 //! | module | content |
 //! |---|---|
 //! | [`allocator`] | an allocator that counts |
-//! | [`damage`] | frames that are almost right, for property tests |
+//! | [`damage`] | almost valid frames, for property tests |
 //! | [`engine`] | the engine as a function from frames to frames, checked |
 //! | [`fragments`] | IP fragments, the reassembler as a function, and its oracle |
 //! | [`frames`] | one connection, in which a test changes one field at a time |
 //! | [`instructions`] | the work of a test, counted by valgrind |
 //! | [`session`] | one run of the engine with numbered buffers and a given time |
-//! | [`superframe`] | superframes as senders hand them over |
+//! | [`superframe`] | superframes as senders pass them to a device |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 
 #![deny(unsafe_code)]

@@ -123,13 +123,13 @@ impl Session {
         self.account();
     }
 
-    /// Ends a poll that left packets in the queue.
+    /// Ends a poll that used its whole budget.
     pub fn poll_end_full(&mut self) {
         self.step(|coalescer, now_ns, sink| coalescer.poll_end_full(now_ns, sink));
         self.account();
     }
 
-    /// Delivers the trains whose hold time is over.
+    /// Delivers the trains whose hold time has expired.
     pub fn expire(&mut self) {
         self.step(|coalescer, now_ns, sink| coalescer.expire(now_ns, sink));
         self.account();
@@ -150,7 +150,7 @@ impl Session {
         act(coalescer, *now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left))
     }
 
-    /// Teaches the engine the round-trip time of this packet's flow.
+    /// Reports the round-trip time of this packet's flow to the engine.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
         self.coalescer.learn_round_trip(packet, round_trip_ns, self.now_ns);
     }
@@ -161,13 +161,14 @@ impl Session {
         self.coalescer.stats()
     }
 
-    /// Returns the time at which the next train must leave.
+    /// Returns the time at which the next train must be delivered.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.deadline()
     }
 
-    /// Returns the delivered packets, with superframes segmented again, each with whether its checksum is partial.
+    /// Returns the delivered packets, with superframes segmented again, and whether the checksum of each packet is
+    /// partial.
     ///
     /// # Panics
     /// Panics if a superframe cannot be segmented.
@@ -190,11 +191,11 @@ impl Session {
         }
     }
 
-    /// Asserts that every buffer comes back once, and that the counters agree with pushes and deliveries.
+    /// Asserts that every buffer is returned once, and that the counters agree with pushes and deliveries.
     fn account(&mut self) {
         for left in &self.left[self.left.len() - self.unaccounted()..] {
             for number in &left.numbers {
-                assert!(self.held.remove(number), "buffer {number} came back twice");
+                assert!(self.held.remove(number), "buffer {number} was returned twice");
             }
         }
         let stats = self.coalescer.stats();
@@ -226,7 +227,7 @@ impl Session {
     /// # Panics
     /// Panics if one of these checks fails.
     pub fn assert_settled(&self) {
-        assert_eq!(self.held, BTreeSet::new(), "every buffer comes back");
+        assert_eq!(self.held, BTreeSet::new(), "every buffer is returned");
         assert_eq!(self.deadline(), None);
         let stats = self.coalescer.stats();
         assert_eq!((stats.packets_held(), stats.reorder.waiting()), (0, 0));
@@ -244,7 +245,7 @@ impl Session {
 
     /// Asserts that the deliveries, once segmented, are exactly the pushed packets, including the state of partial
     /// checksums, in the order of every flow unless the profile repairs it, and that packets that were not merged are
-    /// unchanged. No superframes must have been pushed.
+    /// unchanged. Superframes must not have been pushed.
     ///
     /// # Panics
     /// Panics if this check fails.
@@ -388,8 +389,8 @@ pub fn complete_checksums(frame: &mut [u8], link: Link) {
     }
 }
 
-/// Returns the hash of a device: the same for all packets of a flow, and shared by many flows. For one flow in three it
-/// is `None`.
+/// Returns the hash of a device, which is the same for all packets of a flow and shared by many flows; `None` for one
+/// flow in three.
 fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     let flow = flow_of(frame, link)?.to_string();
     let hash =

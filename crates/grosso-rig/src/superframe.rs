@@ -36,7 +36,7 @@ impl Superframe {
         Self { bytes, meta: Meta { checksum, gso, ..Meta::default() } }
     }
 
-    /// Changes the metadata that describes its segments.
+    /// Changes the metadata that describes the segments.
     #[must_use]
     pub fn gso(mut self, change: impl FnMut(&mut Gso)) -> Self {
         self.meta.gso.iter_mut().for_each(change);
@@ -54,7 +54,7 @@ impl Superframe {
     /// Returns the complete packets, after comparing them with those of the literal oracle.
     ///
     /// # Panics
-    /// Panics if the engine refuses to segment it, or segments it differently from the oracle.
+    /// Panics if the engine refuses to segment the superframe, or segments it differently from the oracle.
     #[must_use]
     #[track_caller]
     pub fn packets(&self) -> Vec<Vec<u8>> {
@@ -68,7 +68,7 @@ impl Superframe {
     /// Returns the engine's reason for refusing to segment the superframe.
     ///
     /// # Panics
-    /// Panics if the engine segments it.
+    /// Panics if the engine segments the superframe.
     #[must_use]
     #[track_caller]
     pub fn refusal(&self) -> NoSegments {

@@ -1,4 +1,4 @@
-//! Memory: a warm engine allocates nothing per packet, and a flood of flows needs no more memory than a few flows.
+//! Memory: a warm engine allocates nothing per packet, and a flood of flows needs no more memory than a few flows do.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -71,7 +71,7 @@ fn no_acknowledgment_is_allocated_for_once_the_coalescer_is_warm() {
     }
 }
 
-/// Polls with every kind of input: trains, odd packets, fragments, garbage, tunnels.
+/// Tests polls with every kind of input: trains, odd packets, fragments, garbage, tunnels.
 #[test]
 fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     let by_flow = Batch::ByFlow { packets: 100 };
@@ -96,7 +96,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
             polls(&mut coalescer, &frames, &mut delivered);
         }
         let warm = delivered;
-        // Enough rounds that an occasionally lost slot would make the engine allocate more.
+        // There are enough rounds that an occasionally lost slot would make the engine allocate more.
         let rounds = 6;
         let count = allocations(|| {
             for _ in 0..rounds {
@@ -289,7 +289,7 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
     }
 }
 
-/// Tests that new header stacks are also remembered up to a limit.
+/// Tests that the memory for new header stacks is limited too.
 #[test]
 fn a_flood_of_header_stacks_keeps_memory_constant() {
     let frames: Vec<Vec<u8>> =

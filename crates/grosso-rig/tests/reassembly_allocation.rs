@@ -21,8 +21,8 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
         let mut rules = ReassemblyRules::new(mode);
         rules.verify = true;
         rules.limits.datagrams = 20;
-        let mut reassembler =
-            Reassembler::new(rules, LinkType::Ethernet, PORTS, 1).expect("rules that agree");
+        let mut reassembler = Reassembler::new(rules, LinkType::Ethernet, PORTS, 1)
+            .expect("rules without contradictions");
         let frames = fragments();
         let mut whole = 0_u64;
         let mut round = |number: u64| {
@@ -50,7 +50,8 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
 /// limits, and an honest sender's datagrams are still reassembled.
 #[test]
 fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
-    // Changes the first bytes of the source address, for a new network each time, or the identification.
+    // Changes the first bytes of the source address, so that each fragment comes from a new network, or changes the
+    // identification.
     for (of, number_at) in [("spoofed sources", 22..26), ("one source", 58..62)] {
         for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             flood(of, &number_at, mode);
@@ -61,11 +62,11 @@ fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
 fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let case = format!("{of} {mode:?}");
     let mut rules = ReassemblyRules::new(mode);
-    // A buffer counts with its size in the ring, regardless of how much of it is used.
+    // A buffer counts with its full size in the ring, however much of it is used.
     rules.limits.buffer_bytes = 2048;
     let limits = rules.limits;
-    let mut reassembler =
-        Reassembler::new(rules, LinkType::Ethernet, PORTS, 1).expect("rules that agree");
+    let mut reassembler = Reassembler::new(rules, LinkType::Ethernet, PORTS, 1)
+        .expect("rules without contradictions");
     let templates = [(64, true, 8), (64, true, 64), (8, false, 1)].map(|(offset, more, len)| {
         Version::V6.frame(1, &Piece { offset, more, data: vec![1; len] })
     });
@@ -92,11 +93,11 @@ fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let (held, whole) = push(200_000..1_000_000);
     assert_eq!((allocations(), live_bytes()), before, "{case}");
     let cap = if of == "one source" { limits.source_bytes } else { limits.memory_bytes };
-    // The honest sender's incomplete datagrams add to the share of the other source.
+    // The honest sender's incomplete datagrams count towards the other source's share.
     let under_way = if of == "one source" { 16_384 } else { 0 };
     assert!(held > cap * 9 / 10 && held <= cap + under_way, "{case}: {held} bytes held");
     let sent = 1_000_000 / HONEST_EVERY / honest.len() as u32;
-    assert_eq!(whole, sent, "{case}: of the honest sender's datagrams");
+    assert_eq!(whole, sent, "{case}: datagrams of the honest sender");
 }
 
 /// Fragments of the flood per fragment of the honest sender.

@@ -77,7 +77,7 @@ fn run(flood: usize) {
         PORTS,
         1,
     );
-    let mut reassembler = reassembler.expect("rules that agree");
+    let mut reassembler = reassembler.expect("rules without contradictions");
     push(&mut reassembler, &before);
     measured(&mut reassembler, &counted);
 }
@@ -105,7 +105,7 @@ fn datagrams(len: usize, arrange: fn(&[Piece]) -> Vec<Piece>) -> Frames {
         .collect()
 }
 
-/// Returns every second piece from the end, then those between: no piece continues another.
+/// Returns every second piece from the end, then the pieces between them: no piece continues another.
 fn worst(pieces: &[Piece]) -> Vec<Piece> {
     let mut arranged: Vec<_> = pieces.iter().step_by(2).rev().cloned().collect();
     arranged.extend(pieces.iter().skip(1).step_by(2).cloned());

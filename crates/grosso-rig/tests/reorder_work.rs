@@ -1,8 +1,8 @@
 //! The work of reordering repair, in instructions counted by valgrind: bounds that no input exceeds.
 //!
 //! A packet out of order costs much less than one in order that is dissected and compared law by law, regardless of its
-//! size, of its position among the waiting packets, and of the number of flows (SegmentSmack). Usual packets in order
-//! would be no reference: they are predicted, and an optimisation of prediction would make no other packet more
+//! size, of its position among the waiting packets, and of the number of flows (SegmentSmack). Ordinary packets in
+//! order cannot be the reference: they are predicted, and a faster prediction would not make other packets more
 //! expensive.
 
 use std::hint::black_box;
@@ -44,7 +44,7 @@ const FLOODS: &[(&str, Flood)] = &[
     ("of such flows, into a full table", || (flows(0..20_000), flows(20_000..20_000 + COUNT / 2))),
 ];
 
-/// The reference flood: in order, without the tiers that answer early.
+/// The reference flood: in order, without the tiers that decide early.
 const MEASURE: usize = 0;
 
 /// Pairs of floods, with the maximum ratio of the second's cost to the first's.
@@ -99,7 +99,7 @@ fn measured<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     black_box(coalescer.stats());
 }
 
-/// Pushes packets 1 ns apart, so that none leaves because of time, and ends a poll every 64 packets.
+/// Pushes packets 1 ns apart, so that no hold time expires, and ends a poll every 64 packets.
 fn push<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     let mut now_ns = 0;
     let mut sink = |delivery: Delivery<'_, &[u8]>| drop(delivery);
@@ -118,7 +118,7 @@ fn of_one(places: impl IntoIterator<Item = u32>) -> Packets {
     places.into_iter().map(|place| (1, 4 * place)).collect()
 }
 
-/// Returns two packets of each flow; the second one is ahead of sequence.
+/// Returns two packets of each flow; the second one arrives ahead of its turn in the sequence.
 fn flows(numbers: std::ops::Range<u32>) -> Packets {
     numbers.flat_map(|flow| [(flow, 0), (flow, 1000)]).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! Traffic of many flows and all header stacks passes an impaired link, is coalesced, held and segmented again, and
 //! then compared, byte for byte, with the packets received from the wire. Both consumers stall occasionally.
-//! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of an hour needs the release profile:
+//! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of one hour needs the release profile:
 //!
 //! ```text
 //! GROSSO_SOAK_PACKETS=1000000000 cargo test --release -p grosso-rig --test bounds soak:: -- --nocapture
@@ -58,9 +58,9 @@ fn memory_does_not_grow_and_every_packet_comes_out() {
 
     let impaired = soak.wire.port.stats();
     let arrived = soak.offered - impaired.lost - impaired.overflowed + impaired.duplicated;
-    assert_eq!(soak.wire.sum.packets, arrived, "the wire keeps its books");
-    assert_eq!(soak.came_out, soak.wire.sum, "what came off the wire came out");
-    let stats = soak.there.coalesce_stats().expect("the far side takes superframes");
+    assert_eq!(soak.wire.sum.packets, arrived, "the counters of the wire add up");
+    assert_eq!(soak.came_out, soak.wire.sum, "all bytes from the wire were delivered");
+    let stats = soak.there.coalesce_stats().expect("the far side accepts superframes");
     assert_eq!((stats.packets_in, stats.packets_held()), (arrived, 0));
     assert!(stats.superframe_packets > arrived / 4, "trains were among them: {stats:?}");
     assert!(soak.back.stats().cut > 0 && soak.back.stats().uncut == 0);
@@ -78,20 +78,24 @@ fn a_consumer_that_never_looks_holds_the_source_back_and_costs_no_memory() {
     let poll = |soak: &mut Soak| {
         soak.offer(64);
         soak.there.poll(&mut soak.wire, &mut soak.superframes.0, soak.now_ns).unwrap();
-        // Advances the time, so that held packets leave once there is room.
+        // Advances the time, so that held packets can be delivered once there is room.
         soak.now_ns += 64 * INTERVAL_NS;
     };
     (0..1000).for_each(|_| poll(&mut soak));
     let (offered, no_room) = (soak.offered, soak.there.stats().no_room);
     let before = (live_bytes(), allocations());
     (0..100_000).for_each(|_| poll(&mut soak));
-    assert_eq!((live_bytes(), allocations()), before, "nothing is asked of the system any more");
+    assert_eq!((live_bytes(), allocations()), before, "no more memory is allocated");
     assert_eq!(soak.offered, offered, "the source is held back");
-    assert!(soak.there.stats().no_room >= no_room + 100_000, "and it is counted why");
+    assert!(soak.there.stats().no_room >= no_room + 100_000, "the reason is counted");
     soak.drain();
     let stats = soak.wire.port.stats();
     let arrived = soak.offered - stats.lost - stats.overflowed + stats.duplicated;
-    assert_eq!((soak.came_out, soak.came_out.packets), (soak.wire.sum, arrived), "all of it comes");
+    assert_eq!(
+        (soak.came_out, soak.came_out.packets),
+        (soak.wire.sum, arrived),
+        "everything arrives"
+    );
 }
 
 /// A source, an impaired link, a coalescing direction, a segmenting one, and a sink.
@@ -193,7 +197,7 @@ impl Soak {
         taken.into_iter().for_each(|buffer| sink.recycle(buffer));
     }
 
-    /// Lets all packets in flight arrive.
+    /// Delivers all packets in flight.
     fn drain(&mut self) {
         while self.wire.deadline().is_some() || self.there.is_waiting() {
             self.now_ns += 64 * INTERVAL_NS;

@@ -1,5 +1,4 @@
-//! Memory of a port's stages: once they are warm, nothing is allocated per frame, in either direction, with or without
-//! room.
+//! Memory of a port's stages: warm stages allocate nothing per frame, in either direction, with or without room.
 
 use grosso::{
     Meta,
@@ -28,12 +27,13 @@ fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(1500);
     options.rules = Some(ReassemblyRules::new(buffers));
-    let port = Fragmentation::new(port, &options).expect("options that agree");
+    let port = Fragmentation::new(port, &options).expect("options without contradictions");
     let [out, back] = [out, back].map(|spi| association(spi).expect("a good key"));
-    EspStage::new(port, EspOptions::new(out, back, 0)).expect("associations that agree")
+    EspStage::new(port, EspOptions::new(out, back, 0)).expect("associations without contradictions")
 }
 
-/// Moves frames over a wire that lacks room for all fragments of one, and returns the number of frames that arrived.
+/// Moves frames over a wire that lacks room for all fragments of a frame, and returns the number of frames that
+/// arrived.
 fn pass(from: &mut Host, to: &mut Host, frames: &[(Vec<u8>, Meta)], now_ns: u64) -> usize {
     let mut arrived = 0;
     let mut take = |to: &mut Host| {

@@ -143,7 +143,7 @@ fn profiles() -> Vec<Profile> {
         with(|profile| {
             profile.bypass = Some(Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 });
         }),
-        // A packet that bypasses a stage may find no free slot, and merges with nothing.
+        // A packet that bypasses a stage may find no free slot, and then merges with nothing.
         with(|profile| {
             profile.limits.parts = 3;
             profile.bypass = Some(Bypass { probe_bytes: 20_000, joined_min: 9, skip_bytes: 2000 });
@@ -180,8 +180,7 @@ fn every_workload_leaves_as_it_does_without_tiers() {
         workload.frames.truncate(WORKLOAD_FRAMES);
         let mut joined = 0;
         for profile in profiles() {
-            // Packets of a poll arrive at the same time, so that they bypass stages and batches, or one after the
-            // other.
+            // Packets of a poll arrive at the same time, so that they bypass stages and batches, or one after another.
             for (is_trusted, is_at_once) in [(true, true), (true, false), (false, true)] {
                 let mut both = Both::new(profile.clone(), LinkType::Ethernet);
                 for (index, frame) in workload.frames.iter().enumerate() {
@@ -196,7 +195,7 @@ fn every_workload_leaves_as_it_does_without_tiers() {
                 joined += both.joined;
             }
         }
-        // No poll has two packets of one of the thousand flows, and a train has no room for two superframes.
+        // No poll has two packets of one of the thousand flows, and a train cannot hold two superframes.
         let never = ["frag", "gso", "tcp4_1000rr"].iter().any(|prefix| name.starts_with(prefix));
         assert!(joined > 0 || never, "{name}: nothing joined");
     }

@@ -1,7 +1,7 @@
 //! The work of decapsulation and encapsulation, in instructions counted by valgrind: bounds that no input exceeds.
 //!
-//! Regardless of the number of tunnels in a packet, no more of its headers are parsed than a dissection holds. A
-//! checksum that is left to the receiver makes no other header more expensive.
+//! However many tunnels a packet has, no more of its headers are parsed than a dissection holds. A checksum that is
+//! left to the receiver makes no other header more expensive.
 
 use std::hint::black_box;
 
@@ -32,8 +32,8 @@ const LEVELS: [Level; 2] = [
     },
 ];
 
-/// The kind of tunnel and the number of levels in each case: as many as are parsed, more, and very many. The last cases
-/// are the longest that fit into a packet of 64 KB.
+/// The kind of tunnel and the number of levels in each case: as many as are parsed, more, and very many. The last case
+/// of each kind is the longest that fits into a packet of 64 KB.
 const CASES: &[(usize, usize)] = &[(0, 20), (0, 100), (0, 3000), (1, 20), (1, 100), (1, 1000)];
 
 /// Packets counted in each case.
@@ -111,15 +111,17 @@ fn c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer() {
     }
 }
 
-/// Encapsulates a superframe and adds the headers of its packets, of which sockets write the outermost; callgrind
-/// counts this function.
+/// Encapsulates a superframe and writes the headers of its packets, except for the outer UDP checksum, which a socket
+/// writes; callgrind counts this function.
 #[inline(never)]
 fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: &Meta) {
     let (mut frame, mut header, mut packets) = (Vec::new(), [0; HEADER_BYTES_MAX], 0);
     let is_ethernet = encapsulator.endpoint().carries_ethernet();
     let link = if is_ethernet { LinkType::Ethernet } else { LinkType::Raw };
     for _ in 0..COUNT {
-        let put_in = encapsulator.encapsulate(&[superframe], meta, link).expect("it may enter");
+        let put_in = encapsulator
+            .encapsulate(&[superframe], meta, link)
+            .expect("the packet may be encapsulated");
         frame.clear();
         frame.extend_from_slice(put_in.header);
         frame.extend_from_slice(&superframe[put_in.replaced..]);
@@ -127,7 +129,7 @@ fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: 
         let slices = [&frame[..]];
         let (ports, outgoing) = (Ports::ASSIGNED, Outgoing::COMPLETE);
         let cut = Segments::new(&slices, &put_in.meta, LinkType::Raw, &ports, outgoing);
-        let mut cut = cut.expect("it is one");
+        let mut cut = cut.expect("the packet is a tunnel packet");
         while let Ok(Some(_)) = cut.scatter_next(&mut header, |slice| _ = black_box(slice)) {
             packets += 1;
         }
@@ -168,7 +170,7 @@ fn bomb((kind, tunnels): (usize, usize)) -> Vec<u8> {
     (0..tunnels).fold(inside, |inside, _| LEVELS[kind](Packet::new()).payload(&inside).build())
 }
 
-/// Tests that the tunnels are removed one by one from the outside, and none is added around this many headers.
+/// Tests that the tunnels are removed one by one from the outside, and that none is added around this many headers.
 #[test]
 fn p45_a_bomb_comes_apart_one_tunnel_at_a_time_and_takes_no_other() {
     for case in [(0, 20), (0, 3000), (1, 20), (1, 1000)] {

@@ -35,9 +35,9 @@ pub(crate) const TUN_F_TSO6: u32 = 0x004;
 pub(crate) const TUN_F_TSO_ECN: u32 = 0x008;
 /// Since Linux 6.2; only both together are accepted (rule V30).
 pub(crate) const TUN_F_USO4_USO6: u32 = 0x020 | 0x040;
-/// Since Linux 6.17, with the 24-byte header.
+/// UDP tunnel superframes: since Linux 6.17, with the 24-byte header.
 pub(crate) const TUN_F_UDP_TUNNEL_GSO: u32 = 0x080;
-/// Since Linux 6.17, with the 24-byte header.
+/// UDP tunnel superframes with outer checksums: since Linux 6.17, with the 24-byte header.
 pub(crate) const TUN_F_UDP_TUNNEL_GSO_CSUM: u32 = 0x100;
 
 // linux/sockios.h. These predate the encoded form and have the same numbers on every architecture.
@@ -166,9 +166,9 @@ pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
 
 /// The field `sll_ifindex` of the `struct sockaddr_ll` that follows the header.
 pub(crate) const PACKET_RING_INTERFACE: Range<usize> = 36..40;
-/// The field `sll_hatype` of that `struct sockaddr_ll`.
+/// The field `sll_hatype` of the same `struct sockaddr_ll`.
 pub(crate) const PACKET_RING_HARDWARE: Range<usize> = 40..42;
-/// The field `sll_pkttype` of that `struct sockaddr_ll`.
+/// The field `sll_pkttype` of the same `struct sockaddr_ll`.
 pub(crate) const PACKET_RING_KIND: Range<usize> = 42..43;
 
 /// Fields of `struct tpacket2_hdr`.
@@ -324,10 +324,10 @@ pub(crate) const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 pub(crate) const NLA_F_NESTED: u16 = 1 << 15;
 pub(crate) const ETHTOOL_GENL_VERSION: u8 = 1;
 pub(crate) const ETHTOOL_MSG_COALESCE_GET: u8 = 19;
-/// The first attribute of every message of the family is its header.
+/// Header attribute, the first of every message of the family.
 pub(crate) const ETHTOOL_A_HEADER: u16 = 1;
 pub(crate) const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
-/// The others follow in the order of `struct ethtool_coalesce`.
+/// First of the other attributes, which follow in the order of `struct ethtool_coalesce`.
 pub(crate) const ETHTOOL_A_COALESCE_RX_USECS: u16 = 2;
 
 // linux/prctl.h, since Linux 6.4: the CPU's features, which the C library does not report everywhere.

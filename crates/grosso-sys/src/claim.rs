@@ -23,14 +23,14 @@ pub enum Claim {
     Held(OwnedFd),
     /// Another process of root or of the caller holds the name.
     Taken,
-    /// A process holds the name that is not trusted.
+    /// A process that is not trusted holds the name.
     Doubtful {
         /// User of the process, if the kernel reported it.
         user: Option<u32>,
     },
 }
 
-/// Claims a name. It never blocks.
+/// Claims a name. The call never blocks.
 ///
 /// # Errors
 /// Errors from `socket(2)`, `bind(2)` and `listen(2)`, except that the name is in use.
@@ -48,7 +48,7 @@ pub fn claim(name: &str) -> io::Result<Claim> {
         }
         let user = match connect(&socket, &address) {
             Ok(()) => Some(socket_peercred(&socket)?.uid.as_raw()),
-            // The holder has ended, does not listen yet or never will, or too many connections are queued.
+            // The holder has exited, does not listen yet or never will, or too many connections are queued.
             Err(_) => match owner(name) {
                 Ok(None) => continue,
                 Ok(user) => user,
@@ -64,7 +64,7 @@ pub fn claim(name: &str) -> io::Result<Claim> {
     Ok(Claim::Doubtful { user: None })
 }
 
-/// Returns the user who made the socket of an abstract name; `None` if the name is free.
+/// Returns the user who created the socket of an abstract name; `None` if the name is free.
 fn owner(name: &str) -> io::Result<Option<u32>> {
     let mut named = vec![0];
     named.extend_from_slice(name.as_bytes());

@@ -79,7 +79,7 @@ pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> 
     Ok(())
 }
 
-/// Returns whether [`WAITING_MAX`] descriptors are queued: accept no program that could pass more until then.
+/// Returns whether [`WAITING_MAX`] descriptors are queued; if so, accept no program that could pass more.
 #[must_use]
 pub fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= WAITING_MAX
@@ -90,7 +90,7 @@ fn close_all(mut queue: io::PipeReader) {
     while queue.read_exact(&mut number).is_ok() {
         // SAFETY: `PassedFile` wrote the number of a descriptor that it owned, and gave up its ownership.
         let file = unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(number)) };
-        // Most descriptors that could make this thread wait are sockets that linger.
+        // Most descriptors that could block this thread are lingering sockets.
         let _ = set_socket_linger(&file, None);
         drop(file);
         WAITING.fetch_sub(1, Ordering::Relaxed);

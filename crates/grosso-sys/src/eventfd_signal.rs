@@ -50,7 +50,7 @@ impl EventfdSignal {
     pub fn new() -> io::Result<Self> {
         let (nothing, _) = io::pipe()?;
         let mut context: c_ulong = 0;
-        // SAFETY: the kernel writes one word, which lives over the call.
+        // SAFETY: the kernel writes one word, which outlives the call.
         let made =
             unsafe { libc::syscall(libc::SYS_io_setup, UNTAKEN_MAX as c_long, &raw mut context) };
         if made == 0 {
@@ -101,13 +101,14 @@ impl EventfdSignal {
             signalled: number(signalled),
         };
         let mut list = [&raw const request];
-        // SAFETY: the list has one request, and both live over the call; it reads nothing into no buffer.
+        // SAFETY: the list has one request, and both outlive the call; the request reads no bytes, so it needs no
+        // buffer.
         let made =
             unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1, list.as_mut_ptr()) };
         if made == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Takes the completions of requests, which carry no information.
+    /// Takes the completions of requests, which contain no information.
     fn take(&mut self) {
         let mut ends = [End::default(); UNTAKEN_MAX];
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -139,7 +140,7 @@ const READ: u16 = 0;
 const WRITE: u16 = 1;
 /// `IOCB_FLAG_RESFD`: signal an eventfd on completion.
 const SIGNALS: u32 = 1;
-/// Number of requests after which their completions are taken, all by one call.
+/// Number of requests after which one call takes all their completions.
 const UNTAKEN_MAX: usize = 32;
 
 #[cfg(test)]

@@ -50,13 +50,13 @@ impl Helper {
         }
         let kind = SocketType::SEQPACKET;
         let (socket, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-        // SAFETY: this is the only thread, so the child may do all that this process may.
+        // SAFETY: this is the only thread, so the child may do everything that this process may do.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 drop(socket);
                 let served = serve(&other, prepare, work);
-                // SAFETY: the call ends the child at once, without running destructors for state of its parent.
+                // SAFETY: the call ends the child immediately, without running destructors for state of its parent.
                 unsafe { libc::_exit(c_int::from(served.is_err())) }
             }
             _ => Ok(Self { socket }),

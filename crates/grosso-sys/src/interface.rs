@@ -181,7 +181,7 @@ impl Control {
     ///
     /// `ENOPKG` if the kernel has no bridge support; otherwise see [`Control::set_up`].
     pub fn add_bridge(&self, name: &InterfaceName) -> io::Result<()> {
-        // The argument is the name alone, which is the start of the request.
+        // The argument is only the name, which is the start of the request.
         self.call::<{ abi::SIOCBRADDBR }>(&mut InterfaceRequest::new(name))
     }
 

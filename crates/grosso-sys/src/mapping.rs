@@ -18,12 +18,12 @@ const GUARD_BYTES: usize = 64 << 10;
 #[cfg(target_arch = "x86_64")]
 const LINE_BYTES: usize = 64;
 
-/// A mapped range of memory, page-aligned, unmapped when it is dropped.
+/// A mapped range of memory, page-aligned, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// Number of mapped, inaccessible bytes after these.
+    /// Number of mapped, inaccessible bytes after the memory.
     guard_bytes: usize,
 }
 
@@ -60,8 +60,8 @@ impl Mapping {
         Self::new(start.cast(), bytes)
     }
 
-    /// Maps new zeroed memory of at least `bytes` bytes, after which nothing can be written: the kernel's attempt fails
-    /// with `EFAULT`. For results whose length the kernel chooses.
+    /// Maps new zeroed memory of at least `bytes` bytes, for results whose length the kernel chooses. Nothing can be
+    /// written beyond its end: the kernel's attempt fails with `EFAULT`.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Mapping {
     #[inline]
     pub(crate) unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [u8] {
         let (start, bytes) = (self.pointer(range.clone()), range.len());
-        // SAFETY: the range is inside the mapping, and the caller guarantees that it is its own.
+        // SAFETY: the range is inside the mapping, and the caller guarantees that it belongs to the caller alone.
         unsafe { core::slice::from_raw_parts_mut(start, bytes) }
     }
 

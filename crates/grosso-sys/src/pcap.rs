@@ -44,7 +44,7 @@ impl Program {
         let text = CString::new(expression).map_err(|_| refused("a zero byte"))?;
         let link_type = c_int::try_from(link_type).map_err(|_| refused("no such link type"))?;
         let link_type = data_link(link_type);
-        // SAFETY: the function takes two numbers, by the declaration of libpcap; it returns null or a handle.
+        // SAFETY: the function takes two numbers, as libpcap declares it, and returns null or a handle.
         let handle = unsafe { (functions.open_dead)(link_type, SNAPLEN) };
         if handle.is_null() {
             return Err(refused("no memory"));
@@ -60,7 +60,7 @@ impl Program {
             // SAFETY: the message is a string that ends with a zero byte and lives as long as the handle.
             refused(&unsafe { CStr::from_ptr(why) }.to_string_lossy())
         });
-        // SAFETY: the handle is open, and not used from here on; a program does not belong to it.
+        // SAFETY: the handle is open, and not used from here on; the program does not depend on it.
         unsafe { (functions.close)(handle) };
         match error {
             Some(error) => Err(error),
@@ -99,8 +99,8 @@ impl Drop for Program {
     }
 }
 
-/// Returns libpcap's number on Linux for a link type of capture files; it differs where systems had their own numbers
-/// before there was a registry.
+/// Returns libpcap's number on Linux for a link type of capture files. It differs for link types that had
+/// system-specific numbers before there was a registry.
 fn data_link(link_type: c_int) -> c_int {
     match link_type {
         100 => 11, // LINKTYPE_ATM_RFC1483

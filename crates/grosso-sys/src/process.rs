@@ -34,8 +34,8 @@ pub fn is_first() -> bool {
     std::process::id() == 1
 }
 
-/// Gives the process a mount namespace whose `/proc` shows the processes of its own PID namespace. Call it before a
-/// second thread starts.
+/// Moves the process into a mount namespace whose `/proc` shows the processes of its own PID namespace. Call it before
+/// a second thread starts.
 ///
 /// # Errors
 ///

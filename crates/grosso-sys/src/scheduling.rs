@@ -37,7 +37,7 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
 
 /// Gives a thread (`None` for the calling thread) precedence over all ordinary threads until it sleeps (`SCHED_FIFO`).
 ///
-/// `priority` is from 1 to 99; of two such threads on a CPU the one with the higher priority runs first.
+/// `priority` is from 1 to 99; if two such threads share a CPU, the one with the higher priority runs first.
 ///
 /// # Errors
 ///

@@ -369,7 +369,7 @@ impl Tun {
 
     /// Calls one of the ioctls in `abi` that take a number by value.
     fn set_value<const OPCODE: Opcode>(&self, value: usize) -> io::Result<()> {
-        // SAFETY: the opcode takes its argument by value and no pointer.
+        // SAFETY: the opcode takes its argument by value, not through a pointer.
         let setter = unsafe { IntegerSetter::<OPCODE>::new_usize(value) };
         // SAFETY: as above.
         unsafe { ioctl(&self.file, setter) }?;

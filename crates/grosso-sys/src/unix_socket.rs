@@ -282,7 +282,7 @@ impl Drop for UnixSocket {
         // SAFETY: the field is not used after this.
         let file = unsafe { ManuallyDrop::take(&mut self.file) };
         if self.may_hold_files {
-            // Peers notice the end at once, even if the closing thread gets to the socket later.
+            // Peers notice the end immediately, even if the closing thread handles the socket later.
             let _ = shutdown(&file, Shutdown::Both);
             drop(PassedFile::from(file));
         }

@@ -1,4 +1,4 @@
-//! Race between root, who binds a socket, and the user who owns its directory; each form of the race runs many times.
+//! Race between root, who binds a socket, and the user who owns its directory. Each form of the race runs many times.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -91,7 +91,7 @@ fn become_alice() {
 struct Attack {
     /// The socket start that is in progress.
     start: AtomicU32,
-    /// The start that the attacker is waiting for.
+    /// The socket start for which the attacker is waiting.
     ready: AtomicU32,
     /// The start in which the attacker has replaced the socket.
     struck: AtomicU32,

@@ -59,7 +59,7 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
     const DAC_OVERRIDE: u64 = 1 << 1;
     let number = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let own = |role| -> ThreadState {
-        // The other roles may not read the state, so another thread does.
+        // The other roles must not read the state, so another thread does.
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = thread::spawn(move || {
@@ -155,7 +155,7 @@ fn landlock_takes_what_a_role_never_needs() {
     let folder = env::temp_dir().join(format!("grosso-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let inside = folder.clone();
-    // The filter permits this call, with which sockets are removed.
+    // The filter permits this call, which removes sockets.
     let work =
         move || enter(Role::Opener).unwrap().then(|| unlinkat(CWD, &inside, AtFlags::REMOVEDIR));
     let removed = thread::spawn(work).join().unwrap();
@@ -211,7 +211,7 @@ fn abstract_sockets_of_others_are_out_of_reach_but_for_who_opens_devices() {
         };
         let (has_landlock, connected) = thread::spawn(connect).join().unwrap();
         match role {
-            // A configuration reload checks which programs use the same keys.
+            // A configuration reload checks which other programs use the same keys.
             Role::Opener => connected.unwrap(),
             _ if has_landlock && has_scopes() => {
                 assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
@@ -221,7 +221,7 @@ fn abstract_sockets_of_others_are_out_of_reach_but_for_who_opens_devices() {
     }
 }
 
-/// The first process of the system, which is not this one.
+/// ID of the first process of the system, which is not this process.
 const INIT: u32 = 1;
 
 /// Checks whether a signal may be sent to a thread of a process.
@@ -245,7 +245,7 @@ fn memory_and_random_numbers_are_there_for_each_role() {
         return;
     }
     for role in ROLES {
-        // This is more memory than the allocator takes from its heap.
+        // The work needs more memory than the allocator takes from its heap.
         let sum = confined(role, || {
             let memory = vec![secret::random().unwrap(); 1 << 20];
             memory.iter().fold(0_u64, |sum, number| sum.wrapping_add(*number >> 20))
@@ -254,7 +254,7 @@ fn memory_and_random_numbers_are_there_for_each_role() {
     }
 }
 
-/// Runs this program again for a test that ends it.
+/// Runs this program again for a test that terminates it.
 fn alone(wrong: &str) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "a_wrong_call_is_made", "--nocapture"]).env("WRONG_CALL", wrong);

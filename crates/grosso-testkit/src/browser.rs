@@ -24,7 +24,7 @@ pub fn defects(page: &str) -> Option<Vec<String>> {
     for width in WIDTHS {
         let papers = SCHEMES.map(|(name, scheme)| {
             let shown = show(&browser, &folder, page, (width, scheme));
-            let (paper, defects) = shown.split_last().expect("the paper comes last");
+            let (paper, defects) = shown.split_last().expect("the print style comes last");
             found.extend(defects.iter().map(|what| format!("{width} pixels, {name}: {what}")));
             paper.clone()
         });
@@ -72,7 +72,7 @@ fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)
     console.chain(found.lines().map(str::to_owned)).collect()
 }
 
-/// A directory that is removed when this is dropped.
+/// A directory that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -116,7 +116,7 @@ impl Packet {
         gue_direct: Udp = |_: &Self| Udp::new().destination_port(GUE_PORT);
     }
 
-    /// Adds one more header. This is a separate function because its callers are compiled anew for each closure.
+    /// Adds one more header. This is a separate function because its callers are compiled separately for each closure.
     fn with(mut self, header: Header) -> Self {
         self.headers.push(header);
         self

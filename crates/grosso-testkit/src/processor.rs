@@ -4,7 +4,7 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPUs of this process, and the unused ones among them.
+/// The CPUs of this process, and which of them are unused.
 struct Processors {
     all: CpuSet,
     free: Mutex<Vec<usize>>,
@@ -12,18 +12,18 @@ struct Processors {
 }
 
 static PROCESSORS: LazyLock<Processors> = LazyLock::new(|| {
-    let all = sched_getaffinity(None).expect("a thread may ask where it runs");
+    let all = sched_getaffinity(None).expect("a thread may read its own affinity");
     let free = (0..CpuSet::MAX_CPU).filter(|&number| all.is_set(number)).collect();
     Processors { all, free: Mutex::new(free), returned: Condvar::new() }
 });
 
 impl Processors {
     fn free(&self) -> MutexGuard<'_, Vec<usize>> {
-        self.free.lock().expect("nobody panics with it")
+        self.free.lock().expect("no holder of the lock panics")
     }
 }
 
-/// Returns the number of CPUs, and so of tests that can measure at once.
+/// Returns the number of CPUs, and so the maximum number of tests that can measure at once.
 pub fn count() -> usize {
     PROCESSORS.all.count() as usize
 }
@@ -48,12 +48,14 @@ impl Processor {
         let number = loop {
             match free.pop() {
                 Some(number) => break number,
-                None => free = PROCESSORS.returned.wait(free).expect("nobody panics with it"),
+                None => {
+                    free = PROCESSORS.returned.wait(free).expect("no holder of the lock panics")
+                }
             }
         };
         let mut set = CpuSet::new();
         set.set(number);
-        sched_setaffinity(None, &set).expect("it is one of those that the process has");
+        sched_setaffinity(None, &set).expect("the CPU is one of the process's CPUs");
         Self { number, not_send: core::marker::PhantomData }
     }
 }

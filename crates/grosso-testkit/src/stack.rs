@@ -188,7 +188,7 @@ impl Stack {
         stacks
     }
 
-    /// Returns the type of the first header of the stack's frames.
+    /// Returns the link layer of the stack's frames.
     pub fn link(&self) -> Link {
         if self.front == Front::Bare { Link::Ip } else { Link::Ethernet }
     }
@@ -235,7 +235,7 @@ pub const FRONTS: &[Front] = &[
     Front::Nsh,
 ];
 
-/// Every network; one route of each shape.
+/// Every network, with one route of each shape.
 pub const NETWORKS: &[Network] = &[
     Network::Ipv4,
     Network::Ipv6,
@@ -343,7 +343,7 @@ fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Pac
     }
 }
 
-/// Returns an address that is in no fixed IPv6 header: one of a routing header, or a home address.
+/// Returns an address for a routing header or a home address option, which no fixed IPv6 header has.
 fn elsewhere(number: u8, host: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[..2].copy_from_slice(&[0xfd, 0xbb]);

@@ -1,7 +1,7 @@
 //! The traffic of every benchmark, by name: Ethernet frames generated from a seed, with correct checksums.
 //!
-//! The table of workloads leaves these choices open: flows that are not declared as interleaved arrive in bursts of
-//! mean 8; outer IP headers have identification 0 and DF; fragments arrive datagram by datagram, from the sources in
+//! The table of workloads does not specify the following: flows that are not declared as interleaved arrive in bursts
+//! of mean 8; outer IP headers have identification 0 and DF; fragments arrive datagram by datagram, from the sources in
 //! turn; the superframes of a `gso_` workload belong to one flow.
 
 use crate::Packet;
@@ -36,10 +36,10 @@ pub const WORKLOADS: &[&str] = &[
     "gso_gre",
 ];
 
-/// Packets of a workload, unless the table says otherwise.
+/// Number of packets of a workload, unless the table specifies another.
 pub const PACKETS: usize = 16384;
 
-/// Packets that one poll of the receiver reads.
+/// Number of packets that one poll of the receiver reads.
 pub const POLL: usize = 64;
 
 /// The frames of one workload.
@@ -119,7 +119,7 @@ impl Connection {
     /// Returns the next packet in the sender's order; it consumes one identification for each of `segments` packets.
     fn packet(&mut self, len: usize, segments: u32, edit: impl FnOnce(Tcp) -> Tcp) -> Packet {
         let (index, id) = (self.index, self.id);
-        // One address for 250 flows: flows differ by port, some by address as well.
+        // One address serves 250 flows: all flows differ by port, some also by address.
         let host = 2 + (index / 250) as u8;
         let ipv4 = |p: Packet| p.ipv4(|ip| ip.source([10, 1, 0, host]).id(id).ttl(64));
         let outer = |p: Packet| p.ethernet(|e| e).ipv4(|ip| ip.ttl(64));
@@ -159,7 +159,7 @@ impl Connection {
 enum Turns {
     /// Each flow sends one packet in turn.
     Each,
-    /// Bursts of a random flow, of this mean length.
+    /// Bursts of this mean length, each of a random flow.
     Bursts(usize),
     /// A random flow for every packet.
     Random,
@@ -224,9 +224,9 @@ fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Ve
     order
 }
 
-/// Moves 2 % of the frames back by 1 to 3 places.
+/// Moves 2 % of the frames back by 1 to 3 positions.
 fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
-    // Iterates from the end, so that frames do not carry earlier frames along.
+    // Iterates from the end, so that moved frames do not carry earlier ones along.
     for index in (0..frames.len()).rev() {
         if random.percent(2) {
             let target = (index + random.within(1, 3)).min(frames.len() - 1);

@@ -1,4 +1,4 @@
-//! The test kit compared with other programs, and with itself.
+//! The test kit compared with other programs, and its parts with each other.
 
 mod oracle;
 mod packet;

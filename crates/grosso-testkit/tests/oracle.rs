@@ -170,7 +170,7 @@ fn k31_k32_size() {
     frames.pop();
     frames.push(tcp4((full * mss) as u32, rest + 1, plain));
     assert_eq!(shape(&frames), [full, 1]);
-    // Rule G60: 45 segments of 1448 bytes, the 46th starts anew.
+    // Rule G60: a train holds 45 segments of 1448 bytes; the 46th starts the next train.
     let frames: Vec<_> = (0..46).map(|index| tcp4(index * 1448, 1448, plain)).collect();
     assert_eq!(shape(&frames), [45, 1]);
 }
@@ -311,8 +311,8 @@ fn c54_remote_checksum_needs_an_outer_checksum() {
     assert_eq!(two(&same, &remote, &plain), [2]);
     assert_eq!(two(&zero, &remote, &plain), [1, 1]);
     assert_eq!(two(&zero, &|g| g, &plain), [2]);
-    // The same fields encoded separately; then with an offset other than that of the TCP checksum, or with a checksum
-    // that is already complete.
+    // The same fields are encoded separately, then with an offset other than that of the TCP checksum, or with a
+    // checksum that is already complete.
     let place = |offset| move |g: Gue| g.flags(1).options(&[0x80, 0, 0, 0, 0, 20, 0, offset]);
     let seed = |t: Tcp| t.checksum_seed();
     assert_eq!(two(&same, &place(36), &seed), [2]);
@@ -385,7 +385,7 @@ fn a_changed_mac_ends_the_train_of_its_flow() {
         packet.tcp(|t| t.sequence(at.wrapping_add(100))).payload_len(100).build()
     };
     assert_eq!(shape(&[frame(0, 2), frame(100, 4), frame(100, 2)]), [1, 1, 1]);
-    // A packet of another flow in between does not end the train, which continues.
+    // A packet of another flow in between does not end the train.
     let other = udp4(10);
     assert_eq!(shape(&[frame(0, 2), other, frame(100, 2)]), [2, 1]);
 }
@@ -431,7 +431,8 @@ fn the_builder_and_the_oracle_agree_on_superframes() {
     for stack in Stack::all().into_iter().filter(Stack::couples) {
         let (superframe, ..) = stack.packet(&Place::default()).payload_len(950).build_superframe();
         let description = Description { gso_size: 100, ..Description::default() };
-        let cut = segment(&superframe, stack.link(), description).expect("a stack that couples");
+        let cut =
+            segment(&superframe, stack.link(), description).expect("a stack whose packets merge");
         if stack.transport == grosso_testkit::stack::Transport::Udp {
             // UDP has no sequence numbers: merging depends only on the order of the packets.
             assert_eq!(cut.len(), 10, "{stack:?}");

@@ -133,7 +133,7 @@ fn lies_are_lies() {
     // A wrong length changes the bytes that the transport checksum covers.
     let short = start().ipv4(|ip| ip.total_len_raw(45)).tcp(|t| t).payload_len(9);
     assert_eq!(states(short), [right("ipv4"), wrong("tcp")]);
-    // A segment whose checksum field holds only the pseudo-header sum is wrong, unless a header announces that.
+    // A segment whose checksum field holds only the pseudo-header sum is wrong, unless a header announces it.
     assert_eq!(
         states(start().ipv4(|ip| ip).tcp(|t| t.checksum_seed())),
         [right("ipv4"), wrong("tcp")]

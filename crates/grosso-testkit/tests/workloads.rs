@@ -16,7 +16,7 @@ fn flows(workload: &Workload) -> usize {
     workload.frames.iter().filter_map(|f| flow_of(f, LINK)).collect::<BTreeSet<_>>().len()
 }
 
-/// Returns the packets per train if every poll starts anew.
+/// Returns the packets per train if every train ends with its poll.
 fn coupling(workload: &Workload) -> f64 {
     let polls = workload.frames.chunks(POLL);
     let count: usize = polls.map(|poll| trains(poll, LINK, Rules::default()).len()).sum();
@@ -42,7 +42,7 @@ fn every_frame_is_right_and_of_the_promised_count() {
             "tcp4_small" => 130,
             "udp4_quic" => 1292,
             "frag6_64k" | "frag6_shuffled" => 1510,
-            // The same payload as in GRE, with 16 more bytes of outer headers.
+            // The payload is the same as in GRE, with 16 more bytes of outer headers.
             "gue_rco_tcp4" => 1530,
             _ => 1514,
         };
@@ -161,8 +161,14 @@ fn fragments_form_whole_datagrams() {
         let frames = workload(name, 1).frames;
         frames.windows(2).filter(|pair| pair[0][20] & 0x1f > pair[1][20] & 0x1f).count()
     };
-    assert!(in_order("frag_shuffled") > 10 * in_order("frag4_64k"), "shuffled, and not");
-    assert!(in_order("frag4_8k_shuffled") > 2 * in_order("frag4_8k"), "shuffled, and not");
+    assert!(
+        in_order("frag_shuffled") > 10 * in_order("frag4_64k"),
+        "shuffled fragments, compared with ordered ones"
+    );
+    assert!(
+        in_order("frag4_8k_shuffled") > 2 * in_order("frag4_8k"),
+        "shuffled fragments, compared with ordered ones"
+    );
 }
 
 #[test]

@@ -112,7 +112,8 @@ impl BackEnd {
     /// Refuses memory of more than `bytes` bytes from the next memory table on; the default is [`MAPPED_BYTES_MAX`].
     ///
     /// A guest may name any page of its memory in a ring. The first access to a page allocates it, and the kernel
-    /// charges it to the accessing process, so this limit bounds how much a guest can make this process grow.
+    /// charges the page to the accessing process. This limit therefore bounds how much a guest can make this process
+    /// grow.
     pub fn limit_memory(&mut self, bytes: u64) {
         self.memory_bytes_max = bytes;
     }
@@ -210,7 +211,7 @@ impl BackEnd {
         self.used(way).any(|ring| !ring.is_broken())
     }
 
-    /// Returns a descriptor that becomes readable when the driver notifies of entries.
+    /// Returns a descriptor that becomes readable when the driver signals entries.
     #[must_use]
     pub fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
         self.used(way).next().and_then(|_| self.kicks[way as usize].descriptor())
@@ -411,7 +412,7 @@ impl BackEnd {
             {
                 let Queue { size, base, .. } = *queue;
                 queue.ring = Ring::new(memory, addresses, size, base, *chosen);
-                // Invalid addresses are not looked up again at each message.
+                // Invalid addresses are not looked up again at every message.
                 queue.is_started = queue.ring.is_some();
                 queue.is_new |= queue.is_started && matches!(base, Base::Told(_));
                 queue.publish(signal);

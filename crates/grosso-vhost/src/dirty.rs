@@ -50,13 +50,13 @@ impl DirtyLog {
             let byte = self.mapping.part(self.offset + (page / 8) as usize, 1);
             // SAFETY: the byte is mapped, and all references to it are to atomic words.
             let byte = unsafe { byte.cast::<AtomicU8>().as_ref() };
-            // The bit is set even if it is set already, because the front end may be about to clear it and copy the
-            // previous contents of the page. If the front end sees the bit, it also sees the write.
+            // The bit is written even if it is already set, because the front end may be about to clear it and to copy
+            // the previous contents of the page. If the front end sees the bit, it also sees the write.
             byte.fetch_or(1 << (page % 8), Ordering::Release);
         }
     }
 
-    /// Returns whether the file became shorter, so that part of the mapping is gone.
+    /// Returns whether the file was truncated, so that part of the mapping is gone.
     pub(crate) fn is_lost(&self) -> bool {
         self.mapping.is_lost()
     }

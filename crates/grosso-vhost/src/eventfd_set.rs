@@ -52,7 +52,7 @@ impl Edges {
 
     /// Clears the signals received so far.
     pub(crate) fn take(&mut self) {
-        // The entries in the ring show what is available, so errors do not matter.
+        // The entries in the ring show what is available, so errors are harmless.
         let _ = self.waiter.wait(&mut self.seen, Some(Duration::ZERO));
     }
 

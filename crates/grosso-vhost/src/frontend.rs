@@ -26,9 +26,9 @@ use crate::{
 
 /// The driver's endpoint, with one queue pair.
 ///
-/// Memory and eventfds are created anew for each back end, so that an earlier one can neither see nor signal anything.
-/// The back end shares them: it is signalled by an [`EventfdSignal`], and its signals are detected as edges, as in the
-/// [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
+/// Memory and eventfds are created anew for each back end, so that an earlier back end can neither see nor signal
+/// anything. The back end shares them: it is signalled by an [`EventfdSignal`], and its signals are detected as edges,
+/// as in the [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
 #[derive(Debug)]
 pub struct FrontEnd {
     wanted: u64,
@@ -142,7 +142,7 @@ impl FrontEnd {
         self.awaited.is_empty() && ring.is_some_and(|ring| !ring.is_broken())
     }
 
-    /// Returns a descriptor that becomes readable when the back end notifies of entries.
+    /// Returns a descriptor that becomes readable when the back end signals entries.
     #[must_use]
     pub fn call(&self, way: Way) -> Option<BorrowedFd<'_>> {
         self.calls[way as usize].descriptor()
@@ -170,7 +170,7 @@ impl FrontEnd {
         })
     }
 
-    /// Creates everything to be shared, and the messages that pass it.
+    /// Creates everything that is shared, and the messages that pass it.
     fn set_up(&mut self, chosen: u64) -> Result<Vec<Letter>, Refused> {
         let letters = self.share(chosen).map_err(|_| Refused::System)?;
         if !self.answers_all {

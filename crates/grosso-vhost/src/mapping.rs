@@ -24,13 +24,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 /// Returns how many bytes of a file must be mapped from its beginning for a part of it, rounded up to the file's page
-/// size. Neither start nor end of the part need be aligned to it, and part of a huge page can be neither unmapped nor
-/// replaced.
+/// size. Start and end of the part need not be aligned to the page size, and part of a huge page can be neither
+/// unmapped nor replaced.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
 pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
-    // Only files in memory have seals. Other files may block whoever queries their length or accesses a page, without
+    // Only files in memory have seals. With other files, querying the length or accessing a page may block without
     // limit.
     fcntl_get_seals(file)
         .map_err(|_| invalid("its file is not in memory (memfd, tmpfs, hugetlbfs)"))?;
@@ -75,7 +75,7 @@ impl Mapping {
         unsafe { self.start.add(at) }
     }
 
-    /// Returns whether the file became shorter, so that part of the mapping is gone.
+    /// Returns whether the file was truncated, so that part of the mapping is gone.
     pub(crate) fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }
@@ -84,7 +84,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watched.end();
-        // SAFETY: only this value owns the mapping, and no place in it exists any more, because places own it.
+        // SAFETY: only this value owns the mapping, and no place in it exists any more, because a place owns the
+        // mapping too.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The code creates no references to this memory except to atomic words. Rings, descriptor tables and virtio headers
 //! are accessed as atomic words. The payload of a frame is copied once as bytes, so a guest that changes a byte
-//! afterwards changes nothing. Formally, a guest that writes during the copy races with it, but no decision depends on
-//! the bytes before they are in this process's memory (ADR 0211).
+//! afterwards changes nothing. Formally, a guest that writes during the copy causes a data race, but no decision
+//! depends on the bytes before they are in this process's memory (ADR 0211).
 
 use core::{
     ptr::{self, NonNull},
@@ -95,7 +95,7 @@ impl Memory {
         Ok(Arc::new(Self { regions, dirty: None }))
     }
 
-    /// Returns whether a file became shorter, so that part of the memory is gone.
+    /// Returns whether a file was truncated, so that part of the memory is gone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         let is_log_lost = self.dirty.as_ref().is_some_and(|log| log.is_lost());
@@ -163,7 +163,7 @@ impl Memory {
             load_words(start, head);
             // SAFETY: `pieces` returns `bytes` bytes of mapped memory, and `head` is not longer.
             let behind = unsafe { start.add(head.len()) };
-            // SAFETY: as above; another program may write there meanwhile, and any bytes read are acceptable.
+            // SAFETY: as above; another program may write there at the same time, and any bytes read are acceptable.
             unsafe {
                 ptr::copy_nonoverlapping(behind.as_ptr(), payload.as_mut_ptr(), payload.len());
             }
@@ -300,7 +300,7 @@ impl Region {
     /// Maps a region, mapping the first `whole` bytes of its file.
     fn map(place: RegionPlace, file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let mapping = Mapping::new(file, whole)?;
-        // Both fit into `usize`, because the mapping is at least as long.
+        // Both values fit into `usize`, because the mapping is at least as long.
         let start = mapping.part(place.offset as usize, place.bytes as usize);
         Ok(Self { place, start, mapping })
     }
@@ -456,7 +456,7 @@ mod tests {
         let files = [file.try_clone().unwrap(), file];
         let memory = Memory::map(&[low, high], &files).unwrap();
         let bytes: Vec<u8> = (1..=40).collect();
-        // Includes the border between the regions.
+        // The offsets include the border between the regions.
         for at in (0..16).chain(0x1000 - 48..0x1008) {
             for words in [0, 1, 7, 12, 24, 40, 99] {
                 assert!(memory.write(at, &[0; 40]) && memory.write_headed(at, &bytes, words));

@@ -46,7 +46,7 @@ pub mod request {
     pub const GET_VRING_BASE: u32 = 11;
     /// Eventfd through which the driver signals new entries.
     pub const SET_VRING_KICK: u32 = 12;
-    /// Eventfd by which the driver is notified.
+    /// Eventfd through which the device signals the driver.
     pub const SET_VRING_CALL: u32 = 13;
     /// Eventfd for errors.
     pub const SET_VRING_ERR: u32 = 14;

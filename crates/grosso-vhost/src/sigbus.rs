@@ -1,8 +1,8 @@
 //! Handles mapped files that are truncated.
 //!
 //! Access to memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time. The
-//! handler replaces the region by empty memory and records that: the guest has lost its memory, and the program
-//! continues. Other SIGBUS are handled as before.
+//! handler replaces the region by empty memory and records the loss: the guest has lost its memory, and the program
+//! continues. Other SIGBUS signals are handled as before.
 
 use core::{
     ffi::{c_int, c_void},
@@ -43,7 +43,7 @@ impl Watched {
         Ok(Self { slot })
     }
 
-    /// Returns whether the file became shorter.
+    /// Returns whether the file was truncated.
     pub(crate) fn is_lost(&self) -> bool {
         self.slot.lost.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
             return;
         }
     }
-    // Not one of our mappings: repeat the instruction with the previous handler.
+    // The address is in none of our mappings: the instruction is repeated with the previous handler.
     if let Some(Ok(before)) = BEFORE.get() {
         // SAFETY: the kernel returned this structure.
         unsafe { libc::sigaction(libc::SIGBUS, before, ptr::null_mut()) };

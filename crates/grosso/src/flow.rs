@@ -37,7 +37,7 @@ impl Keys {
             let header = packet.get(layer.offset as usize..).unwrap_or_default();
             let first = keys.words.len() as u8;
             for word in layer.kind.spec().layout(header).key() {
-                // The kind tells the transport, which the ports alone do not.
+                // The kind of header distinguishes the transports, whose ports may be equal.
                 let kind = layer.kind as u64 & !word.mask;
                 keys.push(KeyWord { at: layer.offset + word.at, mask: word.mask, kind });
             }
@@ -506,8 +506,9 @@ mod tests {
     /// above the 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
-    /// Checks IPv6 addresses in which two words differ so that they are equal after the rotation, and IPv4 addresses
-    /// that equal a public constant of a hash, whose product with any port would be zero.
+    /// Tests addresses that could cancel the seed: IPv6 addresses in which the differences of two words are equal after
+    /// the hash's rotation, and IPv4 addresses that equal a public constant of a hash, so that the product with any
+    /// port would be zero.
     #[test]
     fn p21_no_addresses_cancel_the_seed() {
         let pair = |d: u64, seed: u64| {

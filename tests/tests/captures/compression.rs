@@ -76,7 +76,7 @@ fn file_of_the_reference_compressor_is_read_and_its_checksum_verified() {
     let mut damaged = ZSTD_FILE.to_vec();
     *damaged.last_mut().unwrap() ^= 1;
     let mut reader = CaptureReader::new(&damaged[..]).unwrap();
-    assert!(reader.next().unwrap().is_some(), "what was decompressed is handed out");
+    assert!(reader.next().unwrap().is_some(), "decompressed entries are returned");
     let error = reader.next().unwrap_err();
     let expected =
         "the zstd data is damaged: wrong content checksum (offset 104 when decompressed)";

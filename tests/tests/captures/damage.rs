@@ -181,7 +181,7 @@ fn interfaces_are_bounded() {
         file.interface(1, 0, |_| {});
     }
     let (entries, error) = read(&file.bytes);
-    assert_eq!(entries, 65_537, "the section header and the interfaces that are believed");
+    assert_eq!(entries, 65_537, "the section header and the accepted interfaces");
     assert!(error.unwrap().to_string().contains("more than 65536 interfaces"));
 }
 
@@ -378,7 +378,7 @@ proptest! {
         }
         let mut writer = CaptureWriter::new(Vec::new(), options);
         while let Ok(Some(entry)) = reader.next() {
-            writer.copy(&entry).expect("an entry that can be read can be written as it stands");
+            writer.copy(&entry).expect("a readable entry can be written unchanged");
         }
         let copied = writer.finish().unwrap();
         prop_assert_eq!(packets(&copied), packets(&bytes));

@@ -260,7 +260,7 @@ fn changed_packet_has_its_offload_option_replaced() {
     let mut reader = CaptureReader::new(&before[..]).unwrap();
     while let Some(entry) = reader.next().unwrap() {
         if let Entry::Packet(packet) = entry {
-            assert_eq!(packet.original_len, 6, "never shorter than what was captured");
+            assert_eq!(packet.original_len, 6, "never shorter than the captured bytes");
             let meta = PacketMeta { offload: offload(2), ..packet.meta() };
             writer.write_packet_with(&meta, b"after", &packet.options()).unwrap();
         }
@@ -471,7 +471,7 @@ fn packets_beyond_64_kilobytes_and_beyond_the_buffer_round_trip() {
         }
         let counted = writer.bytes();
         let file = writer.finish().unwrap();
-        assert_eq!(counted, file.len() as u64, "what waits in the buffer is counted too");
+        assert_eq!(counted, file.len() as u64, "buffered bytes are counted too");
         let found = packets(&file);
         assert_eq!(found.len(), sizes.len());
         for (packet, size) in found.iter().zip(sizes) {

@@ -46,8 +46,12 @@ fn check(frame: &[u8], of: &[u8], mut meta: Meta, link: LinkType, rules: &Decaps
         assert_eq!(range.len(), plan.packet_len());
         let inner = plan.inner();
         assert!(inner.start <= inner.end && range.end == inner.end);
-        assert_eq!(bytes[inner.end..], packet[inner.end..], "behind the packet");
-        assert_eq!(bytes[..range.start], packet[..range.start], "in front of it");
+        assert_eq!(bytes[inner.end..], packet[inner.end..], "bytes after the packet are unchanged");
+        assert_eq!(
+            bytes[..range.start],
+            packet[..range.start],
+            "bytes before the packet are unchanged"
+        );
         if let Checksum::Partial { start, offset } = plan.meta.checksum {
             assert!(usize::from(start) + usize::from(offset) + 2 <= range.len());
         }

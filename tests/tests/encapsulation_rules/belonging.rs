@@ -173,9 +173,9 @@ fn w51_numbers_count_on() {
         let plan = Decapsulation::plan(&frame, &stack, &meta, LinkType::Raw, &rules).unwrap();
         receiver.admit(&plan, &mut expected)
     };
-    assert_eq!(take(u32::MAX - 1), Ok(()), "the first may have any");
-    assert_eq!(take(u32::MAX - 1), Err(NotAdmitted::Late), "and be there once");
-    assert_eq!(take(5), Ok(()), "some may be lost");
+    assert_eq!(take(u32::MAX - 1), Ok(()), "the first packet may have any number");
+    assert_eq!(take(u32::MAX - 1), Err(NotAdmitted::Late), "a number is accepted once");
+    assert_eq!(take(5), Ok(()), "packets may be missing");
     assert_eq!(take(u32::MAX), Err(NotAdmitted::Late));
     assert_eq!(take(6), Ok(()));
     assert_eq!(take(7 + (1 << 31)), Err(NotAdmitted::Late));

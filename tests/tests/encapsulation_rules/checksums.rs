@@ -64,7 +64,7 @@ fn c40_the_checksum_inside_stays_the_partial_one() {
     let (_, mut encapsulator) = end(VXLAN, Carrier::Udp(without_checksum(4789)));
     let sent = put(&mut encapsulator, &Known::partial(&tcp()), LinkType::Ethernet).unwrap();
     assert_eq!(sent.meta.checksum, partial(70, 16));
-    assert_eq!(sent.bytes[26..28], [0, 0], "W23: none is none");
+    assert_eq!(sent.bytes[26..28], [0, 0], "W23: no checksum is written");
 }
 
 /// Tests that around a complete checksum, the outer one is left to the device, or the innermost of two outer ones.
@@ -106,7 +106,7 @@ fn c50_c52_vxlan_says_where_a_partial_checksum_is() {
     let frame = Known::partial(&tcp());
     let sent = put(&mut encapsulator, &frame, LinkType::Ethernet).unwrap();
     assert_eq!(sent.bytes[28..36], [0x08, 0x20, 0, 0, 0xab, 0xcd, 0xef, 0x11]);
-    assert_eq!(sent.meta.checksum, partial(20, 6), "the seed inside is payload now");
+    assert_eq!(sent.meta.checksum, partial(20, 6), "the inner pseudo-header sum is now payload");
     assert_eq!(sent.bytes[36..], frame.bytes);
     let on_the_wire = Known::new(sent.completed());
     let taken = take(&endpoint, &on_the_wire);

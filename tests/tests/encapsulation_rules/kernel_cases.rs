@@ -108,7 +108,7 @@ fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
                 receiver.poll_end(0);
             }
             assert_eq!(frames, if is_cut { 4 * 36 } else { 4 });
-            assert_eq!(receiver.delivered.len(), 4, "large sends are large receives");
+            assert_eq!(receiver.delivered.len(), 4, "large sends are received as large frames");
             let mut received = Vec::new();
             for out in receiver.delivered {
                 let taken = take(&endpoint, &Known { bytes: out.bytes, meta: out.meta });
@@ -197,7 +197,11 @@ fn goes_through(endpoint: &Endpoint, whole: &Known) {
         receiver.push(&sent.completed());
     }
     receiver.finish();
-    assert_eq!(receiver.delivered.len(), 3, "108 packets in the least that lengths can say");
+    assert_eq!(
+        receiver.delivered.len(),
+        3,
+        "108 packets in the fewest frames that the lengths allow"
+    );
     let mut received = Vec::new();
     for out in receiver.delivered {
         let taken = take(endpoint, &Known { bytes: out.bytes, meta: out.meta });

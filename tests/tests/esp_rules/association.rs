@@ -103,7 +103,7 @@ impl Recipe {
 
     /// Returns the encrypted packet of a frame, with this sequence number.
     pub(crate) fn encrypted(&self, sequence: u64, frame: &[u8]) -> Vec<u8> {
-        encrypt(&mut self.encryptor(sequence - 1), frame).expect("it is encrypted").0
+        encrypt(&mut self.encryptor(sequence - 1), frame).expect("the packet is encrypted").0
     }
 }
 

@@ -30,7 +30,7 @@ fn published_packets_are_decrypted_in_transport_mode() {
             (plaintext[plaintext.len() - 2], plaintext[plaintext.len() - 1]);
         let text = &plaintext[..plaintext.len() - 2 - usize::from(padding)];
         let mut decryptor = decryptor(vector, vector.sequence() - 1);
-        let decrypted = decryptor.decrypt(&mut wire, LinkType::Raw).expect("it is genuine");
+        let decrypted = decryptor.decrypt(&mut wire, LinkType::Raw).expect("the packet is genuine");
         assert_eq!((decrypted.sequence, decrypted.next_header), (vector.sequence(), next_header));
         assert_eq!(wire[decrypted.frame], frame(next_header, text));
         count += 1;

@@ -214,7 +214,7 @@ fn one_flipped_bit_anywhere_behind_the_spi_is_refused() {
             assert_eq!(flipped, before);
         }
         assert_eq!(decryptor.last_sequence(), 60);
-        let restored = decrypt(&mut decryptor, &wire).expect("it is genuine");
+        let restored = decrypt(&mut decryptor, &wire).expect("the packet is genuine");
         assert_eq!(restored, udp4());
     }
 }

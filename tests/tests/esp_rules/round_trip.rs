@@ -29,7 +29,7 @@ fn there_and_back(recipe: &Recipe, frame: &[u8], kit: Link) -> Result<Vec<u8>, R
     let last = stack.last().map(|layer| layer.kind);
     assert_eq!((last, stack.stop), (Some(Kind::Esp), Stop::Encrypted), "{stack}");
     assert_eq!(stack.extent, Extent::Exact);
-    let decrypted = decryptor.decrypt(&mut wire, link(kit)).expect("it is genuine");
+    let decrypted = decryptor.decrypt(&mut wire, link(kit)).expect("the packet is genuine");
     assert_eq!((decrypted.sequence, decrypted.mode), (1, recipe.mode));
     Ok(wire[decrypted.frame].to_vec())
 }
@@ -119,10 +119,11 @@ fn partial_checksums_are_completed_before_encryption() {
             let (mut wire, sent) =
                 match encrypt_with(&mut recipe.encryptor(0), &partial, &meta, link) {
                     Err(Refusal::LinkFamily) => continue,
-                    sent => sent.expect("it is encrypted"),
+                    sent => sent.expect("the packet is encrypted"),
                 };
             assert_eq!(sent.meta.checksum, Checksum::None);
-            let received = recipe.decryptor(0).decrypt(&mut wire, link).expect("it is genuine");
+            let received =
+                recipe.decryptor(0).decrypt(&mut wire, link).expect("the packet is genuine");
             assert_eq!(wire[received.frame], packet.build(), "{stack:?}");
         }
     }

@@ -67,8 +67,8 @@ fn s46_a_superframe_is_cut_before_it_is_encrypted() {
         for recipe in Recipe::all() {
             for outgoing in [Outgoing::default(), Outgoing::PARTIAL_CHECKSUMS] {
                 let (mut encryptor, mut decryptor) = (recipe.encryptor(6), recipe.decryptor(0));
-                let (wires, sequences) =
-                    encrypted(&mut encryptor, &superframe, outgoing).expect("it is encrypted");
+                let (wires, sequences) = encrypted(&mut encryptor, &superframe, outgoing)
+                    .expect("the packet is encrypted");
                 assert_eq!(sequences, (7..18).collect::<Vec<_>>());
                 assert!(wires.iter().all(|wire| is_right(wire, Link::Ethernet)));
                 let received: Vec<_> =
@@ -130,7 +130,11 @@ fn b25_families_mix_in_both_kinds_of_tunnels() {
             let (wires, _) =
                 encrypted(&mut encryptor, &superframe, Outgoing::default()).expect("encrypted");
             for (wire, plain) in wires.iter().zip(superframe.packets()) {
-                assert_eq!(wire[16..18] == [8, 0], mode == TUNNEL_V4, "the EtherType is the outer");
+                assert_eq!(
+                    wire[16..18] == [8, 0],
+                    mode == TUNNEL_V4,
+                    "the EtherType is that of the outer packet"
+                );
                 assert_eq!(decrypt(&mut decryptor, wire), Ok(plain));
             }
         }

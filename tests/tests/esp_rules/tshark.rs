@@ -47,7 +47,7 @@ fn read(
 ) -> Option<Vec<Vec<String>>> {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join(name);
-    fs::write(&path, capture(frames)).expect("it can be written");
+    fs::write(&path, capture(frames)).expect("the directory can be written");
     let mut command = Command::new("tshark");
     command.arg("-r").arg(&path).args(["-T", "fields", "-E", "separator=;", "-E", "occurrence=a"]);
     for preference in ["enable_encryption_decode", "enable_authentication_check"] {
@@ -82,7 +82,7 @@ fn tshark_decrypts_what_is_encrypted() {
     for recipe in &recipes {
         let mut encryptor = recipe.encryptor(41);
         for (frame, protocol, payload) in plaintexts() {
-            let (wire, sent) = encrypt(&mut encryptor, &frame).expect("it is encrypted");
+            let (wire, sent) = encrypt(&mut encryptor, &frame).expect("the packet is encrypted");
             let in_esp = match recipe.mode {
                 EspMode::Transport => protocol,
                 EspMode::Tunnel(_) if frame[12..14] == [8, 0] => 4,

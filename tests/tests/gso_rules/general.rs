@@ -338,7 +338,11 @@ fn s02_segment_size_of_65535_is_a_size_like_any_other() {
     assert_eq!(lengths, [65495, 65495, 19010]);
     assert!(packets.iter().all(|(packet, _)| is_right(packet, Link::Ethernet)));
     for longer in [most + 1, 65535] {
-        assert_eq!(cut(longer).err(), Some(NoSegments::TooLong), "no IP header can say so");
+        assert_eq!(
+            cut(longer).err(),
+            Some(NoSegments::TooLong),
+            "no IP header can express the length"
+        );
     }
     assert_eq!(Gso::every(0), None);
 }

@@ -87,7 +87,7 @@ fn limits_of_size_are_the_same_to_the_byte() {
                 .map(|(len, index)| packet(index).payload_len(len).build())
                 .collect();
             let names = comparison.explain(&frames).unwrap_or_else(|why| panic!("{why}"));
-            assert_eq!(names, BTreeSet::new(), "{headers} bytes of headers, {total} in all");
+            assert_eq!(names, BTreeSet::new(), "{headers} bytes of headers, {total} in total");
         }
     }
 }

@@ -54,7 +54,7 @@ fn poll(mut profile: Profile, frames: &[Vec<u8>]) -> (Vec<Out>, Vec<Verdict>) {
     let mut engine = Engine::new(profile);
     let verdicts = frames.iter().map(|frame| engine.push(frame)).collect();
     engine.finish();
-    assert_eq!(engine.buffers.len(), frames.len(), "every buffer comes back");
+    assert_eq!(engine.buffers.len(), frames.len(), "every buffer is returned");
     let mut delivered = engine.delivered;
     assert_eq!(packets(&delivered).iter().sum::<u32>() as usize, frames.len(), "conserved");
     for out in &mut delivered {

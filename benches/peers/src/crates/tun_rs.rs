@@ -57,7 +57,7 @@ impl Turns for Coalesce<'_> {
 
     fn turn(&mut self) -> usize {
         let buffers = &mut self.buffers[..self.used];
-        self.table.apply_gro(buffers, VIRTIO_NET_HDR_LEN, true).expect("packets that are no harm");
+        self.table.apply_gro(buffers, VIRTIO_NET_HDR_LEN, true).expect("packets that do no harm");
         self.used
     }
 }
@@ -70,7 +70,7 @@ fn coalesced(workload: &Workload) -> Vec<Vec<u8>> {
         // The types of the tables are not public.
         let (mut tcp, mut udp, mut written) = (Default::default(), Default::default(), Vec::new());
         handle_gro(&mut buffers, VIRTIO_NET_HDR_LEN, &mut tcp, &mut udp, true, &mut written)
-            .expect("packets that are no harm");
+            .expect("packets that do no harm");
         frames.extend(written.iter().map(|index| {
             [&poll[*index][..ETHERNET_BYTES], &buffers[*index][VIRTIO_NET_HDR_LEN..]].concat()
         }));

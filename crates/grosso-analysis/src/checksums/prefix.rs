@@ -13,8 +13,8 @@ use crate::headers::{is_ip, u16_at};
 /// Returns the payload sizes of the first packet over which the innermost transport checksum of a frame is valid,
 /// smallest first.
 ///
-/// One size in 65,536 is valid by chance. A frame that may be a single Ethernet packet must therefore consist of whole
-/// packets.
+/// One size in 65,536 is valid by chance. A frame that may be a single Ethernet packet is therefore accepted only if it
+/// consists of whole packets.
 pub fn sizes(packet: &[u8], stack: &Stack) -> impl Iterator<Item = usize> {
     let prefix = FirstPacket::of(packet, stack);
     prefix.into_iter().flat_map(FirstPacket::sizes)

@@ -56,11 +56,11 @@ pub enum Why {
     Sum,
     /// The sums match the current bytes, but will not match once the inner checksum is completed.
     Bytes,
-    /// The field holds the pseudo-header sum, with the length or, as Windows leaves it, without.
+    /// The field holds the pseudo-header sum, with the length or (as on Windows) without it.
     Seed,
     /// The field is zero, and zero means that a device computes the checksum.
     Zero,
-    /// The capture reports it.
+    /// The capture reports the verdict.
     Told,
     /// The packet is truncated in the capture.
     Truncated,
@@ -178,7 +178,7 @@ pub enum Claim {
 
 /// Judges every checksum of `packet`, which was dissected into `stack`.
 ///
-/// `is_cut` tells whether the capture truncated the packet. `levels` is overwritten.
+/// `is_cut` means that the capture truncated the packet. `levels` is overwritten.
 pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &mut Levels) {
     levels.is_fragment = stack.stop == Stop::Fragment;
     levels.is_cut = is_cut && stack.stop == Stop::Truncated;
@@ -186,7 +186,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
     levels.prefix = None;
     collect(packet, is_cut, stack, &mut levels.list);
     let remote = remote_checksum(packet, stack);
-    // The change in the sum of outer checksums once the inner checksums are completed.
+    // Change in the sum of outer checksums once the inner checksums are completed.
     let mut to_add = Sum::ZERO;
     for level in levels.list.iter_mut().rev() {
         if level.end > packet.len() {
@@ -260,8 +260,8 @@ pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
     holds_seed_without_length(packet, &layer, ip)
 }
 
-/// Whether a superframe of TCP has [that form](is_seeded_without_length) and a length of 0 in its innermost IP header,
-/// so that only the end of the frame tells where it ends.
+/// Returns whether a TCP superframe has [that form](is_seeded_without_length) and a length of 0 in its innermost IP
+/// header, so that only the end of the frame shows where the packet ends.
 pub fn is_large_send_without_length(packet: &[u8], stack: &Stack) -> bool {
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     let field = match ip.kind {
@@ -329,8 +329,8 @@ fn holds_seed_of(packet: &[u8], layer: &Layer, ip: &Layer, len: usize) -> bool {
     found == pseudo(packet, ip, protocol, len).fold()
 }
 
-/// Lists the checksums of a packet with what they cover. Without a length, a packet that was cut ends beyond what was
-/// captured.
+/// Lists the checksums of a packet and their coverage. Without a length field, a truncated packet ends beyond the
+/// captured bytes.
 fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
     list.clear();
     let mut end = packet.len() + usize::from(is_cut);
@@ -484,8 +484,8 @@ fn judge_one(
     };
 }
 
-/// Judges the CRC32c of SCTP. Zero means that it is left to a device (RFC 9653 gives zero another meaning, on which
-/// both endpoints have to agree).
+/// Judges the CRC32c of SCTP. Zero means that the checksum is left to a device (RFC 9653 gives zero another meaning, on
+/// which both endpoints must agree).
 fn judge_crc(covered: &[u8], claim: Claim, level: &mut Level) {
     let expected = crc32c(covered, sctp::field::CHECKSUM).swap_bytes();
     level.expected = Some(expected);
@@ -539,7 +539,8 @@ fn checksum_at(packet: &[u8], layer: &Layer) -> Option<usize> {
     layer.kind.spec().checksum(header).map(|(at, _)| at)
 }
 
-/// Returns the checksum that a header leaves to the receiver: the start of its sum, and its own offset.
+/// Returns the checksum that a header leaves to the receiver: the start of the covered bytes, and the offset of the
+/// checksum.
 fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
     stack.layers().iter().find_map(|layer| {
         let read = layer.kind.spec().remote_checksum?;

@@ -1,7 +1,7 @@
 //! The IPv4 identifications that each address has used.
 //!
 //! A host may use one counter for the identifications of all its packets, whatever their flow and protocol. A step
-//! between two packets of a flow therefore counts only packets of that flow if no other packet of the address lies in
+//! between two packets of a flow therefore counts packets of that flow only if the address sent no other packet in
 //! between.
 
 use std::collections::HashMap;

@@ -277,7 +277,7 @@ impl Flow {
             .then_some((last.number, last.identification))
     }
 
-    /// Stores a frame as the previous one. `is_free` tells whether the step since the frame before it counts packets.
+    /// Stores a frame as the previous one. `is_free` means that the step since the frame before it counts packets.
     fn remember(&mut self, packet: &[u8], number: u64, transport: &Transport, is_free: bool) {
         let Some(identification) = transport.identification(packet) else { return };
         let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);

@@ -53,7 +53,7 @@ impl Identifications {
             return true;
         }
         let (low, high) = bounds(payload, step);
-        // A step that no segment size explains comes from another flow or from a lost packet.
+        // A step that no segment size explains is due to another flow or a lost packet.
         if (low as usize) < SEGMENT_BYTES_MIN {
             return true;
         }
@@ -74,7 +74,7 @@ impl Identifications {
     }
 
     /// Returns the size that explains the steps: a size in range that other evidence supports, or one that divides
-    /// several superframes. A single step is a guess, and only shows that the size was not the first of `likely`.
+    /// several superframes. A single step allows only a guess: it shows that the size was not the first of `likely`.
     pub(super) fn size(
         &self,
         likely: &[Option<usize>],

@@ -63,8 +63,8 @@ impl Judge {
         seal(sight, &mut self.levels)
     }
 
-    /// Returns the judgment with its strongest evidence: for a packet no longer than those of its flow, the checksum
-    /// was not read before.
+    /// Returns the judgment with its strongest evidence: the checksum of a packet no longer than those of its flow has
+    /// not been read before.
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -145,7 +145,7 @@ impl Judge {
     }
 
     /// Returns the judgment from a checksum that is valid over the first packet of a frame only. If it is valid over
-    /// several sizes, the one that other evidence shows counts, otherwise the smallest.
+    /// several sizes, the size that other evidence supports is used, otherwise the smallest.
     fn by_prefix(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Seal::Prefix(smallest) = self.seal(sight) else { return None };
         let shown = transport.is_tcp().then(|| Tcp::new(&self.flows, sight, transport).size());

@@ -5,17 +5,17 @@
 //! for every command. Evidence is ordered by strength, and strong evidence overrides weak: [`Evidence`] is that order,
 //! and `docs/evidence.md` describes what each kind decides and where it fails.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
 //! | `sight` | a frame, parsed, and the state of its transport checksum |
 //! | `judgment` | the verdict on one frame |
 //! | `judge` | the strongest evidence about a frame |
 //! | `tcp` | the segment size of one TCP frame |
-//! | `flows` | the facts of every flow and path, learned from a capture before or while it is judged |
-//! | `identifications` | the number of packets that a frame stood for, by the steps of the IPv4 identification |
+//! | `flows` | properties of every flow and path, learned before or while a capture is classified |
+//! | `identifications` | the number of packets in a frame, from the steps of the IPv4 identification |
 //! | `counters` | the identifications that each source address has used, over all flows and protocols |
 //! | `lengths` | segment sizes that divide the lengths of the frames of a flow |
-//! | `announced` | the MSS of SYNs, and ICMP messages that say a packet was too big |
+//! | `announced` | the MSS of SYNs, and ICMP messages about packets that were too big |
 //! | `strides` | tunnel headers that repeat inside one UDP frame |
 //! | `tally` | the counts of guesses and of contradictions |
 //! | `vantage` | the host on which a capture was taken |

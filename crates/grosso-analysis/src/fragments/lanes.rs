@@ -1,4 +1,4 @@
-//! Replay of the packets of a capture through reassemblers, as if they arrived now.
+//! Replay of a capture's packets through reassemblers, as if they arrived now.
 
 use grosso::{
     Frame, Meta,
@@ -18,24 +18,24 @@ use crate::checksums::complete_header;
 pub struct Arrival<'a> {
     /// Bytes of the packet.
     pub data: &'a [u8],
-    /// The link type that it is parsed as.
+    /// Link type with which the packet is parsed.
     pub link: LinkType,
-    /// The device that it was captured at.
+    /// Device on which the packet was captured.
     pub device: u32,
-    /// The bits of `epb_flags` that hold the direction.
+    /// Bits of `epb_flags` that hold the direction.
     pub direction: u32,
     /// Time of the packet; `None` if the capture has none.
     pub timestamp_ns: Option<u64>,
-    /// The VLAN tag that a device stripped.
+    /// VLAN tag that a device stripped.
     pub vlan: Option<VlanTag>,
-    /// The tunnels that it was taken out of: fragments from other tunnels are not of its datagram.
+    /// Hash of the tunnels that the packet was extracted from. Fragments from other tunnels belong to other datagrams.
     pub network: u64,
-    /// The UDP ports that mean a tunnel around it.
+    /// UDP ports that identify tunnels.
     pub ports: Ports,
 }
 
 impl<'a> Arrival<'a> {
-    /// The arrival of a packet of a capture.
+    /// Creates the arrival of a captured packet.
     pub fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType, ports: Ports) -> Self {
         Self {
             data: packet.data,
@@ -55,9 +55,9 @@ pub struct Lanes {
     rules: ReassemblyRules,
     seed: u64,
     lanes: Vec<FragmentLane>,
-    /// The latest time so far, in nanoseconds: the times of a capture may go back.
+    /// Latest time so far, in nanoseconds; the times of a capture may go back.
     now_ns: u64,
-    /// The buffer that a packet is copied to.
+    /// Buffer to which a packet is copied.
     buffer: Vec<u8>,
 }
 
@@ -67,35 +67,35 @@ struct FragmentLane {
     reassembler: Reassembler<Vec<u8>>,
 }
 
-/// A receiver of the fates of datagrams.
+/// Receiver of the fates of datagrams.
 pub trait Visitor {
-    /// A datagram is complete.
+    /// Processes a complete datagram.
     fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>);
-    /// A datagram will not be complete.
+    /// Processes a datagram that will not be complete.
     fn discarded(&mut self, _lane: usize, _discarded: &Discarded<'_>) {}
 }
 
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum LaneFate {
-    /// Stays outside, because too many interfaces send at once.
+    /// The packet was not processed, because too many interfaces send at once.
     Aside,
-    /// The engine took it.
+    /// The engine processed the packet.
     Engine {
         lane: usize,
-        /// The datagram that it is a fragment of, unless it passed or was dropped alone.
+        /// Datagram of which the packet is a fragment; `None` if it passed through or was dropped on its own.
         identity: Option<Identity>,
         verdict: ReassemblyVerdict,
     },
 }
 
 impl Lanes {
-    /// No lanes yet.
+    /// Creates an empty set of lanes.
     pub fn new(rules: ReassemblyRules, seed: u64) -> Self {
         Self { rules, seed, lanes: Vec::new(), now_ns: 0, buffer: Vec::new() }
     }
 
-    /// Takes the next packet. Datagrams whose time is over are discarded first.
+    /// Processes the next packet. Expired datagrams are discarded first.
     pub fn push(&mut self, arrival: &Arrival<'_>, visitor: &mut dyn Visitor) -> LaneFate {
         self.expire(arrival.timestamp_ns, visitor);
         let now_ns = self.now_ns;
@@ -121,7 +121,7 @@ impl Lanes {
         LaneFate::Engine { lane: number, identity, verdict }
     }
 
-    /// Ends the datagrams whose time is over at the time of a packet.
+    /// Discards the datagrams that have expired at the time of a packet.
     pub fn expire(&mut self, timestamp_ns: Option<u64>, visitor: &mut dyn Visitor) {
         self.now_ns = self.now_ns.max(timestamp_ns.unwrap_or(0));
         for (lane, number) in self.lanes.iter_mut().zip(0..) {
@@ -129,14 +129,14 @@ impl Lanes {
         }
     }
 
-    /// Ends all datagrams, because the capture or its section ends.
+    /// Discards all datagrams, because the capture or its section ends.
     pub fn finish(&mut self, visitor: &mut dyn Visitor) {
         for (number, mut lane) in self.lanes.drain(..).enumerate() {
             lane.reassembler.finish(&mut Telling::new(visitor, number));
         }
     }
 
-    /// The lane of a device and direction; `None` when there are too many.
+    /// Returns the lane of a device and direction; `None` if there are too many.
     fn lane(&mut self, arrival: &Arrival<'_>) -> Option<usize> {
         let Arrival { device, direction, link, ports, .. } = *arrival;
         let is_it = |lane: &FragmentLane| lane.device == device && lane.direction == direction;
@@ -154,7 +154,7 @@ impl Lanes {
     }
 }
 
-/// Passes on the results of a reassembler to a visitor, and keeps the buffer that comes back.
+/// Passes the results of a reassembler to a visitor, and keeps the returned buffer.
 struct Telling<'a> {
     visitor: &'a mut dyn Visitor,
     lane: usize,
@@ -180,7 +180,7 @@ impl ReassemblySink<Vec<u8>> for Telling<'_> {
     }
 }
 
-/// The bits of `epb_flags` that hold the direction.
+/// Bits of `epb_flags` that hold the direction.
 const DIRECTION: u32 = 0b11;
-/// Most interfaces and directions at once; each has tables of its own.
+/// Maximum number of interfaces and directions; each has its own tables.
 const LANES_MAX: usize = 16;

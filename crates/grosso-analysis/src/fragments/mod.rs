@@ -1,4 +1,4 @@
-//! IP fragments in captures: those that become datagrams, and the reasons why the others do not.
+//! IP fragments in captures: those that form datagrams, and the reasons why the others do not.
 
 mod lanes;
 mod survey;
@@ -10,26 +10,26 @@ pub use self::{
     survey::Survey,
 };
 
-/// The bounds of the wait for fragments, and the policy for overlaps.
+/// Limits for incomplete datagrams, and the policy for overlaps.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// Nanoseconds of capture time to wait for the rest of a datagram.
+    /// Capture time to wait for the rest of a datagram, in nanoseconds.
     pub timeout: u64,
     /// The policy for overlapping fragments.
     pub overlap: Overlap,
-    /// Most bytes of incomplete datagrams.
+    /// Maximum number of bytes of incomplete datagrams.
     pub memory: usize,
-    /// An IPv4 datagram is given up once more than this many other fragments from its source have arrived since its
-    /// last one; 0 means no limit.
+    /// Number of other fragments from the source of an IPv4 datagram after which the datagram is abandoned, counted
+    /// since its last fragment; 0 means no limit.
     pub distance: u32,
 }
 
 /// The datagram that a packet completed, if any.
 #[derive(Default)]
 pub struct Joined {
-    /// Whether the packet completed one.
+    /// Whether the packet completed a datagram.
     pub is_whole: bool,
-    /// The bytes of the datagram.
+    /// Bytes of the datagram.
     pub bytes: Vec<u8>,
 }
 
@@ -41,21 +41,21 @@ impl Visitor for Joined {
     }
 }
 
-/// The rules by which fragments of a file are joined.
+/// Returns the rules for reassembling the fragments of a file.
 pub fn rules(waiting: &Waiting) -> ReassemblyRules {
     let mut rules = ReassemblyRules::new(ReassemblyMode::Coalesce);
     rules.overlap = waiting.overlap;
     rules.limits.datagrams = DATAGRAMS_MAX;
     rules.limits.memory_bytes = waiting.memory;
-    // No sender competes for memory in a file: if it is short, the datagram that waited longest is given up.
+    // In a file, senders do not compete for memory: if it runs out, the datagram that has waited longest is abandoned.
     rules.limits.source_bytes = usize::MAX;
     rules.limits.ipv4_ns = waiting.timeout;
     rules.limits.ipv6_ns = waiting.timeout;
-    // On a host, many fragments in between mean that an identification was used again, since its memory is short (rule
-    // F4). In a file they only tell how many datagrams were in flight at once.
+    // On a host, many fragments in between mean that an identification was reused, because the host has little memory
+    // (rule F4). In a file they only show how many datagrams were in flight at once.
     rules.limits.distance = waiting.distance;
     rules
 }
 
-/// Most incomplete datagrams of an interface and direction at once: more than the default memory can hold.
+/// Maximum number of incomplete datagrams per interface and direction: more than the default memory can hold.
 const DATAGRAMS_MAX: usize = 16384;

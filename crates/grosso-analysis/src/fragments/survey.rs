@@ -1,5 +1,4 @@
-//! The first reading of a capture (ADR 0045): the fragments that become datagrams, and the reasons why the others do
-//! not.
+//! The first pass over a capture (ADR 0045): the fragments that form datagrams, and the reasons why the others do not.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -13,34 +12,34 @@ use grosso::reassemble::{
     reason::{Discard, Pass},
 };
 
-/// The result of the first reading.
+/// Result of the first pass.
 #[derive(Default)]
 pub struct Survey {
-    /// The packets that became parts of datagrams.
+    /// Packets that became parts of datagrams.
     pub joined: Numbers,
-    /// The report on them.
+    /// Report on the datagrams.
     pub found: Joining,
-    /// Sets of fragments that stayed as they came and are not listed.
+    /// Sets of fragments that were left unchanged and are not listed.
     pub unlisted: u64,
-    /// The fragments of incomplete datagrams by number.
+    /// Packet numbers of the fragments of incomplete datagrams.
     waiting: HashMap<(usize, Identity), Vec<u64>>,
-    /// The packet that began the latest datagram of each lane, source and destination.
+    /// Packet that started the latest datagram of each lane, source and destination.
     begun: HashMap<(usize, IpAddr, IpAddr), u64>,
-    /// The datagrams that ended with the current packet.
+    /// Datagrams that ended with the current packet.
     ended: EndedDatagrams,
 }
 
-/// The ends of datagrams at one packet.
+/// Datagrams that ended with one packet.
 #[derive(Default)]
 struct EndedDatagrams {
-    /// The fragments of the datagram that was completed.
+    /// Fragments of the datagram that was completed.
     whole: Option<Vec<u64>>,
-    /// Those of datagrams that will not be complete.
+    /// Fragments of datagrams that will not be complete.
     discarded: Vec<(usize, Identity, Discard, SetFacts)>,
 }
 
 impl Survey {
-    /// Takes the packet of this number, and passes the datagram that it completes to a caller that asks for it.
+    /// Processes packet `number`, and returns the datagram that it completes if the caller requests it.
     pub fn packet(
         &mut self,
         number: u64,
@@ -57,7 +56,7 @@ impl Survey {
         self.list();
     }
 
-    /// Notes the datagrams whose time is over at the time of a packet.
+    /// Records the datagrams that have expired at the time of a packet.
     pub fn expire(&mut self, timestamp_ns: Option<u64>, lanes: &mut Lanes) {
         lanes.expire(timestamp_ns, &mut Surveying { survey: self, joined: None });
         self.list();
@@ -69,7 +68,7 @@ impl Survey {
         self.list();
     }
 
-    /// Notes the fate of a packet.
+    /// Records the fate of a packet.
     fn settle(
         &mut self,
         number: u64,
@@ -99,7 +98,7 @@ impl Survey {
                 }
             }
             (ReassemblyVerdict::Discarded(reason), identity) => {
-                // Its datagram usually ends with it.
+                // The datagram of a packet usually ends with the packet.
                 let is_its = |(of, set, why, _): &&mut (usize, Identity, Discard, SetFacts)| {
                     (*of, Some(*set), *why) == (lane, identity, reason)
                 };
@@ -125,7 +124,7 @@ impl Survey {
     }
 }
 
-/// Notes the fates of datagrams, and keeps the one that was completed if the caller asks for it.
+/// Records the fates of datagrams, and keeps the completed one if the caller requests it.
 struct Surveying<'a> {
     survey: &'a mut Survey,
     joined: Option<&'a mut Joined>,
@@ -164,7 +163,7 @@ impl Survey {
     }
 }
 
-/// A set of packet numbers, a bit for each packet up to the last in it.
+/// A set of packet numbers, with one bit for each packet up to the last in the set.
 #[derive(Default)]
 pub struct Numbers(Vec<u64>);
 
@@ -177,7 +176,7 @@ impl Numbers {
         self.0[word] |= bit;
     }
 
-    /// Whether the packet of this number is one of them.
+    /// Returns whether the set contains a packet number.
     pub fn contains(&self, number: u64) -> bool {
         let (word, bit) = place(number);
         self.0.get(word).is_some_and(|bits| bits & bit != 0)
@@ -188,10 +187,10 @@ fn place(number: u64) -> (usize, u64) {
     ((number / 64) as usize, 1 << (number % 64))
 }
 
-/// Most packets remembered of one datagram; duplicates beyond that stay as they came.
+/// Maximum number of packets recorded for one datagram; further duplicates are left unchanged.
 const PARTS_MAX: usize = 65536;
-/// Most pairs of addresses whose latest datagram is remembered; an incomplete datagram of another pair counts as cut
-/// off by the end of the capture.
+/// Maximum number of address pairs whose latest datagram is recorded; an incomplete datagram of another pair counts as
+/// cut off by the end of the capture.
 const PAIRS_MAX: usize = 65536;
-/// Most sets listed with what they miss; others are counted.
+/// Maximum number of sets that are listed with their gaps; others are only counted.
 const SETS_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! Every key of a profile's file, once: its name, its permitted values, and the field that it sets.
+//! Every key of a profile file: its name, its permitted values, and the field that it sets.
 
 use grosso::{Profile, coalesce::Limits};
 use serde_json::Value;
@@ -6,22 +6,22 @@ use toml::de::DeValue;
 
 use super::setting::{self, SettingValue};
 
-/// One key.
+/// One key of a profile file.
 pub struct ProfileKey {
-    /// The table that it is in; empty for keys before all tables.
+    /// Table that contains the key; empty for keys before all tables.
     pub table: &'static str,
-    /// Its name there.
+    /// Name of the key in its table.
     pub name: &'static str,
-    /// The permitted values, for people.
+    /// Returns the permitted values, for people.
     pub choices: fn() -> String,
-    /// The value in a profile.
+    /// Returns the value in a profile.
     pub show: fn(&Profile) -> Value,
     /// Sets the value; `None` if it is not permitted.
     pub(super) set: fn(&mut Profile, &DeValue<'_>) -> Option<()>,
 }
 
 impl ProfileKey {
-    /// Its name, preceded by that of its table.
+    /// Returns the name of the key, preceded by that of its table.
     pub fn full_name(&self) -> String {
         if self.table.is_empty() {
             self.name.into()
@@ -30,16 +30,16 @@ impl ProfileKey {
         }
     }
 
-    /// The key with this name in this table.
+    /// Returns the key with this name in this table.
     pub(super) fn find(table: &str, name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.table == table && key.name == name)
     }
 }
 
-/// The names of the tables, in their order.
+/// Names of the tables, in order.
 pub(super) const TABLES: [&str; 4] = ["rules", "reorder", "table", "limits"];
 
-/// A key whose field is a word of a list, or a number in a range.
+/// Defines a key whose field is a keyword from a list, or a number in a range.
 macro_rules! key {
     ($table:literal, $name:literal, $($field:ident).+) => {
         ProfileKey {
@@ -67,12 +67,12 @@ macro_rules! key {
     };
 }
 
-/// The permitted values of a field.
+/// Returns the permitted values of a field.
 fn choices_of<T: SettingValue>(_: fn(&Profile) -> &T) -> String {
     T::choices()
 }
 
-/// All keys, those of one table together and in the order of `TABLES`.
+/// All keys; the keys of one table are contiguous, in the order of `TABLES`.
 pub const KEYS: &[ProfileKey] = &[
     key!("", "tcp", tcp),
     key!("", "udp", udp),
@@ -129,27 +129,27 @@ pub const KEYS: &[ProfileKey] = &[
     key!("limits", "full-poll-ns", limits.full_poll_ns, 0..=HOLD_NS_MAX),
 ];
 
-/// Tunnels of a packet: the dissector enters no more headers (`grosso_wire::LAYERS_MAX`).
+/// Maximum number of tunnels of a packet: the dissector follows no more headers (`grosso_wire::LAYERS_MAX`).
 const TUNNELS_MAX: i64 = 15;
-/// Buckets of a table: eight trains each, so a million trains at half its load.
+/// Maximum number of buckets of a table: a bucket has eight trains, so a table at half load holds a million.
 const BUCKETS_MAX: i64 = 1 << 18;
-/// Trains held at once: a million take several hundred megabytes.
+/// Maximum number of trains held at once: a million take several hundred megabytes.
 const FLOWS_MAX: i64 = 1 << 20;
-/// Buffers held at once: of 1500 bytes each, 1.5 GB.
+/// Maximum number of buffers held at once: with 1500 bytes each, 1.5 GB.
 const PARTS_MAX: i64 = 1 << 20;
-/// Bytes of a superframe.
+/// Maximum number of bytes of a superframe.
 const SIZE_BYTES_MAX: i64 = Limits::SIZE_BYTES_CEILING as i64;
-/// Packets of a train.
+/// Maximum number of packets in a train.
 const SEGMENTS_MAX: i64 = u16::MAX as i64;
-/// The time that a train may be held: longer than the retransmission timeout of any sender.
+/// Maximum hold time of a train: longer than the retransmission timeout of any sender.
 const HOLD_NS_MAX: i64 = 1_000_000_000;
-/// A round trip, or a pause of a flow: a minute.
+/// Maximum round-trip time, or pause of a flow: one minute.
 const ROUND_TRIP_NS_MAX: i64 = 60_000_000_000;
-/// Flows remembered, each of some kilobytes when packets wait.
+/// Maximum number of flows that are tracked for reordering; each takes several kilobytes while packets wait.
 const REORDER_FLOWS_MAX: i64 = 4096;
-/// Runs of one flow that wait.
+/// Maximum number of waiting runs per flow.
 const RUNS_MAX: i64 = 256;
-/// Memory for packets that wait.
+/// Maximum memory for waiting packets, in bytes.
 const REORDER_BYTES_MAX: i64 = 1 << 30;
 
 #[cfg(test)]

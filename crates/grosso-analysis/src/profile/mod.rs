@@ -31,8 +31,8 @@ use toml::{
 use self::keys::TABLES;
 pub use self::keys::{KEYS, ProfileKey};
 
-/// The profile that a word names: a built-in one, or a file if the word has a dot or a slash. A relative path is taken
-/// from `folder`.
+/// Returns the profile that `word` names: a built-in one, or a file if `word` has a dot or a slash. A relative path is
+/// relative to `folder`.
 #[cfg(target_os = "linux")]
 pub fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
     // `linux-6.12` has a dot too.
@@ -47,8 +47,8 @@ pub fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
     })
 }
 
-/// The built-in profile of a name; the error says what is wrong with it. Behind `inet-lro-2007` may stand the MTU of
-/// the receiver: `inet-lro-2007:1500`.
+/// Returns the built-in profile with this name. The MTU of the receiver may follow `inet-lro-2007`:
+/// `inet-lro-2007:1500`.
 fn named(name: &str) -> Result<Profile, String> {
     let Some((OF_AN_MTU, bytes)) = name.split_once(':') else {
         return Profile::named(name).ok_or_else(|| no_profile(name));
@@ -62,7 +62,7 @@ fn named(name: &str) -> Result<Profile, String> {
     Ok(profile)
 }
 
-/// The message that there is no profile of this name, with the likely one, or all names.
+/// Returns the message that no profile has this name, with the likely name, or all names.
 fn no_profile(name: &str) -> String {
     let profiles = Profile::all();
     match similar(name, profiles.iter().map(|profile| &*profile.name)) {
@@ -74,7 +74,7 @@ fn no_profile(name: &str) -> String {
     }
 }
 
-/// The profile of a file.
+/// Reads a profile file.
 #[cfg(target_os = "linux")]
 fn read(path: &Path) -> Result<Profile, Failure> {
     let name = shown(path);
@@ -93,7 +93,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     })
 }
 
-/// Parses the text of a file. `name` is the name of the profile if the file does not set one.
+/// Parses the text of a profile file. `name` is the name of the profile if the file does not set one.
 pub fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     let table = DeTable::parse(text).map_err(|error| Wrong::of_parser(text, &error))?;
     let table = table.get_ref();
@@ -125,7 +125,7 @@ pub fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
     Ok(profile)
 }
 
-/// A word in quotes, and its position.
+/// Returns a quoted word, and its position.
 fn word<'a>(
     text: &str,
     table: &'a DeTable<'_>,
@@ -138,7 +138,7 @@ fn word<'a>(
     value.get_ref().as_str().map(|word| Some((word, value.span()))).ok_or_else(what)
 }
 
-/// Sets the name of a profile, which reports show.
+/// Sets the name of a profile, which reports print.
 fn name_it(profile: &mut Profile, name: String) -> Result<(), String> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
         return Err(format!("a name has 1 to {NAME_BYTES_MAX} printable bytes"));
@@ -178,7 +178,7 @@ fn set(
     })
 }
 
-/// A file that describes exactly this profile, with the permitted values of each key.
+/// Returns a file that describes exactly this profile, with the permitted values of each key.
 pub fn write(profile: &Profile) -> String {
     let mut text = format!("name = {}\n", setting::toml(&(*profile.name).into()));
     let mut table = "";
@@ -198,18 +198,18 @@ pub fn write(profile: &Profile) -> String {
     text
 }
 
-/// The longest hold of `auto`: twice the time in which a superframe arrives at 10 Gb/s.
+/// Longest hold of `auto`: twice the time in which a superframe arrives at 10 Gb/s.
 pub const AUTO_HOLD_NS: u64 = 100_000;
-/// The keys of a file beside those of the profile itself.
+/// Keys of the file that are not fields of the profile.
 const OF_THE_FILE: [&str; 2] = ["base", "name"];
-/// Bytes of the longest name.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// The profile that counts packets by the MTU of its receiver.
+/// Profile that counts packets by the MTU of its receiver.
 const OF_AN_MTU: &str = "inet-lro-2007";
-/// Bytes of the longest file; one with every key has two thousand.
+/// Maximum length of a file in bytes; a file with every key has two thousand.
 #[cfg(target_os = "linux")]
 const FILE_BYTES_MAX: u64 = 1 << 16;
-/// The column of the permitted values of a key.
+/// Column of the permitted values of a key.
 const CHOICES_COLUMN: usize = 36;
 
 #[cfg(test)]

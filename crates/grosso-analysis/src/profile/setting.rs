@@ -1,4 +1,4 @@
-//! Values of a profile, in the form that they have in a file.
+//! Values of a profile in the form of the file.
 
 use core::ops::RangeInclusive;
 
@@ -10,15 +10,15 @@ use grosso_wire::tcp;
 use serde_json::{Value, json};
 use toml::de::DeValue;
 
-/// A value that is written as a word or a number.
+/// A value that is written as a keyword or a number.
 pub(super) trait SettingValue: Sized {
-    /// The permitted values.
+    /// Returns the permitted values.
     fn choices() -> String;
 
-    /// The value in a file, if it is permitted.
+    /// Parses a value in a file; `None` if it is not permitted.
     fn read(value: &DeValue<'_>) -> Option<Self>;
 
-    /// The value in the form that [`Self::read`] takes.
+    /// Returns the value in the form that [`Self::read`] parses.
     fn show(&self) -> Value;
 }
 
@@ -36,7 +36,7 @@ impl SettingValue for bool {
     }
 }
 
-/// The words of an enumeration.
+/// Implements [`SettingValue`] for an enumeration with these keywords.
 macro_rules! words {
     ($type:ty { $($variant:ident: $word:literal),+ }) => {
         impl SettingValue for $type {
@@ -124,16 +124,16 @@ impl SettingValue for Batch {
     }
 }
 
-/// Packets of a batch.
+/// Permitted number of packets in a batch.
 const BATCH: RangeInclusive<i64> = 1..=Batch::PACKETS_CEILING as i64;
 
-/// The only key of a table that stands in place of a word, with its value.
+/// Returns the only key of a table that stands in place of a keyword, and its value.
 fn only<'a>(value: &'a DeValue<'_>) -> Option<(&'a str, &'a DeValue<'a>)> {
     let table = value.as_table().filter(|table| table.len() == 1)?;
     table.iter().next().map(|(key, value)| (key.get_ref().as_ref(), value.get_ref()))
 }
 
-/// The words of a list, for people.
+/// Formats the keywords of a list, for people.
 fn choices(words: &[&str]) -> String {
     match words {
         [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
@@ -141,7 +141,7 @@ fn choices(words: &[&str]) -> String {
     }
 }
 
-/// A number in a range.
+/// Parses a number in a range.
 pub(super) fn number<T: TryFrom<i64>>(
     value: &DeValue<'_>,
     range: &RangeInclusive<i64>,
@@ -151,12 +151,12 @@ pub(super) fn number<T: TryFrom<i64>>(
     range.contains(&number).then(|| T::try_from(number).ok())?
 }
 
-/// The values that [`flags`] takes.
+/// Returns the values that [`flags`] parses.
 pub(super) fn flag_choices() -> String {
     format!("a list of {}", choices(&FLAGS.map(|(name, _)| name)))
 }
 
-/// Flags of TCP by their names, as the low byte.
+/// Parses TCP flags by their names; returns the low byte.
 pub(super) fn flags(value: &DeValue<'_>) -> Option<u8> {
     let flags = value.as_array()?.iter().map(|name| {
         let name = name.get_ref().as_str()?;
@@ -166,13 +166,13 @@ pub(super) fn flags(value: &DeValue<'_>) -> Option<u8> {
     flags.reduce(|all, flag| Some(all? | flag?)).unwrap_or(Some(0))
 }
 
-/// Flags in the form that [`flags`] takes.
+/// Returns flags in the form that [`flags`] parses.
 pub(super) fn show_flags(flags: u8) -> Value {
     let names = FLAGS.iter().filter(|(_, flag)| u16::from(flags) & flag != 0);
     names.map(|(name, _)| *name).collect()
 }
 
-/// A value in TOML.
+/// Formats a value as TOML.
 pub(super) fn toml(value: &Value) -> String {
     match value {
         Value::Object(table) => {
@@ -183,15 +183,14 @@ pub(super) fn toml(value: &Value) -> String {
         Value::Array(items) => {
             format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
         }
-        // The other kinds are the same in both.
+        // The other kinds of values have the same form in JSON and TOML.
         _ => value.to_string(),
     }
 }
 
-/// Most bytes or packets of a bypass.
+/// Maximum number of bytes or packets of a bypass.
 const BYPASS_MAX: i64 = u32::MAX as i64;
 
-/// The flags that a profile decides about: packets with SYN, RST or URG stay alone under any, and ACK is on every
-/// packet.
+/// Flags that a profile decides about: packets with SYN, RST or URG are never merged, and every packet has ACK.
 const FLAGS: [(&str, u16); 4] =
     [("fin", tcp::FIN), ("psh", tcp::PSH), ("ece", tcp::ECE), ("cwr", tcp::CWR)];

@@ -4,7 +4,7 @@ use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Vary};
 
 use super::*;
 
-/// The error in a text, as the user reads it.
+/// Returns the error in a text as the user reads it.
 fn wrong(text: &str) -> String {
     parse(text, "mine".into()).unwrap_err().to_string()
 }

@@ -25,59 +25,59 @@ pub struct CoalesceReport {
     pub output: OutputFacts,
     pub profile: String,
     pub superframes: u64,
-    /// Packets in those superframes.
+    /// Packets in the superframes.
     pub superframe_packets: u64,
-    /// Frames written, by the wire packets that each stands for.
+    /// Written frames by their number of wire packets.
     pub trains: Vec<Bucket>,
-    /// Packets that can be in no train, by reason.
+    /// Packets that cannot be part of a train, by reason.
     pub passed: Counts,
-    /// Packets that did not join the train of their flow, by reason.
+    /// Packets that did not merge with the train of their flow, by reason.
     pub not_merged: Counts,
-    /// Trains that left, by reason.
+    /// Delivered trains, by reason.
     pub closed: Counts,
-    /// Packets that waited for their order and left, by reason.
+    /// Packets that waited for reordering and were released, by reason.
     pub waited: Counts,
-    /// Acknowledgments that are in no output, because a later one carries all their information.
+    /// Acknowledgments that were dropped, because a later one carries all their information.
     pub filtered: u64,
-    /// Acknowledgments that waited to be filtered and were not, by reason.
+    /// Acknowledgments that waited to be filtered and were kept, by reason.
     pub kept: Counts,
-    /// The counters of the profile's original, by its own names; `None` if it has none.
+    /// Counters of the implementation that the profile models, with its own names; `None` if it has none.
     pub original: Option<Counts>,
     pub elapsed_s: f64,
     pub warnings: Vec<String>,
 }
 
-/// Frames that stand for up to this many wire packets, and more than the bucket before.
+/// Frames with at most `le` wire packets, and more than those of the previous bucket.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Bucket {
-    /// `None` for the last bucket, which has no bound.
+    /// Upper bound of the bucket; `None` for the last bucket, which has no bound.
     pub le: Option<u32>,
     pub frames: u64,
 }
 
-/// The buckets of the engine's histogram.
+/// Returns the buckets of the engine's histogram.
 pub fn buckets(frames: &[u64]) -> Vec<Bucket> {
     let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
     bounds.zip(frames).map(|(le, &frames)| Bucket { le, frames }).collect()
 }
 
-/// The counters of a profile's original, by its own names.
+/// Returns the counters of the implementation that a profile models, with its own names.
 pub fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
     match &*profile.name {
-        // Windows asks drivers for other counters: bytes, and the reasons why a unit ended.
+        // Windows requires other counters from drivers: bytes, and the reasons why a unit ended.
         "ndis-rsc" => None,
-        // In sorted batches a refused packet counts as one queued and one flushed.
+        // In sorted batches, a refused packet counts as one queued and one flushed packet.
         "freebsd" => {
             Some([("lro_queued", stats.packets_in), ("lro_flushed", stats.frames_out)].into())
         }
-        // The counters of Linux's driver, which does not count packets that stayed alone.
+        // The counters are those of Linux's driver, which does not count packets that were not merged.
         "rsc-82599" => {
             let aggregated = ("hw_rsc_aggregated", stats.superframe_packets);
             Some([aggregated, ("hw_rsc_flushed", stats.superframes)].into())
         }
-        // The counters of inet_lro, as the driver of the Myri-10G shows them; also for profiles derived from it (rule
-        // L4).
+        // The counters are those of inet_lro, as the driver of the Myri-10G reports them; also for derived profiles
+        // (rule L4).
         _ if profile.rules.acknowledgment == Vary::Latest => {
             let lro = stats.lro();
             let taken = [("aggregated", lro.aggregated), ("flushed", lro.flushed)];
@@ -108,7 +108,7 @@ impl Report for CoalesceReport {
             text.push_str(&format!("  dropped {filtered} that later ones supersede\n"));
         }
         text.push_str(&count_lines("acknowledgments kept", &self.kept));
-        // Zeros are printed too: that no descriptor was missing is worth knowing.
+        // Zeros are printed too, because it is useful to know that no descriptor was missing.
         let original = self.original.iter().flatten();
         let words = original.map(|(name, count)| format!("{name} {count}"));
         text.push_str(&list_lines("original counts", words));
@@ -129,7 +129,7 @@ impl Report for CoalesceReport {
 }
 
 impl CoalesceReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.coalesce/1");
 
     fn histogram(&self, style: Style) -> String {
@@ -144,7 +144,7 @@ impl CoalesceReport {
             };
             above = le.unwrap_or(above);
             if *frames > 0 {
-                // A bar has at least one mark if its count is not zero.
+                // The bar of a non-zero count has at least one mark.
                 let marks = (frames * BAR_COLUMNS).div_ceil(most) as usize;
                 let bar = style.good(&"#".repeat(marks));
                 text.push_str(&format!("  {range:>15}  {frames:>12}  {bar}\n"));

@@ -26,7 +26,7 @@ pub struct VerifyReport {
     /// Checksums that are not valid, up to a limit.
     pub rows: Vec<Row>,
     pub rows_omitted: u64,
-    /// Captured and original length of the first packet that was cut short.
+    /// Captured and original length of the first truncated packet.
     pub first_cut: Option<(u64, u64)>,
     pub warnings: Vec<String>,
 }
@@ -37,9 +37,9 @@ pub struct VerifyReport {
 pub struct Row {
     pub packet: u64,
     pub proto: String,
-    /// `inner`, `outer`, or `header` for that of an IPv4 header; empty if the packet has only one.
+    /// `inner`, `outer`, or `header` for the checksum of an IPv4 header; empty if the packet has only one checksum.
     pub level: &'static str,
-    /// The value in the packet: 16 bits, or 32 of SCTP's CRC32c.
+    /// Value in the packet: 16 bits, or 32 bits for SCTP's CRC32c.
     pub found: u32,
     pub expected: Option<u32>,
     pub verdict: Verdict,
@@ -47,7 +47,7 @@ pub struct Row {
 }
 
 impl VerifyReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum/1");
 }
 
@@ -83,7 +83,7 @@ impl Report for VerifyReport {
     }
 }
 
-/// Cures of partial checksums, in a capture and at a receiver.
+/// Remedies for partial checksums, in a capture and at a receiver.
 const PARTIAL: &str = "Partial: left for the sender's device. In captures, grosso wire completes \
                        them; if they\nreach a receiver like this, run on the sender: ethtool -K \
                        DEV tx off\n";
@@ -123,7 +123,7 @@ pub struct FixReport {
     pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
-    /// Packets by the verdict on their worst checksum before the repair.
+    /// Packets by the verdict on their worst checksum before the correction.
     pub checksums: Verdicts,
     /// Packets that were changed.
     pub packets_fixed: u64,
@@ -133,7 +133,7 @@ pub struct FixReport {
 }
 
 impl FixReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum_fix/1");
 }
 

@@ -23,13 +23,13 @@ pub struct DecapReport {
     pub input: InputFacts,
     pub output: OutputFacts,
     pub recursive: bool,
-    /// Frames that were cut into datagrams first, as superframes around tunnels by a guess.
+    /// Frames that were first segmented into datagrams, because they were guessed to be superframes around tunnels.
     pub guessed: u64,
-    /// Frames cut into datagrams first although other evidence disagreed.
+    /// Frames that were first segmented into datagrams although other evidence contradicted it.
     pub contradictions: u64,
     #[serde(flatten)]
     pub tally: DecapTally,
-    /// Fragments, by the number of tunnels that they were taken out of.
+    /// Fragments by the number of tunnels from which they were extracted.
     pub joined: Vec<Depth>,
     #[serde(skip)]
     pub lists_all: bool,
@@ -37,22 +37,22 @@ pub struct DecapReport {
     pub warnings: Vec<String>,
 }
 
-/// The fates of packets.
+/// Counts of packets by their fate.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct DecapTally {
-    /// Packets of the output that were taken out of one tunnel at least.
+    /// Packets of the output that were extracted from at least one tunnel.
     pub decapsulated: u64,
     #[serde(serialize_with = "serialize_tunnels")]
     #[schemars(with = "Vec<TunnelCount>")]
     tunnels: BTreeMap<(u32, Tunnel), u64>,
     /// Packets whose tunnel header signalled congestion, or contradicted the packet (RFC 6040).
     congestion: Counts,
-    /// Headers inside tunnels for which the link type of the capture has no place, by name: addresses of Ethernet, VLAN
-    /// tags and labels that the output does not have.
+    /// Inner headers that the link type of the capture cannot represent, by name: Ethernet addresses, VLAN tags and
+    /// labels that the output lacks.
     left_out: Counts,
-    /// Packets that were in no tunnel.
+    /// Packets that were not in a tunnel.
     pub plain: u64,
-    /// Packets that stayed in a tunnel, by reason.
+    /// Packets that were left in a tunnel, by reason.
     pub refused: Alone,
 }
 
@@ -60,17 +60,17 @@ pub struct DecapTally {
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Depth {
-    /// The tunnels that they were taken out of.
+    /// Number of tunnels from which the fragments were extracted.
     pub depth: usize,
     #[serde(flatten)]
     pub found: Joining,
 }
 
-/// Packets taken out of one kind of tunnel.
+/// Packets extracted from one type of tunnel.
 #[derive(Serialize, JsonSchema)]
 struct TunnelCount {
     tunnel: &'static str,
-    /// 1 is the outermost.
+    /// Depth of the tunnel; 1 is the outermost.
     depth: u32,
     packets: u64,
 }
@@ -87,7 +87,7 @@ fn serialize_tunnels<S: serde::Serializer>(
 }
 
 impl DecapTally {
-    /// Notes that a packet was taken out of a tunnel; the outermost one has depth 1.
+    /// Counts a packet that was extracted from a tunnel; the outermost tunnel has depth 1.
     pub fn count(&mut self, depth: u32, tunnel: Tunnel, congestion: Congestion) {
         *self.tunnels.entry((depth, tunnel)).or_default() += 1;
         let name = match congestion {
@@ -99,12 +99,12 @@ impl DecapTally {
         *self.congestion.entry(name).or_default() += 1;
     }
 
-    /// Notes that a header inside a tunnel is not in the output.
+    /// Counts an inner header that the output lacks.
     pub fn leave_out(&mut self, header: &'static str) {
         *self.left_out.entry(header).or_default() += 1;
     }
 
-    /// A note for the user beside the report.
+    /// Returns a note for the user next to the report.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         if self.left_out.is_empty() {
@@ -134,10 +134,10 @@ impl DecapTally {
 }
 
 impl DecapReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.decap/1");
 
-    /// Whether all packets were taken out and joined, without a guess or a contradiction.
+    /// Returns whether all packets were extracted and reassembled, without a guess or a contradiction.
     pub fn is_certain(&self) -> bool {
         self.tally.refused.is_empty()
             && !self.joined.iter().any(|depth| depth.found.is_incomplete())

@@ -18,30 +18,30 @@ pub struct EncapReport {
     pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
-    /// The tunnel, in a few words.
+    /// Short description of the tunnel.
     #[serde(skip)]
     pub tunnel: String,
-    /// The tunnel in all the words of `ip link`.
+    /// Complete description of the tunnel, as arguments of `ip link`.
     #[serde(rename = "tunnel")]
     pub words: String,
-    /// The bytes that the tunnel adds to a packet at most, outermost first: the name of each part, and its length.
+    /// Maximum number of bytes that the tunnel adds to a packet: name and length of each part, outermost first.
     pub overhead: Vec<(&'static str, usize)>,
     /// Packets of the output that are in the tunnel.
     pub encapsulated: u64,
-    /// The superframes among these.
+    /// Superframes among the encapsulated packets.
     pub superframes: u64,
-    /// Those of these that leave a checksum to the receiver.
+    /// Encapsulated packets that leave a checksum to the receiver.
     pub remote_checksums: u64,
-    /// Superframes whose given segment size contradicts other evidence.
+    /// Superframes whose configured segment size contradicts other evidence.
     pub contradictions: u64,
-    /// Packets that stayed as they were, by reason.
+    /// Packets that were left unchanged, by reason.
     pub refused: Alone,
     pub elapsed_s: f64,
     pub warnings: Vec<String>,
 }
 
 impl EncapReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.encap/1");
 }
 

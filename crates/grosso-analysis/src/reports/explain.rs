@@ -21,58 +21,58 @@ pub struct ExplainReport {
     pub path: Name,
     pub profile: String,
     pub packet: PacketFacts,
-    /// The train that its flow had when it came.
+    /// Train of the packet's flow when the packet arrived.
     pub lookup: Option<Held>,
     pub decision: Decision,
-    /// Trains that left because the packet came.
+    /// Trains that were delivered because the packet arrived.
     pub flushed: Vec<Train>,
-    /// The train that the packet left in.
+    /// Train with which the packet was delivered.
     pub left: Option<Train>,
-    /// The reason why that train left.
+    /// Reason why that train was delivered.
     pub ended: Option<Ended>,
-    /// The number of packets read, if Ctrl-C came before the packet left.
+    /// Number of packets read, if Ctrl-C arrived before the packet was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
     pub warnings: Vec<String>,
 }
 
-/// The packet.
+/// Facts about the packet.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct PacketFacts {
     pub number: u64,
-    /// The time since the first packet of the capture.
+    /// Time since the first packet of the capture.
     pub time_ns: Option<i128>,
     pub bytes: u64,
     pub endpoints: Option<String>,
     pub protocol: String,
-    /// The first TCP sequence number, and the one after the last.
+    /// First TCP sequence number, and the one after the last.
     pub sequence: Option<(u32, u32)>,
-    /// The headers, outermost first, with the TCP options.
+    /// Headers, outermost first, with the TCP options.
     pub headers: String,
-    /// The verdict on its worst checksum.
+    /// Verdict on the worst checksum of the packet.
     pub checksum: Option<&'static str>,
-    /// The judgment on its nature; `None` if it is not parsed.
+    /// Classification of the frame; `None` if it is not parsed.
     pub judgment: Option<JudgmentFacts>,
 }
 
-/// The nature of a frame, and the evidence for it.
+/// Classification of a frame, and the evidence for it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct JudgmentFacts {
-    /// `packet`, `superframe`, or the name of the reason why it is neither.
+    /// `packet`, `superframe`, or the name of the reason why the frame is neither.
     pub nature: &'static str,
-    /// The segment size in bytes.
+    /// Segment size in bytes.
     pub size: Option<u16>,
     pub by: Option<Evidence>,
     /// Whether the evidence leaves room for another answer.
     pub guess: bool,
-    /// Evidence that contradicts it.
+    /// Evidence that contradicts the classification.
     pub against: Option<Evidence>,
 }
 
 impl JudgmentFacts {
-    /// The facts of a judgment.
+    /// Converts a judgment.
     pub fn of(judgment: &Judgment) -> Self {
         let (nature, size) = match judgment.nature {
             Nature::Packet => ("packet", None),
@@ -101,44 +101,44 @@ impl JudgmentFacts {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Held {
-    /// The number of its first packet.
+    /// Number of the train's first packet.
     pub since: u64,
     pub packets: u64,
     pub payload_bytes: u64,
     pub gso_size: Option<u64>,
 }
 
-/// The decision, and the rule behind it.
+/// The decision, and the rule on which it is based.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Decision {
     /// `held`, `joined`, `waited`, `refused`, `passed` or `aside`.
     pub verdict: &'static str,
     pub reason: Option<&'static str>,
-    /// The values that led to it, such as `TSval 77 -> 78`.
+    /// Values that led to the decision, for example `TSval 77 -> 78`.
     pub detail: Option<String>,
-    /// The law of the train that it broke.
+    /// Law of the train that the packet broke.
     pub law: Option<BrokenLaw>,
-    /// The limit that it would have exceeded.
+    /// Limit that the packet would have exceeded.
     pub limit: Option<Limit>,
-    /// The setting or change with which it would have merged.
+    /// Setting or change with which the packet would have merged.
     pub remedy: Option<String>,
     /// The rule in words.
     pub sentence: Option<String>,
 }
 
-/// A law of the engine's table, and two values that do not obey it.
+/// A law of the engine's table, and two values that violate it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct BrokenLaw {
-    /// The header, in the words of `parse`.
+    /// Header, as named by `parse`.
     pub header: String,
     pub field: String,
-    /// The behaviour of the field along a train.
+    /// Behaviour of the field along a train.
     pub law: &'static str,
-    /// The value in the last packet of the train.
+    /// Value in the last packet of the train.
     pub held: String,
-    /// The value in the packet that came.
+    /// Value in the arriving packet.
     pub came: String,
 }
 
@@ -146,23 +146,23 @@ pub struct BrokenLaw {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Limit {
-    /// Its name in a profile's file, if it is there.
+    /// Name of the limit in a profile file, if it is there.
     pub name: &'static str,
     pub most: u64,
     pub would_be: Option<u64>,
 }
 
-/// The reason why a train left.
+/// Reason why a train was delivered.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Ended {
     pub sentence: &'static str,
     pub limit: Option<Limit>,
-    /// The packet that caused it.
+    /// Packet that caused the delivery.
     pub by: Option<u64>,
 }
 
-/// A train that left.
+/// A delivered train.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Train {
@@ -170,7 +170,7 @@ pub struct Train {
     pub last: u64,
     pub packets: u64,
     pub bytes: u64,
-    /// The reason why it left.
+    /// Reason for the delivery.
     pub closed: &'static str,
 }
 
@@ -253,7 +253,7 @@ impl PacketFacts {
 }
 
 impl ExplainReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.explain/1");
 
     fn lookup_text(&self) -> String {
@@ -326,5 +326,5 @@ impl Train {
     }
 }
 
-/// Columns before the text that follows a label.
+/// Column of the text after a label.
 const INDENT: usize = 14;

@@ -33,7 +33,7 @@ pub struct ExportReport {
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ExportedTable<C> {
-    /// The file; of merged reports those of all shares.
+    /// File of the table; in merged reports, the files of all shards.
     #[schemars(with = "Vec<FileWritten>")]
     pub files: [FileWritten; 1],
     pub counts: C,
@@ -55,7 +55,7 @@ pub struct PacketCounts {
     /// Bytes of the packets on their links.
     pub bytes: u64,
     pub span: Span,
-    /// Rows that were cut from superframes.
+    /// Rows that were segmented from superframes.
     pub segments: u64,
     /// Rows whose nature is a guess.
     pub guessed: u64,
@@ -63,7 +63,7 @@ pub struct PacketCounts {
     pub checksums: Counts,
     /// Rows by the evidence that decided.
     pub evidence: Counts,
-    /// Rows of frames that stay whole although they are no packets of the wire, by reason.
+    /// Rows of frames that were left whole although they are not wire packets, by reason.
     pub left: Counts,
 }
 
@@ -72,22 +72,22 @@ pub struct PacketCounts {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct TrainCounts {
     pub rows: u64,
-    /// Bytes of the frames that leave.
+    /// Bytes of the delivered frames.
     pub bytes: u64,
     pub span: Span,
-    /// Packets of the wire.
+    /// Wire packets.
     pub packets: u64,
     /// Rows of several packets.
     pub joined: u64,
-    /// Rows by their packets.
+    /// Rows by their number of packets.
     pub sizes: BTreeMap<u32, u64>,
-    /// Rows by the reason why they left.
+    /// Rows by the reason for their delivery.
     pub closed: Counts,
-    /// Rows by the reason why a packet did not join, or passes through alone.
+    /// Rows by the reason why a packet did not merge or passed through.
     pub why: Counts,
 }
 
-/// The earliest and the latest time of rows.
+/// Earliest and latest time of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Span {
     first_ns: Option<u64>,
@@ -95,7 +95,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Takes in a time.
+    /// Includes a time.
     pub fn take(&mut self, time_ns: u64) {
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
         self.last_ns = Some(self.last_ns.map_or(time_ns, |last| last.max(time_ns)));
@@ -103,7 +103,7 @@ impl Span {
 }
 
 impl ExportReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.export/1");
 }
 

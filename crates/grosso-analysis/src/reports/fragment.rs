@@ -19,22 +19,22 @@ pub struct FragmentReport {
     pub input: InputFacts,
     pub output: OutputFacts,
     pub mtu: u16,
-    /// Packets that became fragments.
+    /// Packets that were fragmented.
     pub cut: u64,
-    /// The fragments that they were cut into.
+    /// Fragments of these packets.
     pub fragments: u64,
     /// Packets longer than the MTU whose nature is a guess.
     pub guessed: u64,
-    /// Packets longer than the MTU about which evidence disagreed.
+    /// Packets longer than the MTU with contradicting evidence.
     pub contradictions: u64,
-    /// Packets that stayed longer than the MTU, by reason.
+    /// Packets that were left longer than the MTU, by reason.
     pub left: Counts,
     pub elapsed_s: f64,
     pub warnings: Vec<String>,
 }
 
 impl FragmentReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.fragment/1");
 }
 

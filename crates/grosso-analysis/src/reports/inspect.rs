@@ -25,7 +25,7 @@ pub struct InspectReport {
     pub checksums: Verdicts,
     pub fragments: Fragments,
     pub tunnels: Vec<TunnelPackets>,
-    /// The causes that slow TCP, by direction.
+    /// Causes that slow TCP, by direction.
     pub slowdown: Slowdowns,
     pub verdict: Vantage,
     #[serde(skip)]
@@ -33,19 +33,19 @@ pub struct InspectReport {
     pub warnings: Vec<String>,
 }
 
-/// Bytes that the link carried, of which the capture may hold fewer.
+/// Bytes on the link, of which the capture may hold fewer.
 #[derive(Debug, Default)]
 pub struct OnLink {
-    /// Those of all packets.
+    /// Bytes of all packets.
     pub bytes: u64,
     /// Packets longer than [`MTU_OF_REPLAY`], superframes or not.
     pub too_long: u64,
-    /// Bytes of these packets.
+    /// Bytes of the packets that are too long.
     pub too_long_bytes: u64,
 }
 
 impl OnLink {
-    /// Looks at a packet of `len` bytes whose outermost IP header is at `ip`.
+    /// Counts a packet of `len` bytes whose outermost IP header is at `ip`.
     pub fn count(&mut self, len: u64, ip: u64) {
         if len > ip + MTU_OF_REPLAY {
             self.too_long += 1;
@@ -57,28 +57,28 @@ impl OnLink {
 /// MTU of the path on which a capture would be replayed, in bytes.
 pub const MTU_OF_REPLAY: u64 = 1500;
 
-/// The file.
+/// Facts about the input file.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct InspectInput {
     #[serde(flatten)]
     pub facts: InputFacts,
-    /// Link types, by the names of the tcpdump.org registry.
+    /// Link types, as named in the tcpdump.org registry.
     pub linktype: String,
     pub snaplen: u32,
-    /// The earliest time of a packet.
+    /// Earliest time of a packet.
     pub first_ts_ns: Option<u64>,
-    /// The latest time of a packet.
+    /// Latest time of a packet.
     pub last_ts_ns: Option<u64>,
-    /// The place where the file is damaged or ends too early, and the damage.
+    /// Position at which the file is damaged or ends too early, and the damage.
     pub truncated: Option<String>,
-    /// Packets of which not all bytes were captured.
+    /// Packets that were not captured completely.
     pub cut_packets: u64,
-    /// Captured and original length of the first of them.
+    /// Captured and original length of the first such packet.
     pub first_cut: Option<(u64, u64)>,
 }
 
-/// Packets that no wire carried.
+/// Packets that were never on a wire.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Superframes {
@@ -86,14 +86,14 @@ pub struct Superframes {
     pub bytes: u64,
     pub largest_bytes: u64,
     pub by_proto: Counts,
-    /// Packets of the wire that they stand for, as far as segment sizes are known or guessed.
+    /// Wire packets in the superframes, as far as segment sizes are known or guessed.
     pub wire_packets_estimate: u64,
     pub mss: Vec<Mss>,
-    /// Those of them that cannot be cut: the size is unknown, or a checksum is wrong.
+    /// Superframes that cannot be segmented: the size is unknown, or a checksum is wrong.
     pub undecided: u64,
     /// Frames whose nature is a guess.
     pub guessed: u64,
-    /// Frames about which evidence disagreed.
+    /// Frames with contradicting evidence.
     pub contradictions: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct Mss {
     pub source: Evidence,
     /// Whether the evidence leaves room for another size.
     pub guess: bool,
-    /// Superframes after which the identification steps by the number of segments of this size.
+    /// Superframes after which the identification advances by the number of segments of this size.
     pub ip_id_agree: u64,
     /// Superframes after which the identification carries information.
     pub ip_id_pairs: u64,
@@ -121,7 +121,7 @@ pub struct Verdicts {
     pub zero_udp: u64,
     pub bad: u64,
     pub unverifiable: u64,
-    /// Packets of which nothing was verified but IP headers.
+    /// Packets of which only IP headers were verified.
     pub not_verified: u64,
 }
 
@@ -138,8 +138,8 @@ impl Verdicts {
         } += 1;
     }
 
-    /// `12 valid, 231 partial, 1 bad, 0 unverifiable`: zeros are left out, except those of bad and unverifiable, which
-    /// are news.
+    /// Formats the counts as `12 valid, 231 partial, 1 bad, 0 unverifiable`. Zeros are omitted except for bad and
+    /// unverifiable packets.
     pub fn text(&self, style: Style) -> String {
         let mut words = Vec::new();
         let mut push = |count: u64, verdict: Verdict| {
@@ -179,11 +179,11 @@ pub struct TunnelPackets {
     pub packets: u64,
 }
 
-/// The place where the capture was taken, as far as it shows.
+/// Capture point, as far as the packets show it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Vantage {
-    /// Whether the wire carried these packets, as far as they tell: not if there is a reason to doubt it.
+    /// Whether the packets are as on the wire, as far as they show it: false if there is a reason to doubt it.
     pub wire_faithful: bool,
     pub vantage: &'static str,
     pub reasons: Vec<&'static str>,
@@ -213,7 +213,7 @@ impl Report for InspectReport {
 }
 
 impl InspectReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.inspect/2");
 
     fn head(&self, style: Style) -> String {
@@ -296,7 +296,7 @@ impl InspectReport {
         }
     }
 
-    /// The commands for packets in tunnels and for fragments.
+    /// Returns the commands for packets in tunnels and for fragments.
     fn other_commands(&self) -> String {
         let input = self.input.facts.words();
         let is_in_clear = |tunnel: &TunnelPackets| tunnel.kind != Kind::Esp.name();

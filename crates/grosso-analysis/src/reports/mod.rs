@@ -1,4 +1,4 @@
-//! The report of each command that reads captures.
+//! Reports of the commands that read captures.
 
 pub mod coalesce;
 pub mod csum;

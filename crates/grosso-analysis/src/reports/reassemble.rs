@@ -35,23 +35,23 @@ pub struct ReassembleReport {
     pub warnings: Vec<String>,
 }
 
-/// The fates of fragments.
+/// Counts of fragments by their fate.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Joining {
     pub datagrams: u64,
     /// Fragments that became datagrams.
     pub fragments: u64,
-    /// Repeated fragments of these datagrams, which are not in the output either.
+    /// Duplicate fragments of these datagrams, which the output lacks too.
     pub duplicates: u64,
-    /// Sets of fragments that stayed as they came, by reason.
+    /// Sets of fragments that were left unchanged, by reason.
     pub left: Counts,
-    /// The first of these sets, in the order in which they were given up.
+    /// The first of these sets, in the order in which they were abandoned.
     pub sets: Vec<SetFacts>,
-    /// Fragments that were refused one by one and stayed as they came, by reason.
+    /// Fragments that were refused individually and left unchanged, by reason.
     #[serde(rename = "refused")]
     pub alone: Alone,
-    /// Fragments that cannot be joined, by reason.
+    /// Fragments that cannot be reassembled, by reason.
     pub passed: Counts,
 }
 
@@ -62,16 +62,16 @@ pub struct SetFacts {
     source: IpAddr,
     destination: IpAddr,
     identification: u32,
-    /// The protocol, for IPv4 only.
+    /// Protocol; for IPv4 only.
     protocol: Option<u8>,
     pub reason: &'static str,
-    /// The packets by number.
+    /// Numbers of the packets.
     pub packets: Vec<u64>,
-    /// Gaps in the data, including the end of the data if the last fragment is missing.
+    /// Gaps in the data. If the last fragment is missing, the end of the data is a gap too.
     missing: Vec<Gap>,
-    /// The length of the data, if the last fragment came.
+    /// Length of the data, if the last fragment arrived.
     data_bytes: Option<u32>,
-    /// The end of the fragment that reaches farthest.
+    /// End of the fragment that reaches farthest.
     reach_bytes: u32,
     #[serde(skip)]
     is_incomplete: bool,
@@ -80,27 +80,27 @@ pub struct SetFacts {
 /// A gap in the data of a datagram.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 struct Gap {
-    /// The first missing byte.
+    /// First missing byte.
     start: u32,
-    /// The first byte after the gap, or null if the length of the data is unknown.
+    /// First byte after the gap, or null if the length of the data is unknown.
     end: Option<u32>,
 }
 
-/// Packets by the reason why they were refused.
+/// Refused packets by reason.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Alone(BTreeMap<&'static str, Refused>);
 
-/// Packets that were refused.
+/// Refused packets.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 struct Refused {
     count: u64,
-    /// The first of them by number.
+    /// Numbers of the first of these packets.
     packets: Vec<u64>,
 }
 
 impl Joining {
-    /// Whether there were any fragments.
+    /// Returns whether there were no fragments.
     pub fn is_empty(&self) -> bool {
         self.datagrams == 0
             && self.left.is_empty()
@@ -108,7 +108,7 @@ impl Joining {
             && self.passed.is_empty()
     }
 
-    /// Whether any fragment that was to be joined was left.
+    /// Returns whether a fragment was left that should have been reassembled.
     pub fn is_incomplete(&self) -> bool {
         let whole = Pass::Atomic.name();
         !self.left.is_empty()
@@ -116,7 +116,8 @@ impl Joining {
             || self.passed.keys().any(|&reason| reason != whole)
     }
 
-    /// The lines besides the number of joined datagrams. Unless all are asked for, some sets are only counted.
+    /// Returns the lines other than the number of reassembled datagrams. Unless `lists_all` is set, some sets are only
+    /// counted.
     pub fn lines(&self, lists_all: bool) -> String {
         let mut text = String::new();
         if self.duplicates > 0 {
@@ -140,8 +141,8 @@ impl Joining {
 }
 
 impl SetFacts {
-    /// Facts about an incomplete datagram, of which these packets came. `is_overtaken` means that the sender began
-    /// another datagram to the same destination after the last of them.
+    /// Creates the facts about an incomplete datagram, of which these packets arrived. `is_overtaken` means that the
+    /// sender started another datagram to the same destination after the last of them.
     pub fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;
         let gaps = discarded.missing().map(|gap| Gap { start: gap.start, end: Some(gap.end) });
@@ -164,7 +165,7 @@ impl SetFacts {
         }
     }
 
-    /// The datagram and, indented, its fate, in lines of at most [`COLUMNS`] columns.
+    /// Formats the datagram and, indented, its fate, in lines of at most [`COLUMNS`] columns.
     fn lines(&self) -> String {
         let protocol = self.protocol.map(|protocol| format!(", {}", protocol_name(protocol)));
         let digits = if self.source.is_ipv4() { 4 } else { 8 };
@@ -194,19 +195,19 @@ impl SetFacts {
             (false, Some(end)) => format!("{} and {end}", ranges("byte", bounded.into_iter())),
             (false, None) => ranges("byte", bounded.into_iter()),
             (true, Some(end)) => end,
-            // A last fragment alone has no data of its own.
+            // A last fragment on its own has no data.
             (true, None) => "nothing".into(),
         }
     }
 }
 
 impl Alone {
-    /// Whether nothing was refused.
+    /// Returns whether nothing was refused.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The number of packets that were refused for this reason.
+    /// Returns the number of packets that were refused for this reason.
     pub fn count(&self, reason: &str) -> u64 {
         self.0.get(reason).map_or(0, |refused| refused.count)
     }
@@ -231,7 +232,7 @@ impl Alone {
 }
 
 impl ReassembleReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.reassemble/1");
 }
 
@@ -262,14 +263,14 @@ impl Report for ReassembleReport {
     }
 }
 
-/// Lines of at most [`COLUMNS`] columns, indented by this many blanks.
+/// Wraps text to lines of at most [`COLUMNS`] columns, indented by `blanks` spaces.
 fn indent(text: &str, blanks: usize) -> String {
     let lines = wrap_at(text, COLUMNS - blanks);
     lines.lines().map(|line| format!("{:blanks$}{line}\n", "")).collect()
 }
 
-/// The name of the reason why a datagram is incomplete. A fragment was lost if there is data after it, or if the sender
-/// began another datagram; other fragments may have come after the end of the capture.
+/// Returns the name of the reason why a datagram is incomplete. A fragment was lost if data follows it, or if the
+/// sender started another datagram; otherwise the missing fragments may have arrived after the end of the capture.
 fn name(reason: Discard, was_lost: bool) -> &'static str {
     match (reason, was_lost) {
         (Discard::Finished, true) => "missing",
@@ -278,7 +279,7 @@ fn name(reason: Discard, was_lost: bool) -> &'static str {
     }
 }
 
-/// Whether the datagram is incomplete because data is missing.
+/// Returns whether the datagram is incomplete because data is missing.
 fn is_incomplete(reason: Discard) -> bool {
     matches!(
         reason,
@@ -291,7 +292,7 @@ fn is_incomplete(reason: Discard) -> bool {
     )
 }
 
-/// `packets 3-5, 9`: numbers as ranges, adjacent ones joined.
+/// Formats numbers as ranges, for example `packets 3-5, 9`.
 fn ranges(noun: &str, numbers: impl Iterator<Item = Range<u64>>) -> String {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in numbers {
@@ -310,7 +311,7 @@ fn ranges(noun: &str, numbers: impl Iterator<Item = Range<u64>>) -> String {
     format!("{noun}{} {words}{more}", if several { "s" } else { "" })
 }
 
-/// The usual protocols by name.
+/// Returns the name of a common protocol.
 fn protocol_name(protocol: u8) -> String {
     match protocol {
         1 => "ICMP".into(),
@@ -320,9 +321,9 @@ fn protocol_name(protocol: u8) -> String {
     }
 }
 
-/// Sets that the text lists unless all are asked for.
+/// Number of sets that the text lists by default.
 const SETS_LISTED: usize = 10;
-/// Ranges of numbers that the text shows of one set.
+/// Number of ranges that the text shows per set.
 const RANGES_SHOWN: usize = 12;
-/// Packets refused for one reason that are listed by number.
+/// Maximum number of packets per reason that are listed by number.
 const REFUSED_LISTED_MAX: usize = 1000;

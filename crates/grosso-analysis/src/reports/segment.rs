@@ -18,20 +18,20 @@ pub struct SegmentReport {
     pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
-    /// Superframes that were cut.
+    /// Superframes that were segmented.
     pub cut: u64,
-    /// The packets that were cut from them.
+    /// Packets segmented from the superframes.
     pub segments: u64,
-    /// Superframes that stayed whole because the capture does not record the segment size.
+    /// Superframes that were left whole because the capture does not record the segment size.
     pub undescribed: u64,
-    /// Superframes that stayed whole for other reasons.
+    /// Superframes that were left whole for other reasons.
     pub left: Counts,
     pub elapsed_s: f64,
     pub warnings: Vec<String>,
 }
 
 impl SegmentReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.segment/1");
 }
 

@@ -17,7 +17,7 @@ use crate::{
     units,
 };
 
-/// The report of `whatif`: the effects of profiles, levels of order and holds.
+/// The report of `whatif`: the effects of profiles, reorder levels and holds.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct WhatifReport {
@@ -25,24 +25,24 @@ pub struct WhatifReport {
     pub tool: Tool,
     pub input: InputFacts,
     pub offered: Offered,
-    /// The end of polls, as `--batch` takes it.
+    /// Rule that ends polls, in the syntax of `--batch`.
     pub batch: String,
-    /// The settings by profile, then by level of order, then by hold, in the order of the options.
+    /// Settings by profile, then by reorder level, then by hold, in the order of the options.
     pub settings: Vec<Setting>,
     pub best: Option<Best>,
-    /// The cost of packets out of order; `None` if it is small, or if `--reorder` tried repairs.
+    /// Cost of reordered packets; `None` if it is small, or if `--reorder` tried repairs.
     pub disorder: Option<Disorder>,
-    /// The causes that slow TCP, by direction.
+    /// Causes that slow TCP, by direction.
     pub slowdown: Slowdowns,
-    /// The questions that a trace cannot answer.
+    /// Questions that a capture cannot answer.
     pub not_known: &'static [&'static str],
-    /// The page with plots, if one was written.
+    /// Page with plots, if one was written.
     pub html: Option<Name>,
     pub elapsed_s: f64,
     pub warnings: Vec<String>,
 }
 
-/// The traffic that came in.
+/// Traffic in the capture.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Offered {
@@ -50,53 +50,53 @@ pub struct Offered {
     pub wire_packets: u64,
     /// Packets of the capture that are superframes.
     pub superframes: u64,
-    /// The time from the earliest packet to the latest.
+    /// Time from the earliest packet to the latest.
     pub duration_ns: u64,
     #[serde(skip)]
     pub bytes: u64,
-    /// The time of the earliest packet, and of the latest.
+    /// Time of the earliest packet, and of the latest.
     #[serde(skip)]
     span_ns: Option<(u64, u64)>,
 }
 
-/// The effect of one profile with one level of order and one hold.
+/// Effect of one profile with one reorder level and one hold.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Setting {
     pub profile: String,
-    /// Whether its trains can be cut into the packets that came.
+    /// Whether trains can be segmented into the original packets.
     pub invertible: bool,
-    /// The repair of reordering, as `--reorder` takes it.
+    /// Repair of reordering, in the syntax of `--reorder`.
     pub reorder: String,
-    /// The hold of trains, as `--hold` takes it.
+    /// Hold of trains, in the syntax of `--hold`.
     pub hold: String,
-    /// The longest hold.
+    /// Longest hold.
     pub hold_ns: u64,
-    /// Frames that the stack gets: superframes, and packets that left alone.
+    /// Frames delivered to the stack: superframes, and packets that did not merge.
     pub packets_up: u64,
     pub superframes: u64,
-    /// Wire packets in those superframes.
+    /// Wire packets in the superframes.
     pub merged_packets: u64,
-    /// Frames with a payload of TCP or UDP, including those of one packet.
+    /// Frames with TCP or UDP payload, including those of one packet.
     pub trains: u64,
     pub segments_per_train: Option<SegmentsPerTrain>,
-    /// The waiting times of packets with such a payload.
+    /// Waiting times of packets with TCP or UDP payload.
     pub held_ns: Option<Quantiles>,
-    /// Packets that can be in no train, by reason.
+    /// Packets that cannot be part of a train, by reason.
     pub passed: Counts,
-    /// Packets that did not join the train of their flow, by reason.
+    /// Packets that did not merge with the train of their flow, by reason.
     pub not_merged: Counts,
-    /// Trains that left, by reason.
+    /// Delivered trains, by reason.
     pub closed: Counts,
-    /// Packets that waited for their order and left, by reason.
+    /// Packets that waited for reordering and were released, by reason.
     pub waited: Counts,
-    /// Flows whose round trip a hold asked for, and that neither the capture nor the user tells.
+    /// Flows for which a hold needs the round-trip time, but neither the capture nor the user provides it.
     pub blind_flows: u64,
     #[serde(skip)]
     pub segments: Distribution,
 }
 
-/// Wire packets a train.
+/// Wire packets per train.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct SegmentsPerTrain {
@@ -105,31 +105,31 @@ pub struct SegmentsPerTrain {
     pub quantiles: Quantiles,
 }
 
-/// The settings to look at first.
+/// The best settings.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Best {
-    /// The one with the fewest packets up, among those that can be cut again if there are any.
+    /// Setting with the fewest packets delivered, among the invertible ones if there are any.
     pub fewest: Choice,
-    /// The shortest wait that saves nine tenths of that, and of equal ones the shortest hold.
+    /// Setting with the shortest wait that keeps 90 % of that saving; among equal waits, the shortest hold.
     pub shortest: Choice,
-    /// The command that does to the capture what the latter does.
+    /// Command that applies the `shortest` setting to the capture.
     pub command: String,
-    /// The commands that set its hold on a live device, whose name they leave open; none if it needs no hold.
+    /// Commands that set the hold on a live device, whose name is left open; empty if no hold is needed.
     pub live: Vec<String>,
 }
 
-/// The cost of packets out of order.
+/// Cost of reordered packets.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Disorder {
-    /// Packets that did not join their train because it had another place in the stream, by the first setting.
+    /// Packets that did not merge with their train because of their position in the stream, with the first setting.
     pub not_merged: u64,
-    /// Packets up of the first setting.
+    /// Packets delivered with the first setting.
     pub packets_up: u64,
     /// The same setting with packets put in order.
     pub repaired: Choice,
-    /// The command that does to the capture what the latter does.
+    /// Command that applies the `repaired` setting to the capture.
     pub command: String,
-    /// The commands that cure it on a live device, whose name they leave open.
+    /// Commands that repair the order on a live device, whose name is left open.
     pub live: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ pub struct Choice {
 }
 
 impl Offered {
-    /// Counts a packet, as its segments if it is a superframe whose cut is given.
+    /// Counts a packet; a superframe with a recorded segment size counts as its segments.
     pub fn count(&mut self, packet: &Packet<'_>, gso: Option<&Gso>) {
         self.bytes += packet.data.len() as u64;
         self.superframes += u64::from(gso.is_some());
@@ -160,19 +160,19 @@ impl Offered {
 }
 
 impl Setting {
-    /// The profile, and its repair of reordering if it has one.
+    /// Returns the name of the profile, and its repair of reordering if it has one.
     fn name(&self) -> String {
         name(&self.profile, &self.reorder)
     }
 
-    /// Its effect without the names of the rules. Waiting for order is left out as well.
+    /// Returns the effect without the names of the rules and without packets that waited for reordering.
     fn without_name(&self) -> Self {
         let (profile, reorder, waited) = Default::default();
         Self { profile, reorder, waited, invertible: true, ..self.clone() }
     }
 
-    /// The commands that give a live device this hold: by NAPI, by interrupts, or by Grosso. Linux knows one of fixed
-    /// length.
+    /// Returns the commands that give a live device this hold: by NAPI, by interrupt moderation, or by Grosso. Linux
+    /// supports only a fixed hold.
     fn live(&self) -> Vec<String> {
         let Self { hold, hold_ns, .. } = self;
         if *hold_ns == 0 {
@@ -188,21 +188,22 @@ impl Setting {
         linux.chain([ours]).collect()
     }
 
-    /// Groups of settings that differ only in their holds.
+    /// Returns groups of settings that differ only in their holds.
     fn groups(settings: &[Self]) -> impl Iterator<Item = &[Self]> {
         settings.chunk_by(|one, next| one.profile == next.profile && one.reorder == next.reorder)
     }
 }
 
 impl SegmentsPerTrain {
-    /// The figures of a distribution; `None` if it is empty.
+    /// Returns the figures of a distribution; `None` if it is empty.
     pub fn of(segments: &Distribution) -> Option<Self> {
         Some(Self { mean: segments.mean()?, quantiles: segments.quantiles()? })
     }
 }
 
 impl Best {
-    /// The best of these settings for a capture of this many packets; `command` gives the command for one of them.
+    /// Returns the best of these settings for a capture of `packets` packets; `command` returns the command for a
+    /// setting.
     pub fn of(
         settings: &[Setting],
         packets: u64,
@@ -229,7 +230,7 @@ impl Best {
 }
 
 impl Disorder {
-    /// The cost of disorder, if a setting saves a fiftieth of the packets up by putting packets in order.
+    /// Returns the cost of disorder, if a setting that puts packets in order delivers at least 2 % fewer packets.
     pub fn of(
         as_it_came: &Setting,
         ordered: &Setting,
@@ -272,7 +273,7 @@ impl Choice {
         }
     }
 
-    /// The benefit of the setting, and its cost.
+    /// Formats the benefit of the setting, and its cost.
     pub(super) fn text(&self, packets: u64) -> String {
         let held = self.held_ns.map_or(String::new(), |held| {
             let (p99, max) = (units::duration(held.p99), units::duration(held.max));
@@ -315,7 +316,7 @@ impl Report for WhatifReport {
 }
 
 impl WhatifReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.whatif/1");
 
     fn head(&self, style: Style) -> String {
@@ -333,8 +334,8 @@ impl WhatifReport {
         words + "\n"
     }
 
-    /// The text for a profile: one line per hold, and the reasons why the longest did no better. If its effect is that
-    /// of the profile before, the text says only that.
+    /// Formats a profile: one line per hold, and the reasons that limited the longest hold. If its effect equals that
+    /// of the previous profile, the text only says so.
     fn group(&self, settings: &[Setting], before: &[Setting], style: Style) -> String {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));
@@ -396,8 +397,8 @@ impl WhatifReport {
         line.trim_end().to_string() + "\n"
     }
 
-    /// The conclusion if no setting is worth a command. Lossy profiles that merge are named, because they serve only
-    /// hosts where TCP ends.
+    /// Formats the conclusion if no setting is worth a command. Lossy profiles that merge are named, because they are
+    /// suitable only for hosts that terminate TCP.
     fn nothing_merges(&self) -> String {
         let mut lossy: Vec<String> = Vec::new();
         for group in Setting::groups(&self.settings) {
@@ -445,7 +446,7 @@ impl WhatifReport {
     }
 }
 
-/// The profile, and its repair of reordering if it has one.
+/// Returns the name of the profile, and its repair of reordering if it has one.
 fn name(profile: &str, reorder: &str) -> String {
     match reorder {
         "off" => profile.into(),
@@ -453,14 +454,14 @@ fn name(profile: &str, reorder: &str) -> String {
     }
 }
 
-/// The commands for a live device, a line each.
+/// Formats the commands for a live device, one per line.
 fn live_text(commands: &[String]) -> String {
     let first = ["Live: "].into_iter().chain(std::iter::repeat("      "));
     first.zip(commands).map(|(lead, command)| format!("{lead}{command}\n")).collect()
 }
 
-/// Cures of disorder: a device that keeps a connection on one queue, a bond that keeps it on one link, and a path that
-/// puts it in order.
+/// Remedies for disorder: a device that keeps a connection on one queue, a bond that keeps it on one link, and a path
+/// that puts it in order.
 const LIVE_ORDER: [&str; 4] = [
     "ethtool -N DEV rx-flow-hash tcp4 sdfn",
     "ethtool -N DEV rx-flow-hash tcp6 sdfn",
@@ -468,13 +469,13 @@ const LIVE_ORDER: [&str; 4] = [
     "grosso bridge DEV tap:NAME --reorder batch",
 ];
 
-/// The headings above the lines of a profile.
+/// Headings above the lines of a profile.
 const HEADINGS: [&str; 2] = [
     "          packets             segments/train            packets held  trains end",
     "  hold  delivered  merged   p50   p99   mean     p50     p99     max  mostly by",
 ];
 
-/// The questions that a trace cannot answer.
+/// Questions that a capture cannot answer.
 pub const NOT_KNOWN: &[&str] = &[
     "CPU time saved or spent",
     "the number of packets per poll, which --batch sets",

@@ -26,9 +26,9 @@ pub struct WireReport {
     pub checksums_completed: u64,
     /// Frames whose nature is a guess, split or not.
     pub guessed: u64,
-    /// Frames about which evidence disagreed.
+    /// Frames with contradicting evidence.
     pub contradictions: u64,
-    /// Packets that stayed as they were, although the wire did not see them in this form, by reason.
+    /// Packets that were left unchanged, although the wire did not carry them in this form, by reason.
     pub left: Counts,
     pub elapsed_s: f64,
     pub warnings: Vec<String>,
@@ -39,12 +39,12 @@ pub struct WireReport {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct SplitSuperframes {
     pub split: u64,
-    /// The packets that they were split into.
+    /// Packets into which superframes were split.
     pub segments: u64,
     pub sizes: Vec<SizeCount>,
 }
 
-/// The number of superframes that were split at one size.
+/// Number of superframes that were split at one size.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct SizeCount {
@@ -55,7 +55,7 @@ pub struct SizeCount {
     pub superframes: u64,
 }
 
-/// Counts of superframes by size; those beyond [`SIZES_MAX`] are counted together under the size of 0.
+/// Counts of superframes by size; those beyond [`SIZES_MAX`] are counted together under size 0.
 #[derive(Debug, Default)]
 pub struct SizeCounts(BTreeMap<Size, u64>);
 
@@ -66,7 +66,7 @@ impl SizeCounts {
         *self.0.entry(if is_known { size } else { Size { bytes: 0, ..size } }).or_default() += 1;
     }
 
-    /// The sizes, most frequent first.
+    /// Returns the sizes, most frequent first.
     pub fn list(&self) -> Vec<SizeCount> {
         let count = |(size, &superframes): (&Size, &u64)| SizeCount {
             bytes: size.bytes,
@@ -81,7 +81,7 @@ impl SizeCounts {
 }
 
 impl WireReport {
-    /// The form of its JSON.
+    /// Name and version of the JSON form.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.wire/2");
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Inspect {
     pub(crate) listed: ListedFlows,
 }
 
-/// The table of flows.
+/// Options of the flow table.
 #[derive(Args, Debug)]
 pub(crate) struct ListedFlows {
     /// List the N largest TCP directions: size, trains, round trip, loss and cause [without =N: 20]
@@ -84,7 +84,7 @@ pub(crate) struct Coalesce {
     pub(crate) rules: Rules,
 }
 
-/// The rules of merging, and of the times at which trains leave.
+/// Options for merging, and for the times at which trains are delivered.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
     /// Merge by this profile: a name from `grosso profiles`, or a file
@@ -106,7 +106,7 @@ pub(crate) struct Rules {
     pub(crate) bounds: Bounds,
 }
 
-/// The limits of a profile that options override.
+/// Limits of a profile that options override.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bounds {
     /// Limit superframes to fewer than this many bytes, counted from the IP header
@@ -131,7 +131,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// The options as they would be typed.
+    /// Returns the options as on a command line.
     pub(crate) fn words(&self) -> Vec<String> {
         let Self { max_size, max_segs, flows, tunnels, no_udp, round_trip } = self;
         let options = [
@@ -184,7 +184,7 @@ pub(crate) struct Reassemble {
     pub(crate) detail: Detail,
 }
 
-/// The bounds of the wait for fragments, and the policy for overlaps.
+/// Limits for incomplete datagrams, and the policy for overlaps.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Waiting {
     /// Wait this long in capture time for the rest of a datagram: 500ms, 30s
@@ -294,10 +294,10 @@ pub(crate) struct Explain {
 }
 
 impl Explain {
-    /// The captures, and the packet, counted from 1.
+    /// Returns the captures, and the number of the packet, counted from 1.
     ///
     /// # Errors
-    /// If the user names none.
+    /// Fails if the arguments have no packet number.
     pub(crate) fn asked(&self, talk: &mut Talk) -> Result<(Sources, u64), Failure> {
         let (captures, last) = match self.number {
             Some(number) => (self.captures.clone(), Some(number)),
@@ -316,10 +316,10 @@ impl Explain {
     }
 }
 
-/// The checksums that `csum fix` sets.
+/// Checksums that `csum fix` sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Which {
-    /// Partial checksums, which a device would complete.
+    /// Partial checksums, which are left for the device.
     Partial,
     /// Bad checksums.
     Bad,
@@ -327,7 +327,7 @@ pub(crate) enum Which {
     All,
 }
 
-/// The policy for two fragments that share bytes.
+/// Policies for fragments that share bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OverlapPolicy {
     /// Drop the datagram unless the fragments are identical.

@@ -1,4 +1,4 @@
-//! `grosso conform`: the program that is judged.
+//! Arguments of `grosso conform`.
 
 use core::time::Duration;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ pub(crate) struct Conform {
 }
 
 impl Conform {
-    /// Time that the program has for each poll.
+    /// Returns the time limit of the program for each poll.
     pub(crate) fn time(&self) -> Duration {
         Duration::from_nanos(self.timeout)
     }

@@ -1,4 +1,4 @@
-//! `grosso bridge`, `grosso run` and `grosso config`.
+//! Arguments of `grosso bridge`, `grosso run` and `grosso config`.
 
 use std::{
     net::{IpAddr, SocketAddr},

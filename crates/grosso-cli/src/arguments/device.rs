@@ -107,7 +107,7 @@ pub(crate) struct Capture {
     words: Vec<String>,
 }
 
-/// The unit of times, in tcpdump's words.
+/// Units of timestamps, named as in tcpdump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Precision {
     Micro,
@@ -115,17 +115,17 @@ enum Precision {
 }
 
 impl Capture {
-    /// The interface that the user names.
+    /// Returns the interface given by the user.
     pub(crate) fn interface(&self) -> &str {
         self.interface.as_deref().unwrap_or_default()
     }
 
-    /// The names of the files.
+    /// Returns the names of the output files.
     pub(crate) fn write(&self) -> &[PathBuf] {
         &self.write
     }
 
-    /// The unit of times.
+    /// Returns the unit of timestamps.
     pub(crate) fn resolution(&self) -> Resolution {
         match self.time_stamp_precision {
             Precision::Micro => Resolution::MICROSECONDS,
@@ -133,43 +133,43 @@ impl Capture {
         }
     }
 
-    /// Whether a file is standard output.
+    /// Returns whether an output file is standard output.
     pub(crate) fn is_standard(&self) -> bool {
         self.write.iter().any(|path| path == Path::new("-"))
     }
 
-    /// Whether superframes are split and checksums completed.
+    /// Returns whether superframes are split and checksums completed.
     pub(crate) fn is_wire(&self) -> bool {
         self.wire || !self.listen.is_empty() || !self.to.is_empty()
     }
 
-    /// The rule by which one file follows another.
+    /// Returns the rule for file rotation.
     pub(crate) fn turning(&self) -> FileTurning {
         let (bytes, seconds) = (self.file_size, self.rotate_seconds);
         FileTurning { bytes, seconds, files: self.file_count }
     }
 
-    /// The format of the output.
+    /// Returns the format of the output.
     pub(crate) fn format(&self) -> Format {
         self.format.into()
     }
 
-    /// The expression that packets must pass.
+    /// Returns the filter expression.
     pub(crate) fn filter(&self) -> Option<String> {
         let words = (!self.words.is_empty()).then(|| self.words.join(" "));
         self.filter.clone().or(words).filter(|text| !text.trim().is_empty())
     }
 }
 
-/// The rule by which one file of a capture follows another.
+/// Rule for file rotation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileTurning {
-    /// A packet after this many bytes begins the next file.
+    /// Size in bytes from which the next packet starts a new file.
     pub(crate) bytes: Option<u64>,
-    /// A packet this many seconds after the file began begins the next.
+    /// Age in seconds from which the next packet starts a new file.
     pub(crate) seconds: Option<u64>,
-    /// The number of files: with `bytes` alone the first is written again after the last, with `seconds` alone the
-    /// capture ends, with both it decides the width of the numbers only.
+    /// Number of files. With only `bytes`, the first file is overwritten after the last; with only `seconds`, the
+    /// capture ends; with both, it only sets the width of the numbers.
     pub(crate) files: Option<u64>,
 }
 
@@ -180,7 +180,7 @@ pub(crate) struct Doctor {
     pub(crate) uses: Vec<Use>,
 }
 
-/// A use of Grosso that takes more than files.
+/// Uses of Grosso that need more than files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Use {

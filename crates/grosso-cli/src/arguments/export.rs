@@ -1,4 +1,4 @@
-//! `grosso export`: tables of captures as Parquet.
+//! Arguments of `grosso export`, which writes tables of captures as Parquet.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `grosso extcap`: the options by which Wireshark speaks to its capture sources.
+//! Arguments of `grosso extcap`: the options with which Wireshark calls its capture sources.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ pub(crate) struct Extcap {
     extcap_version: Option<String>,
 }
 
-/// The form of the packets of an interface.
+/// Forms in which packets of an interface are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PacketsOf {
     /// Superframes split, checksums complete

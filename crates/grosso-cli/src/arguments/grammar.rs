@@ -1,4 +1,4 @@
-//! The grammar of every command that reads captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
+//! Common arguments of every command that reads captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
 
 use std::{
     ffi::OsString,
@@ -12,7 +12,7 @@ use grosso_sys::path;
 use super::own::{Naming, Reading};
 use crate::{error::Failure, input::Session, sources::Sources, talk::Talk};
 
-/// The captures that a command reads, and the packets of them that it takes.
+/// Captures that a command reads, and the filter for their packets.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Captures {
     /// Captures, or directories of captures, read in time order; - is standard input
@@ -29,10 +29,10 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    /// Finds the captures for a command, and notes files of directories that are skipped.
+    /// Finds the captures for a command, and prints a note on skipped files of directories.
     ///
     /// # Errors
-    /// If there is none, or they cannot be read.
+    /// Fails if there is no capture, or a capture cannot be read.
     pub(crate) fn sources(&self, command: &str, talk: &mut Talk) -> Result<Sources, Failure> {
         let usage = |message: &str, hint: String| {
             Err(Failure::usage("usage.input", format!("{command}: {message}")).hint(hint))
@@ -57,14 +57,14 @@ impl Captures {
         Sources::find(&paths, filter.filter(|text| !text.trim().is_empty()), command, talk)
     }
 
-    /// The words from the first `word` on, which are no captures but what the command asks for, and the rest.
+    /// Splits the arguments at the first `word`: the captures before it, and the rest, which belongs to the command.
     pub(crate) fn split_at(&self, word: &str) -> (Self, Vec<String>) {
         let at = self.words.iter().position(|one| one == word).unwrap_or(self.words.len());
         let (words, others) = self.words.split_at(at);
         (Self { words: words.to_vec(), ..self.clone() }, text(others))
     }
 
-    /// The last word after captures if it is a number and no file, and the rest.
+    /// Splits off the last argument if it is a number and not a file.
     pub(crate) fn split_number(&self) -> (Self, Option<u64>) {
         let number = match &self.words[..] {
             [word] if self.read.is_some() => number_of(word),
@@ -76,7 +76,7 @@ impl Captures {
     }
 }
 
-/// Arguments as text. File names need not be UTF-8, other arguments are.
+/// Converts arguments to text. File names need not be UTF-8; all other arguments are.
 fn text(arguments: &[OsString]) -> Vec<String> {
     arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
@@ -85,7 +85,7 @@ fn number_of(argument: &OsString) -> Option<u64> {
     argument.to_str()?.parse().ok()
 }
 
-/// Captures in, and perhaps a capture out.
+/// Input captures, and an optional output capture.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Files {
     #[command(flatten)]
@@ -101,7 +101,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The format of the output: what the user says or the name of the file does, or `default`.
+    /// Returns the format of the output: from the option, from the name of the file, or `default`.
     pub(crate) fn format(&self, default: Format) -> Format {
         let name = self.write.as_deref().map(|path| match compressor(path) {
             Some(_) => path.with_extension(""),
@@ -115,14 +115,14 @@ impl Files {
         self.format.or_else(by_name).map_or(default, Into::into)
     }
 
-    /// Whether the hash of the input goes anywhere: into pcapng, or into the report of who asked for it.
+    /// Returns whether the hash of the input is used: in pcapng output, or in a report that requests it.
     pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
         let is_kept = self.write.is_some() && self.format(Format::Pcapng) != Format::Pcap;
         session.names_hash || is_kept
     }
 }
 
-/// The program that makes files with the last part of this name, if that promises compression.
+/// Returns the program that creates files with the extension of `path`, if it is the extension of a compressed format.
 pub(crate) fn compressor(path: &Path) -> Option<&'static str> {
     match path.extension()?.to_str()? {
         "gz" => Some("gzip"),
@@ -131,7 +131,7 @@ pub(crate) fn compressor(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// The format of the output.
+/// Formats of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// Classic pcap.

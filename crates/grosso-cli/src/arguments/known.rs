@@ -1,11 +1,11 @@
-//! Knowledge of the wire that a user has and a capture does not show.
+//! Facts about the wire that the user knows and a capture does not show.
 
 use clap::Args;
 
 use super::ports::TunnelPorts;
 use crate::{error::Failure, evidence::Given};
 
-/// Knowledge of the wire, which counts more than what the capture shows.
+/// Facts about the wire, which override those that the capture shows.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Known {
     #[command(flatten)]
@@ -15,7 +15,7 @@ pub(crate) struct Known {
     mtu: Option<u16>,
 }
 
-/// Knowledge of the wire without its MTU, for commands whose `--mtu` means something else.
+/// Facts about the wire without its MTU, for commands whose `--mtu` has another meaning.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
     /// Assume this TCP segment size; overrides the capture
@@ -29,7 +29,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// The facts in the form that the judge of captures takes.
+    /// Returns the facts in the form that the classifier takes.
     pub(crate) fn given(&self) -> Given {
         let Self { mss, uso_size, tunnels } = self;
         Given { mss: *mss, mtu: None, uso_size: *uso_size, ports: tunnels.ports() }
@@ -37,10 +37,10 @@ impl Sizes {
 }
 
 impl Known {
-    /// The facts in the form that the judge of captures takes.
+    /// Returns the facts in the form that the classifier takes.
     ///
     /// # Errors
-    /// If no packet can obey all of it.
+    /// Fails if no packet can satisfy all facts.
     pub(crate) fn given(&self) -> Result<Given, Failure> {
         let Self { sizes: Sizes { mss, uso_size, .. }, mtu } = self;
         let payloads = [("--mss", *mss, TCP_BYTES_MIN), ("--uso-size", *uso_size, UDP_BYTES_MIN)];
@@ -63,7 +63,7 @@ impl Known {
     }
 }
 
-/// The length of the shortest IPv4 and TCP headers together.
+/// Length of the shortest IPv4 and TCP headers together.
 const TCP_BYTES_MIN: usize = 40;
-/// The length of the shortest IPv4 header and a UDP header together.
+/// Length of the shortest IPv4 header and a UDP header together.
 const UDP_BYTES_MIN: usize = 28;

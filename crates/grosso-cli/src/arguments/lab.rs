@@ -1,4 +1,4 @@
-//! `grosso lab`.
+//! Arguments of `grosso lab`.
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 
@@ -21,7 +21,7 @@ pub(crate) struct Lab {
     pub(crate) measuring: LabOptions,
 }
 
-/// The experiments of the lab.
+/// Experiments of the lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabExperiment {
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub(crate) enum LabExperiment {
     Run(LabRun),
 }
 
-/// The profiles that the trace goes through.
+/// Profiles that process the trace.
 #[derive(Args, Debug)]
 pub(crate) struct LabProfiles {
     /// Add this profile from a file; see `grosso profiles`
@@ -61,7 +61,7 @@ pub(crate) struct LabProfiles {
     pub(crate) profile: Vec<String>,
 }
 
-/// The measurements of the lab.
+/// Measurements of the lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabMeasurement {
     /// Table R1: MTUs, copies, and the kernel's GRO
@@ -90,7 +90,7 @@ pub(crate) enum LabMeasurement {
 }
 
 impl LabMeasurement {
-    /// Its name on the command line, the options of all, and those that only some have.
+    /// Returns the name on the command line, the options of all measurements, and the options that only some have.
     #[cfg(feature = "lab")]
     pub(crate) fn parts(&self) -> (&'static str, &LabOptions, LabMore) {
         let more = LabMore::default();
@@ -116,19 +116,19 @@ impl LabMeasurement {
     }
 }
 
-/// The options that only some measurements have.
+/// Options that only some measurements have.
 #[cfg(feature = "lab")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LabMore {
-    /// Bits a second of the wire, if that has a rate.
+    /// Rate of the wire in bits per second, if it is limited.
     pub(crate) wire_bits: Option<u64>,
-    /// Whether TCP's segments are without timestamps.
+    /// Whether TCP segments lack timestamps.
     pub(crate) no_timestamps: bool,
-    /// Greatest size of a socket's buffer in bytes.
+    /// Maximum size of a socket's buffer in bytes.
     pub(crate) buffers: Option<u32>,
 }
 
-/// The options of a measurement.
+/// Options of a measurement.
 #[derive(Args, Debug)]
 pub(crate) struct LabOptions {
     /// Repeat each measurement N times [default: 3; 5 for lro]
@@ -161,7 +161,7 @@ pub(crate) struct LabOptions {
     pub(crate) page: LabPage,
 }
 
-/// `grosso lab lro`.
+/// Options of `grosso lab lro`.
 #[derive(Args, Debug)]
 pub(crate) struct LabLro {
     #[command(flatten)]
@@ -175,7 +175,7 @@ pub(crate) struct LabLro {
     pub(crate) buffers: Option<u32>,
 }
 
-/// `grosso lab reorder`.
+/// Options of `grosso lab reorder`.
 #[derive(Args, Debug)]
 pub(crate) struct LabReorder {
     #[command(flatten)]
@@ -185,7 +185,7 @@ pub(crate) struct LabReorder {
     pub(crate) rate: u64,
 }
 
-/// The CPUs that threads run on.
+/// CPUs on which threads run.
 #[derive(Args, Debug)]
 pub(crate) struct LabProcessors {
     /// Pin sender, data path and receiver to these CPUs, for example 0,1,2 [default: the last two]
@@ -193,7 +193,7 @@ pub(crate) struct LabProcessors {
     pub(crate) cpus: Option<[usize; 3]>,
 }
 
-/// The page with plots.
+/// Output page with plots.
 #[derive(Args, Debug)]
 pub(crate) struct LabPage {
     /// Write the HTML page with plots to this file [default: grosso-lab.html, or grosso-lab-EXPERIMENT.html]
@@ -204,7 +204,7 @@ pub(crate) struct LabPage {
     pub(crate) no_html: bool,
 }
 
-/// `grosso lab fragments`.
+/// Options of `grosso lab fragments`.
 #[derive(Args, Debug)]
 pub(crate) struct LabFragments {
     /// Repeat each measurement N times
@@ -238,7 +238,7 @@ pub(crate) struct LabFragments {
     pub(crate) page: LabPage,
 }
 
-/// `grosso lab acks`.
+/// Options of `grosso lab acks`.
 #[derive(Args, Debug)]
 pub(crate) struct LabAcks {
     /// Repeat each measurement N times; fewer than 3 gives noisy results
@@ -269,7 +269,7 @@ pub(crate) struct LabAcks {
     pub(crate) page: LabPage,
 }
 
-/// The options of a measurement of kernel TCP through two data paths.
+/// Options of a measurement of kernel TCP through two data paths.
 #[derive(Args, Debug)]
 pub(crate) struct LabTrials {
     /// Repeat each measurement N times
@@ -290,7 +290,7 @@ pub(crate) struct LabTrials {
     pub(crate) page: LabPage,
 }
 
-/// `grosso lab tunnels`.
+/// Options of `grosso lab tunnels`.
 #[derive(Args, Debug)]
 pub(crate) struct LabTunnels {
     #[command(flatten)]
@@ -306,7 +306,7 @@ pub(crate) struct LabTunnels {
     pub(crate) streams: u16,
 }
 
-/// `grosso lab vm`.
+/// Options of `grosso lab vm`.
 #[derive(Args, Debug)]
 pub(crate) struct LabVm {
     /// Repeat each measurement N times; VMs boot for each one
@@ -322,7 +322,7 @@ pub(crate) struct LabVm {
     pub(crate) page: LabPage,
 }
 
-/// `grosso lab nic`.
+/// Options of `grosso lab nic`.
 #[derive(Args, Debug)]
 pub(crate) struct LabNic {
     /// Device to measure
@@ -347,7 +347,7 @@ pub(crate) struct LabNic {
     pub(crate) page: LabPage,
 }
 
-/// `grosso lab sink`.
+/// Options of `grosso lab sink`.
 #[derive(Args, Debug)]
 pub(crate) struct LabSink {
     /// Listen on this address and port
@@ -366,11 +366,11 @@ pub(crate) struct LabSink {
 pub(crate) enum LabCall {
     /// To the sink.
     Transmit,
-    /// From it.
+    /// From the sink.
     Receive,
 }
 
-/// `grosso lab run`.
+/// Options of `grosso lab run`.
 #[derive(Args, Debug)]
 pub(crate) struct LabRun {
     /// Topology of the hosts and links
@@ -419,7 +419,7 @@ pub(crate) struct LabRun {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The arguments of `lab run` that say what a file says otherwise.
+/// Arguments of `lab run` that a configuration file replaces.
 const OF_TWO_HOSTS: [&str; 10] = [
     "topology",
     "mtu",
@@ -433,7 +433,7 @@ const OF_TWO_HOSTS: [&str; 10] = [
     "command",
 ];
 
-/// The hosts of an experiment, and the wire between them.
+/// Hosts of an experiment, and the wire between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTopology {
     /// Hosts a and b with a link between them; Grosso is the NIC of b.
@@ -461,7 +461,7 @@ impl FromStr for LabHost {
     }
 }
 
-/// The device through which the data path hands packets to a host.
+/// Devices through which the data path passes packets to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabDevice {
     /// TAP if available, else a veth pair.
@@ -472,7 +472,7 @@ pub(crate) enum LabDevice {
     Veth,
 }
 
-/// The senders of timed transfers, which count acknowledgments in three ways.
+/// Senders of timed transfers, which count acknowledgments in three ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabSenders {
     /// Kernel TCP with BPF congestion control (needs root and bpftool), else userspace TCP.
@@ -481,7 +481,7 @@ pub(crate) enum LabSenders {
     Userspace,
 }
 
-/// The party that verifies the checksums of what arrives.
+/// Parties that verify the checksums of received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
     /// NIC: checksums arrive verified.
@@ -490,7 +490,7 @@ pub(crate) enum LabChecksums {
     Receiver,
 }
 
-/// The program that makes the traffic.
+/// Programs that generate the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTool {
     /// Threads of the lab.

@@ -1,4 +1,5 @@
-//! The grammar of the command line: here what all commands share, in modules beside it each group of commands.
+//! Arguments of the command line: this module has what all commands share, and its submodules have one group of
+//! commands each.
 
 mod captures;
 mod conform;
@@ -79,7 +80,7 @@ pub(crate) struct Common {
     pub(crate) color: Color,
 }
 
-/// The values of `--color`.
+/// Values of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -101,7 +102,8 @@ impl From<Color> for When {
     }
 }
 
-/// The arguments of a command that this build lacks, which all parse so that the command can say so.
+/// Arguments of a command that this build lacks: it accepts any arguments, so that the command can report that it is
+/// missing.
 #[cfg(not(feature = "parquet"))]
 #[derive(Args, Debug)]
 pub(crate) struct LeftOut {
@@ -248,7 +250,7 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
-    /// Calls a function for a command and all below it.
+    /// Calls a function for a command and all its subcommands.
     fn walk(command: &mut clap::Command, visit: &mut dyn FnMut(&mut clap::Command)) {
         visit(command);
         command.get_subcommands_mut().for_each(|inner| walk(inner, visit));
@@ -264,7 +266,7 @@ mod tests {
                 let lines = help.lines().count();
                 let about = format!("{} at {columns} columns", command.get_name());
                 assert!(lines <= SCREEN_LINES, "{about}: {lines} lines:\n{help}");
-                // A word that is longer than the line cannot be broken, and a line of usage is not.
+                // A word that is longer than the line cannot be broken, and a usage line is not broken.
                 let is_usage = |line: &str| line.starts_with("Usage:") || line.contains(" grosso ");
                 let sticks_out = |line: &&str| {
                     let is_one_word = !line.trim_start().contains(' ');
@@ -332,6 +334,6 @@ mod tests {
         assert!(own("grosso explain a 3 --allow-truncated").reading.unwrap().allow_truncated);
     }
 
-    /// Lines of a tall terminal.
+    /// Number of lines of a tall terminal.
     const SCREEN_LINES: usize = 48;
 }

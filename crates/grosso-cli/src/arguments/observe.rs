@@ -1,4 +1,4 @@
-//! `grosso stats` and `grosso monitor`.
+//! Arguments of `grosso stats` and `grosso monitor`.
 
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ Examples:
   grosso monitor --once            one second, as text
   grosso monitor -b -i 10 >> log   a block every ten seconds";
 
-/// Seconds from one reading to the next: from the shortest time between two questions to a data path, to a day.
+/// Range of the interval between two readings, in seconds: from the minimum interval between requests to a data path to
+/// one day.
 const INTERVAL_S: core::ops::RangeInclusive<f64> = 0.01..=86400.0;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Options that several commands have, and others would not obey.
+//! Options that several commands share and others lack.
 
 use clap::Args;
 use grosso_wire::LinkType;
 
 use super::{Captures, Command, Csum, CsumVerify, Files, Tunnel, values::parse_link};
 
-/// The reading of a capture.
+/// Options for reading a capture.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
     /// Override the link type: ethernet, raw, null, sll, sll2, or a number
@@ -16,7 +16,7 @@ pub(crate) struct Reading {
     pub(crate) allow_truncated: bool,
 }
 
-/// The naming of captures by their bytes.
+/// Options for identifying captures by their bytes.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Naming {
     /// Report the SHA-256 of each capture, as sha256sum prints it
@@ -24,7 +24,7 @@ pub(crate) struct Naming {
     pub(crate) hash: bool,
 }
 
-/// The treatment of what is uncertain.
+/// Options for the treatment of uncertain packets.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Strictness {
     /// Do not guess; exit 1 if a packet stays unchanged
@@ -32,7 +32,7 @@ pub(crate) struct Strictness {
     pub(crate) strict: bool,
 }
 
-/// The length of a report.
+/// Options for the length of a report.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Detail {
     /// Print details
@@ -40,10 +40,10 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
 }
 
-/// The options of a command; those that it does not have are unset.
+/// Options of a command; options that it lacks are unset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Own {
-    /// Unset for a command that reads no captures.
+    /// Options for reading captures; unset for a command that reads none.
     pub(crate) reading: Option<Reading>,
     pub(crate) naming: Naming,
     pub(crate) strictness: Strictness,
@@ -51,7 +51,7 @@ pub(crate) struct Own {
 }
 
 impl Command {
-    /// The options of this command.
+    /// Returns the options of this command.
     pub(crate) fn own(&self) -> Own {
         let none = Own::default();
         match self {

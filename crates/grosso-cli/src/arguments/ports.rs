@@ -1,4 +1,4 @@
-//! Agreements about tunnels that no packet tells, as the user names them.
+//! Tunnel parameters that packets do not show, as given by the user.
 
 use clap::{
     ArgMatches, Args, Command, FromArgMatches,
@@ -9,19 +9,18 @@ use grosso_wire::{Ports, Pseudowire};
 
 use super::values::{parse_pseudowire, parse_tunnel_port};
 
-/// The UDP ports that mean a tunnel: the assigned ones, overridden by those of `--port`. Also the form of L2TPv3
-/// sessions.
+/// UDP ports of tunnels: the assigned ports, overridden by `--port`. Also the format of L2TPv3 sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TunnelPorts(Ports);
 
 impl TunnelPorts {
-    /// The ports in the form that the dissector takes.
+    /// Returns the ports in the form that the dissector takes.
     pub(crate) fn ports(&self) -> Ports {
         self.0
     }
 }
 
-/// The values of `--port`, one by one, and that of `--l2tp`.
+/// Values of `--port`, one by one, and the value of `--l2tp`.
 #[derive(Args, Debug)]
 struct PortWords {
     /// Set the UDP port of a tunnel: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
@@ -61,7 +60,7 @@ impl Args for TunnelPorts {
     }
 }
 
-/// The reason why two tunnels cannot both be looked for; `None` if they can.
+/// Returns the reason why two tunnels cannot be recognised at the same time; `None` if they can.
 fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
     if one == other {
         return None;
@@ -95,7 +94,7 @@ mod tests {
         let both = Ports::ASSIGNED.with(Kind::Vxlan, 8472).with_fou(5555, 4);
         assert_eq!(parse("--port vxlan=8472 --port fou=5555/4 --port vxlan=8472"), Ok(both));
         let geneve = Ports::ASSIGNED.with(Kind::Geneve, 4789);
-        assert_eq!(parse("--port geneve=4789"), Ok(geneve), "that is VXLAN no more");
+        assert_eq!(parse("--port geneve=4789"), Ok(geneve), "the port is no longer that of VXLAN");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `grosso profiles`.
+//! Arguments of `grosso profiles`.
 
 use clap::{Args, Subcommand};
 

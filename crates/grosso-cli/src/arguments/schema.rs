@@ -1,4 +1,4 @@
-//! `grosso schema`.
+//! Arguments of `grosso schema`.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! `grosso tunnel`.
+//! Arguments of `grosso tunnel`.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -37,7 +37,7 @@ pub(crate) struct TunnelAdd {
     pub(crate) detail: Detail,
 }
 
-/// The process that a tunnel is started in.
+/// Options of the process in which a tunnel runs.
 #[derive(Args, Debug)]
 pub(crate) struct TunnelStart {
     /// Run in the foreground, not in a background process
@@ -83,7 +83,7 @@ pub(crate) struct TunnelExport {
     pub(crate) whose: Whose,
 }
 
-/// The program in whose words a tunnel is exported.
+/// Programs for which a tunnel is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Whose {
     /// iproute2 commands that create a kernel tunnel
@@ -164,7 +164,7 @@ mod tests {
         let help = tunnel.find_subcommand_mut("add").unwrap().render_long_help().to_string();
         let said = |name: &str| help.split(|c: char| " []\n:".contains(c)).any(|word| word == name);
         for name in word_names() {
-            // A word of both directions has those of one in its brackets.
+            // A keyword for both directions implies the keywords for one direction in its brackets.
             let of_both = |both: &str| help.contains(&format!("[[i|o]{both}"));
             let of_one = name.strip_prefix(['i', 'o']).is_some_and(of_both);
             assert!(

@@ -1,4 +1,4 @@
-//! Values that are more than a number or a name.
+//! Values that are neither a plain number nor a name.
 
 use core::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -18,21 +18,21 @@ use crate::{
     units::exact_time,
 };
 
-/// The hold of trains across polls.
+/// Hold time of trains across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTime {
     hold: Hold,
-    /// The longest hold, in nanoseconds.
+    /// Longest hold in nanoseconds.
     most_ns: u64,
 }
 
 impl HoldTime {
-    /// A hold of this many nanoseconds, for every train.
+    /// Creates a hold of this many nanoseconds for every train.
     pub(crate) fn fixed(most_ns: u64) -> Self {
         Self { hold: Hold::Fixed, most_ns }
     }
 
-    /// The hold of a profile, as it would be typed.
+    /// Returns the hold of a profile.
     pub(crate) fn of(profile: &Profile) -> Self {
         Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
     }
@@ -55,7 +55,7 @@ impl fmt::Display for HoldTime {
     }
 }
 
-/// A time; or `auto`, optionally followed by the longest time.
+/// Parses a time; or `auto`, optionally followed by the longest time.
 pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
     let Some(most) = text.strip_prefix("auto") else {
         let why = |why| format!("{why}; or auto, or auto:100us");
@@ -69,19 +69,19 @@ pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
     Ok(HoldTime { hold: Hold::Controlled, most_ns })
 }
 
-/// The repair of reordered TCP.
+/// Repair of reordered TCP segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repair {
     level: Level,
-    /// The longest wait for a hole to be filled, in nanoseconds; `None` for the profile's.
+    /// Longest wait for a hole to be filled, in nanoseconds; `None` for the profile's.
     hole_ns: Option<u64>,
 }
 
 impl Repair {
-    /// Packets of a poll are put in order; none waits for the next poll.
+    /// Repair within a poll; no packet waits for the next poll.
     pub(crate) const BATCH: Self = Self { level: Level::Batch, hole_ns: None };
 
-    /// The repair of a profile, as it would be typed.
+    /// Returns the repair of a profile.
     pub(crate) fn of(profile: &Profile) -> Self {
         let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
         let is_told = level == Level::Holes && hole_ns_max == hole_ns_min;
@@ -113,7 +113,7 @@ impl fmt::Display for Repair {
     }
 }
 
-/// `off`, `batch` or `holes`; the last may be followed by a time.
+/// Parses `off`, `batch` or `holes`; `holes` may be followed by a time.
 pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
     let level = match text {
         "off" => Some(Level::Off),
@@ -130,7 +130,7 @@ pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
     Ok(Repair { level: Level::Holes, hole_ns: Some(hole_ns.ok_or_else(expected)?) })
 }
 
-/// The rule that ends a poll.
+/// Rule that ends a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
     /// Ends after this many packets.
@@ -142,7 +142,7 @@ pub(crate) enum Batch {
 }
 
 impl fmt::Display for Batch {
-    /// The value as `--batch` takes it.
+    /// Writes the value in the syntax of `--batch`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Packets(packets) => write!(f, "{packets}"),
@@ -153,7 +153,7 @@ impl fmt::Display for Batch {
     }
 }
 
-/// A tunnel and its UDP port, in the form in which they are displayed.
+/// Parses a tunnel and its UDP port, in the form in which they are displayed.
 pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
     let name = |tunnel: TunnelPort| tunnel.name().to_ascii_lowercase();
     let expected = || {
@@ -172,7 +172,7 @@ pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
     Ok(known.moved_to(number(port)?))
 }
 
-/// The form of L2TPv3 sessions: bytes of their cookie, and their sublayer.
+/// Parses the format of L2TPv3 sessions: size of the cookie in bytes, and the sublayer.
 pub(super) fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
     let expected = || {
         "expected the cookie size (0, 4 or 8 bytes) and the sublayer: 4/default, \
@@ -230,7 +230,7 @@ pub(super) fn parse_flows(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A number of rows in the table of flows.
+/// Parses a number of rows of the flow table.
 pub(super) fn parse_rows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(rows @ 1..=ROWS_MAX) => Ok(rows),
@@ -238,7 +238,7 @@ pub(super) fn parse_rows(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses the figure by which the table of flows is sorted.
+/// Parses the figure by which the flow table is sorted.
 pub(super) fn flow_order() -> impl TypedValueParser<Value = FlowOrder> {
     PossibleValuesParser::new(FlowOrder::ALL.map(FlowOrder::name)).map(|name| {
         let order = FlowOrder::ALL.into_iter().find(|order| order.name() == name);
@@ -246,7 +246,7 @@ pub(super) fn flow_order() -> impl TypedValueParser<Value = FlowOrder> {
     })
 }
 
-/// A time with its unit, in nanoseconds.
+/// Parses a time with its unit; returns nanoseconds.
 pub(super) fn parse_time_ns(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -262,7 +262,7 @@ pub(super) fn parse_time_ns(text: &str) -> Result<u64, String> {
     nanoseconds.ok_or_else(|| "expected a number before the unit".into())
 }
 
-/// A size in bytes, with a binary unit or none.
+/// Parses a size in bytes with an optional binary unit.
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -277,7 +277,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "expected a number before the unit".into())
 }
 
-/// The size of a file: millions of bytes, or with a unit as other sizes (tcpdump's `-C`).
+/// Parses the size of a file: millions of bytes, or a size with a unit (tcpdump's `-C`).
 pub(super) fn parse_file_bytes(text: &str) -> Result<u64, String> {
     let bytes = match text.parse::<u64>() {
         Ok(millions) => millions.checked_mul(1_000_000),
@@ -286,14 +286,14 @@ pub(super) fn parse_file_bytes(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected 1 or more".into())
 }
 
-/// A size of memory in bytes, with room for at least one datagram of full length.
+/// Parses a memory size in bytes, which must suffice for one datagram of full length.
 pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     let size = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_BYTES_MIN);
     size.ok_or_else(|| "expected at least 128K, the memory of one large datagram".into())
 }
 
-/// The length of a measurement, in nanoseconds.
+/// Parses the length of a measurement; returns nanoseconds.
 pub(crate) fn parse_run_ns(text: &str) -> Result<u64, String> {
     match parse_time_ns(text)? {
         nanoseconds @ RUN_NS_MIN..=RUN_NS_MAX => Ok(nanoseconds),
@@ -310,7 +310,7 @@ pub(super) fn parse_spacing(text: &str) -> Result<Spacing, String> {
     parse_rate(rate).map(Spacing::Line).map_err(|_| expected())
 }
 
-/// Bits a second, with a decimal unit or none.
+/// Parses a rate in bits per second with an optional decimal unit.
 fn parse_rate(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second, such as 900M or 1.5G".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -326,22 +326,22 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     if (1.0..=RATE_BITS_MAX).contains(&bits) { Ok(bits.round() as u64) } else { Err(expected()) }
 }
 
-/// The rate that the lab offers, in bits a second: enough for some datagrams in every measurement, and no more than a
-/// machine can make.
+/// Parses the load that the lab offers, in bits per second: enough for some datagrams in every measurement, and no more
+/// than a machine can generate.
 pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second from 10M to 100G, such as 1.5G".to_string();
     let bits = parse_rate(text).map_err(|_| expected())?;
     if (OFFER_BITS_MIN..=OFFER_BITS_MAX).contains(&bits) { Ok(bits) } else { Err(expected()) }
 }
 
-/// The CPUs of the sender, the data path and the receiver of an experiment.
+/// Parses the CPUs of the sender, the data path and the receiver of an experiment.
 pub(super) fn parse_cpus(text: &str) -> Result<[usize; 3], String> {
     let cpus: Result<Vec<usize>, _> = text.split(',').map(str::parse).collect();
     let cpus = cpus.ok().and_then(|cpus| cpus.try_into().ok());
     cpus.ok_or_else(|| "expected the CPUs of sender, data path and receiver, such as 0,1,0".into())
 }
 
-/// The address of a sink of the lab, with the usual port unless it has one.
+/// Parses the address of a sink of the lab; the port is optional.
 pub(super) fn parse_peer(text: &str) -> Result<SocketAddr, String> {
     let alone = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, SINK_PORT));
     let peer = alone.or_else(|_| text.parse());
@@ -350,7 +350,7 @@ pub(super) fn parse_peer(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// A share of a whole, from 0 to 1.
+/// Parses a fraction from 0 to 1.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let percent = match text {
         "0" => Some(0.0),
@@ -360,25 +360,26 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a percentage from 0% to 100%, such as 0.1%".into())
 }
 
-/// The port of a sink of the lab.
+/// Default port of a sink of the lab.
 const SINK_PORT: u16 = 5297;
-/// No line is faster, and a double represents whole bits up to here.
+/// Maximum rate in bits per second: no line is faster, and a double represents whole bits up to here.
 const RATE_BITS_MAX: f64 = 1e15;
 
 const OFFER_BITS_MIN: u64 = 10_000_000;
 
 const OFFER_BITS_MAX: u64 = 100_000_000_000;
 
-/// A table of a million trains takes several hundred megabytes.
+/// Maximum number of flows: a table of a million trains takes several hundred megabytes.
 const FLOWS_MAX: usize = 1 << 20;
 
-/// A datagram of 65535 bytes, its headers, and the bookkeeping beside it.
+/// Minimum memory in bytes: a datagram of 65535 bytes, its headers, and its bookkeeping.
 const MEMORY_BYTES_MIN: u64 = 128 << 10;
 
-/// The sender has retransmitted a missing segment by then.
+/// Maximum wait for a hole in nanoseconds: by then the sender has retransmitted a missing segment.
 const HOLE_NS_MAX: u64 = 1_000_000_000;
 
-/// A shorter measurement sees only a few ticks of the scheduler's clock; a longer one is a mistake.
+/// Minimum length of a measurement in nanoseconds: a shorter one spans only a few ticks of the scheduler's clock. A
+/// longer one than the maximum is a mistake.
 const RUN_NS_MIN: u64 = 10_000_000;
 
 const RUN_NS_MAX: u64 = 1_000_000_000_000;
@@ -421,7 +422,7 @@ mod tests {
         for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
             assert!(parse_repair(wrong).is_err(), "{wrong}");
         }
-        // A hole time of a profile stays as it is, and need not be one time.
+        // A profile may have a hole time that depends on the connection; it stays as it is.
         let mut profile = Profile::linux();
         profile.reorder = Reorder::adaptive(1_000, 90_000);
         parse_repair("holes").unwrap().apply(&mut profile);

@@ -1,4 +1,4 @@
-//! `grosso whatif`: the settings that are tried on a capture.
+//! Arguments of `grosso whatif`: the settings to try on a capture.
 
 use std::path::PathBuf;
 

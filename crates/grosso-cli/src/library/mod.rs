@@ -1,8 +1,8 @@
-//! The commands on captures for programs that link this crate, such as the Python package: a report as JSON, and
+//! The commands on captures for programs that link this crate, for example the Python package: a report as JSON, and
 //! tables of packets and of trains, row by row.
 //!
-//! The words are those of the command line without the program's name, so every option means what it means there.
-//! Nothing is printed, and no signal is handled: whoever calls sets the flag that ends a reading early.
+//! The arguments are those of the command line without the program's name, and every option has the same meaning.
+//! Nothing is printed, and no signal is handled: the caller sets the flag that ends reading early.
 
 mod packets;
 mod trains;
@@ -40,7 +40,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Those of the command. An answer of no (exit code 1) is none of them.
+/// Returns the errors of the command. A negative answer (exit code 1) is not an error.
 pub fn report(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<String, Error> {
     let (arguments, mut session) = begin(words, interrupted)?;
     session.talk.kept = Some(String::new());
@@ -51,13 +51,13 @@ pub fn report(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<String,
     }
 }
 
-/// Decides whether a reading goes on; it is called once before the first row, when the captures are open and the words
-/// are right, and with each row.
+/// Decides whether reading continues. It is called once before the first row, when the captures are open and the
+/// arguments are valid, and then with each row.
 pub trait Visit<Row> {
-    /// Takes note that the captures are open; `false` ends the reading.
+    /// Reports that the captures are open; `false` stops reading.
     fn open(&mut self) -> bool;
 
-    /// Takes a row; `false` ends the reading.
+    /// Processes a row; `false` stops reading.
     fn row(&mut self, row: Row) -> bool;
 }
 
@@ -66,8 +66,8 @@ pub trait Visit<Row> {
 pub struct Error(Failure);
 
 impl Error {
-    /// The failure as the command prints it with `--json`, with its exit code as `exit`, and as `errno` and `filename`
-    /// the number that the system has for it, if it has, and the file that it is about.
+    /// Returns the failure as the command prints it with `--json`, plus its exit code as `exit` and, if known, the
+    /// system's error number as `errno` and the file as `filename`.
     #[must_use]
     pub fn json(&self) -> String {
         #[derive(Serialize)]
@@ -109,7 +109,7 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// The session of a table: nothing is printed.
+/// Creates the session of a table, which prints nothing.
 fn begin(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<(Arguments, Session), Failure> {
     let words: Vec<OsString> = core::iter::once("grosso")
         .chain(words.iter().map(String::as_str))
@@ -125,12 +125,12 @@ fn begin(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<(Arguments, 
     Ok((arguments, session))
 }
 
-/// The failure to make a table of a command that has none.
+/// Returns the failure for a command that has no such table.
 fn no_table(command: &Command, table: &str) -> Failure {
     Failure::internal(format!("{command:?} does not produce the table {table}"))
 }
 
-/// Turns the end of a reading into that of a table.
+/// Converts the end of reading into the result of the table.
 fn conclude(ending: Ending, input: &Input, session: &mut Session) -> Result<(), Failure> {
     match ending.conclude(input, session, "in the table")? {
         Exit::Interrupted => Err(interruption()),
@@ -138,7 +138,7 @@ fn conclude(ending: Ending, input: &Input, session: &mut Session) -> Result<(), 
     }
 }
 
-/// The failure, or that of an interruption, after which a capture seems to end anywhere.
+/// Returns the failure, or an interruption if there was one, because an interrupted capture may seem to end anywhere.
 fn unless_interrupted(failure: Failure, interrupted: &AtomicBool) -> Error {
     Error(if interrupted.load(Ordering::Relaxed) { interruption() } else { failure })
 }

@@ -1,4 +1,4 @@
-//! The table of packets: one row for each, as the capture has them.
+//! The table of packets: one row for each packet, as captured.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -17,11 +17,11 @@ use crate::{
     meta,
 };
 
-/// Visits the packets of captures; the words are those of `grosso inspect`.
+/// Visits the packets of captures; the arguments are those of `grosso inspect`.
 ///
 /// # Errors
 ///
-/// Wrong words, captures that are not there, damage.
+/// Fails if the arguments are wrong, or if a capture is missing or damaged.
 pub fn packets(
     words: &[String],
     interrupted: &Arc<AtomicBool>,
@@ -69,7 +69,7 @@ fn table(
     conclude(ending, &input, &mut session)
 }
 
-/// The packets of the wire in a superframe: as many as arrived, or as its size makes.
+/// Returns the number of wire packets in a superframe: the number that arrived, or the number that its size gives.
 fn count(offload: &Offload, payload: Option<u32>) -> Option<u32> {
     let size = offload.meta.gso?.size().map(u32::from);
     match (offload.arrivals_ns.len(), offload.parts.len()) {

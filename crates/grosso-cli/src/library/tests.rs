@@ -45,7 +45,7 @@ impl Visit<TrainRow<'_>> for Count {
 
     fn row(&mut self, row: TrainRow<'_>) -> bool {
         assert_eq!((row.train, row.origin.frame), (self.rows + 1, row.numbers[0]));
-        // A packet says why it is alone, and a packet why it did not join.
+        // A packet has a reason why it is alone, and another one why it did not merge.
         assert_eq!(row.why.is_some(), matches!(row.closed, "never" | "no_merge"), "{row:?}");
         self.take(row.numbers.len() as u64)
     }
@@ -108,7 +108,7 @@ fn failures_have_code_message_hint_and_exit() {
     assert!(error.to_string().contains("; hint: "), "{error}");
     let error = report(&words("inspect CAPTURE --no-such-option"), &free()).unwrap_err();
     let said = "unexpected argument '--no-such-option' found\n\nhint: ";
-    assert!(error.to_string().starts_with(said), "in the words of the command: {error}");
+    assert!(error.to_string().starts_with(said), "not the text of the command: {error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The table of trains: what a receiving host would make of a capture. Every packet is in one row.
+//! The table of trains that a receiving host would form from a capture. Every packet is in one row.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -19,11 +19,11 @@ use crate::{
     survey::survey,
 };
 
-/// Visits the trains of captures; the words are those of `grosso coalesce`.
+/// Visits the trains of captures; the arguments are those of `grosso coalesce`.
 ///
 /// # Errors
 ///
-/// Wrong words, captures that are not there, damage.
+/// Fails if the arguments are wrong, or if a capture is missing or damaged.
 pub fn trains(
     words: &[String],
     interrupted: &Arc<AtomicBool>,

@@ -21,7 +21,7 @@ fn esp_carries_what_another_kernel_encrypts_and_decrypts() {
 }
 
 impl Wire {
-    /// Leaves the device of the machine to Grosso: the host's stack has no address there, and answers for none.
+    /// Leaves the VM's device to Grosso: the host's stack has no address there, and answers no requests.
     fn leave_the_device(&self) -> io::Result<()> {
         self.ip("addr flush dev t0")?;
         let quiet = || {
@@ -31,11 +31,12 @@ impl Wire {
         self.host.run(quiet)?
     }
 
-    /// Exchanges data with keys of its own: in the kernel IPv4 and IPv6 have two associations, which count alone.
+    /// Exchanges data with its own keys: the kernel has two associations for IPv4 and IPv6, which count sequence
+    /// numbers separately.
     fn encrypted(&mut self, version: usize) -> io::Result<()> {
         let keys = ["5a", "c3"].map(|byte| format!("{byte}{version:02}").repeat(10));
         self.guest.run(&associations(version, &keys))?;
-        // The table and the keys are derived from the output of the other kernel's tool.
+        // The table and the keys are derived from the output of the other kernel's `ip`.
         fs::write(self.folder.path().join("xfrm"), self.guest.run("ip xfrm state")?)?;
         let line = format!("config esp xfrm --here {} --key-file keys{version}", B[version]);
         let table = self.grosso(&line)?;

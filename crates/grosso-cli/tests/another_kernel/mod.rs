@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  guest: Linux 6.1                    host
-//!  eth0 (virtio) ------------- TAP of the machine     tunnel of Grosso
+//!  eth0 (virtio) ------------- TAP of the VM          tunnel of Grosso
 //!  10.9.0.1, fd09::1           10.9.0.2, fd09::2
 //!  tunnel of the kernel: 10.8.0.1, fd08::1            10.8.0.2, fd08::2
 //!  behind it: 10.7.0.2, fd07::2                       10.6.0.2, fd06::2
@@ -44,7 +44,7 @@ impl Case {
         format!("{} over IPv{}", self.name, [4, 6][self.outer])
     }
 
-    /// Makes the tunnel at both ends, exchanges data, and removes it.
+    /// Creates the tunnel at both endpoints, exchanges data, and removes it.
     fn run(&self, wire: &mut Wire) -> io::Result<()> {
         let result = self.connect(wire).and_then(|()| self.exchange(wire));
         let shown = wire.grosso("tunnel show --json")?;
@@ -84,7 +84,7 @@ impl Case {
         )
     }
 
-    /// Exchanges data, and waits for a packet of each end that leaves a checksum to the other if the case is of such.
+    /// Exchanges data. If the case leaves checksums to the receiver, waits until each endpoint has sent such a packet.
     fn exchange(&self, wire: &Wire) -> io::Result<()> {
         let watch =
             |filter| self.ends().map(|end| wire.watch(&format!("src host {end} and {filter}")));

@@ -13,10 +13,10 @@ use sha2::{Digest, Sha256};
 
 use crate::network::STALLED;
 
-/// Mb/s to the guest and from it.
+/// Throughput in Mb/s: to the guest, and from it.
 pub(crate) struct Rates(pub(crate) [f64; 2]);
 
-/// Returns bytes that both ends can compute.
+/// Returns bytes that both endpoints can compute.
 pub(crate) fn content() -> Vec<u8> {
     let mut state = 7_u64;
     let mut next = || {
@@ -81,7 +81,7 @@ pub(crate) fn give(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     }
 }
 
-/// Takes a stream of the guest.
+/// Receives a stream from the guest.
 pub(crate) fn take(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     let mut stream = connect(guest, 19)?;
     let start = Instant::now();
@@ -96,7 +96,7 @@ pub(crate) fn take(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     Err(io::Error::other(format!("the guest's stream differs at {place}")))
 }
 
-/// Sends datagrams of all lengths, alone and as superframes, which the guest sends back.
+/// Sends datagrams of all lengths, singly and as superframes, which the guest echoes.
 fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
     let any = if guest.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
@@ -113,7 +113,7 @@ fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
 /// Datagrams that the peer echoes.
 struct Echoes<'a> {
     socket: &'a UdpSocket,
-    /// All datagrams sent. A slow guest answers a datagram that was given up and retransmitted as often as it received
+    /// All datagrams sent. A slow guest echoes a datagram that was given up and retransmitted as often as it received
     /// it, possibly much later.
     sent: HashSet<&'a [u8]>,
 }
@@ -123,8 +123,8 @@ impl<'a> Echoes<'a> {
         Self { socket, sent: HashSet::new() }
     }
 
-    /// Sends data that becomes datagrams of a length, until they come back in order: datagrams may be lost. Whatever
-    /// comes is one that was sent, whole.
+    /// Sends data in datagrams of one length, and retransmits until they come back in order, because datagrams may be
+    /// lost. Every datagram that arrives must equal one that was sent.
     fn there_and_back(&mut self, data: &'a [u8], length: usize) -> io::Result<()> {
         let expected: Vec<_> = data.chunks(length).collect();
         self.sent.extend(&expected);
@@ -165,17 +165,18 @@ fn rate(start: Instant) -> f64 {
     CONTENT_BYTES as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e6
 }
 
-/// Bytes of a stream, some 30 superframes: an emulated VM receives 60 Mb/s.
+/// Bytes of a stream: about 30 superframes, because an emulated VM receives 60 Mb/s.
 const CONTENT_BYTES: usize = 2 << 20;
 /// Datagram lengths in bytes: short, about packet size, and fragmented.
 const LENGTHS: [usize; 8] = [200, 1000, 1380, 1430, 1500, 9000, 30_000, 60_000];
 /// Bytes of each datagram of a superframe.
 const SEGMENT_BYTES: usize = 1200;
-/// The time after which a datagram counts as lost, and how often one is sent.
+/// Time after which a datagram counts as lost, and the maximum number of transmissions.
 const LOST: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 20;
 
-/// Creates an end of an exchange of datagrams with this machine that has already received `answers`, and the other end.
+/// Creates an endpoint for an exchange of datagrams with this machine that has already received `answers`, and its
+/// peer.
 fn answered(answers: &[&[u8]]) -> [UdpSocket; 2] {
     let [near, far] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
     near.connect(far.local_addr().unwrap()).unwrap();

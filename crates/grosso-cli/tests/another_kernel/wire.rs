@@ -1,4 +1,4 @@
-//! A host that runs Grosso, and the guest connected to it.
+//! A host that runs Grosso, and the guest that is connected to it.
 
 use std::{
     fs, io,
@@ -19,9 +19,9 @@ use super::{
 };
 use crate::network::Running;
 
-/// The host, its guest, and the data that both have.
+/// The host, its guest, and the data that both know.
 pub(crate) struct Wire {
-    // Dropped first: the guest's device is the host's.
+    // Dropped first, because the guest's device belongs to the host.
     pub(crate) guest: Guest,
     pub(crate) host: NetworkNamespace,
     behind: NetworkNamespace,
@@ -35,7 +35,7 @@ pub(crate) const INSIDE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Addresses of the host behind the guest. A checksum that was left to the receiver is completed on the path there, and
+/// Addresses of the host behind the guest. A checksum that was left to the receiver is completed on the way there, and
 /// verified.
 const BEHIND: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2)),
@@ -49,7 +49,7 @@ pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 }
 
 impl Wire {
-    /// Boots the guest. Without what that takes, says of each case that it is skipped.
+    /// Boots the guest. If a requirement is missing, reports for each case that it is skipped.
     pub(crate) fn new(cases: impl Iterator<Item = String>) -> Option<Self> {
         let [host, behind] = match boot::missing(&[PROGRAMS, OWN].concat()) {
             Some(why) => {
@@ -82,7 +82,7 @@ impl Wire {
         Ok(Self { guest, host, behind, folder, content })
     }
 
-    /// Leads those behind the host and those behind the guest through the tunnel.
+    /// Routes the hosts behind the host and behind the guest through the tunnel.
     pub(crate) fn route(&mut self) -> io::Result<()> {
         self.ip("route add 10.7.0.0/24 via 10.8.0.1 dev g0")?;
         self.ip("-6 route add fd07::/64 via fd08::1 dev g0")?;
@@ -96,7 +96,7 @@ impl Wire {
         command(&self.host, &format!("ip {line}"))
     }
 
-    /// Runs Grosso on the host to its end.
+    /// Runs a Grosso command on the host until it exits.
     pub(crate) fn grosso(&self, line: &str) -> io::Result<String> {
         run(&self.host, self.program(), line)
     }
@@ -109,7 +109,7 @@ impl Wire {
         program
     }
 
-    /// Starts to look for a packet on the wire.
+    /// Starts to watch for a packet on the wire.
     pub(crate) fn watch(&self, filter: &str) -> Running {
         let mut command = Command::new("tcpdump");
         command.args(["-n", "-p", "-i", "t0", "-c", "1", filter]);
@@ -123,7 +123,7 @@ impl Wire {
         traffic::exchange(&self.host, guest, &self.content)
     }
 
-    /// Exchanges them between who is behind the host and who is behind the guest.
+    /// Exchanges streams and datagrams between the hosts behind the host and behind the guest.
     pub(crate) fn exchange_behind(&self, version: usize) -> io::Result<Rates> {
         traffic::exchange(&self.behind, BEHIND[version], &self.content)
     }
@@ -136,7 +136,7 @@ impl Drop for Wire {
     }
 }
 
-/// Gives the host somebody behind it. Its own end of that wire computes checksums, the other one does not.
+/// Adds a neighbour behind the host. The host's end of that wire computes checksums, the other end does not.
 fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Result<()> {
     host.run(|| {
         let far = LinkChange::new().namespace(behind.as_fd());
@@ -190,7 +190,7 @@ echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 
 /// Programs in the guest in addition to those of the image.
 const PROGRAMS: &[&str] = &["ip", "bridge", "ethtool", "socat", "cat"];
-/// Programs of the host.
+/// Programs that the host needs.
 const OWN: &[&str] = &["tcpdump"];
 
 /// Modules of the tunnels, and of ESP and its algorithms.

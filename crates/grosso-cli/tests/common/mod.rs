@@ -55,12 +55,12 @@ impl Bench {
         command
     }
 
-    /// Runs a command line, split at blanks.
+    /// Runs a command line, split at spaces.
     pub(crate) fn run(&self, line: &str) -> Run {
         finished(self.command(line).stdin(Stdio::null()).output().unwrap())
     }
 
-    /// Runs a command with bytes on its standard input.
+    /// Runs a command with `input` on its standard input.
     pub(crate) fn pipe(&self, line: &str, input: &[u8]) -> Run {
         let mut command = self.command(line);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -92,7 +92,7 @@ impl Run {
         report(&self.stdout)
     }
 
-    /// Returns the report of the failure.
+    /// Returns the JSON report of the failure.
     #[track_caller]
     pub(crate) fn json_error(&self) -> Value {
         report(&self.stderr)
@@ -112,7 +112,7 @@ pub(crate) fn finished(output: Output) -> Run {
 /// A packet of a capture.
 pub(crate) type Timed = (u64, Vec<u8>);
 
-/// Returns a capture of these frames, a thousand nanoseconds apart.
+/// Returns a capture of these frames, 1000 nanoseconds apart.
 pub(crate) fn capture(format: Format, link_type: u32, frames: &[Vec<u8>]) -> Vec<u8> {
     let packets = frames.iter().enumerate();
     let packets: Vec<Timed> =

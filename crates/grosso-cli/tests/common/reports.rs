@@ -33,7 +33,7 @@ fn forms() -> &'static BTreeMap<String, Validator> {
     })
 }
 
-/// Returns the schemas of a document: the document itself, or each of several.
+/// Returns the schemas in a document: the document itself, or several.
 fn of_document(document: &Value) -> Vec<(String, Validator)> {
     let several = document["anyOf"].as_array();
     let forms = several.map_or_else(|| vec![document.clone()], Clone::clone);
@@ -65,7 +65,7 @@ pub(crate) fn obeys(command: &str, report: &Value) -> bool {
     problems(command, report).is_empty()
 }
 
-/// Checks the same.
+/// Asserts that a command's JSON matches its schema, and has no field that the schema lacks.
 #[track_caller]
 pub(crate) fn assert_obeys(command: &str, report: &Value, shown: &str) {
     let problems = problems(command, report);
@@ -85,7 +85,7 @@ fn problems_of(form: &Validator, report: &Value) -> Vec<String> {
     form.iter_errors(report).map(at).collect()
 }
 
-/// Forbids fields that a schema does not name: readers must allow them, but here they are not documented.
+/// Forbids fields that a schema does not name: readers must accept them, but here they would be undocumented.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -93,7 +93,7 @@ fn close(schema: &mut Value) {
                 object.contains_key("properties") && !object.contains_key("additionalProperties");
             for (key, value) in object.iter_mut() {
                 match value {
-                    // Alternatives for this same object, each with some of its fields.
+                    // Alternatives for the same object, each with some of its fields.
                     Value::Array(parts)
                         if is_open && matches!(&**key, "oneOf" | "anyOf" | "allOf") =>
                     {

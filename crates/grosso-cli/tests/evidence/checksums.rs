@@ -1,4 +1,5 @@
-//! Decisions based on complete checksums: damage is not hidden, and a valid checksum is complete whatever its value.
+//! Decisions based on complete checksums: damage is not hidden, and a valid checksum is complete regardless of its
+//! value.
 
 use std::slice::from_ref;
 
@@ -122,7 +123,8 @@ fn a_word_against_a_complete_checksum_is_obeyed_and_said() {
     assert_eq!((&shown["by"], &shown["against"]), (&"given".into(), &"checksum".into()), "{shown}");
 }
 
-/// `inspect` reports "the wire" only if `wire` would change nothing, and an error that remains afterwards is left.
+/// `inspect` reports "the wire" only if `wire` would change nothing. Errors that remain after `wire` are left as they
+/// are.
 #[test]
 fn the_wire_is_what_wire_does_not_change() {
     let good = tcp(1).payload_len(100).build();

@@ -60,7 +60,7 @@ fn partial(packet: &Packet) -> (Vec<u8>, Vec<Vec<u8>>) {
         // From the start of the inner checksum coverage, a completed packet sums to the complement of its pseudo-header
         // sum.
         let seed = u16::from_be_bytes([frame[tcp + offset], frame[tcp + offset + 1]]);
-        // Both pseudo-headers are those of the whole packet, so that their lengths are equal.
+        // Both pseudo-headers cover the whole packet, so their lengths are equal.
         let mut bytes = pseudo_header(source, destination, 17, whole.len() - layer.offset);
         bytes.extend_from_slice(&frame[layer.offset..tcp]);
         bytes.extend_from_slice(&(!seed).to_be_bytes());
@@ -118,7 +118,7 @@ fn large_send(packet: &Packet, has_length: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     (frame, segments)
 }
 
-/// All commands judge this form alike: in a tunnel it stays a superframe, and it is not cut into fragments.
+/// All commands treat this form alike: in a tunnel it stays a superframe, and it is not fragmented.
 #[test]
 fn large_sends_of_windows_go_through_tunnels_and_are_not_fragmented() {
     let tunnels = [

@@ -1,4 +1,4 @@
-//! Header-only captures (`tcpdump -s 96`); GRO inspects nothing else.
+//! Header-only captures (`tcpdump -s 96`); GRO inspects only headers too.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_checksum::{pseudo_v4, pseudo_v6};
@@ -13,7 +13,8 @@ use crate::{
 
 /// The bytes that tcpdump captures of each packet.
 const SNAPLEN: usize = 96;
-/// Streams to try until one has no checksum that equals its pseudo-header sum by chance, as one stream in 200 has.
+/// Maximum number of streams to try until one has no checksum that equals its pseudo-header sum by chance; one stream
+/// in 200 has such a checksum.
 const STREAMS_MAX: usize = 5;
 
 /// Returns the capture that `tcpdump -s 96` writes for these packets.
@@ -45,7 +46,7 @@ fn captures(chain: &Chain, family: usize) -> Bench {
             return bench;
         }
     }
-    panic!("{STREAMS_MAX} streams with such a checksum are no chance")
+    panic!("{STREAMS_MAX} streams with such a checksum are no coincidence")
 }
 
 /// Returns whether the checksum of a TCP segment equals its pseudo-header sum; false for packets without TCP, for
@@ -64,7 +65,7 @@ fn is_seeded(packet: &[u8], family: usize) -> bool {
     packet[transport + 16..transport + 18] == pseudo.fold().to_be_bytes()
 }
 
-/// A neighbor solicitation between the packets of a stream, as a busy host sends it, is 70 bytes of ICMPv6.
+/// A neighbor solicitation between the packets of a stream, which a busy host sends, is 70 bytes of ICMPv6.
 #[test]
 fn a7_packets_without_tcp_have_no_tcp_checksum() {
     let solicitation = Packet::new().ethernet(|e| e).ipv6(|ip| ip.next_header(58));
@@ -136,7 +137,7 @@ fn a7_headers_only_leave_inspect_undecided() {
     assert_eq!(run.code, 1);
 }
 
-/// Whether or not an unverifiable checksum is right, a frame after which the identification increases by ten stands for
+/// Whether or not an unverifiable checksum is right, a frame after which the identification increases by ten represents
 /// ten packets.
 #[test]
 fn a7_headers_only_tell_superframes_by_their_identifications() {

@@ -64,7 +64,7 @@ fn whole_packets_are_not_cut_by_their_identifications() {
     assert_eq!(found, expected);
 }
 
-/// Datagrams of the same host fill the gaps between the superframes of a connection, so that the steps are no evidence.
+/// Datagrams of the same host fill the gaps between the superframes of a connection, so the steps are not evidence.
 #[test]
 fn steps_that_packets_of_other_flows_fill_count_nothing() {
     let datagram = |id: u16| {

@@ -62,7 +62,7 @@ fn without_syns(packets: &[Timed]) -> Vec<Timed> {
     packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()
 }
 
-/// Returns the TCP packets in each direction of their flow: first the sender's, then the receiver's.
+/// Returns the TCP packets in each direction of their flow: first those of the sender, then those of the receiver.
 fn by_direction(frames: &[Vec<u8>]) -> [Vec<Vec<u8>>; 2] {
     let tcp: Vec<_> = frames.iter().filter(|frame| tcp_of(frame).is_some()).cloned().collect();
     let sender = tcp.iter().max_by_key(|frame| frame.len()).map(|frame| frame[6..12].to_vec());
@@ -90,7 +90,7 @@ fn inspect(bench: &Bench, file: &str) -> (i32, Value) {
     (run.code, run.json())
 }
 
-/// Asserts that `inspect` takes a capture for the wire, and that no command changes it.
+/// Asserts that `inspect` classifies a capture as the wire, and that no command changes it.
 fn assert_taken_for_the_wire(case: &str, packets: &[Timed], options: &str) {
     let bench = bench(&[("wire.pcap", packets)]);
     let run = bench.run(&format!("inspect --json wire.pcap {options}"));
@@ -149,7 +149,8 @@ fn is_too_big(frame: &[u8], network: &str) -> bool {
     }
 }
 
-/// Gives the sender routes with a small MTU, while its SYNs announce the size for the MTU of the device.
+/// Configures routes with a small MTU on the sender, while its SYNs announce the segment size for the MTU of the
+/// device.
 fn narrow(chain: &Chain) {
     for (family, route) in [(IPV4, "10.9.0.0/24"), (IPV6, "fd09::/64")] {
         let advertised = [1460, 1440][family];
@@ -171,7 +172,7 @@ fn a1_what_the_user_says_wins_over_the_syn() {
         let syn = host.iter().find(|(_, frame)| is_syn(frame)).unwrap();
         let tcp = tcp_of(&syn.1).unwrap();
         let option = u16::from_be_bytes([syn.1[tcp + 22], syn.1[tcp + 23]]);
-        assert_eq!((option, longest(&bytes(&wire))), (announced, 1314), "the SYN says more");
+        assert_eq!((option, longest(&bytes(&wire))), (announced, 1314), "the SYN announces more");
         let bench = bench(&[("host.pcap", &host), ("middle.pcap", &without_syns(&host))]);
         for given in [format!("--mss {size}"), "--mtu 1300".into()] {
             for (file, wire) in [("host.pcap", wire.clone()), ("middle.pcap", without_syns(&wire))]
@@ -242,12 +243,12 @@ fn a3_long_datagrams_are_the_wire() {
 fn a4_big_tcp_without_syn() {
     let Some(chain) = Chain::new(PLAIN) else { return };
     ip(&chain.sender, "link set s0 gso_max_size 180000");
-    // Buffers for two of them in flight.
+    // The buffers have room for two superframes in flight.
     for (host, limits) in [(&chain.sender, "tcp_wmem"), (&chain.receiver, "tcp_rmem")] {
         let file = format!("/proc/sys/net/ipv4/{limits}");
         host.run(|| std::fs::write(file, "4096 4000000 8000000")).unwrap().unwrap();
     }
-    // The kernel sends as one packet what it would pace in a millisecond. The highest ratio makes it do so although a
+    // The kernel sends as one packet what it would pace in a millisecond. With the highest ratio it does so even if a
     // busy host acknowledges late.
     for phase in ["ss", "ca"] {
         let file = format!("/proc/sys/net/ipv4/tcp_pacing_{phase}_ratio");
@@ -258,7 +259,7 @@ fn a4_big_tcp_without_syn() {
     // A busy host may still need several streams.
     let long_enough = (0..20).find_map(|_| {
         let [host, wire] = chain.record(&devices, IPV6, talk).try_into().unwrap();
-        // As with a filter that excludes all others, no plain segment shows the size.
+        // As after a filter that excludes all others, no plain segment shows the size.
         let longer = host.into_iter().filter(|(_, f)| f.len() > JUMBOGRAM);
         Some((longer.collect::<Vec<Timed>>(), wire)).filter(|(longer, _)| longer.len() > 1)
     });
@@ -278,7 +279,7 @@ const JUMBOGRAM: usize = 14 + 40 + (1 << 16);
 #[test]
 fn a5_a_receiver_that_merges_is_the_receiver() {
     let Some(chain) = Chain::new(PLAIN) else { return };
-    // Its acknowledgments are sent with partial checksums, as on every host.
+    // The receiver sends acknowledgments with partial checksums, as every host does.
     set(&chain.receiver, "d0", "tx-checksum-ip-generic", true);
     set(&chain.receiver, "d0", "rx-gro", true);
     for family in FAMILIES {
@@ -305,7 +306,7 @@ fn a5_a_sender_of_datagram_superframes_is_the_sender() {
         let (code, report) = inspect(&bench(&[("s.pcap", &seen)]), "s.pcap");
         let verdict = &report["verdict"];
         assert_eq!((code, &verdict["vantage"]), (1, &"sender-host".into()), "{report}");
-        // Alone, as after a filter, a receiver could have merged them: but that is no evidence that one did.
+        // On their own, as after a filter, a receiver could have merged them, but that is no evidence that it did.
         let alone: Vec<Timed> = seen.into_iter().filter(|(_, f)| f.len() > 1514).collect();
         let (code, report) = inspect(&bench(&[("s.pcap", &alone)]), "s.pcap");
         let verdict = &report["verdict"];

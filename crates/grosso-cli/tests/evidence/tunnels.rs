@@ -31,7 +31,7 @@ fn a3_overlays_with_an_inner_mtu_of_1500_are_the_wire() {
             assert_taken_for_the_wire(words, &without_syns(&wire), "");
         }
     }
-    // The kernels of CI hosts have no devices for these: packets from the wire are encapsulated instead.
+    // The kernels of CI hosts lack devices for these tunnels: packets from the wire are encapsulated instead.
     let Some(chain) = Chain::new(PLAIN) else { return };
     for family in FAMILIES {
         let [_, wire] = stream(&chain, family);
@@ -133,7 +133,7 @@ fn b10_without_the_port_superframes_are_left_and_the_hint_is_the_port() {
     assert!(output.iter().all(|frame| known.contains(frame)), "nothing is invented");
 }
 
-/// Puts the superframes of a stream into a tunnel: they must come out again unchanged, and `wire` must cut them right.
+/// Encapsulates the superframes of a stream: they must come out unchanged, and `wire` must segment them correctly.
 fn there_and_back(words: &str, bench: &Bench, original: &[Vec<u8>]) {
     let ends = "local 192.0.2.1 remote 192.0.2.2";
     bench.ok(&format!("encap -q --seed 1 -r host.pcap -w in.pcapng type {words} {ends}"));

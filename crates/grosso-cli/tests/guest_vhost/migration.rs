@@ -1,6 +1,6 @@
-//! A VM that migrates to another QEMU while streams pass. What a bridge has meanwhile written into its memory is in the
-//! dirty log, which tells QEMU what to copy again. Streams seldom reveal a page missing from the log, because a guest
-//! that clears pages before it posts them makes QEMU copy them anyway; `tests/rings/dirty.rs` tests the log alone.
+//! A VM that migrates to another QEMU while streams pass. The dirty log has the pages that a bridge has written
+//! meanwhile, so that QEMU copies them again. Streams seldom reveal a page missing from the log, because a guest that
+//! clears pages before it posts them makes QEMU copy them anyway; `tests/rings/dirty.rs` tests the log alone.
 //!
 //! ```text
 //!  guest: in one QEMU, then in the other      host
@@ -67,7 +67,7 @@ fn moves(place: &Place, words: &str) -> io::Result<()> {
     let uri = format!("unix:{}", path("way").display());
     let mut to = command(1);
     let to = Running::spawn(place.host.host(to.args(["-incoming", &uri]))?);
-    // It answers once it listens for the other one.
+    // QEMU answers once it listens for the other instance.
     network::until(|| Monitor::connect(&path(MONITORS[1])).is_ok());
     let moved = under_streams(place, || Monitor::connect(&path(MONITORS[0]))?.migrate(&uri));
     drop(from);
@@ -80,7 +80,7 @@ fn moves(place: &Place, words: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Does something while a stream each way is under way, one after the other; the last ones begin when it is done.
+/// Runs `work` while streams flow in each direction, one after the other; the last streams start when it is done.
 fn under_streams(place: &Place, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let is_done = AtomicBool::new(false);
     let streams = |pass: fn(IpAddr, &[u8]) -> io::Result<f64>| -> io::Result<usize> {
@@ -121,7 +121,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Moves the machine, and waits until nothing of it is left here.
+    /// Migrates the VM, and waits until this QEMU has handed over everything.
     fn migrate(&mut self, uri: &str) -> io::Result<()> {
         self.execute(&json!({"execute": "migrate", "arguments": {"uri": uri}}))?;
         loop {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::flows::Medium;
 use crate::common::START_NS;
 
-/// The ingredients of a capture.
+/// Parameters from which a capture is generated.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     /// One seed for each flow.
@@ -21,7 +21,7 @@ pub(crate) struct Recipe {
 /// Generates a capture of up to six flows.
 pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
     let seeds = proptest::collection::vec(any::<u64>().no_shrink(), 1..=6);
-    // In half of the cases a common MTU, from that of RFC 791 to jumbo frames.
+    // Half of the cases have a common MTU, from that of RFC 791 to jumbo frames.
     let usual = proptest::sample::select(vec![576_usize, 1280, 1500, 9000, 9216]);
     let mtu = prop_oneof![usual, 576..=9216_usize];
     let link = proptest::sample::select(vec![Link::Ethernet, Link::Ethernet, Link::Ip]);
@@ -89,7 +89,7 @@ pub(crate) fn interleave<T>(flows: Vec<Vec<T>>, random: &mut Random) -> Vec<T> {
 pub(crate) struct Captured {
     pub(crate) link_type: u32,
     pub(crate) data: Vec<u8>,
-    /// Its length on the link, in bytes.
+    /// Length on the link, in bytes.
     pub(crate) original_len: usize,
 }
 

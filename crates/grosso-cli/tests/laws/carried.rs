@@ -88,8 +88,8 @@ pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     part(&parsed).map_or(whole, |part| part.len() as u64)
 }
 
-/// Returns the number of those bytes that are fragment headers of whole datagrams, which are delivered without them
-/// (RFC 6946).
+/// Returns the number of those bytes that are fragment headers of unfragmented datagrams, which are delivered without
+/// them (RFC 6946).
 pub(crate) fn atomic(packet: &Captured) -> u64 {
     let Some(link) = link_of(packet.link_type) else { return 0 };
     let parsed = parse(&packet.data, link, Lengths::Declared);
@@ -98,7 +98,7 @@ pub(crate) fn atomic(packet: &Captured) -> u64 {
     headers.filter(|layer| part.contains(&layer.offset)).map(|layer| layer.len as u64).sum()
 }
 
-/// Returns the range of the bytes that are divided into fragments.
+/// Returns the range of bytes that is divided into fragments.
 fn part(parsed: &Parsed) -> Option<Range<usize>> {
     let outermost = parsed.layers.iter().position(|layer| layer.is_ip())?;
     let behind = parsed.layers.iter().enumerate().skip(outermost + 1);
@@ -123,7 +123,7 @@ pub(crate) fn wrong(frame: &[u8], link: Link) -> Option<Verdict> {
     for as_is in verify(frame, link).into_iter().rev().filter(|v| v.state != State::Absent) {
         let once_completed = verify(&completed, link);
         let now = once_completed.iter().find(|verdict| verdict.layer == as_is.layer)?;
-        // With nested tunnels, one level may leave a checksum to the receiver, and the oracle treats it as the
+        // With nested tunnels, one level may leave a checksum to the receiver, and the oracle treats that level as the
         // innermost.
         let is_right = now.found == now.expected;
         if is_right || as_is.state != State::Wrong || now.state != State::Wrong {

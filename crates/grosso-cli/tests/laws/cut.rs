@@ -1,4 +1,4 @@
-//! Law: `segment` of the output of `coalesce` equals its input, whatever the snap length truncated.
+//! Law: `segment` of the output of `coalesce` equals its input, wherever the snap length truncated packets.
 
 use grosso_capture::Format;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ proptest! {
     }
 }
 
-/// Cuts half of the packets of some flows at random and compares the input with what comes back. Packets of different
+/// Truncates half of the packets of some flows at random, and compares the input with the result. Packets of different
 /// flows may overtake each other, so both are sorted.
 fn come_back(recipe: &Recipe) {
     let mut random = recipe.random();

@@ -12,7 +12,7 @@ use grosso_testkit::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Medium {
     pub(crate) link: Link,
-    /// The largest number of bytes from the outermost IP header on.
+    /// Maximum number of bytes, counted from the outermost IP header.
     pub(crate) mtu: usize,
 }
 
@@ -185,8 +185,8 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     }
 }
 
-/// Returns a random stack half of the time, else one from the complete list. None has L2TPv3, whose format no command
-/// knows.
+/// Returns a random stack half of the time, otherwise one from the complete list. No stack has L2TPv3, because no
+/// command knows its format.
 pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     loop {
         let stack = if random.percent(50) {
@@ -221,7 +221,7 @@ struct Sender {
     full: usize,
     /// Payload bytes of a segment of this flow.
     segment: usize,
-    /// The step of the identification of each IP level from packet to packet.
+    /// Step of the identification from packet to packet, for each IP level.
     steps: Vec<u16>,
 }
 
@@ -229,7 +229,7 @@ impl Sender {
     fn new(stack: Stack, number: u16, mtu: usize, random: &mut Random) -> Self {
         let levels = stack.tunnels.len() + 1;
         let ids = (0..levels).map(|_| random.bits() as u16).collect();
-        // Counted, constant, or shared with other flows.
+        // Identifications are counted, constant, or shared with other flows.
         let steps = (0..levels).map(|_| *random.choose(&[1, 1, 0, 3])).collect();
         let sequence = random.bits() as u32;
         let place = Place { flow: number, sequence, ids, ..Place::default() };
@@ -337,9 +337,9 @@ impl Sender {
     }
 }
 
-/// A rough limit on the payload bytes of one flow, to keep the tests short.
+/// Approximate limit on the payload bytes of one flow, to keep the tests short.
 const FLOW_BYTES_MAX: usize = 60_000;
 /// Maximum payload bytes of a superframe, so that all headers fit below 64 KB.
 const SUPERFRAME_BYTES_MAX: usize = 50_000;
-/// Below this size, no sender creates superframes.
+/// Segment size below which no sender creates superframes.
 const SEGMENT_BYTES_MIN: usize = 64;

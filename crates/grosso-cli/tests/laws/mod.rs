@@ -1,6 +1,6 @@
 //! Laws of the commands that read and write captures, tested on every header stack of the testkit.
 //!
-//! Each case is a capture of several flows, each generated from its own seed: the seeds that a failure prints reproduce
+//! Each case is a capture of several flows, each generated from its own seed. The seeds that a failure prints reproduce
 //! the capture, reduced to the fewest flows that still fail.
 
 mod captures;

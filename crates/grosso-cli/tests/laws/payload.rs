@@ -105,7 +105,7 @@ fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
             continue;
         }
         let bytes: u64 = written.iter().map(|packet| payload(packet, Fou::Opaque).bytes).sum();
-        // Either it is unchanged and named, or all of its packets are in the output.
+        // Either the frame is unchanged and the report names it, or all of its packets are in the output.
         let stayed = written.len() == 1 && written[0].data == superframe.data;
         let named = ["left", "refused", "passed"]
             .iter()
@@ -118,9 +118,9 @@ fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
 /// Packets of all kinds, including some that no host should send.
 struct Mixture {
     packets: Vec<Captured>,
-    /// Their payload after all possible reassembly.
+    /// Payload after all possible reassembly.
     joined: Carried,
-    /// Duplicate fragments of complete datagrams, and the bytes in them.
+    /// Number of duplicate fragments of complete datagrams, and of the bytes in them.
     duplicates: (u64, u64),
     /// Whether FOU is parsed.
     fou: Fou,
@@ -166,7 +166,8 @@ impl Mixture {
         mixture
     }
 
-    /// Returns fragments in random order: of complete datagrams, some of them repeated, and of some incomplete ones.
+    /// Returns fragments in random order: those of complete datagrams, of which some are repeated, and those of some
+    /// incomplete datagrams.
     fn fragments(
         &mut self,
         number: u16,
@@ -187,7 +188,7 @@ impl Mixture {
             if random.percent(60) {
                 random.shuffle(&mut pieces);
             }
-            // Not the last fragment: a fragment after that belongs to one of the next datagrams.
+            // The last fragment is not repeated: a fragment after it belongs to one of the next datagrams.
             let again = random.below(pieces.len() - 1);
             if random.percent(30) {
                 pieces.insert(again, pieces[again].clone());
@@ -199,7 +200,7 @@ impl Mixture {
         all
     }
 
-    /// Runs every command, and balances its input and output.
+    /// Runs every command, and checks that its input and output balance.
     fn check(&self, bench: &Bench, random: &mut Random) {
         let parts: u64 = self.packets.iter().map(fragmentable).sum();
         for command in COMMANDS {
@@ -266,7 +267,7 @@ impl Mixture {
         assert_eq!(number(&report["output"]["packets"]), written, "{line}");
     }
 
-    /// Asserts that a command that split nothing and left nothing kept every packet.
+    /// Asserts that a command that split nothing and left nothing has kept every packet.
     fn untouched(&self, written: &[Captured], report: &Value, line: &str) {
         let split =
             if report["cut"].is_null() { &report["superframes"]["split"] } else { &report["cut"] };
@@ -290,7 +291,7 @@ fn line_of(command: &'static str, mtu: usize) -> (String, &'static str) {
     (line.replace("FROM", "a").replace("TO", "b").replace("MTU", &mtu.to_string()), balance)
 }
 
-/// Runs a command that may answer no, or fail to parse some link types.
+/// Runs a command that may give a negative answer, or may not parse some link types.
 fn run(bench: &Bench, line: &str) -> Value {
     let run = bench.run(&format!("{line} --json"));
     assert!(matches!(run.code, 0 | 1 | 3), "{line}: {}\n{}", run.code, run.stderr);

@@ -32,10 +32,10 @@ pub(crate) fn check(recipe: &Recipe) {
     assert_conserved(&before, &cut);
     stays(&bench, &name("cut"), &name("wire"), &cut);
     bench.ok("wire -q --strict -r merged.pcapng -w back.pcapng");
-    assert!(frames(&bench.get("back.pcapng")) == cut, "wire does not cut as segment does");
+    assert!(frames(&bench.get("back.pcapng")) == cut, "wire and segment split differently");
 }
 
-/// Asserts that `inspect` calls these packets the wire, and that neither `wire` nor `segment` changes anything in them.
+/// Asserts that `inspect` classifies these packets as the wire, and that neither `wire` nor `segment` changes them.
 fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
     let report = bench.ok(&format!("inspect {from} --json")).json();
     assert_eq!(report["verdict"]["vantage"], "wire", "{report:#}");
@@ -49,7 +49,7 @@ fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
     assert_eq!((&report["cut"], &report["undescribed"]), (&0.into(), &0.into()), "{report:#}");
 }
 
-/// Asserts that no byte differs; the message names the first packet that does.
+/// Asserts that no byte differs; the message has the number of the first packet that does.
 fn same(before: &[Vec<u8>], after: &[Vec<u8>], command: &str) {
     let place = (0..before.len().max(after.len())).find(|&at| before.get(at) != after.get(at));
     let Some(place) = place else { return };

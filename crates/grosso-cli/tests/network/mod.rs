@@ -38,7 +38,7 @@ const fn addresses(host: u8) -> [IpAddr; 2] {
     ]
 }
 
-/// The time without received data after which the test fails instead of hanging.
+/// Time without received data after which the test fails instead of hanging.
 pub(crate) const STALLED: Duration = Duration::from_secs(60);
 
 /// Two hosts, and a directory for the program's files.
@@ -53,13 +53,13 @@ pub(crate) fn name(name: &str) -> InterfaceName {
     InterfaceName::new(name).unwrap()
 }
 
-/// Says that a test is skipped and why; fails if the environment forbids skipping.
+/// Prints that a test is skipped and why; fails if the environment forbids skipping.
 pub(crate) fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// Networks of one's own; `None` if the caller may not make them, or no TUN or TAP device in them.
+/// Creates network namespaces; `None` if the caller must not create them, or a TUN or TAP device in them.
 pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     if !Path::new("/dev/net/tun").exists() {
         skip("no /dev/net/tun");
@@ -85,7 +85,7 @@ pub(crate) fn program_with_open_tun() -> Command {
     command
 }
 
-/// Asks until it is so: the time that this takes depends on the scheduler.
+/// Repeats the check until it succeeds; the time depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if is_so() {
@@ -93,7 +93,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("it never was");
+    panic!("the condition was never met");
 }
 
 impl Hosts {
@@ -106,7 +106,7 @@ impl Hosts {
         Some(hosts)
     }
 
-    /// Lays a wire from the first host to an interface of the second.
+    /// Creates a wire from the first host to an interface of the second.
     pub(crate) fn add_wire(&self, near: &str, far: &str) {
         let lay = || -> io::Result<()> {
             // The host's IP stack must not answer for its device at the interface that Grosso attaches to.
@@ -121,7 +121,7 @@ impl Hosts {
         self.a.run(|| Control::new()?.set_up(&name(near), true)).unwrap().unwrap();
     }
 
-    /// Gives the second host's device its addresses.
+    /// Configures the addresses of the second host's device.
     pub(crate) fn address(&self, device: &str) {
         self.b.run(|| set_up(device, B)).unwrap().unwrap();
     }
@@ -160,7 +160,7 @@ impl Hosts {
         running
     }
 
-    /// Runs the program to its end.
+    /// Runs the program until it exits.
     pub(crate) fn run(&self, line: &str) -> Ended {
         Running::spawn(&mut self.command(line)).end()
     }
@@ -176,14 +176,14 @@ pub(crate) fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> 
     netlink.add_address(index, addresses[1], 64)
 }
 
-/// The program while it runs.
+/// A running program.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
     stdout: Option<JoinHandle<String>>,
 }
 
-/// The result of the program.
+/// Result of a program that has exited.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -211,24 +211,24 @@ impl Running {
         Self { child, lines, stdout: Some(stdout) }
     }
 
-    /// Waits for a line that contains this text.
+    /// Waits for a line of output that contains `text`.
     pub(crate) fn said(&self, text: &str) -> String {
         self.said_with(text).1
     }
 
-    /// Waits for a line that contains this text, and returns those before it, too.
+    /// Waits for a line of output that contains `text`, and also returns the lines before it.
     pub(crate) fn said_with(&self, text: &str) -> (Vec<String>, String) {
         let mut seen = Vec::new();
         loop {
             match self.lines.recv_timeout(STALLED) {
                 Ok(line) if line.contains(text) => return (seen, line),
                 Ok(line) => seen.push(line),
-                Err(error) => panic!("never said {text:?} ({error}), but {seen:#?}"),
+                Err(error) => panic!("never printed {text:?} ({error}), but {seen:#?}"),
             }
         }
     }
 
-    /// Returns whether one of the lines that have arrived since the last call contains this text.
+    /// Returns whether a line of output since the last call contains `text`.
     pub(crate) fn has_said(&self, text: &str) -> bool {
         self.lines.try_iter().any(|line| line.contains(text))
     }
@@ -241,7 +241,8 @@ impl Running {
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
     }
 
-    /// Stops all its threads. One takes the signal, and may have to wait for a processor while others go on.
+    /// Stops all threads of the program. One thread takes the signal, and may have to wait for a CPU while others
+    /// continue.
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);
         let is_stopped = |task: io::Result<DirEntry>| {
@@ -252,13 +253,13 @@ impl Running {
         until(|| tasks().all(is_stopped));
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Sends the signal, and waits until the program has exited.
     pub(crate) fn stop(self, signal: Signal) -> Ended {
         self.signal(signal);
         self.end()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the program has exited.
     pub(crate) fn end(mut self) -> Ended {
         let code = self.child.wait().unwrap().code();
         let stdout = self.stdout.take().unwrap().join().unwrap();
@@ -289,7 +290,7 @@ impl Drop for Running {
     }
 }
 
-/// Opens a connection from the first to the second address, each on its host; returns the near side first.
+/// Opens a connection from the first to the second address, each on its host; returns the near socket first.
 pub(crate) fn connect(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),

@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// Lines that check.sh printed about a unit; each is a key with its values.
+/// Output lines of check.sh about a unit; each is a key with its values.
 struct Said<'a> {
     unit: &'a str,
     log: &'a str,
@@ -38,7 +38,7 @@ impl Said<'_> {
     }
 }
 
-/// Returns whether the machine can boot systemd; prints a message if it cannot.
+/// Returns whether this machine can boot systemd; prints a message if it cannot.
 fn can_boot() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let has = |program: &str| Path::new(program).exists();
@@ -68,7 +68,7 @@ fn has_control_groups() -> bool {
     command.current_dir(folder.path()).output().is_ok_and(|output| output.status.success())
 }
 
-/// Creates the files that are mounted over the machine's own.
+/// Creates the files that are mounted over those of the host.
 fn files(folder: &Path) -> io::Result<()> {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
     let put = |path: &str, bytes: &[u8]| -> io::Result<()> {
@@ -97,7 +97,7 @@ fn files(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("inner.sh"), include_bytes!("inner.sh"))
 }
 
-/// Boots, and returns what check.sh printed.
+/// Boots systemd, and returns the output of check.sh.
 fn boot(folder: &Path) -> String {
     files(folder).unwrap();
     let script: PathBuf = folder.join("boot.sh");
@@ -170,7 +170,7 @@ key-file = "/run/credentials/grosso@esp.service/esp.key"
 sequence-file = "/var/lib/grosso/esp.sequence"
 "#;
 
-/// The peer, which is not a service.
+/// The peer program, which is not a service.
 const PEER: &str = r#"
 [[path]]
 name = "peer"

@@ -1,4 +1,4 @@
-//! A network with a TAP, and a command that captures there.
+//! A network with a TAP, and a command that captures on it.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -83,13 +83,13 @@ pub(crate) fn signal(child: &Child, name: &str) {
     Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
 }
 
-/// Ends a command as Ctrl-C does.
+/// Ends a command with the signal of Ctrl-C.
 pub(crate) fn end(child: &mut Child) -> Option<i32> {
     signal(child, "INT");
     child.wait().unwrap().code()
 }
 
-/// Asks until it is so: the time that this takes depends on the scheduler.
+/// Repeats the check until it succeeds; the time depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if is_so() {
@@ -97,7 +97,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("it never was");
+    panic!("the condition was never met");
 }
 
 pub(crate) fn read(path: &Path) -> Vec<u8> {

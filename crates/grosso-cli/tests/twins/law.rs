@@ -1,5 +1,5 @@
-//! The law of the twins: the output of `wire` for a host's capture equals the wire, byte for byte, or the report admits
-//! a guess.
+//! The law of twins: the output of `wire` for a host's capture equals the wire, byte for byte, or the report admits a
+//! guess.
 
 use std::collections::BTreeMap;
 
@@ -21,26 +21,26 @@ pub(crate) struct Twins {
     pub(crate) measure: Measure,
 }
 
-/// The header whose payload stays the same when a superframe is segmented.
+/// The header whose payload is unchanged by segmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// The innermost transport header: the kernel repeats the outer headers.
+    /// The innermost transport header, because the kernel repeats the outer headers.
     Innermost,
-    /// The outermost one: the socket got many datagrams in one call.
+    /// The outermost header, because the socket received many datagrams in one call.
     Outermost,
 }
 
-/// The knowledge expected of a command.
+/// Facts that a command must know, and guesses that it must report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Must {
-    /// The file or the user provides all facts: nothing is guessed.
+    /// The file or the user provides all facts: nothing may be guessed.
     Know,
-    /// Guesses and packets left unchanged are reported.
+    /// Guesses and packets left unchanged must be reported.
     Say,
 }
 
 impl Twins {
-    /// Returns the captures without the SYNs, like captures that began later.
+    /// Returns the captures without the SYNs, like captures that started later.
     pub(crate) fn without_syns(&self) -> Self {
         let keep = |packets: &[Timed]| {
             packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()
@@ -56,7 +56,7 @@ impl Twins {
         Self { host: keep(&self.host), wire: keep(&self.wire), ..*self }
     }
 
-    /// Checks the law; the error is the part that does not hold.
+    /// Checks the law; the error describes the violation.
     pub(crate) fn law(&self, options: &str, must: Must) -> Result<(), String> {
         self.is_a_test()?;
         let bench = Bench::new();
@@ -66,7 +66,7 @@ impl Twins {
         self.wire_stays(&bench, options)
     }
 
-    /// Checks that the host's capture has superframes; otherwise it would show nothing.
+    /// Checks that the host's capture has superframes; otherwise it would prove nothing.
     fn is_a_test(&self) -> Result<(), String> {
         let [host, wire] = [&self.host, &self.wire].map(|packets| compared(packets));
         let longest = |frames: &[Vec<u8>]| frames.iter().map(Vec::len).max().unwrap_or(0);
@@ -105,7 +105,8 @@ impl Twins {
         self.strict_leaves_whole(bench, options)
     }
 
-    /// Checks that with `--strict` frames that would need a guess are left, and everything else is the wire.
+    /// Checks that `--strict` leaves frames that would need a guess unchanged, and that everything else equals the
+    /// wire.
     fn strict_leaves_whole(&self, bench: &Bench, options: &str) -> Result<(), String> {
         let line = format!("wire --json --strict -r host.pcap -w strict.pcap {options}");
         let run = bench.run(&line);
@@ -139,7 +140,7 @@ impl Twins {
         Ok(())
     }
 
-    /// Checks that a capture of the wire is recognized as the wire and is not changed.
+    /// Checks that a capture of the wire is classified as the wire and is not changed.
     fn wire_stays(&self, bench: &Bench, options: &str) -> Result<(), String> {
         // Sizes in the options are those of the host's superframes.
         let ports: Vec<_> = options.split("--").filter(|word| word.starts_with("port")).collect();
@@ -248,9 +249,9 @@ fn compared_frames(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Writes a checksum of TCP that is zero in one of its two forms. Linux writes 0 where it makes checksums while it cuts
-/// (`gso_make_checksum`), and 0xffff where they are left to a device that cannot (`skb_checksum_help`): no capture of a
-/// host tells which.
+/// Replaces one of the two forms of a zero TCP checksum by the other. Linux writes 0 if it computes checksums during
+/// segmentation (`gso_make_checksum`), and 0xffff if they were left to a device that cannot compute them
+/// (`skb_checksum_help`); a host's capture does not show which.
 fn write_zero_one_way(frame: &mut [u8]) {
     for tcp in parsed(frame).layers.iter().filter(|layer| layer.name == "tcp") {
         let checksum = &mut frame[tcp.offset + 16..tcp.offset + 18];
@@ -260,7 +261,8 @@ fn write_zero_one_way(frame: &mut [u8]) {
     }
 }
 
-/// Returns whether a frame belongs to the stream; neighbour discovery, for example, can occur at any time.
+/// Returns whether a frame belongs to the stream and not, for example, to neighbour discovery, which may occur at any
+/// time.
 fn is_compared(frame: &[u8]) -> bool {
     let parsed = parsed(frame);
     parsed.layers.iter().any(|layer| is_transport(layer.name))

@@ -1,4 +1,4 @@
-//! Twins: one kernel stream, captured on its sender and on the wire at the same time.
+//! Twins: one kernel stream, captured at its sender and on the wire at the same time.
 
 #![cfg(target_os = "linux")]
 
@@ -17,7 +17,7 @@ use tunnel::Tunnel;
 
 const ETHERNET: Way = Way { mtu: 1500, behind: None };
 
-/// The violations of the law, by case.
+/// Violations of the law, by case.
 #[derive(Default)]
 struct Table {
     cases: usize,
@@ -37,7 +37,7 @@ impl Table {
         }
     }
 
-    /// Checks twins with the SYNs, which contain all information, and without.
+    /// Checks twins with the SYNs, which contain all information, and without them.
     fn both(&mut self, case: &str, twins: &Twins, options: &str, with_syns: Must) {
         self.check(case, twins, options, with_syns);
         let case = format!("{case}, without SYNs");
@@ -157,7 +157,7 @@ fn a_clamped_mss() {
     }
 }
 
-/// Lets the router change the MSS in all SYNs.
+/// Makes the router change the MSS in all SYNs.
 fn clamp(chain: &Chain, mss: u32) -> bool {
     if !has("nft") {
         return false;
@@ -229,7 +229,7 @@ fn what_grosso_tunnel_sends() {
     }
 }
 
-/// The metadata that `grosso capture` records with each superframe is definite, whatever the superframe is.
+/// The metadata that `grosso capture` records with each superframe leaves no doubt, whatever the superframe is.
 #[test]
 fn what_grosso_capture_records() {
     let mut table = Table::default();

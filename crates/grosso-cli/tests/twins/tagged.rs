@@ -85,7 +85,7 @@ fn tag(frame: &mut Vec<u8>) {
     shift(frame, 4);
 }
 
-/// Removes the tag; frames without one are not of these hosts.
+/// Removes the tag; frames without a tag do not come from these hosts.
 fn untag(frame: &mut Vec<u8>) {
     let at = VIRTIO_BYTES + 12;
     if frame[at..at + 2] == [0x81, 0] {

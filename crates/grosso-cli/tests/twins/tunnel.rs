@@ -1,4 +1,4 @@
-//! A Grosso tunnel at one end of the path.
+//! A Grosso tunnel whose endpoint is one of the hosts.
 
 use std::{path::PathBuf, process::Command};
 
@@ -9,14 +9,14 @@ use crate::{
     vantage::{Chain, INSIDE, IPV4, ip},
 };
 
-/// The device `t0` at one end, removed on drop.
+/// The tunnel device `t0` on one host, removed on drop.
 pub(crate) struct Tunnel<'a> {
     host: &'a NetworkNamespace,
     folder: PathBuf,
 }
 
 impl<'a> Tunnel<'a> {
-    /// Makes the tunnel, in UDP over this family of addresses, at the sender (0) or the receiver (1).
+    /// Creates the tunnel over UDP and this IP version, on the sender (0) or the receiver (1).
     pub(crate) fn new(chain: &'a Chain, kind: &str, outer: usize, side: usize) -> Self {
         let host = [&chain.sender, &chain.receiver][side];
         let [local, remote] = {

@@ -1,4 +1,4 @@
-//! One kernel stream, captured on its sender and on the wire at the same time.
+//! One kernel stream, captured at its sender and on the wire at the same time.
 //!
 //! ```text
 //!  sender         bridge         router (if any)        receiver
@@ -6,8 +6,8 @@
 //!  superframes          packets
 //! ```
 //!
-//! `w0` segments the sender's packets and completes their checksums, because it has no offloads; nor have the devices
-//! after it, so that the packets of the reverse direction are those on the wire too.
+//! `w0` segments the sender's packets and completes their checksums, because it has no offloads. The devices after it
+//! have none either, so the packets of the reverse direction are also those on the wire.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -37,26 +37,26 @@ use crate::{
     network::{STALLED, connect, name, receive, send, skip, until},
 };
 
-/// The families of addresses, as indices.
+/// IP versions, as indices.
 pub(crate) const IPV4: usize = 0;
 pub(crate) const IPV6: usize = 1;
 /// The sender.
 pub(crate) const SENDER: [&str; 2] = ["10.9.0.1", "fd09::1"];
-/// The receiver, on the sender's network and behind a router.
+/// Addresses of the receiver: on the sender's network, and behind a router.
 const RECEIVER: [[&str; 2]; 2] = [["10.9.0.2", "fd09::2"], ["10.10.0.2", "fd10::2"]];
-/// The router, on its near and on its far side.
+/// Addresses of the router, on the sender's and on the receiver's side.
 const ROUTER: [[&str; 2]; 2] = [["10.9.0.9", "fd09::9"], ["10.10.0.9", "fd10::9"]];
 /// The inner addresses of the sender and the receiver.
 pub(crate) const INSIDE: [[&str; 2]; 2] = [["10.8.0.1", "fd08::1"], ["10.8.0.2", "fd08::2"]];
 /// Bytes of a stream: enough for superframes of 64 KB.
 pub(crate) const BYTES: usize = 1 << 19;
 
-/// The path from the sender to the receiver.
+/// Configuration of the path from the sender to the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     /// The MTU of every link.
     pub(crate) mtu: u32,
-    /// The MTU of a link behind a router, which the hosts do not know; `None` without a router.
+    /// MTU of a link behind a router, which the hosts do not know; `None` without a router.
     pub(crate) behind: Option<u32>,
 }
 
@@ -106,7 +106,7 @@ impl Chain {
     fn make(has_router: bool) -> io::Result<Self> {
         let host = || -> io::Result<NetworkNamespace> {
             let host = NetworkNamespace::new()?;
-            // Addresses are usable at once, and a sender without pacing creates long superframes.
+            // Addresses are usable immediately, and a sender without pacing creates long superframes.
             host.run(|| {
                 std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0")?;
                 std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")
@@ -123,7 +123,7 @@ impl Chain {
         })
     }
 
-    /// Lays a wire between two hosts.
+    /// Creates a wire between two hosts.
     fn wire(&self, near: (&str, &NetworkNamespace), far: (&str, &NetworkNamespace), mtu: u32) {
         let lay = || {
             let end = LinkChange::new().namespace(far.1.as_fd()).mtu(mtu);
@@ -136,7 +136,7 @@ impl Chain {
         }
     }
 
-    /// Adds devices of the bridge's host to its bridge. It has no addresses and sends no packets of its own.
+    /// Adds devices of the bridge's host to its bridge, which has no addresses and sends no packets of its own.
     pub(crate) fn join(&self, ports: &[&str]) {
         let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         self.bridge.run(quiet).unwrap().unwrap();
@@ -161,7 +161,7 @@ impl Chain {
         ip(&self.router, &format!("link set r1 mtu {behind}"));
     }
 
-    /// Gives the sender and the receiver their addresses.
+    /// Configures the addresses of the sender and the receiver.
     pub(crate) fn address(&self) {
         let side = usize::from(self.has_router);
         self.give(&self.sender, "s0", SENDER);
@@ -174,7 +174,7 @@ impl Chain {
         }
     }
 
-    /// Gives a device addresses; only that of IPv4 if its MTU is too small for IPv6.
+    /// Configures addresses on a device; only IPv4 if its MTU is too small for IPv6.
     pub(crate) fn give(&self, host: &NetworkNamespace, device: &str, addresses: [&str; 2]) {
         ip(host, &format!("addr add {}/24 dev {device}", addresses[IPV4]));
         let is_wide = host.run(|| Control::new()?.mtu(&name(device))).unwrap().unwrap() >= 1280;
@@ -187,7 +187,7 @@ impl Chain {
         self.folder.path().join(file)
     }
 
-    /// Makes a VXLAN device `x0` of the kernel's at both ends, in UDP over IPv4; false where the kernel has none.
+    /// Creates a kernel VXLAN device `x0` on both hosts, in UDP over IPv4; returns false if the kernel has no VXLAN.
     pub(crate) fn vxlan(&self, words: &str, mtu: u32) -> bool {
         let [near, far] = self.ends(IPV4);
         for (host, local, remote, inside) in
@@ -225,7 +225,7 @@ impl Chain {
         assert_eq!((&near).read(&mut [0]).unwrap(), 0);
     }
 
-    /// Sends datagrams that the kernel cuts (`UDP_SEGMENT`), and one that it does not.
+    /// Sends datagrams that the kernel segments (`UDP_SEGMENT`), and one that it does not.
     pub(crate) fn datagrams(&self, [from, to]: [IpAddr; 2], size: u16, lengths: &[usize]) {
         let far = self.receiver.run(|| UdpSocket::bind((to, 0))).unwrap().unwrap();
         let near = self.sender.run(|| UdpSocket::bind((from, 0))).unwrap().unwrap();
@@ -360,8 +360,8 @@ fn is_mark(frame: &[u8], mark: &[u8]) -> bool {
     frame.len() < 128 && find(frame, mark)
 }
 
-/// Binds the calling thread, and with it the processes that it starts, to one processor: on two of them, packets of a
-/// sender may overtake each other between two captures.
+/// Pins the calling thread, and with it the processes that it starts, to one CPU. On two CPUs, packets of a sender may
+/// overtake each other between two captures.
 fn pin() {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let allowed = scheduling::allowed_processors().unwrap();
@@ -379,7 +379,7 @@ pub(crate) fn run(host: &NetworkNamespace, line: &str) {
     assert_eq!(attempt(host, line), Ok(()), "{line}");
 }
 
-/// Runs a program on a host; the error is its output, if it failed.
+/// Runs a program on a host; returns its output as the error if it fails.
 pub(crate) fn attempt(host: &NetworkNamespace, line: &str) -> Result<(), String> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
@@ -388,7 +388,7 @@ pub(crate) fn attempt(host: &NetworkNamespace, line: &str) -> Result<(), String>
     if is_done { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Turns off checksum and segmentation offloads of a device: the latter need the former.
+/// Turns off checksum and segmentation offloads of a device: segmentation requires checksum offload.
 pub(crate) fn without_offloads(host: &NetworkNamespace, device: &str) {
     set(host, device, "tx-checksum-ip-generic", false);
 }

@@ -1,4 +1,4 @@
-//! A veth pair for `grosso lab nic`, with the sink at its other end.
+//! A veth pair for `grosso lab nic`, with the sink at its peer.
 
 #![allow(dead_code, reason = "each program of tests uses its own part")]
 
@@ -61,7 +61,7 @@ impl Net {
         self.network.run(set).unwrap().unwrap();
     }
 
-    /// Returns the command of a lab on this device.
+    /// Returns the command for a lab on this device.
     pub(crate) fn lab(&self, options: &str) -> Command {
         let mut command = self.bench.command(&format!("lab nic v0 --peer 192.0.2.2 {options}"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -77,7 +77,7 @@ impl Net {
     pub(crate) fn changing(&self, before: &[Feature]) -> Child {
         let mut lab = self.lab("--runs 1000 --no-html --quiet").process_group(0).spawn().unwrap();
         while self.features() == before {
-            assert_eq!(lab.try_wait().unwrap(), None, "it ends without a change");
+            assert_eq!(lab.try_wait().unwrap(), None, "the lab ends without a change");
             thread::yield_now();
         }
         lab
@@ -91,7 +91,7 @@ impl Drop for Net {
     }
 }
 
-/// Starts a sink, and returns it with the address at which it listens. Its output is not read after that.
+/// Starts a sink, and returns it with its listening address. Its output is not read after that.
 pub(crate) fn listening(command: &mut Command) -> (Child, String) {
     let mut sink = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
@@ -112,7 +112,7 @@ fn set_up(address: &str) -> std::io::Result<()> {
     Netlink::new()?.add_address(control.index(&name())?, address.parse().unwrap(), 24)
 }
 
-/// Waits for the end of a lab and of its watchdog, both of which hold its standard error.
+/// Waits until a lab and its watchdog have exited, both of which hold its standard error open.
 pub(crate) fn ended(mut lab: Child) -> (Option<i32>, String) {
     let mut said = String::new();
     lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();

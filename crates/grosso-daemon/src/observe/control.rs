@@ -1,8 +1,8 @@
 //! The socket that reports the counters of a running program: server and client.
 //!
-//! Each program listens on a socket of its own, in a directory on which all programs of one user agree. A request is
-//! one line of JSON, and so is the reply; then the connection ends. Whoever may open the socket may read counters, and
-//! nothing else.
+//! Each program listens on its own socket, in a directory on which all programs of one user agree. The request and the
+//! reply are one line of JSON each; then the connection ends. A client that may open the socket can read the counters,
+//! and nothing else.
 
 use std::{
     env,
@@ -83,7 +83,7 @@ impl ControlSocket {
     /// Listens in the first usable directory of `folders`.
     ///
     /// # Errors
-    /// If no directory is usable; the error is that of the last one.
+    /// Fails if no directory is usable; the error is that of the last one.
     pub fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -128,8 +128,8 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Listens on a socket that only its owner can open. It has this mode from the first moment, because the mode is set
-/// before the name exists. A socket that an ended program left behind is replaced.
+/// Listens on a socket that only its owner can open. The mode is set before the name exists, so that nobody else can
+/// ever open it. A socket left behind by a program that has exited is replaced.
 fn listen_on(path: &Path) -> io::Result<UnixListener> {
     let socket = stream()?;
     // On older kernels, the closing thread closes descriptors that clients pass.
@@ -156,7 +156,7 @@ fn stream() -> io::Result<OwnedFd> {
 /// Returns the first usable directory of `folders`; a missing directory is created.
 ///
 /// # Errors
-/// If no directory is usable; the error is that of the last one.
+/// Fails if no directory is usable; the error is that of the last one.
 pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {
@@ -227,7 +227,7 @@ pub fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
         };
         let is = |path: &PathBuf, end: &str| path.extension().is_some_and(|own| own == end);
         let within = |path: PathBuf| match is(&path, OWN_FOLDER) {
-            // A program that has just ended removes its directory.
+            // A program that has just exited has removed its directory.
             true => list(&path, names::entries(&path).unwrap_or_default()),
             false => vec![path],
         };
@@ -245,10 +245,11 @@ impl Answers {
             Ok(answer) => self.answers.push(answer),
             Err(error) => match error.kind() {
                 io::ErrorKind::PermissionDenied => self.forbidden.push(path),
-                // The program ended after the directory was listed.
+                // The program exited after the directory was listed.
                 io::ErrorKind::NotFound => {}
                 io::ErrorKind::ConnectionRefused => {
-                    // The program was killed and left its socket. The socket stays if this user may not remove it.
+                    // The program was killed and left its socket behind. The socket stays if this user must not remove
+                    // it.
                     let _ = socket::remove_stale(&path, SocketType::STREAM);
                 }
                 _ => self.silent.push((path, error.to_string())),
@@ -317,7 +318,7 @@ pub fn earlier<'a>(
 const SCHEMA: &str = "grosso.counters/1";
 /// File extension of sockets.
 const EXTENSION: &str = "sock";
-/// Extension of directories that hold the sockets of one process, which became another user.
+/// Extension of directories with the sockets of one process that runs as its own user.
 pub const OWN_FOLDER: &str = "own";
 /// Maximum number of sockets of one process ID in a directory.
 const NAMES_MAX: usize = 16;

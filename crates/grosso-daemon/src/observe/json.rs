@@ -1,4 +1,4 @@
-//! Counters for programs: `grosso.stats/1`.
+//! JSON output of counters: `grosso.stats/1`.
 
 use std::borrow::Cow;
 
@@ -12,29 +12,29 @@ use super::{
 };
 use crate::form::ReportForm;
 
-/// A device as an object: one key per counter; counters by reason are grouped in an object.
+/// A device as a JSON object: one key per counter; counters by reason are grouped in an object.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct DeviceLine<'a> {
     pub schema: &'static str,
-    /// The time of the reading, in nanoseconds since 1970.
+    /// Time of the reading, in nanoseconds since 1970.
     pub ts_ns: u64,
-    /// The process number of the program that runs the path.
+    /// Process ID of the program that runs the path.
     pub pid: u32,
     pub path: &'a str,
     pub device: &'a str,
     pub peer: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<u32>,
-    /// Whether the path is stuck: a thread of it did not answer in time, because it waits in a system call or was
-    /// stopped. The counters are then its last ones.
+    /// Whether the path is stuck: one of its threads did not reply in time, because it waits in a system call or was
+    /// stopped. The counters are then the last known ones.
     pub stuck: bool,
-    /// The age of the counters of a path that is stuck, in nanoseconds.
+    /// Age of the counters in nanoseconds if the path is stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
     #[serde(flatten)]
     pub counters: Grouped<'a>,
-    /// The change since the reading before.
+    /// Change since the previous reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta: Option<Grouped<'a>>,
 }
@@ -68,7 +68,7 @@ impl<'a> DeviceLine<'a> {
     }
 }
 
-/// The counters that exist, in order. Of those by reason only the ones that are not zero.
+/// The available counters, in order. Counters by reason are omitted if they are zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped<'a>(pub &'a Values);
 

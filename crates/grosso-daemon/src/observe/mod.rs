@@ -79,7 +79,7 @@ impl Service {
     /// most once in ten milliseconds.
     ///
     /// # Errors
-    /// If the system has no thread or descriptor left.
+    /// Fails if the system has no thread or descriptor left.
     pub fn start(
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,

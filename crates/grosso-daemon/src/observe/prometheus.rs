@@ -7,8 +7,8 @@ use super::{
     table::{COUNTERS, Counter, Label, Series},
 };
 
-/// Returns the page for these devices. Devices of one name are distinguished by their paths, for example tunnels.
-/// Counters are added up only if paths of two programs also share a name, because no two series may have the same
+/// Returns the page for these devices. Devices with the same name, for example tunnels, are distinguished by their
+/// paths. Counters are added up only if paths of two programs share a name too, because no two series may have the same
 /// labels.
 pub fn page(readings: &[DeviceReading]) -> String {
     let devices = merged(readings);
@@ -126,7 +126,7 @@ fn print_histogram(lines: &mut String, metric: &Metric, labels: &str, values: &[
     }
 }
 
-/// Returns the value of a label, escaped for its quotes.
+/// Returns the value of a label, escaped for use in double quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

@@ -14,27 +14,27 @@ use super::{
 /// The counters of one device of a data path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceReading {
-    /// The path's own name.
+    /// Name of the path.
     pub path: String,
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// The device at the other end of the path.
+    /// Name of the device on the other side of the path.
     pub peer: String,
-    /// The queue of the device; `None` for all queues together.
+    /// Queue of the device; `None` for the sum of all queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<u32>,
-    /// The time since the last frame came from it, in nanoseconds; `None` before the first.
+    /// Time since the last frame from the device, in nanoseconds; `None` before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<u64>,
-    /// Age of the counters in nanoseconds if the path is stuck: a thread of it did not answer in time, because it
+    /// Age of the counters in nanoseconds if the path is stuck: one of its threads did not reply in time, because it
     /// waits in a system call or was stopped. `None` for a path that works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
-    /// Its counters.
+    /// Counters of the device.
     pub counters: Values,
 }
 
-/// The values of the counters that exist.
+/// The values of the available counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(from = "BTreeMap<String, u64>", into = "BTreeMap<String, u64>")]
 pub struct Values(Vec<Option<u64>>);
@@ -167,7 +167,7 @@ fn right(queue: &Snapshot) -> PathSide<'_> {
     }
 }
 
-/// Returns one device for each name and path: equal ones in several programs are added up.
+/// Returns one device for each name and path; the counters of equal devices in several programs are added up.
 pub fn merged<'a>(
     devices: impl IntoIterator<Item = &'a DeviceReading>,
 ) -> BTreeMap<(&'a str, &'a str, Option<u32>), Values> {

@@ -2,7 +2,7 @@
 //!
 //! A client may send one request per connection. It has [`ClientBounds::client_time`] in total, even if it sends byte
 //! by byte or does not read. Bytes after the request are read and discarded, up to `DRAINED_BYTES_MAX`. Each of the two
-//! listeners serves at most [`CLIENTS_MAX`] clients at a time. One more client replaces the oldest client of the same
+//! listeners serves at most [`CLIENTS_MAX`] clients at a time. A further client replaces the oldest client of the same
 //! listener, so that stalled metrics clients never displace a client of the control socket. Data paths are queried at
 //! most once in [`ClientBounds::fresh`], whatever the number of clients.
 
@@ -180,7 +180,7 @@ impl PathsCache {
 struct Client {
     stream: Stream,
     incoming: Vec<u8>,
-    /// Response; empty until it exists.
+    /// Response; empty until it is known.
     outgoing: Vec<u8>,
     sent: usize,
     /// Bytes received after the response was sent.
@@ -347,7 +347,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            // No client has to pass descriptors here, and closing them can wait.
+            // Clients need not pass descriptors here, and closing them may block.
             Self::Control(stream) => {
                 Ok(receive_without_files(stream, &mut [IoSliceMut::new(buffer)])?.bytes)
             }

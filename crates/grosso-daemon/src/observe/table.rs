@@ -1,7 +1,7 @@
 //! The counters: name, unit, description, source, and Prometheus series of each.
 //!
-//! Text, JSON, the Prometheus page and `docs/counters.md` are made from this table. Names follow the kernel's `qstats`
-//! (Documentation/netlink/specs/netdev.yaml) without `hw`.
+//! Text, JSON, the Prometheus page and `docs/counters.md` are generated from this table. Names follow the kernel's
+//! `qstats` (Documentation/netlink/specs/netdev.yaml) without `hw`.
 
 mod acknowledgments;
 
@@ -24,7 +24,7 @@ use grosso_io::{
 pub struct Counter {
     /// Unique name of lower-case letters, digits and underscores.
     pub name: String,
-    /// The unit that it counts, such as packets.
+    /// Unit of the count, for example packets.
     pub unit: &'static str,
     /// Meaning of the counter, as a sentence.
     pub help: String,
@@ -81,7 +81,7 @@ pub struct PathSide<'a> {
 #[derive(Clone, Copy, Debug)]
 enum CounterSource {
     Plain(fn(&PathSide<'_>) -> u64),
-    /// Superframes made: of one protocol, or all.
+    /// Merged superframes: of one protocol, or of all.
     Joined(fn(&Superframes) -> u64, Option<usize>),
     /// Frames whose checksums the device reported in this state.
     Said(Said),
@@ -106,7 +106,7 @@ impl Counter {
         Self { name, unit, help, group: None, series: None, is_gauge: false, source }
     }
 
-    /// Gives the counter a metric of its own.
+    /// Makes the counter the only one of its metric.
     fn alone(mut self) -> Self {
         let metric = format!("grosso_{}_total", self.name);
         self.series = Some(Series { metric, help: "", label: Label::Alone });
@@ -126,7 +126,7 @@ impl Counter {
         self
     }
 
-    /// Puts the counter into an object of the JSON reports.
+    /// Places the counter in an object of the JSON reports.
     fn grouped(mut self, group: &'static str, key: impl Into<String>) -> Self {
         self.group = Some((group, key.into()));
         self
@@ -396,8 +396,8 @@ fn checksums() -> Vec<Counter> {
     ]
 }
 
-/// Returns the counters for the reasons of flushes. If a train left because the next packet did not fit, that packet's
-/// reason counts it.
+/// Returns the counters for the reasons of flushes. A train that was flushed because the next packet did not fit is
+/// counted under the reason of that packet.
 fn flushes() -> Vec<Counter> {
     let closes =
         Close::ALL.iter().filter(|reason| !matches!(reason, Close::NoMerge | Close::Never));
@@ -422,7 +422,7 @@ fn flushes() -> Vec<Counter> {
         .collect()
 }
 
-/// Returns the counters for the reasons why packets were in no train.
+/// Returns the counters for the reasons why packets were not part of a train.
 fn passes() -> Vec<Counter> {
     let all = "Frames from the device that cannot be in a train, by reason.";
     let counter = |(index, reason): (usize, &Pass)| {
@@ -436,7 +436,7 @@ fn passes() -> Vec<Counter> {
     Pass::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters for the reasons why packets left that waited to be reordered.
+/// Returns the counters for the reasons why packets that waited for reordering were released.
 fn releases() -> Vec<Counter> {
     let all = "Wire packets that waited for reordering and were released, by reason.";
     let counter = |(index, reason): (usize, &Release)| {
@@ -453,7 +453,7 @@ fn releases() -> Vec<Counter> {
     Release::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters that drivers with inet_lro showed in `ethtool -S`.
+/// Returns the counters that drivers with inet_lro reported in `ethtool -S`.
 fn lro() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         let source = CounterSource::Coalescer(read, 0);
@@ -557,7 +557,7 @@ fn lower(sentence: &str) -> String {
     let mut letters = sentence.chars();
     let first = letters.next().map(|first| first.to_ascii_lowercase());
     match sentence.chars().nth(1).is_some_and(char::is_uppercase) {
-        // The first word is an abbreviation.
+        // The first word is an abbreviation and keeps its capitals.
         true => sentence.to_owned(),
         false => first.into_iter().chain(letters).collect(),
     }

@@ -66,7 +66,7 @@ fn sample() -> PathReading {
             .ipv4(move |ip| ip.id(i as u16))
             .tcp(move |t| t.sequence(i * 1000))
     };
-    // Trains that end with the poll, at a gap, or at a change of the window; packets in no train.
+    // Trains end with the poll, at a gap, or at a change of the window; some packets are not part of a train.
     (0..40).for_each(|i| send(tcp(i).payload_len(1000)));
     (60..70).for_each(|i| send(tcp(i).payload_len(1000)));
     let window = |i: u32| {
@@ -153,7 +153,7 @@ fn every_packet_and_train_is_counted_at_the_device_that_it_came_from() {
     assert_eq!(frames, tap.counters.value("tx_frames"));
     assert_eq!(value("rx_gro_segs_sum"), 61);
 
-    // The losses of its port count for this device only.
+    // The losses of a port count only for its device.
     assert_eq!((sum(eth, "drop_"), sum(eth, "event_")), (6, 9));
     assert_eq!(sum(tap, "drop_"), 0);
 }
@@ -184,7 +184,7 @@ fn text_fits_and_is_as_ethtool_prints_it() {
     );
     assert!(all.contains("\n    rx_gro_flush_fin: 0\n"));
     assert!(!few.contains(": 0\n"), "zero counters need -v: {few}");
-    assert!(!all.contains("drop_rx_ring_full"), "its port has no ring");
+    assert!(!all.contains("drop_rx_ring_full"), "the port has no ring");
 }
 
 /// Checks a page against the requirements of format 0.0.4:
@@ -302,10 +302,10 @@ fn the_document_lists_every_counter() {
     if std::env::var_os("GROSSO_WRITE_DOCUMENTS").is_some() {
         std::fs::write(&path, &right).unwrap();
     }
-    assert!(document == right, "write it anew: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
+    assert!(document == right, "regenerate it: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli");
 }
 
-/// Returns a service in a directory of its own, and a counter of its readings of the paths.
+/// Returns a service in its own directory, and the number of its readings of the paths.
 fn service(bounds: ClientBounds, metrics: bool) -> (tempfile::TempDir, Service, Arc<AtomicUsize>) {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -341,7 +341,7 @@ fn who_asks_is_answered_what_was_counted() {
         assert_eq!((silent.len(), forbidden.len(), answers.len()), (0, 0, 1));
         assert_eq!(answers[0].devices, devices(&[sample()], false));
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 1, "a reading is good for as long as it is fresh");
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "a fresh reading is reused");
     let socket = service.socket().unwrap().to_owned();
     drop(service);
     assert!(!socket.exists());
@@ -353,13 +353,13 @@ fn sockets_of_programs_that_were_killed_are_removed_and_taken_over() {
     let places = [folder.path().to_owned()];
     let mine = folder.path().join(format!("{}.sock", std::process::id()));
     for path in [&mine, &folder.path().join("4.sock")] {
-        // Dropping the listener leaves its name without a listener.
+        // Dropping the listener leaves the name behind.
         drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     }
     let start = || Service::start_in(&places, FOREVER, None, || vec![sample()]).unwrap();
     let (first, second) = (start(), start());
     assert_eq!(first.socket().unwrap(), mine);
-    assert_ne!(second.socket().unwrap(), mine, "somebody listens there");
+    assert_ne!(second.socket().unwrap(), mine, "another program listens on the socket");
     let answers = ask(&first);
     assert_eq!((answers.answers.len(), answers.silent.len()), (2, 0));
     assert!(!folder.path().join("4.sock").exists());

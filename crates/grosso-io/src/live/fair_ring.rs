@@ -1,9 +1,9 @@
-//! A receive ring that drops frames of greedy flows before it is full, so that other flows find room.
+//! A receive ring that drops frames of greedy flows before it is full, so that there is room for other flows.
 
 use grosso::fair::FairShare;
 use grosso_sys::packet::{ReceiveRing, RingFrame};
 
-/// A receive ring, with the flows of its frames when only its reserve is left.
+/// A receive ring. When only its reserve is free, it tracks the flows of its frames.
 #[derive(Debug)]
 pub(super) struct FairRing {
     pub(super) ring: ReceiveRing,

@@ -263,8 +263,8 @@ impl PacketPort {
         }
     }
 
-    /// Returns the metadata from the slot's checksum state, for sockets without virtio headers; that state does not
-    /// tell which checksum is partial.
+    /// Returns the metadata from the slot's checksum state, for sockets without virtio headers. That state does not
+    /// show which checksum is partial.
     #[inline(never)]
     fn status(&mut self, frame: &[u8], status: Status) -> Meta {
         let checksum = if status.checksum_not_ready() {
@@ -404,8 +404,8 @@ fn beside(tag: packet::VlanTag) -> VlanTag {
     VlanTag { protocol: tag.protocol, tci: tag.control }
 }
 
-/// Returns the layout for packets of this MTU and their headers: 4096 slots for usual packets, at least 1024 for longer
-/// ones.
+/// Returns the layout for packets of this MTU and their headers: 4096 slots for common packets, at least 1024 for
+/// longer ones.
 fn layout_of(mtu: usize) -> RingLayout {
     let usual = RingLayout::PACKETS;
     let wanted = mtu.saturating_add(SLOT_HEADERS_BYTES).clamp(usual.slot_bytes, SLOT_BYTES_MAX);
@@ -429,12 +429,12 @@ fn possible(form: Option<Form>) -> Features {
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
 /// Size in bytes of the socket's queue for long frames, including the kernel's bookkeeping, for which the kernel
-/// doubles the requested size: superframes of 30 ms at 10 Gb/s. Only waiting frames take memory.
+/// doubles the requested size: the superframes of 30 ms at 10 Gb/s. Only waiting frames take memory.
 const LONG_QUEUE_BYTES: usize = 64 << 20;
 /// Buffer size for a virtio header and the longest superframe with its tags.
 const LONG_BYTES: usize = 66 << 10;
-/// Number of slots for superframes if they may not wait in the queue: superframes of 100 ms at 10 Gb/s, or packets of
-/// 1500 bytes of 2.5 ms.
+/// Number of slots for superframes if they may not wait in the queue: the superframes of 100 ms at 10 Gb/s, or the
+/// 1500-byte packets of 2.5 ms.
 const SUPERFRAME_SLOTS: usize = 2048;
 /// Minimum number of slots for packets.
 const SLOTS_MIN: usize = 1024;

@@ -462,7 +462,7 @@ fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) 
         (Offloads::UDP_TUNNEL, Features::UDP_TUNNEL_SEGMENTATION),
         (Offloads::UDP_TUNNEL_CHECKSUM, Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION),
     ] {
-        // Each offload requires those before it (rule V30), and is omitted with them.
+        // Each offload requires the previous ones (rule V30), and is omitted if one of them is.
         let needed = match feature {
             Features::CHECKSUM_GENERIC => Features::NONE,
             Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION => Features::UDP_TUNNEL_SEGMENTATION,

@@ -61,7 +61,7 @@ pub(crate) struct TxOffload {
     queue: VecDeque<Queued>,
     spare: Vec<Vec<u8>>,
     stack: Stack,
-    /// The virtio header, and the changed part at the start of the frame.
+    /// Virtio header, and the changed part at the start of the frame.
     head: Vec<u8>,
     /// An empty vector kept for its capacity.
     parts: Vec<IoSlice<'static>>,
@@ -135,7 +135,7 @@ impl TxOffload {
         }
         self.enqueue_prepared(slices, prepared);
         self.refused(error, wire)?;
-        // The frame is accepted, whatever becomes of its packets: a failed device reports its error again.
+        // The frame counts as accepted, whatever happens to its packets: a failed device reports its error again.
         let _ = self.flush(wire);
         Ok(Transmitted::Taken)
     }
@@ -214,7 +214,7 @@ impl TxOffload {
             self.stats.count(event, 1);
         } else {
             // Only these errors mean that the device does not support the superframe. A lack of memory is temporary,
-            // and an interface that is down (`ENETDOWN`) comes up again.
+            // and an interface that is down (`ENETDOWN`) may come up again.
             let cannot = matches!(
                 class,
                 ErrorClass::Malformed | ErrorClass::Unsupported | ErrorClass::TooLong

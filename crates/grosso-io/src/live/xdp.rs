@@ -36,8 +36,8 @@ pub struct XdpPortOptions {
     /// Options of the socket. Packets in several buffers are not supported.
     pub socket: XdpOptions,
     /// Treats a packet whose checksum field holds its pseudo-header sum as one with a partial checksum. A sender on the
-    /// same host with checksum offload sends such packets, and AF_XDP cannot mark them. Leave it off on an external
-    /// interface, because packets from other hosts must not be trusted in this way.
+    /// same host with checksum offload sends such packets, and AF_XDP cannot mark them. Leave this option off on an
+    /// external interface, because packets from other hosts must not be trusted in this way.
     pub assume_partial: bool,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -56,7 +56,7 @@ pub struct XdpPort {
     name: InterfaceName,
     control: Control,
     socket: XdpSocket,
-    /// Shared by the queues of the interface, which can have only one program.
+    /// Program of the interface, which can have only one; its queues share it.
     program: Arc<Redirect>,
     assume_partial: bool,
     ports: Ports,
@@ -166,7 +166,7 @@ impl Port for XdpPort {
         LinkType::Ethernet
     }
 
-    /// Returns no features: drivers accept offloads through AF_XDP only with metadata of their own.
+    /// Returns no features: drivers accept offloads through AF_XDP only with driver-specific metadata.
     fn device(&self) -> Device {
         Device::new(Features::NONE)
     }
@@ -245,7 +245,7 @@ impl Port for XdpPort {
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.stats.counters().for_each(|(counter, value)| each(counter, value));
-        // A socket that cannot be queried will fail in the next receive.
+        // A socket that cannot be queried fails in the next receive.
         let kernel = self.kernel_stats().unwrap_or_default();
         kernel_counters(&kernel).into_iter().for_each(|(counter, value)| each(counter, value));
     }

@@ -1,4 +1,4 @@
-//! Tests of the content of a recording, and that it does not affect the traffic.
+//! Tests of a recording's content, and that it does not affect the traffic.
 
 use std::{
     io::{self, Write},
@@ -125,7 +125,7 @@ fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
     assert_eq!(far.transmit(&[&segment(1)], &stamped).unwrap(), Transmitted::Taken);
     assert_eq!(far.transmit(&[&frame], &meta).unwrap(), Transmitted::Taken);
     assert_eq!(receive(&mut port, 5), [(segment(1), stamped), (frame.clone(), meta)]);
-    // A superframe comes in slices, and gets the time of the caller's last receive.
+    // A superframe arrives in slices, and gets the time of the caller's last receive.
     let (head, rest) = frame.split_at(90);
     let (middle, end) = rest.split_at(1000);
     assert_eq!(port.transmit(&[head, middle, end], &meta).unwrap(), Transmitted::Taken);
@@ -212,7 +212,7 @@ fn a_frame_that_the_port_has_no_room_for_is_recorded_when_it_is_taken() {
     assert_eq!(recorded, [segment(1), segment(2)]);
 }
 
-/// A disk with room for a number of bytes, which reports each request and waits for an answer.
+/// A disk with room for a limited number of bytes, which reports each request and waits for an answer.
 struct SmallDisk {
     room: usize,
     asked: mpsc::Sender<()>,
@@ -274,7 +274,7 @@ struct Stalled(mpsc::Receiver<()>, SharedFile);
 
 impl Write for Stalled {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The sender is gone when the stall is over.
+        // The sender has been dropped when the stall is over.
         let _ = self.0.recv();
         self.1.write(bytes)
     }

@@ -65,7 +65,7 @@ pub struct Group {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// State shared by the threads of a group; they access it only when they end.
+/// State shared by the threads of a group, which access it only when they end.
 #[derive(Debug)]
 struct Common {
     handles: Vec<Handle>,
@@ -251,7 +251,7 @@ impl Drop for Queue {
     }
 }
 
-/// Calls a function when dropped, that is, when the last owner of a shared value is gone.
+/// Guard that calls a function on drop, that is, when the last owner of a shared value is gone.
 struct AtEnd<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for AtEnd<F> {

@@ -178,7 +178,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and a train is held a little longer.
         let _ = wait_exactly();
-        // A thread that gets stuck before the first request has counters to show.
+        // A thread that gets stuck before the first request then has counters to show.
         let first = self.snapshot();
         self.shared.publish(first);
         let mut result = self.work();
@@ -215,8 +215,8 @@ impl<L: Port, R: Port> DataPath<L, R> {
         }
     }
 
-    /// Moves a batch each way, delivers trains whose hold time has expired, and returns the number
-    /// of frames received.
+    /// Moves a batch in each direction, delivers trains whose hold time has expired, and returns the number of frames
+    /// received.
     fn turn(&mut self, now_ns: u64) -> Result<usize, PortError> {
         let Self { left, right, to_right, to_left, .. } = self;
         let there = to_right.poll(left, right, now_ns)?;
@@ -246,9 +246,9 @@ impl<L: Port, R: Port> DataPath<L, R> {
 
     /// Sleeps until there is work.
     ///
-    /// While a train is held, frames from its port do not wake the thread: as behind a NIC with
-    /// interrupt moderation, they wait in the kernel until the hold time expires. The same holds
-    /// for frames that could not be sent on anyway.
+    /// While a train is held, frames from its port do not wake the thread: as behind a NIC with interrupt moderation,
+    /// they wait in the kernel until the hold time expires. The same applies to frames that could not be sent on
+    /// anyway.
     fn sleep(&mut self, deadline: Option<u64>) -> Result<(), PortError> {
         let to_right = (self.to_right.deadline().is_some(), self.to_right.is_waiting());
         let to_left = (self.to_left.deadline().is_some(), self.to_left.is_waiting());
@@ -278,7 +278,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     fn finish(&mut self) -> Result<(), PortError> {
         let end_ns = now_ns().saturating_add(nanoseconds(self.options.drain));
         let Self { left, right, to_right, to_left, .. } = self;
-        // If one side is broken, the other still gets its packets.
+        // If one side is broken, the other still receives its packets.
         let there = to_right.finish(left, right);
         let back = to_left.finish(right, left);
         let mut result = there.and(back);
@@ -361,8 +361,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Maximum time that frames wait while a train is held for longer, in nanoseconds: 86 packets of 1500 bytes at 10 Gb/s,
-/// for which a ring of 2048 slots has room.
+/// Maximum time that frames wait while a train is held for longer, in nanoseconds. In this time, 86 packets of 1500
+/// bytes arrive at 10 Gb/s, and a ring of 2048 slots has room for them.
 const MODERATION_NS_MAX: u64 = 100_000;
 /// Interval in nanoseconds for polling a port that has no descriptor to wait on.
 const ROOM_AGAIN_NS: u64 = 1_000_000;

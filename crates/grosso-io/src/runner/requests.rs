@@ -49,7 +49,7 @@ pub struct Reading {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Shared {
-    /// Whether there is a request: the thread reads the rest only then.
+    /// Whether there is a request; the thread reads the other fields only if there is one.
     asked: AtomicBool,
     stopped: AtomicBool,
     /// Wakes the thread.
@@ -82,7 +82,7 @@ impl Handle {
     pub fn request(&self) -> Request {
         let number = self.shared.last_request.fetch_add(1, Ordering::AcqRel) + 1;
         let now_ns = now_ns().max(1);
-        // An older request stays the oldest one.
+        // If there is an older request, it remains the oldest one.
         let _ =
             self.shared.asked_ns.compare_exchange(0, now_ns, Ordering::AcqRel, Ordering::Acquire);
         self.shared.wake();
@@ -124,8 +124,8 @@ impl Request {
         }
     }
 
-    /// Returns the answer to this request or a later one, if there is one; the inner value is `None` if there will be
-    /// none.
+    /// Returns the answer to this request or to a later one, if there is one; the inner value is `None` if no answer
+    /// will follow.
     fn answer(&self) -> Option<Option<Reading>> {
         let answers = self.shared.try_lock()?;
         let is_answered = answers.is_over || answers.answered >= self.number;
@@ -137,7 +137,7 @@ impl Request {
 }
 
 impl Answers {
-    /// Returns whether there are current or final counters: those of a path that was dropped are meaningless.
+    /// Returns whether there are current or final counters. The counters of a dropped path are meaningless.
     fn has_counters(&self) -> bool {
         !self.is_over || self.answered == u64::MAX
     }
@@ -153,7 +153,7 @@ impl Shared {
     /// Returns the last counters that the thread reported.
     fn last(&self) -> Reading {
         let last = self.try_lock().and_then(|answers| answers.last.clone());
-        // Without any, the thread was stopped before its first turn, or while it reported.
+        // Without a report, the thread was stopped before its first turn, or while it reported.
         let (snapshot, at_ns) = last.unwrap_or_default();
         let age = Duration::from_nanos(now_ns().saturating_sub(at_ns));
         Reading { snapshot, stale: Some(age) }
@@ -218,7 +218,7 @@ impl Answering {
     /// answered only by the next one.
     pub(super) fn publish(&self, snapshot: Snapshot) {
         let answered = self.0.last_request.load(Ordering::Acquire);
-        // If another thread holds the lock, the next request answers this one as well.
+        // If another thread holds the lock, the answer to the next request also answers this one.
         let Some(mut answers) = self.0.try_lock() else { return };
         answers.last = Some((Arc::new(snapshot), now_ns()));
         answers.answered = answered;

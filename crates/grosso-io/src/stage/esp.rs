@@ -673,10 +673,10 @@ struct Pair {
     has_window: bool,
     /// Packets that arrived since the file recorded exactly the received numbers.
     unsettled: u64,
-    /// Maximum number of packets that arrived during one request to the recorder.
+    /// Maximum number of packets that have arrived during one request to the recorder.
     came_meanwhile: u64,
     scarcity: Option<ScarcityNotice>,
-    /// The state that was reported.
+    /// State that was last reported.
     reported: Option<Scarcity>,
     _claims: Vec<File>,
 }
@@ -732,8 +732,8 @@ impl Pair {
 
     /// Requests that the numbers of received packets are recorded. If that takes time, further numbers are recorded
     /// ahead, so that a steady stream does not wait: a multiple of the packets that arrive in that time, or as many as
-    /// have arrived so far, up to the usual number. After a crash the numbers recorded ahead are rejected, so for a
-    /// quiet peer, which would have to retransmit, they are few.
+    /// have arrived so far, up to the default number. After a crash, the numbers recorded ahead are rejected and must
+    /// be retransmitted, so there are only few of them for a quiet peer.
     fn record_received(&mut self, came: usize, held: usize) -> RecordState {
         self.unsettled += came as u64;
         let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
@@ -818,9 +818,10 @@ impl Drop for Pair {
 /// limits their bytes.
 const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
-/// Numbers recorded as received ahead of their packets, if few packets arrive during a request.
+/// Default number of sequence numbers that are recorded as received ahead of their packets, if few packets arrive
+/// during a request.
 const AHEAD_USUAL: u64 = 64;
-/// Maximum number of packets that are assumed to arrive during a request: 16 times this number is recorded ahead.
+/// Maximum number of packets that are assumed to arrive during a request; 16 times as many numbers are recorded ahead.
 const AHEAD_MAX: u64 = HELD_MAX as u64;
 /// Time without a packet after which numbers recorded ahead are reduced, in nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
@@ -851,7 +852,7 @@ fn open(
     }
 }
 
-/// Returns whether a frame is ARP or IPv6 neighbour discovery, which find hosts on a link: without them no packet could
+/// Returns whether a frame is ARP or IPv6 neighbour discovery, which find hosts on a link. Without them no packet could
 /// be sent, and IPsec has no association for them.
 fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> bool {
     dissect_into(frame, link, &Ports::NONE, stack);

@@ -87,7 +87,7 @@ impl Joining {
     }
 
     /// Returns the time of the next expiry in nanoseconds; 0 (immediately) while frames are ready or the port may have
-    /// more, because its descriptor may not become readable again for them.
+    /// more, because its descriptor may not become readable again for these frames.
     pub(super) fn deadline(&self) -> Option<u64> {
         if self.more || !self.ready.is_empty() { Some(0) } else { self.reassembler.deadline() }
     }

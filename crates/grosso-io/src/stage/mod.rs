@@ -7,7 +7,7 @@
 //! | module | job |
 //! |---|---|
 //! | `fragmentation` | fragmentation and reassembly, as a port |
-//! | `joining`, `segmenting` | its two halves |
+//! | `joining`, `segmenting` | the two halves of fragmentation |
 //! | `identification` | unpredictable identifications of fragments |
 //! | `esp` | ESP, as a port (feature `esp`, also for `sequence` and `stages`) |
 //! | `sequence` | sequence numbers that persist between runs |

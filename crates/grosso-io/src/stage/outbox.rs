@@ -8,7 +8,7 @@ use crate::port::{Port, PortError, Transmitted};
 
 /// Frames that wait for room, stored back to back.
 ///
-/// A stage accepts no frame while any wait, so the queue is bounded by the frames created from one.
+/// A stage accepts no frame while any are waiting, so the queue holds at most the frames created from one frame.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Passes a frame to the port, or queues it after those that wait.
+    /// Passes a frame to the port, or queues it after the waiting frames.
     pub(super) fn send(
         &mut self,
         frame: &[u8],

@@ -59,7 +59,8 @@ impl SequenceRecorder {
     }
 
     /// Creates a recorder in another thread or process: `start` gets the file, the fingerprint of its keys and a
-    /// socket, and must run [`record`] with them there. Reserves the first numbers to send and waits for that.
+    /// socket, and must run [`record`] with them there. Reserves the first numbers to send, and waits until they are
+    /// recorded.
     ///
     /// # Errors
     /// Errors of `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], for example
@@ -113,8 +114,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Requests that these numbers are recorded, unless a request is still unanswered. Numbers lower than the recorded
-    /// ones apply immediately.
+    /// Requests that these numbers are recorded, unless a request is still unanswered. Numbers below the recorded ones
+    /// are available immediately.
     pub(super) fn ask(&mut self, numbers: Numbers) -> RecordState {
         let is_ahead = numbers.sent > self.recorded.sent;
         let received = self.recorded.received.min(numbers.received);
@@ -168,8 +169,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Records the last numbers and waits for that at most [`ANSWER_WAIT`]. If it fails, the file records more numbers
-    /// than were used.
+    /// Records the last numbers, and waits for at most [`ANSWER_WAIT`] until they are recorded. If it fails, the file
+    /// records more numbers than were used.
     pub(super) fn finish(&mut self, numbers: Numbers) {
         match &mut self.writer {
             Writer::Here(file) => {

@@ -205,7 +205,7 @@ impl Segmenting {
                 (ipv4::field::IDENTIFICATION, identification),
                 (ipv4::field::FRAGMENT, fragment & !ipv4::DONT_FRAGMENT),
             ];
-            // A wrong checksum stays wrong, and a zero checksum is left to a device.
+            // A wrong checksum stays wrong, and a checksum of zero is left to a device.
             let follow = |checksum, (field, new): &(Range<usize>, u16)| {
                 if found == 0 { 0 } else { update(checksum, word(field.clone()), *new) }
             };

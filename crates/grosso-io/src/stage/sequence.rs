@@ -1,9 +1,8 @@
 //! Sequence numbers that persist between runs.
 //!
-//! A peer rejects numbers below those that it has seen, and a packet whose number was received must
-//! never be accepted again. The numbers of a key that is stored in a file are therefore stored too,
-//! with a fingerprint of the key: a number is recorded on disk as sent before it is sent, and as
-//! received before its packet is delivered.
+//! A peer rejects numbers below those that it has received, and a packet whose number was received must never be
+//! accepted again. The numbers of a key that is stored in a file are therefore stored too, with a fingerprint of the
+//! key: a number is recorded on disk as sent before it is sent, and as received before its packet is delivered.
 
 use std::{
     fs::{File, TryLockError},

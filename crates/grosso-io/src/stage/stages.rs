@@ -46,7 +46,7 @@ impl<P: Port> Stages<P> {
     }
 }
 
-/// Converts the error into one whose message says what to do.
+/// Converts the error into one whose message says how to fix it.
 #[cfg(target_os = "linux")]
 fn unlocked(error: io::Error) -> io::Error {
     let what = format!("cannot lock keys in memory (see ulimit -l, LimitMEMLOCK=): {error}");

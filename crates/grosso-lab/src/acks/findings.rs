@@ -26,11 +26,11 @@ pub struct AckFindings {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AckRow {
-    /// The host whose NIC Grosso was.
+    /// Host at which Grosso acted as the NIC.
     pub side: NicOf,
-    /// Its treatment of arriving packets.
+    /// Treatment of arriving packets.
     pub handling: Handling,
-    /// Time for which it held trains, in microseconds; zero for the end of the poll.
+    /// Hold time of trains, in microseconds; zero if trains end with the poll.
     pub hold_us: f64,
     /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
     pub window_bytes: Option<usize>,
@@ -44,7 +44,7 @@ pub struct AckRow {
     pub reads_a_second: Spread,
     /// Read calls of the receiver per gigabyte.
     pub reads_a_gigabyte: Spread,
-    /// Data packets per frame on the other side of the data path.
+    /// Data packets per frame, on the other side of the data path.
     pub segments_a_unit: Spread,
     /// The measurements.
     pub runs: Vec<Measured>,

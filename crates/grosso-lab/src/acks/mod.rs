@@ -1,6 +1,6 @@
 //! Table R3: throughput of a sender whose acknowledgments are merged, passed on or kept, and the reads of a receiver.
 //!
-//! Two parts use the kernel's own TCP: Grosso is the NIC of the sender, where acknowledgments arrive, or of the
+//! Two parts use the kernel's own TCP: Grosso acts as the NIC of the sender, where acknowledgments arrive, or of the
 //! receiver. Two exact results complement them: a [model](crate::model) of the sender, and a count of overtaken
 //! packets.
 
@@ -38,7 +38,7 @@ pub use overtake::Overtaken;
 pub use senders::{SenderKind, Senders, SendersMissing, Worth};
 pub use transfer::TransferRow;
 
-/// The host whose NIC Grosso is.
+/// Host at which Grosso acts as the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NicOf {
@@ -70,7 +70,7 @@ pub enum Handling {
     /// Like `linux`, but acknowledgments that a later one implies are dropped.
     #[serde(rename = "filter")]
     Filtered,
-    /// Like `linux`, with trains held for as long as it pays.
+    /// Like `linux`, but trains are held for as long as holding saves work.
     Controlled,
 }
 
@@ -141,7 +141,7 @@ pub struct AckParameters {
 }
 
 impl Default for AckParameters {
-    /// Returns cubic, with 4 MB over 20, 1 and 100 ms.
+    /// Returns CUBIC, with transfers of 4 MB over round-trip times of 20, 1 and 100 ms.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -158,12 +158,12 @@ pub struct Acks {
     cases: Vec<Case>,
     transfers: Vec<Case>,
     processors: [usize; 3],
-    /// The senders of the transfers, which must outlive them; without any, they are in userspace.
+    /// Kernel senders, which must outlive the transfers; `None` if TCP in userspace sends them.
     senders: Option<Senders>,
 }
 
 impl Acks {
-    /// Creates an experiment with both sides, by window, handling and hold, and with transfers of these senders;
+    /// Creates an experiment on both sides with every window, handling and hold time, and with transfers by `senders`;
     /// without `senders`, TCP in userspace sends the transfers.
     ///
     /// # Errors
@@ -248,7 +248,7 @@ impl Acks {
                 tcp_buffer_bytes: TRANSFER_BUFFER_BYTES,
                 under_way_bytes: UNDER_WAY_BYTES,
                 read_bytes_min: READ_BYTES_MIN,
-                // A loss is noticed as early as on any host.
+                // With loss, the sender must notice a loss as early as on any host.
                 patient: transfer.loss <= 0.0,
                 ..setting.layout
             },
@@ -346,7 +346,7 @@ impl Experiment for Acks {
     }
 }
 
-/// Treatments that the table compares with none, on either side.
+/// Treatments that the table compares with no merging, on either side.
 const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
 /// The end of the poll, and the 82599's default mitigation time.
@@ -475,12 +475,13 @@ mod tests {
             assert_eq!(setting.layout.patient, there.loss <= 0.0);
             assert!(setting.congestion.starts_with("grosso_"), "{}", setting.congestion);
             let Carrier::Userspace { expand, counting, .. } = setting.carrier else {
-                panic!("nobody loaded senders: {:?}", setting.carrier)
+                panic!("no senders are loaded: {:?}", setting.carrier)
             };
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());
             assert_eq!(setting.extent, Extent::Bytes(4 << 20));
-            // The packets that a kernel's sender spreads by its own work reach a receiver's NIC at a limited rate.
+            // A kernel sender spreads its packets by the work it does; the wire spreads those of a userspace sender on
+            // the way to the receiver's NIC.
             assert_eq!(there.rate_bits.is_some(), case.side == NicOf::Receiver);
             assert_eq!(back.rate_bits, None);
             let is_usual = case.side == NicOf::Sender || case.hold == MITIGATION;

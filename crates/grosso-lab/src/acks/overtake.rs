@@ -1,5 +1,5 @@
-//! The two-line patch with which acknowledgments without data bypass the coalescer and overtake held packets of their
-//! flow.
+//! A two-line patch that lets acknowledgments without data bypass the coalescer, so that they overtake held packets of
+//! their flow.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Meta, Sink, checksum::Checksum};
 use grosso_io::{PortBuffer, PortCoalescer};
@@ -31,7 +31,7 @@ impl Overtaken {
     }
 }
 
-/// A packet; its place is its index in the list of all packets.
+/// A packet; its position is its index in the list of all packets.
 struct Sent {
     bytes: Vec<u8>,
     is_empty: bool,
@@ -64,7 +64,7 @@ fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     kept.places.iter().filter(is_late).count()
 }
 
-/// Records the places of the packets that left, in order.
+/// Records the positions of the packets that left, in order.
 struct Kept<'a> {
     packets: &'a [Sent],
     places: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Senders with different values of an acknowledgment, as congestion controls of the running kernel: three BPF programs
+//! Senders that count acknowledged data differently, as congestion controls of the running kernel: three BPF programs
 //! (`bpf/senders.bpf.c`), which `bpftool` registers.
 
 use core::fmt;
@@ -71,7 +71,7 @@ pub enum SenderKind {
     Userspace,
 }
 
-/// The registered senders, which are unregistered when this is dropped, and when the process is killed.
+/// The registered senders, which are unregistered on drop and when the process is killed.
 #[derive(Debug)]
 pub struct Senders {
     guard: Child,
@@ -85,10 +85,10 @@ pub struct Senders {
 pub struct SendersMissing(String);
 
 impl Senders {
-    /// Registers the senders. Waits while another lab has them.
+    /// Registers the senders. Waits while another lab uses them.
     ///
     /// # Errors
-    /// Fails without root, `bpftool`, or the kernel's types (`CONFIG_DEBUG_INFO_BTF`), and says which.
+    /// Fails without root, `bpftool`, or the kernel's types (`CONFIG_DEBUG_INFO_BTF`), and names what is missing.
     pub fn register() -> Result<Self, SendersMissing> {
         let missing = |what: &str, error: io::Error| SendersMissing(format!("{what}: {error}"));
         let lock = path::kernel::open(TYPES).map_err(|error| missing(TYPES, error))?;
@@ -157,7 +157,7 @@ mod tests {
     /// The arguments of `clang` that compiled the object, in the directory of its source.
     const CLANG: [&str; 7] =
         ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-fdebug-compilation-dir=/", "-c"];
-    /// Another release may compile the same source to other bytes.
+    /// Release of `clang` that compiled the object; another one may produce other bytes from the same source.
     const RELEASE: &str = "clang version 14.";
 
     fn skipped(why: &str) {
@@ -186,7 +186,7 @@ mod tests {
         assert!(status.success());
         let bytes = std::fs::read(&made).unwrap();
         std::fs::remove_file(&made).unwrap();
-        assert!(bytes == OBJECT, "bpf/senders.bpf.o is not that of bpf/senders.bpf.c");
+        assert!(bytes == OBJECT, "bpf/senders.bpf.o was not compiled from bpf/senders.bpf.c");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Findings for AckFindings {
     }
 
     fn headline(&self) -> String {
-        // Both with the same window, the lab's usual one if it was measured.
+        // Both rows have the same window: the lab's default if it was measured.
         let row = |handling, is_beside: &dyn Fn(&AckRow) -> bool| {
             let rows = self.rows.iter().filter(|row| row.side == NicOf::Sender);
             let rows = rows.filter(|row| row.handling == handling && is_beside(row));

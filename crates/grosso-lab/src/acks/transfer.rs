@@ -31,7 +31,7 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Returns the wire in both directions: each has half of the round trip and its own random numbers.
+    /// Returns the wire in both directions: each has half of the round-trip time and its own random numbers.
     pub(super) fn wire(&self) -> [Impairment; 2] {
         [1, 2].map(|seed| {
             let mut impairment = Impairment::default();
@@ -42,8 +42,8 @@ impl Transfer {
     }
 }
 
-/// Returns the settings: every treatment and a lossy wire at the first round trip, the most informative ones at the
-/// others.
+/// Returns the settings: every treatment and a lossy wire at the first round-trip time, and only the most informative
+/// settings at the others.
 pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |side, handling, hold, transfer| {
@@ -79,11 +79,11 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TransferRow {
-    /// The host whose NIC Grosso was.
+    /// Host at which Grosso acted as the NIC.
     pub side: NicOf,
-    /// Its treatment of arriving packets.
+    /// Treatment of arriving packets.
     pub handling: Handling,
-    /// Time for which it held trains, in microseconds.
+    /// Hold time of trains, in microseconds.
     pub hold_us: f64,
     /// Value of an acknowledgment to the sender.
     pub worth: Worth,
@@ -131,13 +131,13 @@ pub(super) fn judge(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     judged.chain(elsewhere).collect()
 }
 
-/// A claim on the ratio of two transfers at the first round trip.
+/// A claim on the ratio of two transfers at the first round-trip time.
 struct Claim {
     text: &'static str,
     side: NicOf,
     over: (Handling, Worth),
     under: (Handling, Worth),
-    /// The hold time of the first transfer, in microseconds, if it is not the side's usual one.
+    /// Hold time of the first transfer, in microseconds, if it is not the default of the side.
     hold_us: Option<f64>,
     bound: Bound,
     /// The published ratio of times, if the source has one.
@@ -291,7 +291,7 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Ratios of times: half of the speed or less, with a margin for 5 of 8 Gb/s; harmful; and harmless.
+/// Ratios of transfer times: at most half of the speed (with a margin for 5 of 8 Gb/s), harmful, and harmless.
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
@@ -304,7 +304,7 @@ and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
-/// Hold times at the sender besides zero: the lab's usual one, and a long one.
+/// Hold times at the sender besides zero: the lab's default, and a long one.
 const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

@@ -32,8 +32,7 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     verdicts
 }
 
-/// Judges the throughput of a sender, relative to one whose arriving packets are not merged and that has the same
-/// window.
+/// Judges the throughput of a sender, relative to a sender with the same window whose arriving packets are not merged.
 fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Verdict> {
     let is_merged = handling == Handling::Merged;
     let bound = if is_merged { Bound::Under(1.0) } else { Bound::AtLeast(COSTS) };
@@ -79,7 +78,7 @@ fn starved(rows: &[AckRow]) -> Option<Verdict> {
     ))
 }
 
-/// Reads of a receiver for a gigabyte, relative to one whose arriving packets are not merged.
+/// Judges the reads per gigabyte of a receiver, relative to a receiver whose arriving packets are not merged.
 fn reads(rows: &[AckRow]) -> Option<Verdict> {
     let receivers = || rows.iter().filter(|row| row.side == NicOf::Receiver);
     let reads = |handling| {
@@ -137,7 +136,7 @@ fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     ))
 }
 
-/// Judges the claim that acknowledgments overtake data past the coalescer, and not through it.
+/// Judges the claim that acknowledgments overtake data if they bypass the coalescer, and not if they pass through it.
 fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdict> {
     let past = Evidence::exact(past_it as f64, Bound::AtLeast(1.0));
     let through = Evidence::exact(through_it as f64, Bound::Under(1.0));
@@ -175,12 +174,12 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
     growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
 }
 
-/// Causes of a contradiction: of live figures, and of exact ones.
+/// Causes of contradictions: in live figures, and in exact ones.
 const UNLIMITED: &str = "\
 this kernel's sender counts acknowledged bytes without a limit, so if the path has no delay, merging costs only the \
 delay that it adds";
 const DEFECT: &str = "a bug in Grosso: these figures are exact";
-/// Share of throughput from which a treatment costs nothing: two measurements of the same setting differ by less.
+/// Share of throughput above which a treatment counts as free: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;
 /// Merged acknowledgments at the sender: 4 to 5 Gb/s instead of 8.0.
 pub(super) const MERGED: Published = Published::new(4.5 / 8.0, "R3, in 2011");
@@ -263,7 +262,7 @@ mod tests {
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));
-        // Without expansion there is no such claim.
+        // Without expansion the claim does not exist.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 10);
@@ -278,7 +277,7 @@ mod tests {
         let told = verdicts.iter().filter(|verdict| verdict.measured.ends_with(", in userspace)"));
         assert_eq!(told.count(), 13);
         let elsewhere = verdicts.iter().filter(|verdict| verdict.to_string().starts_with("cannot"));
-        assert_eq!(elsewhere.count(), 1, "what the kernel's would do is not known");
+        assert_eq!(elsewhere.count(), 1, "the behaviour of the kernel's sender is unknown");
         assert!(judge(&kernel()).iter().all(|verdict| !verdict.to_string().contains("userspace")));
     }
 }

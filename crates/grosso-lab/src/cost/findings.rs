@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON has them.
+//! Figures of the experiment, in the form of the JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::{experiment::Series, statistics::Spread};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CostFindings {
-    /// One for each setting.
+    /// Results, one for each setting.
     pub rows: Vec<CostRow>,
 }
 
@@ -23,11 +23,11 @@ pub struct CostFindings {
 pub struct CostRow {
     /// Transport at the ends of the wire.
     pub wire: Wire,
-    /// Offloads in use.
+    /// Enabled offloads.
     pub offloads: Offloads,
     /// Throughput in Gb/s, including the overhead of reading clocks.
     pub gigabits_a_second: Spread,
-    /// Path a, from its host to the wire, and path b, from the wire to its host.
+    /// Costs of path a, from its host to the wire, and of path b, from the wire to its host.
     pub paths: [PathCost; 2],
     /// Segments retransmitted, in all runs.
     pub retransmits: u64,
@@ -37,7 +37,7 @@ pub struct CostRow {
     pub runs: Vec<CostRun>,
 }
 
-/// Time of a data path, in nanoseconds of its thread per packet on the wire.
+/// CPU time of a data path's thread, in nanoseconds per packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathCost {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  a (kernel)    data path of a                data path of b    b (kernel)
-//!  socket - s0 - TUN, cut, send ---- wire ---- receive, join, TUN - r0 - socket
+//!  socket - s0 - TUN, split, send --- wire --- receive, merge, TUN - r0 - socket
 //! ```
 //!
 //! The ends of the wire are packet sockets with rings, AF_XDP sockets, or UDP sockets with a tunnel over them. Each is
@@ -54,7 +54,7 @@ impl fmt::Display for Wire {
     }
 }
 
-/// Offloads in use.
+/// Enabled offloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Offloads {
@@ -81,7 +81,7 @@ impl fmt::Display for Offloads {
 pub struct CostSetting {
     /// Transport at the ends of the wire.
     pub wire: Wire,
-    /// Offloads in use.
+    /// Enabled offloads.
     pub offloads: Offloads,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
@@ -151,7 +151,7 @@ impl Experiment for Cost {
         measure(&setting, interrupted).map(|run| Some(run.bytes))
     }
 
-    /// Returns whether the setting may be left out: AF_XDP that is not permitted or not available.
+    /// Returns whether the setting may be skipped: AF_XDP is not permitted or not available.
     fn is_optional(&self, setting: &CostSetting, error: &io::Error) -> bool {
         setting.wire == Wire::Xdp && is_refused(error)
     }
@@ -212,7 +212,7 @@ const SETTINGS: [(Wire, Offloads); 7] = [
     (Wire::Udp, Offloads::On),
     (Wire::Udp, Offloads::Off),
 ];
-/// Time before the measurement, in which the connection reaches its speed.
+/// Time before the measurement, in which the connection reaches its full speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 const NOTE: &str = "\
 Path a segments packets from its host for the wire. Path b merges packets from
@@ -233,8 +233,8 @@ mod tests {
         report::Report,
     };
 
-    /// Returns an invented run of a second: 100000 packets, with one frame at the host per `packets_a_frame` of them.
-    /// Path b has twice as many packets in the same time.
+    /// Returns a run of one second: 100000 packets, and one frame at the host for every `packets_a_frame` of them. Path
+    /// b has twice as many packets in the same time.
     fn run(packets_a_frame: u64, part_ns: f64) -> CostRun {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);

@@ -131,7 +131,7 @@ fn short(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value) }
 }
 
-/// Describes a part in words.
+/// Returns the label of a part.
 const fn said(part: PartName) -> &'static str {
     match part {
         PartName::ReceiveCalls => "most time is in receive calls",
@@ -147,7 +147,7 @@ const fn said(part: PartName) -> &'static str {
     }
 }
 
-/// Returns the CSS class and the label of a part.
+/// Returns the CSS class and the label of a part in the chart.
 const fn drawn(part: PartName) -> (&'static str, &'static str) {
     match part {
         PartName::ReceiveCalls => ("sender", "receive calls"),

@@ -78,7 +78,7 @@ pub struct Calls {
     pub calls: u64,
     /// Packets on the wire.
     pub packets: u64,
-    /// Bytes of their frames.
+    /// Bytes of the frames.
     pub bytes: u64,
 }
 
@@ -105,7 +105,7 @@ pub enum PartName {
     Wait,
     /// The loop around the other parts.
     Loop,
-    /// Time outside all of these parts.
+    /// Time that no part accounts for.
     Unexplained,
 }
 
@@ -164,7 +164,7 @@ impl JsonSchema for Parts {
     }
 }
 
-/// Measures once, with hosts of its own, which are removed afterwards.
+/// Measures once, on new hosts that are removed afterwards.
 ///
 /// # Errors
 /// Fails if the hosts cannot be created, if the traffic stalls or is damaged, or if it is interrupted.
@@ -216,7 +216,7 @@ struct CostTrial<'a> {
 }
 
 impl CostTrial<'_> {
-    /// Measures two data paths, a's and b's, each from the wire to a host's device.
+    /// Measures the data paths of a and of b, each between the wire and a host's device.
     fn run(self, layout: &Layout, hosts: &Hosts, ends: [Ends; 2]) -> Result<CostRun, TrialError> {
         let timed = ends.map(|Ends { wire, device }| (Timed::new(wire, Side::Wire), device));
         self.run_timed(layout, hosts, timed)
@@ -298,7 +298,7 @@ struct PathReading {
 }
 
 impl<'scope> TimedPath<'scope> {
-    /// Starts the data path of host a, for 0, or of host b.
+    /// Starts the data path of host a (0) or host b (1).
     fn start<W: Port + Send + 'scope>(
         scope: &'scope Scope<'scope, '_>,
         setting: &CostSetting,
@@ -356,7 +356,7 @@ impl Traversed {
 }
 
 impl PathRun {
-    /// Measures packets that come from one side and go to the other.
+    /// Creates the measurement of packets that enter on side `from` and leave on the other.
     fn new(spent: &Spent, from: Side, passed: &Traversed, frames: u64) -> Self {
         use Part::{
             FromHost, FromWire, HostReceive, HostReceiveCall, HostSend, HostSendCall, WireReceive,

@@ -11,8 +11,8 @@ pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
     [explained(rows), batching(rows), offloads(rows)].into_iter().flatten().collect()
 }
 
-/// Judges the greatest share of a path's time that no part accounts for, among settings with many packets per turn.
-/// With one packet per turn, reading the clocks takes as long as many parts.
+/// Judges the greatest share of a path's time that no part accounts for, among settings with many packets per poll.
+/// With one packet per poll, reading the clocks takes as long as many parts.
 fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| [0, 1].map(|side| (row, side)));

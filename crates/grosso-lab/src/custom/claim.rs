@@ -35,13 +35,13 @@ pub enum Than {
 pub struct CustomClaim {
     /// The claim, in words.
     pub text: String,
-    /// The setting that the claim is about.
+    /// Setting that the claim is about.
     pub setting: String,
-    /// The setting that it is compared with; `None` to compare the figure itself.
+    /// Setting to compare with; `None` to compare the figure itself.
     pub beside: Option<String>,
     /// The figure of the claim.
     pub figure: Figure,
-    /// The bound of the figure, or of the ratio of two.
+    /// Bound of the figure, or of the ratio of two figures.
     pub bound: Than,
 }
 

@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON has them.
+//! Figures of the experiment, in the form of the JSON.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CustomFindings {
-    /// One for each setting, in the order of the file.
+    /// Results, one for each setting, in the order of the file.
     pub rows: Vec<CustomRow>,
 }
 
@@ -35,7 +35,7 @@ pub struct CustomRow {
     pub retransmits_a_second: Spread,
     /// Packets per second too long to be forwarded.
     pub too_long_a_second: Spread,
-    /// Packets per frame sent by the path with the longest trains.
+    /// Packets per frame that the path with the longest trains sent.
     pub segments_per_train: Spread,
     /// The measurements.
     pub runs: Vec<CustomRun>,

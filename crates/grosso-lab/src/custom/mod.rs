@@ -1,4 +1,4 @@
-//! Custom experiments: hosts, wires and data paths from a file, several settings of these, and claims about them.
+//! Custom experiments: hosts, wires and data paths from a file, several settings of them, and claims about the results.
 //!
 //! The lab does not parse the configuration of paths: the reader of the file starts them ([`StartPaths`]) in the
 //! namespaces that the network provides.
@@ -41,7 +41,7 @@ pub struct Custom<S> {
     start: S,
 }
 
-/// One setting: its number, by which the starter of the paths identifies it, and its name.
+/// A setting: its number, by which [`StartPaths`] identifies it, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomSetting {
     /// The index among all settings.
@@ -72,7 +72,7 @@ pub trait RunningPaths {
     /// Returns the names and handles of the paths.
     fn paths(&self) -> Vec<CustomPath>;
 
-    /// Stops them.
+    /// Stops the paths.
     ///
     /// # Errors
     /// Returns the error of the first path that ended early.
@@ -81,7 +81,7 @@ pub trait RunningPaths {
 
 /// Starts the paths of a setting, each in its namespace of the network.
 pub trait StartPaths {
-    /// Starts them.
+    /// Starts the paths of `setting`.
     ///
     /// # Errors
     /// Errors from the devices.
@@ -95,7 +95,7 @@ impl<S> fmt::Debug for Custom<S> {
 }
 
 impl<S: StartPaths> Custom<S> {
-    /// Creates an experiment with settings of these names.
+    /// Creates an experiment with one setting per name.
     ///
     /// # Errors
     /// Fails if no CPU is available, or if the network is contradictory.
@@ -204,7 +204,7 @@ mod tests {
         report::{Environment, Report},
     };
 
-    /// Findings of a path that leaves packets whole, and of one that loses.
+    /// Returns findings of one path that keeps packets whole, and of one that loses frames.
     pub(super) fn findings() -> CustomFindings {
         let run = |bytes, too_long| CustomRun {
             seconds: 1.0,

@@ -1,4 +1,4 @@
-//! Hosts with names, the wires between them, and the namespaces of data paths.
+//! Named hosts, the wires between them, and the namespaces of data paths.
 
 use std::{io, net::IpAddr, os::fd::AsFd};
 
@@ -40,7 +40,7 @@ pub struct HostDevice {
 pub struct CustomWire {
     /// The names of the devices.
     pub ends: [String; 2],
-    /// The MTU of both, in bytes from the IP header on.
+    /// The MTU of both devices, in bytes from the IP header on.
     pub mtu: u16,
     /// Whether superframes and partial checksums cross the wire, as between two VMs on one host. Otherwise packets of
     /// the MTU with complete checksums cross it, as on a cable.
@@ -50,9 +50,9 @@ pub struct CustomWire {
 /// The part of a data path's configuration that decides where it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPlace {
-    /// The devices that the path opens in its own namespace.
+    /// Devices that the path opens in its own namespace.
     pub opens: Vec<String>,
-    /// The devices that the path creates, and that belong to hosts.
+    /// Devices of hosts that the path creates.
     pub makes: Vec<String>,
     /// The source address of the path's tunnel.
     pub address: Option<IpAddr>,
@@ -87,10 +87,10 @@ enum Spot {
 }
 
 impl CustomNetwork {
-    /// Checks that every device is in one place, and that the paths find theirs.
+    /// Checks that every device has exactly one location, and that the paths find their devices.
     ///
     /// # Errors
-    /// The first contradiction.
+    /// Returns the first contradiction.
     pub fn check(&self) -> Result<(), Contradiction> {
         let wrong =
             |about: &String, what: String| Err(Contradiction { about: about.clone(), what });
@@ -168,7 +168,7 @@ impl CustomNetwork {
         Err(Contradiction { about: end.clone(), what })
     }
 
-    /// Returns the host that has a device.
+    /// Returns the index of the host that has a device.
     fn host_with(&self, device: &str) -> Option<usize> {
         let has = |host: &CustomHost| host.devices.iter().any(|own| own.name == device);
         self.hosts.iter().position(has)
@@ -214,7 +214,7 @@ impl CustomNetwork {
         }
     }
 
-    /// Makes the hosts and the wires. The devices of the paths are not there yet: see [`LaidNetwork::connect`].
+    /// Creates the hosts and the wires. The devices of the paths do not exist yet: see [`LaidNetwork::connect`].
     ///
     /// # Errors
     /// Errors from the kernel; `EPERM` without the privileges of [`grosso_sys::userns::enter`].
@@ -236,7 +236,8 @@ impl CustomNetwork {
     }
 }
 
-/// A network that has been created. Its namespaces end with it, unless a path or a socket keeps one.
+/// A network that has been created. Dropping it removes its namespaces, except those that a path or a socket still
+/// uses.
 #[derive(Debug)]
 pub struct LaidNetwork {
     spec: CustomNetwork,
@@ -264,8 +265,8 @@ impl LaidNetwork {
         &self.hosts
     }
 
-    /// Hands the devices that the paths made to their hosts, gives these devices their addresses, and the hosts their
-    /// routes.
+    /// Moves the devices that the paths created to their hosts, and configures their addresses and the routes of the
+    /// hosts.
     ///
     /// # Errors
     /// Errors from the kernel.
@@ -290,7 +291,7 @@ impl LaidNetwork {
         Ok(())
     }
 
-    /// Gives the devices of hosts their addresses: those that paths make, or the others.
+    /// Configures the addresses of devices: of those that paths create if `made`, otherwise of all others.
     fn give_addresses(&self, made: bool) -> io::Result<()> {
         let makes = |name: &String| self.spec.paths.iter().any(|path| path.makes.contains(name));
         for (host, network) in self.spec.hosts.iter().zip(&self.hosts) {
@@ -339,7 +340,7 @@ impl LaidNetwork {
 }
 
 impl HostDevice {
-    /// Gives the device, which is in the calling thread's namespace, its addresses.
+    /// Configures the addresses of the device, which is in the calling thread's namespace.
     fn set_up(&self) -> io::Result<()> {
         let (netlink, control) = (Netlink::new()?, Control::new()?);
         let name = InterfaceName::new(&self.name)?;
@@ -358,7 +359,7 @@ impl HostDevice {
 }
 
 impl CustomHost {
-    /// Gives the host, which is the calling thread's namespace, its routes.
+    /// Adds the routes of the host, whose namespace is that of the calling thread.
     fn add_routes(&self) -> io::Result<()> {
         let (netlink, control) = (Netlink::new()?, Control::new()?);
         for gateway in &self.gateways {
@@ -453,7 +454,7 @@ mod tests {
     fn a_path_is_where_what_it_opens_is() {
         let network = network();
         assert_eq!(network.check(), Ok(()));
-        assert_eq!(network.place(0), Ok(Spot::Path(0)), "e0 is no host's");
+        assert_eq!(network.place(0), Ok(Spot::Path(0)), "e0 belongs to no host");
         let mut tunnel = network.clone();
         tunnel.hosts.push(host("c", &[("c0", "10.2.0.1")]));
         tunnel.wires.push(wire("c0", "e1"));
@@ -519,6 +520,9 @@ mod tests {
             is_in(own("fd93::1", 64), "fd93::2") && !is_in(own("fd93::1", 64), "fd93:0:0:1::2")
         );
         assert!(!is_in(own("0.0.0.0", 0), "::1"), "another version of IP");
-        assert!(is_in(own("10.1.0.1", 0), "192.0.2.1"), "a prefix of no bits holds all");
+        assert!(
+            is_in(own("10.1.0.1", 0), "192.0.2.1"),
+            "a prefix of no bits matches all addresses"
+        );
     }
 }

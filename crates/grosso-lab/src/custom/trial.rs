@@ -84,9 +84,9 @@ pub struct CustomRun {
 pub struct CustomFrames {
     /// The name of the path.
     pub path: String,
-    /// Frames received from the left, and frames sent to the right.
+    /// Frames received on the left, and frames sent on the right.
     pub left_to_right: [u64; 2],
-    /// Frames in the opposite direction: received from the right, and sent to the left.
+    /// Frames in the opposite direction: received on the right, and sent on the left.
     pub right_to_left: [u64; 2],
     /// Frames that its ports lost, by counter name.
     pub lost: BTreeMap<&'static str, u64>,
@@ -103,7 +103,7 @@ impl CustomRun {
         self.cpu_seconds.total() / (self.bytes as f64 * 1e-9)
     }
 
-    /// Returns the packets per frame of the path with the longest trains, in its direction with the longer ones.
+    /// Returns the packets per frame of the path with the longest trains, in the direction with the longer trains.
     pub(super) fn segments(&self) -> f64 {
         let joined = |[taken, given]: [u64; 2]| (given > 0).then(|| taken as f64 / given as f64);
         let frames = self.paths.iter().flat_map(|path| [path.left_to_right, path.right_to_left]);
@@ -121,7 +121,7 @@ struct Moment {
     frames: Vec<CustomFrames>,
 }
 
-/// Measures the traffic for a time after a warm-up. A stalled stream counts as a result.
+/// Measures the traffic for a given time after a warm-up. A stalled stream counts as a result.
 pub(super) fn measure(
     laid: &LaidNetwork,
     traffic: &CustomTraffic,
@@ -223,7 +223,7 @@ fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io:
     })
 }
 
-/// Uses every socket that is ready until all are told to stop.
+/// Serves every socket that is ready, until the traffic is stopped.
 fn take_turns(
     sockets: &[TcpStream],
     interest: Interest,
@@ -248,7 +248,7 @@ fn take_turns(
     Ok(())
 }
 
-/// Waits until both threads of the traffic have sent their numbers: the sender's first.
+/// Waits until both threads of the traffic have announced their thread ids; returns the sender's first.
 fn both(announced: &mpsc::Receiver<(bool, io::Result<Pid>)>) -> Result<[Pid; 2], TrialError> {
     let (is_sender, one) = announced.recv().map_err(|_| gone())?;
     let (_, other) = announced.recv().map_err(|_| gone())?;
@@ -360,8 +360,8 @@ impl CustomFrames {
     }
 }
 
-/// Returns the number of packets that the calling thread's host could not forward because they were too long: over IPv4
-/// those that forbid fragmentation or could not be fragmented.
+/// Returns the number of packets that the calling thread's host could not forward because they were too long: with
+/// IPv4, packets that must not or could not be fragmented.
 fn too_long_to_forward() -> u64 {
     let tables = ["snmp", "snmp6"]
         .map(|table| kernel::read(format!("/proc/thread-self/net/{table}")).unwrap_or_default());
@@ -379,5 +379,5 @@ fn too_long_to_forward() -> u64 {
 const SEED: u64 = 0x6772_6f73_736f;
 /// Bytes of one receive call.
 const RECEIVE_BYTES: usize = 256 << 10;
-/// Interval between checks for the end.
+/// Interval between checks whether the traffic was stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON has them.
+//! Figures of the experiment, in the form of the JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentFindings {
-    /// The results: without loss, then with it.
+    /// The results: without loss, then with loss.
     pub groups: Vec<FragmentGroup>,
 }
 
@@ -23,7 +23,7 @@ pub struct FragmentFindings {
 pub struct FragmentGroup {
     /// The share of fragments lost on the wire.
     pub loss: f64,
-    /// One for each setting.
+    /// Results, one for each setting.
     pub rows: Vec<FragmentRow>,
 }
 
@@ -33,7 +33,7 @@ pub struct FragmentGroup {
 pub struct FragmentRow {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of its NIC; `None` for no limit.
+    /// Receive buffers of the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// Offered rate in Gb/s.
     pub offered_gbps: Spread,
@@ -45,11 +45,11 @@ pub struct FragmentRow {
     pub no_buffer_a_second: Spread,
     /// Datagrams per second that timed out incomplete.
     pub died_a_second: Spread,
-    /// Greatest number of the NIC's buffers in use at once, in all runs.
+    /// Maximum number of the NIC's buffers in use at once, in all runs.
     pub buffers_max: usize,
-    /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, in all runs.
+    /// Maximum memory of incomplete datagrams in bytes, in all runs, counting whole buffers.
     pub held_bytes_max: u64,
-    /// The longest time without a datagram, in milliseconds: the time that recovery takes.
+    /// Longest time without a datagram, in milliseconds: the time of recovery.
     pub silence_ms: Spread,
     /// The measurements.
     pub runs: Vec<FragmentRun>,

@@ -141,7 +141,7 @@ impl FragmentRow {
     }
 }
 
-/// Formats Gb/s as Mb/s, because after a collapse only a few remain.
+/// Formats Gb/s as Mb/s, because a collapse leaves only a few of them.
 fn megabits(gbps: f64) -> String {
     let megabits = gbps * 1e3;
     if megabits < 99.95 { format!("{megabits:.1}") } else { format!("{megabits:.0}") }

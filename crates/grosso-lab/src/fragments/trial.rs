@@ -60,9 +60,9 @@ pub struct FragmentRun {
     pub died: u64,
     /// Complete datagrams for which the receiver's socket had no room.
     pub socket_full: u64,
-    /// Greatest number of the NIC's buffers in use at once, since the start.
+    /// Maximum number of the NIC's buffers in use at once, since the start.
     pub buffers_max: usize,
-    /// Greatest memory of incomplete datagrams, whole buffers included, in bytes, since the start.
+    /// Maximum memory of incomplete datagrams in bytes, counting whole buffers, since the start.
     pub held_bytes_max: u64,
 }
 
@@ -86,7 +86,7 @@ impl FragmentRun {
     }
 }
 
-/// Measures once, with hosts of its own, which are removed afterwards.
+/// Measures once, on new hosts that are removed afterwards.
 ///
 /// # Errors
 /// Fails if the hosts cannot be created, if a datagram arrives damaged, if the recording cannot be written, or if it is
@@ -150,7 +150,7 @@ enum Party {
 
 type Secure<P> = EspStage<Fragmentation<P>>;
 
-/// Opens both stages of a host's data path: the wire carries fragments of ESP packets.
+/// Opens the fragmentation and ESP stages of a host's data path: the wire carries fragments of ESP packets.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
@@ -217,8 +217,8 @@ fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
     recording.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// Starts a data path of this name from a wire to a host's device on a processor, with at most that many frames a poll.
-/// `last` gets the wire's port at the end.
+/// Starts a data path of this name from a wire to a host's device on a CPU, with at most `budget` frames per poll.
+/// `last` receives the wire's port at the end.
 fn start<'scope, L, T>(
     scope: &'scope Scope<'scope, '_>,
     left: L,
@@ -341,8 +341,7 @@ fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     longest
 }
 
-/// The association from a to b: its SPI, and its key followed by the salt. They are not secret: readers of a recording
-/// need them.
+/// Association from a to b: its SPI. Neither it nor the key with the salt is secret: readers of a recording need them.
 pub const SPI: u32 = 0x5232_0001;
 /// See [`SPI`].
 pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
@@ -353,7 +352,7 @@ const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
 const HOST_MTU: u16 = 65_521;
 /// The MTU of the wire.
 const WIRE_MTU: u16 = 1500;
-/// Size of the wire's queue in bytes: about 40 ms at the default rate, for times when a data path is off the CPU.
+/// Size of the wire's queue in bytes: about 40 ms at the default rate, to bridge times when a data path is off the CPU.
 const UNDER_WAY_BYTES: usize = 8 << 20;
 /// Greatest number of frames per poll: the budget of NAPI.
 const BUDGET_FRAMES: usize = 64;
@@ -363,7 +362,7 @@ const BUFFER_BYTES: usize = 2048;
 const SEED: u64 = 0x6772_6f73_736f;
 /// Time before the measurement, in which buffers are filled for the first time.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Interval between checks for the end.
+/// Interval between checks whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
@@ -382,7 +381,7 @@ mod tests {
         };
         assert_eq!(longest(&[99, 110, 150, 190, 200]), 40, "between two");
         assert_eq!(longest(&[99, 160, 180, 201]), 60, "before the first");
-        assert_eq!(longest(&[50, 110, 130, 300]), 70, "behind the last");
+        assert_eq!(longest(&[50, 110, 130, 300]), 70, "after the last");
         assert_eq!(longest(&[99, 200]), 100, "all the time");
     }
 }

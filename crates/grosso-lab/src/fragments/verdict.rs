@@ -22,8 +22,8 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
     verdicts
 }
 
-/// Judges the claim that with the fewest buffers queueing delivers almost none of the datagrams that coalescing
-/// delivers.
+/// Judges the claim that, with the fewest buffers, a receiver that queues delivers almost none of the datagrams that a
+/// receiver that coalesces delivers.
 fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));
@@ -73,7 +73,7 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
         let fewest = rows.clone().filter_map(|row| row.buffers).min();
         rows.filter(move |row| !few || row.buffers == fewest).map(|row| row.silence_ms)
     };
-    // The longest silence of all runs: nothing is averaged away.
+    // The verdict is on the longest silence of all runs: nothing is averaged away.
     let verdict = |claim, silences: Vec<Spread>, bound| {
         let evidence = |silence| Evidence::greatest(silence, bound);
         let evidence = Evidence::all(silences.iter().map(evidence))?;
@@ -104,7 +104,8 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
 /// Share of the best goodput at which few buffers do no harm.
 const CURED: f64 = 0.9;
-/// Share of the timeout from which a silence counts as a wait for it; a receiver that never waits stays far below.
+/// Share of the timeout above which a silence counts as waiting for the timeout; a receiver that never waits stays far
+/// below.
 const SHORT: f64 = 0.25;
 const ABOUT: f64 = 0.8;
 
@@ -139,7 +140,7 @@ mod tests {
         let verdicts = judge(&report().findings.groups, HALF);
         assert_eq!(verdicts.len(), 7);
         assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
-        // Together with the figures, a line has 80 columns.
+        // Together with the figures, a claim must fit in a line of 80 columns.
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }
 

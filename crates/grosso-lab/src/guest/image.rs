@@ -1,4 +1,4 @@
-//! A kernel, and an initial file system with programs of this machine.
+//! A kernel, and an initial file system with programs of the host.
 
 use std::{
     env,
@@ -32,7 +32,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Makes the first file system in a folder.
+    /// Builds the initial file system in a directory.
     ///
     /// # Errors
     ///
@@ -57,16 +57,16 @@ impl Image {
         Ok(Self { kernel, file_system })
     }
 
-    /// Returns the VM with a TAP device of its namespace as its network device. It computes every checksum and segments
-    /// every packet itself, as on a real wire.
+    /// Returns the command for a VM with a TAP device of its namespace as its network device. It computes every
+    /// checksum and segments every packet itself, as on a real wire.
     #[must_use]
     pub fn machine_on(&self, tap: &str) -> Command {
         let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
         self.machine_at(&tap, "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off")
     }
 
-    /// Returns the VM with a network device at an end of a QEMU wire; the arguments are those of `-netdev` and
-    /// `-device`.
+    /// Returns the command for a VM with a network device at an end of a QEMU wire; the arguments are those of
+    /// `-netdev` and `-device`.
     #[must_use]
     pub fn machine_at(&self, netdev: &str, device: &str) -> Command {
         let mut command = self.machine();
@@ -74,12 +74,12 @@ impl Image {
         command
     }
 
-    /// Returns the VM without a network device.
+    /// Returns the command for a VM without a network device.
     #[must_use]
     pub fn machine(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
-        // Kernels copy byte by byte if a CPU reports that as fast (`erms`), which an emulated one never is: copying
-        // words takes a third of the time.
+        // Kernels copy byte by byte if a CPU reports that as fast (`erms`), which it never is on an emulated CPU:
+        // there, copying words takes a third of the time.
         command.args(["-accel", "tcg", "-cpu", "max,erms=off", "-m", "512", "-no-reboot"]);
         command.args(["-display", "none", "-monitor", "none", "-serial", "null"]);
         command.args([
@@ -102,7 +102,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds a kernel in the directory that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or the place
+    /// Finds a kernel in the directory that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or the directory
     /// where a package was unpacked. Of several kernels it returns the one with the last name.
     ///
     /// # Errors
@@ -153,9 +153,9 @@ impl Kernel {
     }
 }
 
-/// Unpacks the kernel of a bzImage into a file in `folder` that a VM boots at once: unpacking takes an emulated CPU
-/// five seconds. Returns `None` for a file that is not a bzImage or has no entry point for VMs, or if the tool for its
-/// compression is missing.
+/// Unpacks the kernel of a bzImage into a file in `folder` that a VM boots directly, because unpacking takes an
+/// emulated CPU five seconds. Returns `None` for a file that is not a bzImage or has no entry point for VMs, or if the
+/// tool for its compression is missing.
 fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let Some((tool, packed)) = payload(&read(input::open_regular(image)?)?) else {
         return Ok(None);
@@ -164,7 +164,7 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     path::write(&from, &packed, 0o600)?;
     let mut unpack = command(tool);
     unpack.arg("-dc").stdin(path::open(&from)?).stdout(path::create(&to, 0o600)?);
-    // The length after the packed kernel does not belong to it; some tools complain about it.
+    // The length that follows the packed kernel does not belong to it; some tools complain about such trailing bytes.
     if unpack.stderr(Stdio::null()).status().is_err() {
         return Ok(None);
     }
@@ -206,14 +206,14 @@ fn command(program: &str) -> Command {
     Command::new(path_of(program).unwrap_or_else(|| program.into()))
 }
 
-/// Copies a program with the libraries that it names.
+/// Copies a program and the libraries that it lists.
 fn copy_program(program: &str, root: &Path) -> io::Result<()> {
     let missing = || io::Error::other(format!("{program} is not installed"));
     let path = path_of(program).ok_or_else(missing)?;
     let name = path.file_name().unwrap_or_else(|| program.as_ref());
     let inside = root.join("bin").join(name);
     copy(&path, &inside)?;
-    // A VM takes seconds to unpack the symbols of a program; if the tool is missing they stay.
+    // A VM takes seconds to unpack the symbols of a program. If `strip` is missing, they stay.
     let _ = Command::new("strip").arg(&inside).stdin(Stdio::null()).stderr(Stdio::null()).status();
     // `ldd` fails for a program without libraries.
     let listed = Command::new("ldd").arg(&path).output()?;
@@ -283,7 +283,7 @@ const ENTRY: &[u8] = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
 /// Modules of the VM's network device.
 const DEVICE: &[&str] = &["virtio_pci", "virtio_net"];
 
-/// The first program. The shell of busybox would run its own `ip`, even if there is another one in `/bin`.
+/// First program of the VM. The shell of busybox would run its own `ip`, even if there is another one in `/bin`.
 const INIT: &str = "#!/bin/dash
 /bin/busybox mkdir /applets
 /bin/busybox --install -s /applets

@@ -1,9 +1,9 @@
-//! A second, real kernel besides the running one: a VM that QEMU emulates, without `/dev/kvm`.
+//! A second, real kernel beside the running one: a VM that QEMU emulates, without `/dev/kvm`.
 //!
 //! | module | content |
 //! |---|---|
-//! | `guest` | the machine while it runs, and scripts in it |
-//! | [`Image`], [`Kernel`] | the kernel, and the first file system with programs and modules |
+//! | `guest` | the running VM, and scripts in it |
+//! | [`Image`], [`Kernel`] | the kernel, and the initial file system with programs and modules |
 //!
 //! The guest has only memory, two serial lines and network devices. A shell waits on the second line; the only time
 //! limit is for a line that stays silent.
@@ -23,7 +23,7 @@ use grosso_sys::scheduling::{cpu_time, threads};
 pub use image::{Contents, Image, Kernel};
 use rustix::process::Pid;
 
-/// A running guest, which ends when this is dropped.
+/// A running guest, which is killed when the value is dropped.
 #[derive(Debug)]
 pub struct Guest {
     machine: Child,
@@ -42,7 +42,7 @@ pub fn missing(kernel: &Path, programs: &[&str]) -> Option<String> {
 }
 
 impl Guest {
-    /// Starts a [machine](Image::machine), and waits until its shell answers.
+    /// Starts a [VM](Image::machine), and waits until its shell answers.
     ///
     /// # Errors
     ///
@@ -144,5 +144,5 @@ impl Drop for Guest {
 const READY: &str = "<ready>";
 const DONE: &str = "<done>";
 
-/// Time without a line after which none is expected: the test fails instead of hanging.
+/// Time without output after which the guest counts as stuck: the test fails instead of hanging.
 const SILENCE: Duration = Duration::from_secs(120);

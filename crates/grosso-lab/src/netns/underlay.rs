@@ -23,16 +23,16 @@ use super::{
 pub struct Inside {
     /// Kind of the NIC; a veth pair carries only Ethernet frames.
     pub device: Device,
-    /// The first header of its frames.
+    /// Outermost header of the frames.
     pub layer: Layer,
     /// Whether the host's kernel sends superframes.
     pub superframes: bool,
 }
 
 impl Hosts {
-    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of these, the sender's first.
-    /// The other ports of the paths use a wire with its own MTU and an address at each end, [`underlay_addresses`] of
-    /// this IP version: sockets in [`Hosts::underlay`] reach each other.
+    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of the paths, the sender's
+    /// first. The other ports of the paths use a wire with its own MTU and an address at each end
+    /// ([`underlay_addresses`] of this IP version): sockets in [`Hosts::underlay`] reach each other.
     ///
     /// # Errors
     /// Errors of [`Hosts::receiving`].
@@ -98,8 +98,8 @@ pub(crate) fn lay_underlay(mtu: u16, outer: Family) -> io::Result<Vec<NetworkNam
     Ok(networks)
 }
 
-/// Returns the addresses and parameters of the kernel's VXLAN over IPv4: of the sender's endpoint for 0, else of the
-/// receiver's.
+/// Returns the addresses and parameters of the kernel's VXLAN over IPv4: of the sender's endpoint if `side` is 0,
+/// otherwise of the receiver's.
 pub(crate) fn vxlan_ends(side: usize) -> VxlanEnds {
     let [near, far] = UNDERLAY_ADDRESSES;
     let (local, remote) = if side == 0 { (near, far) } else { (far, near) };

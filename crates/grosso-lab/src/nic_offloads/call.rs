@@ -89,7 +89,7 @@ fn send(
     Ok((sent, u64::from_be_bytes(answer)))
 }
 
-/// Receives a stream, compared with what it should be if `compare` is set. Returns the number of bytes.
+/// Receives a stream, and compares it with the expected content if `compare` is set. Returns the number of bytes.
 fn receive(
     mut connection: &TcpStream,
     compare: bool,

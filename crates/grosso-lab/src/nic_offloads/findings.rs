@@ -1,4 +1,4 @@
-//! Figures of the experiment, as in the JSON, the table and the page.
+//! Figures of the experiment, for the JSON, the table and the page.
 
 use core::fmt::Write;
 
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct NicOffloadFindings {
-    /// One for each feature and state.
+    /// Results, one for each feature and state.
     pub rows: Vec<NicOffloadRow>,
 }
 

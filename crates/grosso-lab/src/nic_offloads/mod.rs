@@ -1,10 +1,10 @@
 //! Gain from a device's own offloads: each of its features on and off, while TCP runs between the device and a sink.
 //!
 //! ```text
-//!  this machine                                      the other end
+//!  this machine                                      the peer
 //!  lab - the device, its features on and off - wire - sink (`grosso lab sink`)
 //!   |
-//!  watchdog: puts the features back, whatever becomes of the lab
+//!  watchdog: restores the features, even if the lab is killed
 //! ```
 //!
 //! A receive feature is measured with a stream from the sink, a transmit feature with a stream to it. All other
@@ -59,7 +59,7 @@ pub struct NicOffloadParameters {
 #[derive(Clone, Debug)]
 pub struct NicOffloads {
     plan: Plan<NicOffloadParameters>,
-    /// One for each feature, off and on.
+    /// Pairs of settings, one for each feature: off and on.
     settings: Vec<[NicOffloadSetting; 2]>,
 }
 
@@ -79,7 +79,7 @@ impl NicOffloads {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what + &names.join(", ")));
         }
         if let Some(first) = found.first() {
-            // A request that changes nothing fails like any other if the user may not change the device.
+            // A request that changes nothing fails like any other if the user must not change the device.
             set_features(&control, nic, &[(&first.name, first.requested)])?;
         }
         found.retain(|feature| named.is_empty() || named.contains(&feature.name));
@@ -128,8 +128,8 @@ impl Experiment for NicOffloads {
         trial::verify(setting, interrupted).map(Some)
     }
 
-    /// Returns whether a state is left out because the device does not accept it: another feature that this one needs
-    /// is off.
+    /// Returns whether a state is skipped because the device does not accept it: another feature that this one needs is
+    /// off.
     fn is_optional(&self, _setting: &NicOffloadSetting, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::Unsupported
     }
@@ -191,8 +191,8 @@ impl Experiment for NicOffloads {
     }
 }
 
-/// Returns whether a feature is measured: it can be changed, affects the packets of a stream, and does not lose
-/// settings of others when it is turned off.
+/// Returns whether a feature is measured: it can be changed, affects the packets of a stream, and loses no other
+/// settings when it is turned off.
 fn is_tried(feature: &Feature) -> bool {
     let is_of_packets = feature.name.starts_with("rx-") || feature.name.starts_with("tx-");
     !feature.fixed && is_of_packets && !LEFT_ALONE.contains(&feature.name.as_str())
@@ -209,7 +209,8 @@ fn as_text<S: serde::Serializer>(
     serializer.collect_str(shown)
 }
 
-/// Features that are never changed: others' filters and keys would be lost with them, or other frames would arrive.
+/// Features that are never changed: other programs' filters and keys would be lost with them, or other frames would
+/// arrive.
 const LEFT_ALONE: [&str; 6] = [
     "rx-all",
     "rx-fcs",

@@ -1,4 +1,4 @@
-//! The other end of the measured traffic: a listener that receives or sends streams.
+//! The peer of the measured traffic: a listener that receives or sends streams.
 
 use std::{
     io::{self, Read, Write},
@@ -25,8 +25,8 @@ impl Request {
     }
 }
 
-/// Serves connections one after the other, for as long as the listener works. `served` gets the bytes of each, or why
-/// it failed.
+/// Serves connections one after the other while the listener works. `served` receives the number of bytes of each
+/// connection, or its error.
 ///
 /// # Errors
 /// Errors from the listener.
@@ -59,7 +59,7 @@ fn serve_one(mut connection: TcpStream, content: &Content) -> io::Result<u64> {
     ended.map(|()| taken)
 }
 
-/// Gives a stream for as long as `goes_on` says, or until an error. Returns the number of bytes.
+/// Sends a stream while `goes_on` returns true, or until an error. Returns the number of bytes.
 pub(super) fn give(
     mut connection: &TcpStream,
     content: &Content,
@@ -76,8 +76,8 @@ pub(super) fn give(
     (given, connection.shutdown(Shutdown::Write))
 }
 
-/// Takes a stream to its end, or for as long as `goes_on` says of the bytes so far. Returns the number of bytes before
-/// the end or the first error, and as such counts a byte that differs from the expected one.
+/// Receives a stream to its end, or while `goes_on` returns true for the number of bytes so far. Returns the number of
+/// bytes before the end or before the first error; a byte that differs from the expected one is an error.
 pub(super) fn take(
     mut connection: &TcpStream,
     expected: Option<&Content>,

@@ -24,7 +24,7 @@ pub struct NicOffloadSetting {
     pub feature: String,
     /// Whether the feature was on before the lab started.
     pub was_on: bool,
-    /// Whether it is on.
+    /// Whether the feature is on during the measurement.
     pub on: bool,
     /// Direction of the stream.
     pub direction: Direction,
@@ -55,7 +55,7 @@ impl NicOffloadRun {
     }
 }
 
-/// Measures a stream, and again, a few times, if nothing of it arrived. The feature is put back behind it.
+/// Measures a stream, and repeats the measurement a few times if nothing arrived. The feature is restored afterwards.
 ///
 /// # Errors
 /// Fails if the device does not accept the feature, if the sink cannot be reached or the stream stops, or if it is
@@ -74,7 +74,7 @@ pub fn measure(
     Ok(NicOffloadRun { repeated, ..measured })
 }
 
-/// Compares what arrives with what was sent, and checks that it passes the device.
+/// Compares the received bytes with those sent, and checks that they pass through the device.
 ///
 /// # Errors
 /// Errors of [`measure`]; also fails if a byte differs, or if the route to the sink does not use the device.
@@ -103,12 +103,12 @@ fn call(setting: &NicOffloadSetting, measured: Option<Duration>) -> Call {
     Call { peer: setting.peer, direction: setting.direction, measured }
 }
 
-/// A feature in the state of a setting, until this is dropped.
+/// A feature in the state of a setting, restored on drop.
 struct Switched<'a>(&'a NicOffloadSetting);
 
 impl<'a> Switched<'a> {
     fn new(setting: &'a NicOffloadSetting) -> io::Result<Self> {
-        // A refused request is still recorded, and has to be undone.
+        // A refused request is still recorded and must be undone.
         let switched = Self(setting);
         set_feature(&Control::new()?, &setting.device, &setting.feature, setting.on)?;
         Ok(switched)
@@ -138,7 +138,7 @@ fn busy_ticks(text: &str) -> Option<u64> {
     [0, 1, 2, 5, 6].into_iter().map(|column| columns.get(column).copied()).sum()
 }
 
-/// Returns the bytes that passed a device of this network (`/proc/net/dev`).
+/// Returns the bytes that passed through a device of this network (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
     let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {

@@ -1,7 +1,8 @@
 //! Restores a device's features, even if the process that changed them is killed.
 //!
-//! A separate process records the original features and waits until its standard input ends: when the lab is done with
-//! the device, and also when the lab is killed. Every end therefore restores them in the same way.
+//! A separate process records the original features and waits until its standard input ends: that happens when the lab
+//! is done with the device, and when the lab is killed. The features are therefore restored in the same way in both
+//! cases.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -17,7 +18,7 @@ use grosso_sys::{
 
 use super::is_tried;
 
-/// A running watchdog, which restores the features when this is dropped.
+/// A running watchdog, which restores the features on drop.
 #[derive(Debug)]
 pub struct Keeper {
     device: InterfaceName,
@@ -29,7 +30,7 @@ impl Keeper {
     /// Starts the watchdog of a device: a program that calls [`watch`] with its standard input and output.
     ///
     /// # Errors
-    /// Fails if the program does not start, with its message if it refuses to watch.
+    /// Fails if the program does not start or refuses to watch; the error then has its message.
     pub fn start(device: InterfaceName, program: &mut Command) -> io::Result<Self> {
         let before = ethtool::features(&Control::new()?, &device)?;
         // Ctrl-C goes to the process group of the lab, and the watchdog has to outlive the lab.
@@ -48,7 +49,7 @@ impl Keeper {
         }
     }
 
-    /// Puts the features back.
+    /// Restores the features.
     ///
     /// # Errors
     /// Fails if a feature was not restored.
@@ -56,7 +57,7 @@ impl Keeper {
         self.end()
     }
 
-    /// Lets the watchdog do its work, or does it if that was killed.
+    /// Ends the watchdog, which restores the features; restores them here if the watchdog was killed.
     fn end(&mut self) -> io::Result<()> {
         drop(self.watchdog.stdin.take());
         match self.watchdog.wait()?.success() {
@@ -73,8 +74,8 @@ impl Drop for Keeper {
     }
 }
 
-/// Keeps the features of a device until `input` ends, and puts them back. Writes one line to `output`: that the
-/// device may be changed from now on, or why not.
+/// Records the features of a device, and restores them when `input` ends. Writes one line to `output`: that the device
+/// may be changed from now on, or the reason why not.
 ///
 /// # Errors
 /// Fails if the device has another watchdog, and if a feature is not restored at the end.
@@ -102,7 +103,7 @@ pub fn watch(
 }
 
 /// Marks the device as watched; the mark is visible in this network and disappears with the process. A second watchdog
-/// would mistake a changed feature for the original one. A mark made by a user who may not change features is ignored.
+/// would mistake a changed feature for the original one. A mark is ignored if its user must not change features.
 fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
     let index = Control::new()?.index(device)?;
     match claim(&format!("grosso-lab-nic-{index}"))? {

@@ -1,5 +1,5 @@
-//! Gain of delivery in parts if nobody copies the payload again: coalescing for consumers in memory, one that reads
-//! only headers and others that read every byte. A TAP or a packet socket copies every byte into the kernel, which
+//! Gain from delivery in parts if the payload is not copied again: coalescing for consumers in memory, of which one
+//! reads only headers and the others read every byte. A TAP or a packet socket copies every byte into the kernel, which
 //! hides the gain.
 
 mod reader;
@@ -54,7 +54,7 @@ impl Consumer {
     pub fn measure(payload_bytes: u16, runs: usize) -> Self {
         let packets = train(payload_bytes);
         let packets_over_and_over = packets.iter().cycle().take(BUFFERS);
-        // One buffer per packet, like the slots of a ring: a single buffer would stay in the cache.
+        // There is one buffer per packet, like the slots of a ring: a single buffer would stay in the cache.
         let ring: Vec<_> = packets_over_and_over.map(|packet| Arc::new(packet.clone())).collect();
         let readings = Reader::all().into_iter().map(|mut reader| {
             let [parts, copied] = in_turn(&ring, packets.len(), runs, &mut reader);
@@ -66,7 +66,7 @@ impl Consumer {
         Self { payload_bytes: payload_bytes.into(), parts, copied, reading }
     }
 
-    /// Returns parts and copies by consumer.
+    /// Returns the figures for parts and for copies, by consumer.
     pub(super) fn readings(&self) -> impl Iterator<Item = (ReaderKind, &Spread, &Spread)> {
         let headers = (ReaderKind::Headers, &self.parts, &self.copied);
         let reading = self.reading.iter().map(|one| (one.consumer, &one.parts, &one.copied));
@@ -74,7 +74,7 @@ impl Consumer {
     }
 }
 
-/// Measures parts and copies to a reader.
+/// Measures delivery as parts and as copies to a reader, in turn.
 fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Spread; 2] {
     let [mut parts, mut copied] = [Vec::new(), Vec::new()];
     let spare: RefCell<Vec<Vec<u8>>> = RefCell::default();
@@ -96,7 +96,7 @@ fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Sp
 /// Memory of a received packet.
 type Slot = Arc<Vec<u8>>;
 
-/// Coalesces all packets several times, a train a poll, and delivers trains.
+/// Coalesces all packets several times, one train per poll, and delivers the trains.
 fn gigabits_a_cpu_second(
     ring: &[Slot],
     train: usize,

@@ -140,7 +140,7 @@ impl Offload {
         Ok(Self { name: "flows", plan, groups, notes: FLOWS_NOTES, ..Self::receiving() })
     }
 
-    /// Returns the settings that most experiments share: Grosso is the receiver's NIC, and nothing is judged.
+    /// Returns the settings that most experiments share: Grosso acts as the receiver's NIC, and there are no verdicts.
     pub(super) fn receiving() -> Self {
         Self {
             name: "",
@@ -155,9 +155,9 @@ impl Offload {
 }
 
 impl Plan<OffloadParameters> {
-    /// Returns the chosen CPUs of sender, data path and receiver. The default is one for everything; then, if there are
-    /// two, one for the sender and one for the rest. The last CPUs are used, because the first often handles the
-    /// interrupts.
+    /// Returns the chosen CPUs of sender, data path and receiver. The default is one CPU for everything and, if there
+    /// are two, also one for the sender and one for the rest. The last CPUs are used, because the first one often
+    /// handles the interrupts.
     pub(super) fn layouts(&self) -> io::Result<Vec<[usize; 3]>> {
         Ok(match (self.processors, &allowed_processors()?[..]) {
             (Some(chosen), _) => vec![chosen],
@@ -256,7 +256,7 @@ fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, buffer: usiz
         profile.limits.hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
         let mut setting = setting.clone();
         setting.layout.buffer_bytes = buffer;
-        // Room for superframes whose metadata does not say how to cut them.
+        // Leaves room for superframes whose metadata does not say how to split them.
         setting.layout.mtu.receiver = DEVICE_MTU;
         let profile = Some(Box::new(profile));
         Row::new(name, &setting, Carrier::Grosso { profile, copy: false, expand: false })
@@ -268,7 +268,7 @@ fn judge_headline(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict>
     groups.first().and_then(|group| gain(group, WORTH, [ON, OFF])).into_iter().collect()
 }
 
-/// Judges whether the first setting carries more data per CPU-second, beside the published ratio of these rows.
+/// Judges whether the first setting carries more data per CPU-second, and quotes the published ratio of these rows.
 fn gain(group: &OffloadGroup, claim: &'static str, [over, under]: [&str; 2]) -> Option<Verdict> {
     let [on, off] = group.pair(over, under)?.map(|row| row.gigabits_a_cpu_second);
     let published = group.comparisons.first().and_then(|first| first.published);
@@ -355,7 +355,7 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     Some(evidence.verdict("path and receiver on one CPU: half the cost", Unit::Times, DEARER))
 }
 
-/// Judges the claim of the source that larger receive pages carry more.
+/// Judges the claim of the source that larger receive pages increase throughput.
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let evidence = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));
@@ -386,8 +386,8 @@ fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     verdicts.into_iter().flatten().collect()
 }
 
-/// Judges the claim of the source that the longest MTU leaves less to gain: run by run, how much superframes gain there
-/// to how much they gain at the shortest.
+/// Judges the claim of the source that the longest MTU leaves less to gain: compares, run by run, the gain from
+/// superframes at the longest MTU with that at the shortest.
 fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> Option<Verdict> {
     let [long, short] = [long, short].map(|group| {
         let [on, off] = group.pair(names[0], names[1])?;
@@ -450,13 +450,14 @@ const fn nic(ratio: f64) -> Published {
     Published::new(ratio, "R1, in 2007 on a 10 Gb/s NIC")
 }
 
-/// Causes of a gain that is not there.
+/// Causes of a missing gain.
 const DEARER: &str = "\
 receiving a packet costs more than in the source, because it is copied into a device in userspace, or other work on \
 the same CPU delays single packets until they arrive in batches too";
 /// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
 const WORTH: &str = "coalescing carries more per CPU at MTU 1500";
-/// Ratio of generic coalescing into pages to that into packet buffers, in the source: 8.8 Gb/s at 77 % and 5.5 at 90 %.
+/// Ratio of generic coalescing into pages to generic coalescing into packet buffers, in the source: 8.8 Gb/s at 77 %
+/// and 5.5 at 90 %.
 const PAGES_OVER_BUFFERS: f64 = (8.8 / 77.0) / (5.5 / 90.0);
 /// Causes of a smaller gain of parts over copies for consumers that read every byte.
 const READ_ANYWAY: &str = "\
@@ -484,7 +485,7 @@ const SUPERFRAMES: [(&str, Carrier); 2] = [
 /// The row whose device has TSO without generic segmentation.
 const GSO_ALONE_OFF: &str = "GSO alone off";
 
-/// The columns of table R1, and their ratios to no coalescing.
+/// Columns of table R1, and their ratios to the column without coalescing.
 const OWN: &str = "own (myri10ge)";
 const GENERIC: &str = "inet_lro";
 const POSTED: &str = "as posted 2007";
@@ -496,8 +497,8 @@ const COPIED: &str = "copied first";
 const NONE: &str = "none";
 const NONE_COPIED: &str = "none, copied";
 
-/// Table R1's receive pages, as sizes of the buffer that holds a packet: the slots of a packet socket's ring. Each
-/// comes with the name of the row and of its ratio to no coalescing.
+/// Receive pages of table R1, as the size of the buffer that holds a packet: a slot of a packet socket's ring. Each
+/// size comes with the name of the row and of its ratio to no coalescing.
 const PAGES: [(usize, &str, &str); 4] = [
     (4 << 10, "parts of 4 KiB", "4 KiB / none"),
     (8 << 10, "parts of 8 KiB", "8 KiB / none"),
@@ -505,8 +506,9 @@ const PAGES: [(usize, &str, &str); 4] = [
     (32 << 10, "parts of 32 KiB", "32 KiB / none"),
 ];
 
-/// Published ratios of table R1 for a pair of MTUs, in Gb/s and percent of a CPU: the driver's own coalescing to none,
-/// by the size of pages; and generic coalescing to none, with packets received straight into the stack's buffers.
+/// Published ratios of table R1 for a pair of MTUs, in Gb/s and percent of a CPU: the driver's own coalescing to no
+/// coalescing, by page size; and generic coalescing to no coalescing, with packets received straight into the stack's
+/// buffers.
 #[derive(Clone, Copy)]
 struct R1 {
     pages: [f64; 4],
@@ -575,8 +577,9 @@ const FLOWS_NOTES: &[&str] =
     &["The connections share the in-flight limit of one connection, so each of many\n\
      has few packets. Held 0 us, trains end with a poll of fewer than 64 packets."];
 
-/// Greatest number of bytes for whose packets the data path's ring has slots: those of the longest queue of a wire.
+/// Maximum number of bytes in flight for whose packets the data path's ring has slots: those of the longest queue of a
+/// wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
 
-/// Time before the measurement, in which TCP reaches its speed.
+/// Time before the measurement, in which TCP reaches its full speed.
 const WARM_UP: Duration = Duration::from_millis(300);

@@ -1,4 +1,4 @@
-//! Figures of the experiments, as the JSON has them.
+//! Figures of the experiments, in the form of the JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadFindings {
-    /// The host whose NIC Grosso is.
+    /// Host at which Grosso acts as the NIC.
     pub nic_of: &'static str,
     /// The results.
     pub groups: Vec<OffloadGroup>,
@@ -37,12 +37,12 @@ pub struct OffloadGroup {
     pub family: Family,
     /// Traffic between the sockets.
     pub traffic: Traffic,
-    /// The number of CPUs that everything ran on.
+    /// The number of CPUs that all threads together used.
     pub processors: usize,
     /// The CPUs of sender, data path and receiver, if path and receiver each have their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<[usize; 3]>,
-    /// One for each setting.
+    /// Results, one for each setting.
     pub rows: Vec<OffloadRow>,
     /// The first comparison's ratio, if there is one.
     pub ratio: Option<f64>,
@@ -62,7 +62,8 @@ pub struct Compared {
     /// Names of the first row and of the second.
     #[serde(skip)]
     pub(super) rows: [&'static str; 2],
-    /// Gigabits per CPU-second of the first row, divided by the second's; for requests, the ratio of their numbers.
+    /// Gigabits per CPU-second of the first row, divided by those of the second; for requests, the ratio of their
+    /// numbers.
     pub ratio: f64,
     /// The ratio in the publication that the experiment repeats.
     pub published: Option<Published>,
@@ -72,7 +73,7 @@ pub struct Compared {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadRow {
-    /// The property in which it differs from other rows.
+    /// Property in which the setting differs from the other rows.
     pub name: String,
     /// Connections at once.
     pub connections: usize,

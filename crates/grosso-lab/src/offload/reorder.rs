@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures TCP over two paths with different delays: not repaired, repaired within a poll, with held trains that
-    /// continue after the repair, and with waiting for holes to be filled.
+    /// Measures TCP over two paths with different delays. The order is not repaired, or repaired within a poll, or held
+    /// trains also continue after the repair, or packets also wait until holes are filled.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.

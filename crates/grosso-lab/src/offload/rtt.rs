@@ -79,7 +79,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         let cause = "the controller held packets that it should have flushed";
         evidence.verdict(claim, Unit::Change, cause).with(wire).for_every_row()
     });
-    // The source says that long round trips suffer, not which: every one of them has to.
+    // The source says that long round-trip times suffer, but not which ones: all of them must.
     let fixed = pairs(FIXED).skip(LONG_FROM).map(|pair| evidence(pair, Bound::Under(1.0)));
     let fixed = Evidence::all_of(fixed).map(|(evidence, wire)| {
         let claim = "a fixed hold slows round trips of 10 ms and more";
@@ -105,7 +105,7 @@ fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
 /// Share of a fixed hold's saving that the controller has to reach, and a margin for rounded figures.
 const SAVED: f64 = 0.9;
 const ROUNDED: f64 = 1.000_001;
-/// The first group whose round trip is long.
+/// First group with a long round-trip time.
 const LONG_FROM: usize = 2;
 const UNLIMITED: &str = "this kernel's sender counts bytes without a limit; `grosso lab acks` has senders with \
 a limit, like those of 2011";
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
     use crate::{cpu_time::CpuSeconds, experiment::Series, trial::Measured};
 
-    /// Returns the verdicts if every group has these gigabytes and CPU-seconds, in one second: without merging, with
-    /// the fixed hold, and with the controller.
+    /// Returns whether the verdicts hold if every group has these gigabytes and CPU-seconds in one second: without
+    /// merging, with the fixed hold, and with the controller.
     fn judged(rows: [(f64, f64); 3]) -> Vec<bool> {
         let experiment = Offload::rtt(Plan::default()).unwrap();
         let result = |group: &RowGroup| {

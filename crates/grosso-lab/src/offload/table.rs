@@ -68,7 +68,7 @@ impl Findings for OffloadFindings {
             .or_else(|| match compared.next() {
                 None => None,
                 Some((first, true)) => Some(first),
-                // The first difference that noise does not explain says more.
+                // The first difference that noise does not explain is more informative.
                 Some((first, false)) => compared
                     .find(|(_, is_certain)| *is_certain)
                     .map_or(Some(first), |(text, _)| Some(text)),
@@ -122,8 +122,8 @@ impl Findings for OffloadFindings {
 }
 
 impl OffloadFindings {
-    /// Returns the headline of rows that differ in the offered load or in the number of connections: how long trains
-    /// are at both ends. Rows without a limit of the load are not compared.
+    /// Returns the headline of rows that differ in the offered load or in the number of connections: the train length
+    /// in the first and in the last row. Rows without a load limit are not compared.
     fn headline_of_trains(&self) -> Option<String> {
         let group = self.groups.first()?;
         let abscissa = |row: &OffloadRow| match self.is_sweep() {
@@ -173,7 +173,8 @@ impl OffloadGroup {
         Some((text, !word.is_noise()))
     }
 
-    /// Returns whether other programs used the CPU: with one CPU for the test alone, each second has a CPU-second.
+    /// Returns whether other programs used the CPU: if the test has the CPU to itself, it uses one CPU-second per
+    /// second.
     fn is_disturbed(&self) -> bool {
         self.processors == 1
             && self.rows.iter().any(|row| {

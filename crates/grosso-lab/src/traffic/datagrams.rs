@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use super::Progress;
 
-/// Sends datagrams of `bytes` bytes until stopped: one per call, or with `segments` as many as a call accepts, which
-/// the kernel segments. Returns the number of bytes sent.
+/// Sends datagrams of `bytes` bytes until stopped: one per call or, with `segments`, as many as a call accepts, which
+/// the kernel then segments. Returns the number of bytes sent.
 ///
 /// UDP has no flow control: a sender that sends more than arrives measures only full queues. Therefore at most
 /// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
@@ -50,7 +50,8 @@ pub(crate) fn send_datagrams(
     Ok(sent)
 }
 
-/// Waits until few enough of the `sent` bytes are in flight, for no longer than a datagram may take.
+/// Waits until few enough of the `sent` bytes are in flight, at most for the time after which a datagram counts as
+/// lost.
 fn has_room(sent: u64, progress: &Progress) -> bool {
     let fits = || sent <= progress.bytes.load(Ordering::Relaxed) + UNDER_WAY_BYTES;
     if fits() {
@@ -90,10 +91,10 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
     }
 }
 
-/// Bytes that may be in flight: in datagrams of an Ethernet MTU they fill half the socket's receive buffer, with the
-/// kernel's overhead for each; the other half is for buffers that were read and not yet freed.
+/// Bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive buffer,
+/// including the kernel's overhead; the other half is for buffers that were read and not yet freed.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
-/// Greatest number of bytes of one call (65535 with the headers of IPv6), and of datagrams (`UDP_MAX_SEGMENTS` of
+/// Maximum number of bytes per call (65535 with the headers of IPv6), and of datagrams per call (`UDP_MAX_SEGMENTS` of
 /// kernels before 6.9).
 const CALL_BYTES_MAX: usize = 65_535 - 48;
 const SEGMENTS_MAX: usize = 64;
@@ -101,5 +102,5 @@ const SEGMENTS_MAX: usize = 64;
 const PAUSE: Duration = Duration::from_micros(20);
 /// Time after which a missing datagram counts as lost.
 const LOST: Duration = Duration::from_millis(20);
-/// Time without a datagram after which the sender's last one has arrived.
+/// Time without a datagram after which the sender's last one must have arrived.
 pub(super) const QUIET: Duration = Duration::from_millis(100);

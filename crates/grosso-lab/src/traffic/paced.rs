@@ -15,7 +15,7 @@ use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 /// The offered load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes of each datagram, without headers: room for its number and more.
+    /// Bytes of each datagram, without headers: enough for its number and more.
     pub datagram_bytes: usize,
     /// Bits per second of these bytes.
     pub rate_bits: u64,
@@ -102,8 +102,8 @@ pub(crate) fn receive_paced(
 }
 
 impl Content {
-    /// Writes the datagram of a number: the number, and bytes that differ at every place from those of the numbers near
-    /// it.
+    /// Writes datagram `number`: its number, and bytes that differ at every position from those of neighbouring
+    /// datagrams.
     pub(crate) fn write_datagram(&self, number: u64, datagram: &mut [u8]) {
         let (front, mut rest) = datagram.split_at_mut(NUMBER_BYTES);
         front.copy_from_slice(&number.to_be_bytes());
@@ -130,14 +130,13 @@ fn place_of(number: u64) -> u64 {
 
 /// Bytes in front of a datagram that hold its number.
 const NUMBER_BYTES: usize = 8;
-/// Distance in the content from one datagram to the next, such that no fragment of one compares equal to that of
-/// another.
+/// Distance in the content from one datagram to the next, such that no fragments of two datagrams are equal.
 const PLACE_STEP: u64 = 65_537;
 /// Datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Greatest delay that a late sender makes up at a higher rate: a longer burst would be a load of its own.
+/// Greatest delay that a late sender makes up at a higher rate: a longer burst would itself be a load.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use grosso_sys::wait::Interest;
 
 use super::{Progress, streams::take_turns};
 
-/// Sends a byte and waits for one, until stopped. Returns the time that each request took.
+/// Sends a byte and waits for the answer, repeatedly, until stopped. Returns the duration of each request.
 ///
 /// # Errors
 /// Errors from the socket.
@@ -121,7 +121,7 @@ pub(crate) fn ask_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Resu
     Ok(took)
 }
 
-/// Waits for the answer to a request, and skips late answers to earlier ones.
+/// Waits for the answer to a request, and skips late answers to earlier requests.
 fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
     let mut answer = [0; 8];
     loop {
@@ -152,7 +152,7 @@ pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::R
     Ok(answered)
 }
 
-/// Requests of a measurement for which memory is allocated in advance.
+/// Number of requests for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 16;
-/// Time after which no answer is expected.
+/// Time after which no answer is expected any more.
 const UNANSWERED: Duration = Duration::from_millis(200);

@@ -15,7 +15,7 @@ use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 /// Sends streams until stopped. Returns the number of bytes of each stream.
 ///
 /// # Errors
-/// Errors from the sockets; also fails if one takes nothing for [`crate::hosts::STALLED`].
+/// Errors from the sockets; also fails if a socket accepts nothing for [`crate::hosts::STALLED`].
 pub(crate) fn send_streams(
     sockets: &[TcpStream],
     content: &Content,
@@ -39,7 +39,8 @@ pub(crate) fn send_file(
     })
 }
 
-/// Sends streams by calls that get a socket and the place of its stream, and return the number of bytes that it took.
+/// Sends streams by calls of `send`, which takes a socket and the position in its stream, and returns the number of
+/// bytes that the socket accepted.
 fn send_by(
     sockets: &[TcpStream],
     progress: &Progress,
@@ -66,7 +67,7 @@ fn send_by(
 /// given.
 ///
 /// # Errors
-/// Errors from the sockets; also fails if nothing comes for [`crate::hosts::STALLED`], and with
+/// Errors from the sockets; also fails if nothing arrives for [`crate::hosts::STALLED`], and with
 /// [`io::ErrorKind::InvalidData`] if a byte differs.
 pub(crate) fn receive_streams(
     sockets: &[TcpStream],
@@ -95,7 +96,7 @@ pub(crate) fn receive_streams(
     Ok(received.iter().sum())
 }
 
-/// Uses every socket that is ready, until none is left that continues, or all are told to stop.
+/// Serves every socket that is ready, until no stream continues or the traffic is stopped.
 pub(super) fn take_turns(
     sockets: &[TcpStream],
     interest: Interest,

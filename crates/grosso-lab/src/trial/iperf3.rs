@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{cpu_time::CpuSeconds, netns::Hosts, traffic::Traffic};
 
-/// Lets iperf3 measure between the hosts. The processor seconds of sender and receiver are its own figures, those of
+/// Measures between the hosts with iperf3. The CPU-seconds of sender and receiver are iperf3's own figures, those of
 /// the data path are the scheduler's; all are for the whole connection.
 pub(super) fn observe(
     setting: &Setting,
@@ -35,7 +35,7 @@ pub(super) fn observe(
     let report = loop {
         let mut client = Ending(start(sender, near, &words(setting, &target)?)?);
         match client.report(interrupted)? {
-            // The server needs a moment to listen.
+            // The server needs a moment before it listens.
             Err(text) if text.contains("refused") && started.elapsed() < LISTENS => {
                 thread::sleep(LOOK_AGAIN);
             }
@@ -75,7 +75,7 @@ fn words(setting: &Setting, target: &str) -> Result<Vec<String>, TrialError> {
     let mut words = vec!["--client".into(), target.into(), "--json".into()];
     match setting.extent {
         Extent::Time { warm_up, measured } => {
-            // Every version accepts whole seconds, and some only these.
+            // Every version accepts whole seconds; some accept nothing else.
             words.extend(["--time".into(), measured.as_secs().max(1).to_string()]);
             words.extend(["--omit".into(), warm_up.as_secs().to_string()]);
         }
@@ -107,7 +107,7 @@ fn start(
     spawned.map_err(|error| TrialError::Iperf3(error.to_string()))
 }
 
-/// A process that is killed when its owner is dropped.
+/// A process that is killed on drop.
 struct Ending(Child);
 
 impl Ending {
@@ -142,13 +142,13 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Interval between checks for its end.
+/// Interval between checks whether the process has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Greatest time that the server may take to start.
 const LISTENS: Duration = Duration::from_secs(5);

@@ -52,8 +52,8 @@ struct Ended {
     latencies: Vec<Duration>,
 }
 
-/// Measures the traffic of the lab's own threads between the hosts, through a data path or the kernel alone, with
-/// readings of `gauge` at the start and at the end of the measurement.
+/// Measures the traffic of the lab's own threads between the hosts, through a data path or only through the kernel,
+/// with readings of `gauge` at the start and at the end of the measurement.
 pub(super) fn observe_beside<Gauged>(
     setting: &Setting,
     hosts: &Hosts,
@@ -116,7 +116,7 @@ enum Role {
     Receiver,
 }
 
-/// Waits until both threads of the traffic have sent their numbers.
+/// Waits until both threads of the traffic have announced their thread ids.
 fn threads(
     announced: &mpsc::Receiver<(Role, io::Result<Pid>)>,
     path: Option<Pid>,
@@ -128,7 +128,7 @@ fn threads(
     Ok(Threads { sender, path, receiver })
 }
 
-/// Reads the counters at the start and at the end of the measurement. `is_over` tells whether the traffic ended by
+/// Reads the counters at the start and at the end of the measurement. `is_over` returns whether the traffic ended by
 /// itself.
 pub(super) fn watch<Read>(
     extent: Extent,
@@ -150,7 +150,7 @@ pub(super) fn watch<Read>(
         Extent::Time { warm_up, measured } => {
             let started = Instant::now();
             // On a busy machine a round trip takes as long as a wait for the CPU, and TCP needs several round trips to
-            // reach its speed.
+            // reach its full speed.
             let has_started = || {
                 progress.bytes.load(Ordering::Relaxed) >= STARTED_BYTES
                     || progress.units.load(Ordering::Relaxed) >= STARTED_UNITS
@@ -312,14 +312,14 @@ pub(crate) fn gone() -> io::Error {
     io::Error::other("a thread ended before it reported that it had started")
 }
 
-/// Interval between checks for the end.
+/// Interval between checks whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Interval between checks if the end itself is timed.
 const LOOK_SOON: Duration = Duration::from_millis(1);
-/// Number of bytes, requests or datagrams that a connection has carried once it has reached its speed.
+/// Number of bytes, requests or datagrams that a connection has carried when it has reached its full speed.
 const STARTED_BYTES: u64 = 4 << 20;
 const STARTED_UNITS: u64 = 1000;
-/// Multiple of the usual warm-up after which a connection is measured even if it has not reached its speed.
+/// Multiple of the default warm-up after which a connection is measured even if it has not reached its full speed.
 const WARM_UPS_MAX: u32 = 4;
-/// Bytes of the headers of IP and UDP, those of IPv4 first.
+/// Length of the IP and UDP headers in bytes, IPv4 first.
 const IP_UDP_BYTES: [usize; 2] = [28, 48];

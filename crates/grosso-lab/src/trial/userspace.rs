@@ -1,4 +1,4 @@
-//! The measurement of a sender in userspace: one connection, from its first byte.
+//! Measurement of a sender in userspace: one connection, from its first byte.
 
 use std::{
     io,
@@ -43,7 +43,7 @@ struct UserTrial<'a> {
     hosts: &'a Hosts,
     listener: TcpListener,
     content: Arc<Content>,
-    /// The moment of the sender's first byte.
+    /// Time of the sender's first byte.
     began: Arc<OnceLock<Instant>>,
     interrupted: &'a AtomicBool,
 }
@@ -163,7 +163,7 @@ impl UserTrial<'_> {
         })
     }
 
-    /// Stops the path, and then the reader at the end of what came through it.
+    /// Stops the path, then the reader once it has read everything that came through the path.
     fn end(&self, path: ObservedPath<'_>, socket: &TcpStream) -> SenderCounts {
         path.handle.stop();
         let last = path.handle.snapshot().unwrap_or_default();
@@ -177,5 +177,5 @@ impl UserTrial<'_> {
     }
 }
 
-/// The port of the sender's end, from the dynamic range (RFC 6335 section 6).
+/// Port of the sender, from the dynamic range (RFC 6335 section 6).
 const SENDER_PORT: u16 = 50_000;

@@ -1,4 +1,4 @@
-//! Figures of the experiment, as the JSON has them.
+//! Figures of the experiment, in the form of the JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::{
 pub struct TunnelGroup {
     /// Title of the group.
     pub title: &'static str,
-    /// One for each setting.
+    /// Results, one for each setting.
     pub rows: Vec<TunnelRow>,
 }
 
@@ -46,7 +46,8 @@ pub struct TunnelRow {
     pub requests_cpu_percent: Spread,
     /// Latency of the requests, in all runs.
     pub latency: Option<Latency>,
-    /// Time of checksums and tunnels, from trials with the clock: medians; `None` if the kernel did this work.
+    /// Time of checksums and tunnels, from trials in which the clock was read: medians; `None` if the kernel did this
+    /// work.
     pub costs: Option<[Costs; 2]>,
     /// Segments retransmitted, in all runs of streams.
     pub retransmits: u64,
@@ -57,7 +58,7 @@ pub struct TunnelRow {
 }
 
 impl TunnelRow {
-    /// Returns the seconds per gigabyte in checksums of path b, in the trials with the clock.
+    /// Returns the seconds per gigabyte that path b spent on checksums, in the trials in which the clock was read.
     pub(super) fn received_checksums(&self) -> Spread {
         let watched = self.runs.iter().flat_map(|run| &run.watched);
         Spread::of(watched.map(|one| one.paths[1].checksums_seconds / one.gigabytes))
@@ -70,11 +71,11 @@ impl TunnelRow {
 pub struct TunnelRun {
     /// Trials of streams.
     pub streams: Vec<TunnelTrial>,
-    /// Trials of streams with the clock: its readings.
+    /// Clock readings of streams, from trials in which the clock was read.
     pub watched: Vec<Watched>,
     /// The trial of requests.
     pub requests: TunnelTrial,
-    /// Trials of any kind in which nothing arrived and which were repeated.
+    /// Trials of any kind that were repeated because nothing arrived.
     pub repeated: u64,
 }
 
@@ -82,16 +83,16 @@ pub struct TunnelRun {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Seconds per gigabyte in checksums of more than 64 bytes.
+    /// Seconds per gigabyte spent on checksums of more than 64 bytes.
     pub checksums_s_per_gb: f64,
-    /// Their share of the path's CPU time without the clock, in percent.
+    /// Share of checksums in the path's CPU time, in percent; the clock's own time is excluded.
     pub checksums_percent: f64,
-    /// Seconds per gigabyte for encapsulation and decapsulation: all work outside the kernel on the headers of packets,
-    /// without checksums.
+    /// Seconds per gigabyte for encapsulation and decapsulation: all work on packet headers outside the kernel, without
+    /// checksums.
     pub tunnel_s_per_gb: f64,
 }
 
-/// Grosso's VXLAN compared with another.
+/// Grosso's VXLAN compared with another VXLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelComparison {
@@ -99,11 +100,11 @@ pub struct TunnelComparison {
     pub remote_checksum: bool,
     /// The other carrier.
     pub with: TunnelCarrier,
-    /// Ratio of Grosso's throughput to the other's.
+    /// Ratio of Grosso's throughput to that of the other carrier.
     pub throughput: f64,
-    /// Ratio of Grosso's CPU time per gigabyte to the other's.
+    /// Ratio of Grosso's CPU time per gigabyte to that of the other carrier.
     pub cpu_a_gigabyte: f64,
-    /// Ratio of Grosso's requests per second to the other's.
+    /// Ratio of Grosso's requests per second to those of the other carrier.
     pub transactions: f64,
 }
 
@@ -143,7 +144,7 @@ impl TunnelRow {
     }
 }
 
-/// Medians of the clock's readings over all runs, and their share of the paths' time without the clock.
+/// Returns the medians of the clock's readings over all runs, and their share of the paths' time without the clock.
 fn costs(runs: &[TunnelRun], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     let watched: Vec<Watched> = runs.iter().flat_map(|run| run.watched.iter().copied()).collect();
     if watched.is_empty() {
@@ -164,7 +165,7 @@ fn costs(runs: &[TunnelRun], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     Some([cost(0, roles_s_per_gb.path_a), cost(1, roles_s_per_gb.path_b)])
 }
 
-/// Comparisons of Grosso's VXLAN with each other one, with remote checksum offload and without.
+/// Compares Grosso's VXLAN with every other VXLAN, with and without remote checksum offload.
 pub(super) fn compare(groups: &[TunnelGroup]) -> Vec<TunnelComparison> {
     let rows = || groups.iter().flat_map(|group| &group.rows);
     let is_ours =

@@ -5,9 +5,9 @@
 //!  socket - s0 - tunnel - UDP socket ---- wire ---- UDP socket - tunnel - r0 - socket
 //! ```
 //!
-//! A superframe from a's kernel is encapsulated unsplit and sent with one call (`UDP_SEGMENT`). A datagram train that
-//! b's kernel merged (`UDP_GRO`) is decapsulated and delivered as a superframe. For comparison, the kernel's own VXLAN
-//! device carries the same traffic over the same wire, and so does Grosso with every offload off.
+//! A superframe from a's kernel is encapsulated without segmentation and sent with one call (`UDP_SEGMENT`). Datagrams
+//! that b's kernel merged (`UDP_GRO`) are decapsulated and delivered as one superframe. For comparison, the kernel's
+//! own VXLAN device carries the same traffic over the same wire, and so does Grosso with every offload off.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -57,7 +57,7 @@ pub struct TunnelParameters {
 }
 
 impl Default for TunnelParameters {
-    /// Returns as many connections as have buffers for whole superframes, with cubic, over IPv4.
+    /// Returns the defaults: as many connections as have buffers for whole superframes, with CUBIC, over IPv4.
     fn default() -> Self {
         Self { streams: 16, congestion: "cubic".into(), outer: Family::V4, sendfile: false }
     }
@@ -67,11 +67,11 @@ impl Default for TunnelParameters {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelFindings {
-    /// The results: Grosso's tunnels, then those they are compared with.
+    /// Results: Grosso's tunnels, then the tunnels to compare with.
     pub groups: Vec<TunnelGroup>,
-    /// Each tunnel with remote checksum offload, compared with the same without.
+    /// Each tunnel with remote checksum offload, compared with the same tunnel without it.
     pub paired: Vec<Paired>,
-    /// Grosso's VXLAN, compared with that of others.
+    /// Grosso's VXLAN, compared with other carriers' VXLAN.
     pub comparisons: Vec<TunnelComparison>,
     /// Table R4 as it was published.
     pub published: [PublishedTunnel; 7],
@@ -92,7 +92,7 @@ pub enum TunnelCarrier {
     Grosso,
     /// Grosso without superframes, segmentation by the socket, or coalescing: one packet at a time.
     Plain,
-    /// Like [`TunnelCarrier::Grosso`], but checksums that were left to the receiver are completed there.
+    /// Like [`TunnelCarrier::Grosso`], but the receiver completes checksums that were left to it.
     Completes,
     /// The kernel's own tunnel device.
     Kernel,
@@ -118,7 +118,7 @@ pub struct TunnelSetting {
     pub outer: Family,
     /// Whether the inner checksum is left to the peer.
     pub remote_checksum: bool,
-    /// Its carrier; for the kernel, the tunnel must be VXLAN.
+    /// Carrier of the packets; for the kernel, the tunnel must be VXLAN.
     pub carrier: TunnelCarrier,
     /// Traffic between the hosts: [`Traffic::TcpStream`], [`Traffic::TcpSendfile`] or [`Traffic::TcpRequests`].
     pub traffic: Traffic,
@@ -138,7 +138,7 @@ pub struct TunnelSetting {
     pub watched: bool,
 }
 
-/// The settings of table R4, and those compared with them.
+/// The settings of table R4, and settings to compare with them.
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     plan: Plan<TunnelParameters>,
@@ -149,7 +149,7 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// Creates an experiment with every tunnel that the device can carry, and two comparisons.
+    /// Creates an experiment with every tunnel that the device supports, and two comparisons.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.
@@ -209,7 +209,7 @@ impl Experiment for Tunnels {
         self.groups.iter().map(Vec::as_slice).collect()
     }
 
-    /// Returns the number of trials: streams, streams with the clock, and requests, each several times.
+    /// Returns the number of trials: streams, streams with the clock, and requests, several of each.
     fn trials(&self) -> usize {
         let settings = || self.groups.iter().flatten();
         let watched = settings().filter(|setting| setting.carrier != TunnelCarrier::Kernel).count();
@@ -227,13 +227,13 @@ impl Experiment for Tunnels {
         measure(&setting, interrupted).map(|trial| Some(trial.bytes))
     }
 
-    /// Returns whether the setting may be left out: the kernel's tunnel, if the kernel has none.
+    /// Returns whether the setting may be skipped: the kernel's tunnel, if the kernel has none.
     fn is_optional(&self, setting: &TunnelSetting, error: &io::Error) -> bool {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }
 
-    /// Measures each tunnel with and without remote checksum offload alternately, several times; each goes first
-    /// equally often.
+    /// Measures each tunnel with and without remote checksum offload alternately, several times; both go first equally
+    /// often.
     fn measure(
         &self,
         group: &mut [RunsOf<Self>],
@@ -325,8 +325,8 @@ impl TunnelSetting {
     }
 }
 
-/// Adds a run to each of these settings that has not failed, in turn: streams without the clock and with it, several
-/// times, and requests.
+/// Adds a run to each of these settings that has not failed: streams without and with the clock, several times in turn,
+/// and requests.
 fn measure_in_turn(
     group: &mut [Series<TunnelSetting, TunnelRun>],
     turns: u32,
@@ -376,16 +376,16 @@ fn measure_in_turn(
     Ok(())
 }
 
-/// Turns of streams, without the clock and with it, in one run of the experiment: together they last as long as a run.
-/// Their number is even, so that each goes first equally often. Each has a start, and where most of the time would be
-/// spent in these, there are fewer.
+/// Returns the number of turns of streams, without and with the clock, in one run of the experiment: together they last
+/// as long as a run. The number is even, so that both variants go first equally often. Short runs have fewer turns,
+/// because starting the streams would take most of the time.
 fn turns(measured: Duration) -> u32 {
     if measured < TURNS_MAX * WARM_UP { TURNS_MAX / 2 } else { TURNS_MAX }
 }
 
-/// Greatest number of turns of a run.
+/// Maximum number of turns per run.
 const TURNS_MAX: u32 = 4;
-/// Time before the measurement, in which connections reach their speed.
+/// Time before the measurement, in which connections reach their full speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Titles of the groups.
 const TITLES: [&str; 2] =
@@ -411,7 +411,7 @@ mod tests {
     use super::*;
     use crate::{experiment::assert_failures_are_rows, report::Report};
 
-    /// Returns an invented run of a second with this many megabits.
+    /// Returns an invented run of one second with this throughput in Mb/s.
     fn run(megabits: f64, watched: Vec<Watched>) -> TunnelRun {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
         let mut stream = TunnelTrial::default();
@@ -472,7 +472,7 @@ mod tests {
         let Report { findings: report, notes, .. } = report();
         let row = &report.groups[0].rows[1];
         assert_eq!(row.remote_checksum, Some(false));
-        // Half of the runs with the clock carried 1.25 GB or more.
+        // In half of the runs with the clock, at least 1.25 GB arrived.
         let [path_a, path_b] = row.costs.unwrap();
         let milliseconds = |costs: Costs| {
             [costs.checksums_s_per_gb, costs.tunnel_s_per_gb].map(|s| (s * 1e3).round())
@@ -508,7 +508,11 @@ mod tests {
         assert_eq!(tap.len(), 9);
         assert_eq!(tap.iter().filter(|(_, remote_checksum)| *remote_checksum).count(), 4);
         let each = (9 + 3) * 5 + 11 * 4;
-        assert_eq!(trials, each * 2, "streams in turns, requests, a clock at our own");
+        assert_eq!(
+            trials,
+            each * 2,
+            "streams in turn, requests, and profiles of Grosso's own tunnel"
+        );
         let veth = [("VXLAN".into(), true), ("VXLAN".into(), false), ("Geneve".into(), false)];
         assert_eq!(rows(Device::Veth), (veth.to_vec(), ((3 + 3) * 5 + 5 * 4) * 2));
     }

@@ -79,7 +79,7 @@ fn tx_cost(watched: &Watched) -> f64 {
     (path_a.checksums_seconds + path_a.tunnel_seconds) / watched.gigabytes
 }
 
-/// Returns the ratio of the first to the second in each pair.
+/// Returns the ratio of the first figure to the second in each pair.
 fn ratios(with: Vec<f64>, without: Vec<f64>) -> Vec<f64> {
     with.into_iter().zip(without).map(|(with, without)| with / without).collect()
 }
@@ -107,10 +107,10 @@ mod tests {
     fn what_slows_both_of_a_pair_changes_nothing() {
         let paired = Paired::all(&report().findings.groups);
         assert_eq!(paired.len(), 4, "Geneve has none");
-        // The cost is 2.5 and 20 ms with the offload, 30 and 20 without.
+        // The cost is 2.5 and 20 ms with the offload, and 30 and 20 ms without.
         let cost = vxlan(&paired);
         let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
-        assert_eq!(all, [450.0; 3], "whatever a run's gigabytes took");
+        assert_eq!(all, [450.0; 3], "the same in all runs, whatever the throughput");
         let throughput = paired[0].throughput;
         assert_eq!((throughput.min, throughput.max), (1.0, 1.0), "runs differ, and no pair does");
     }

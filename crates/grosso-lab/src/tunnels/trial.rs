@@ -50,7 +50,7 @@ pub struct TunnelTrial {
     /// Latency of each request.
     #[serde(skip)]
     pub latencies: Vec<Duration>,
-    /// Readings of the clock, if there was one.
+    /// Readings of the clock, if it was read.
     #[serde(skip)]
     pub watched: Option<Watched>,
 }
@@ -62,7 +62,7 @@ impl TunnelTrial {
         self.bytes as f64 * 8e-6 / self.seconds
     }
 
-    /// Gigabytes that arrived.
+    /// Returns the gigabytes that arrived.
     #[must_use]
     pub fn gigabytes(&self) -> f64 {
         self.bytes as f64 * 1e-9
@@ -72,20 +72,20 @@ impl TunnelTrial {
 /// A figure for each role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Roles {
-    /// The thread of host a, which sends or requests.
+    /// Thread of host a, which sends data or requests.
     pub sender: f64,
     /// Host a's data path; zero if the kernel has the tunnel.
     pub path_a: f64,
     /// Host b's data path; zero if the kernel has the tunnel.
     pub path_b: f64,
-    /// The thread of host b, which receives or answers.
+    /// Thread of host b, which receives data or answers requests.
     pub receiver: f64,
     /// Kernel threads that process packets on the same CPUs, if they are visible.
     pub kernel: f64,
 }
 
 impl Roles {
-    /// Makes a figure for each role.
+    /// Returns a figure for each role, computed by `make`.
     pub(super) fn each(make: impl Fn(fn(&Self) -> f64) -> f64) -> Self {
         Self {
             sender: make(|roles| roles.sender),
@@ -117,16 +117,16 @@ pub struct Watched {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct WatchedPath {
-    /// The path's whole CPU time.
+    /// Total CPU time of the path.
     pub cpu_seconds: f64,
-    /// The time that was spent in checksums of more than 64 bytes.
+    /// Time spent on checksums of more than 64 bytes.
     pub checksums_seconds: f64,
-    /// The time that was spent in the tunnel and its sockets, outside the kernel and without checksums.
+    /// Time spent in the tunnel and its sockets, outside the kernel and without checksums.
     pub tunnel_seconds: f64,
 }
 
-/// Measures with hosts of its own, which are removed afterwards. A measurement in which nothing arrived tells of a
-/// stall and not of the setting, and is repeated, a few times.
+/// Measures on new hosts that are removed afterwards. If nothing arrived, the measurement shows a stall instead of the
+/// setting, and is repeated a few times.
 ///
 /// # Errors
 /// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
@@ -166,7 +166,7 @@ fn measure_once(
     })
 }
 
-/// Returns the layout for `streams` streams, whose packets fit the wire after encapsulation.
+/// Returns the layout for `streams` streams, whose packets still fit the wire after encapsulation.
 pub(crate) fn layout(
     (tunnel, outer): (Tunnel, Family),
     remote_checksum: bool,
@@ -185,8 +185,9 @@ pub(crate) fn layout(
     Layout { tcp_buffer_bytes: each, ..layout }
 }
 
-/// Opens one endpoint of a tunnel in this namespace, host a's for 0, over sockets with or without offloads. `around`
-/// wraps these sockets below the tunnel. With `completes`, checksums that the peer left to the receiver are completed.
+/// Opens one endpoint of a tunnel in this namespace (0 is host a's), over sockets with or without offloads. `around`
+/// wraps the sockets below the tunnel. With `completes`, the endpoint completes checksums that the peer left to the
+/// receiver.
 pub(crate) fn open_end<P: Port>(
     (network, side): (&NetworkNamespace, usize),
     (tunnel, outer): (Tunnel, Family),
@@ -212,12 +213,12 @@ pub(crate) fn open_end<P: Port>(
 /// A running endpoint of a tunnel.
 struct TunnelEnd<'scope> {
     running: Running<'scope, ()>,
-    /// Profiler of the thread, if it is observed.
+    /// Profiler of the thread, if it is measured.
     profiler: Option<Arc<Profiler>>,
 }
 
 impl<'scope> TunnelEnd<'scope> {
-    /// Starts the data path of host a, for 0, or of host b.
+    /// Starts the data path of host a (0) or host b (1).
     fn start(
         scope: &'scope Scope<'scope, '_>,
         setting: &TunnelSetting,
@@ -250,7 +251,7 @@ impl<'scope> TunnelEnd<'scope> {
     }
 }
 
-/// Runs streams or requests, and reads the time that the ends of the tunnel spent, if they are Grosso's.
+/// Runs streams or requests, and reads the time that the tunnel endpoints spent, if they are Grosso's.
 fn observe<const ENDS: usize>(
     setting: &TunnelSetting,
     layout: &Layout,
@@ -305,8 +306,8 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room, and the minimum for
-/// each stream: a superframe.
+/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room; and the minimum for
+/// each stream, which is a superframe.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.

@@ -82,7 +82,7 @@ impl Tunnel {
         Endpoint::new(local, remote, header, carrier)
     }
 
-    /// Returns the first header of the hosts' frames.
+    /// Returns the outermost header of the hosts' frames.
     pub(super) const fn layer(self) -> Layer {
         if self.is_ethernet() { Layer::Ethernet } else { Layer::Ip }
     }
@@ -122,6 +122,6 @@ mod tests {
             assert_eq!(end.carries_ethernet(), tunnel.is_ethernet(), "{tunnel}");
         }
         let refused = Tunnel::Geneve.endpoint(both[0], true).check();
-        assert!(refused.is_err(), "it has no such option");
+        assert!(refused.is_err(), "the tunnel has no such option");
     }
 }

@@ -82,9 +82,9 @@ fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     ))
 }
 
-/// Ratio of throughputs from which two count as equal.
+/// Ratio of throughputs from which on they count as equal.
 const EQUAL: f64 = 0.99;
-/// Least ratio of a tunnel's throughput with offloads to that without.
+/// Minimum ratio of a tunnel's throughput with offloads to that without.
 const WORTH: f64 = 3.0;
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
             rows.filter(ours).for_each(|row| row.megabits_a_second = Spread::of([megabits; 5]));
             said(&report, "offloads make VXLAN")
         };
-        // Without offloads the throughput is 2000.
+        // Without offloads, the throughput is 2000 Mb/s.
         assert_eq!(at(5900.0), (false, "2.95 times".into()));
         assert_eq!(at(6200.0), (true, "3.10 times".into()));
     }

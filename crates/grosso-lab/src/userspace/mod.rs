@@ -1,8 +1,8 @@
 //! A TCP sender in userspace, as a port. Its behaviour depends only on the received frames and the caller's clock, and
 //! its congestion control is that of the [model](crate::model), independent of the kernel.
 //!
-//! It opens one connection and sends the same content for ever. It needs a wire for itself: it does not pace,
-//! retransmits by NewReno (RFC 6582) and by a timer, has no selective acknowledgments, and never closes.
+//! The sender opens one connection and sends the same content forever. It must not share its wire: it does not pace,
+//! retransmits by NewReno (RFC 6582) and by a timer, has no selective acknowledgments, and never closes the connection.
 
 mod segment;
 
@@ -88,7 +88,7 @@ pub(crate) struct SenderCounts {
 }
 
 impl UserSender {
-    /// Creates a sender of `content` to the other end, over a wire with this round-trip time.
+    /// Creates a sender of `content` over a wire with this round-trip time.
     #[must_use]
     pub fn new(
         ends: ConnectionEnds,
@@ -120,7 +120,7 @@ impl UserSender {
         }
     }
 
-    /// Returns the time at which the first byte left, once it has left.
+    /// Returns the time at which the first byte was sent, once it was sent.
     #[must_use]
     pub fn began(&self) -> Arc<OnceLock<Instant>> {
         Arc::clone(&self.began)
@@ -223,7 +223,7 @@ impl UserSender {
                 self.congestion.room = reply.window.into();
                 self.timer.restart();
             }
-            // The acknowledgment of its SYN was lost.
+            // The acknowledgment of the peer's SYN was lost.
             UserState::Established if answers => self.again = true,
             UserState::Established => self.acknowledge(reply),
             UserState::Silent | UserState::Asked | UserState::Reset => {}
@@ -259,7 +259,7 @@ impl UserSender {
 }
 
 impl RetransmissionTimer {
-    /// Starts it anew: something was acknowledged.
+    /// Restarts the timer because something was acknowledged.
     fn restart(&mut self) {
         (self.backoff, self.ends_ns) = (0, None);
     }
@@ -334,7 +334,7 @@ impl Port for UserSender {
         Ok(Transmitted::Taken)
     }
 
-    /// Returns 0 (at once) while there is data to send, else the end of the timer.
+    /// Returns 0 (immediately) while there is data to send, otherwise the expiry of the timer.
     fn deadline(&self) -> Option<u64> {
         match self.state {
             UserState::Silent => Some(0),
@@ -354,7 +354,7 @@ impl Port for UserSender {
 
 /// The first sequence number of the content, close to wrapping around.
 const FIRST: u32 = 0xfff0_0000;
-/// The minimum timeout (RFC 6298 section 2.4), without the round trips.
+/// Minimum timeout (RFC 6298 section 2.4), without the round-trip time.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of times that the timeout is doubled.
 const BACKOFF_MAX: u32 = 6;
@@ -396,7 +396,7 @@ mod tests {
         UserSender::new(ENDS, Counting::Packets, Duration::ZERO, content)
     }
 
-    /// Returns the sequence numbers of the frames that the sender sends at this second.
+    /// Returns the sequence numbers of the frames that the sender sends at `second`.
     fn sent(sender: &mut UserSender, second: u64) -> Vec<u32> {
         let mut sequences = Vec::new();
         let mut note = |frame: Frame<PortBuffer>| {

@@ -10,14 +10,14 @@ use grosso_wire::{
     tcp::{self, TcpHeader, TcpOption},
 };
 
-/// Both ends of the connection, the sender's first.
+/// Both endpoints of the connection, the sender first.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionEnds {
-    /// Their Ethernet addresses.
+    /// Ethernet addresses.
     pub hardware: [[u8; 6]; 2],
-    /// Their addresses.
+    /// IPv4 addresses.
     pub addresses: [Ipv4Addr; 2],
-    /// Their ports.
+    /// TCP ports.
     pub ports: [u16; 2],
 }
 
@@ -40,7 +40,7 @@ pub(super) struct SegmentReply {
     pub(super) acknowledgment: u32,
     /// The unscaled window.
     pub(super) window: u16,
-    /// Window scale of later segments, in the answer to SYN.
+    /// Window scale of later segments, from the answer to SYN.
     pub(super) scale: Option<u8>,
     /// The receiver's clock.
     pub(super) clock: Option<u32>,
@@ -90,7 +90,7 @@ impl ConnectionEnds {
         tcp.emit(options, ip.emit(&[], at)?).map(|_| ())
     }
 
-    /// Reads a frame; `None` if it is no segment of the connection from its other end.
+    /// Parses a frame; returns `None` if it is not a segment of the connection from the peer.
     pub(super) fn read(&self, frame: &[u8]) -> Option<SegmentReply> {
         let (ethernet, packet) = EthernetHeader::parse(frame).ok()?;
         if ethernet.ethertype.get() != ETHERTYPE_IPV4 {
@@ -127,7 +127,7 @@ pub(super) const fn headers_bytes(flags: u16) -> usize {
     TCP_START + tcp::HEADER_LEN + options
 }
 
-/// Writes the timestamps, behind the options of a handshake where they belong to it.
+/// Writes the timestamps and, before them, the options of a handshake if the segment is part of one.
 fn write_options<'a>(fields: &SegmentFields, options: &'a mut [u8; SYN_OPTIONS_BYTES]) -> &'a [u8] {
     let [value, echo] = fields.timestamps.map(u32::to_be_bytes);
     let timestamps = |to: &mut [u8]| {
@@ -161,10 +161,10 @@ pub(super) const PAYLOAD_BYTES: u32 = 1500 - 20 - 20 - OPTIONS_BYTES as u32;
 pub(super) const TCP_START: usize = 14 + ipv4::HEADER_LEN;
 /// Offset of the checksum in the TCP header.
 pub(super) const CHECKSUM_OFFSET: u16 = 16;
-/// Length of the options of every segment, and of SYN.
+/// Length of the options in every segment except SYN.
 const OPTIONS_BYTES: usize = 12;
 const SYN_OPTIONS_BYTES: usize = 20;
-/// The greatest segment that the sender accepts; none arrives.
+/// Maximum segment size that the sender announces; no data arrives.
 const SEGMENT_SIZE_MAX: u16 = 1460;
 /// The window of the sender, which receives no data.
 const WINDOW: u16 = u16::MAX;

@@ -1,4 +1,4 @@
-//! Figures of the experiment, as in the JSON, and verdicts on them.
+//! Figures of the experiment, in the form of the JSON, and verdicts on them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmFindings {
-    /// The results, by the other end of the guest's streams. Empty if no VM can boot.
+    /// Results, by the peer of the guest's streams. Empty if no VM can boot.
     pub groups: Vec<VmGroup>,
 }
 
@@ -22,9 +22,9 @@ pub struct VmFindings {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmGroup {
-    /// The other end of the guest's streams.
+    /// Peer of the guest's streams.
     pub place: VmPlace,
-    /// One for each carrier.
+    /// Results, one for each carrier.
     pub rows: Vec<VmRow>,
 }
 
@@ -34,7 +34,7 @@ pub struct VmGroup {
 pub struct VmRow {
     /// The carrier of the guest's frames.
     pub carrier: VmCarrier,
-    /// Streams to the guest; of two guests, to the second.
+    /// Streams to the guest; between two guests, streams to the second.
     pub to_guest: VmFigures,
     /// Streams from the guest.
     pub from_guest: VmFigures,
@@ -50,7 +50,7 @@ pub struct VmRow {
 pub struct VmFigures {
     /// Throughput in Mb/s.
     pub megabits_a_second: Spread,
-    /// CPU-seconds per gigabyte of the program between the ends: Grosso or passt.
+    /// CPU-seconds per gigabyte of the program between the endpoints: Grosso or passt.
     pub path_s_per_gb: Spread,
     /// CPU-seconds per gigabyte of the emulated VMs.
     pub machine_s_per_gb: Spread,
@@ -132,7 +132,7 @@ impl VmStream {
     }
 }
 
-/// A claim about the streams of a place, and the cause in case it does not hold.
+/// A claim about the streams of a place, and the cause if it does not hold.
 type Claim = (VmPlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
@@ -140,7 +140,7 @@ const CLAIMS: [Claim; 3] = [
     (VmPlace::Guests, "two guests: as fast as two TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
-/// Ratio of throughputs from which two count as equal.
+/// Ratio of throughputs from which on they count as equal.
 const EQUAL: f64 = 0.95;
 /// Measured on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user, and
 /// of 17 over TAPs.

@@ -7,7 +7,7 @@
 //!  guest - eth0 - vhost-user - data path - vhost-user ------ eth0
 //! ```
 //!
-//! VMs are emulated (TCG), so they boot without `/dev/kvm`, and slowly. In the guest this program serves streams like
+//! VMs are emulated (TCG), so they boot slowly, but without `/dev/kvm`. In the guest this program serves streams like
 //! `grosso lab sink`; the host or another guest connects to it.
 
 mod findings;
@@ -52,7 +52,7 @@ pub struct VmParameters {
     pub guest: String,
 }
 
-/// The other end of a guest's streams.
+/// Peer of a guest's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VmPlace {
@@ -60,7 +60,7 @@ pub enum VmPlace {
     Host,
     /// Another guest.
     Guests,
-    /// A host at the other end of a VXLAN tunnel.
+    /// A host behind a VXLAN tunnel.
     Tunnel,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for VmCarrier {
 /// One setting to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmSetting {
-    /// The other end of the streams.
+    /// Peer of the streams.
     pub place: VmPlace,
     /// The carrier of the guest's frames.
     pub carrier: VmCarrier,
@@ -114,7 +114,7 @@ pub struct VmSetting {
 #[derive(Debug)]
 pub struct Vms {
     plan: Plan<VmParameters>,
-    /// `None` if no VM can boot.
+    /// Means to boot VMs; `None` if no VM can boot.
     boot: Option<Boot>,
     groups: Vec<Vec<VmSetting>>,
     notes: Vec<String>,
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// passt resets connections when its guest is slow.
+    /// `passt` resets connections if its guest is slow.
     #[test]
     fn a_run_with_a_connection_that_was_reset_is_said_and_changes_no_figure() {
         let setting = VmSetting {

@@ -47,7 +47,7 @@ use crate::{
 pub struct VmRun {
     /// Bytes of both directions that were compared one by one with those sent, before the measurement.
     pub verified_bytes: u64,
-    /// The stream to the guest; of two guests, to the second.
+    /// Stream to the guest; between two guests, the stream to the second.
     pub to_guest: VmStream,
     /// The stream from the guest.
     pub from_guest: VmStream,
@@ -55,14 +55,14 @@ pub struct VmRun {
     pub is_reset: bool,
 }
 
-/// A stream, and the CPU time meanwhile.
+/// A stream, and the CPU time during it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmStream {
-    /// Its bytes and duration.
+    /// Bytes and duration of the stream.
     #[serde(flatten)]
     pub called: Called,
-    /// CPU-seconds of the program between the ends: the data paths of Grosso, or passt. Zero if there is none.
+    /// CPU-seconds of the program between the endpoints: the data paths of Grosso, or passt. Zero if there is none.
     pub path_cpu_seconds: f64,
     /// CPU-seconds of the emulated VMs.
     pub machine_cpu_seconds: f64,
@@ -77,7 +77,7 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// Makes the image of a kernel and this program in the folder.
+    /// Builds an image with a kernel and this program in the directory.
     pub(super) fn new(folder: &Path, kernel: &Path, program: &Path) -> io::Result<Self> {
         let path = program.to_str().ok_or(io::ErrorKind::InvalidInput)?;
         let programs: Vec<&str> = PROGRAMS.iter().copied().chain([path]).collect();
@@ -87,7 +87,7 @@ impl Boot {
         Ok(Self { image, folder: folder.into(), program: name.into() })
     }
 
-    /// Measures once, with hosts and machines of its own, which are gone afterwards.
+    /// Measures once, on new hosts and VMs that are removed afterwards.
     pub(super) fn measure(
         &self,
         setting: &VmSetting,
@@ -104,9 +104,9 @@ impl Boot {
             run
         });
         measured.or_else(|error| match error {
-            // After a user's signal, errors of a guest that ended or was slow are ignored.
+            // After a signal from the user, errors of a guest that ended or was slow are ignored.
             _ if interrupted.load(Ordering::Relaxed) => Err(TrialError::Interrupted),
-            // passt ends connections whose guest acknowledges nothing for seconds, as a slow guest may.
+            // `passt` ends a connection if the guest acknowledges nothing for seconds, which a slow guest may do.
             TrialError::Io(error)
                 if setting.carrier == VmCarrier::Passt
                     && error.kind() == io::ErrorKind::ConnectionReset =>
@@ -117,7 +117,7 @@ impl Boot {
         })
     }
 
-    /// Makes the hosts, and what carries frames between them and the machines.
+    /// Creates the hosts, and the carrier of frames between them and the VMs.
     fn lay<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
@@ -155,7 +155,7 @@ impl Boot {
         self.folder.join(format!("vm{number}.sock"))
     }
 
-    /// Starts passt on the host, which takes the addresses of its network for the guest's.
+    /// Starts passt on the host; its guest gets the addresses of the host's network.
     fn start_passt(&self, laid: &mut Laid<'_>) -> io::Result<()> {
         let host = &laid.networks[0];
         let template = host.run(|| {
@@ -170,7 +170,7 @@ impl Boot {
         laid.template = Some(template);
         let socket = self.socket(0);
         let mut command = Command::new(PASST);
-        // As root it would become nobody, who may not create a socket here.
+        // If passt ran as root, it would switch to the user nobody, who must not create a socket here.
         command.args(["-f", "-4", "-u", "none", "--runas", "0:0", "-t", &SINK_PORT.to_string()]);
         command.arg("-s").arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
         let passt = host.host(die_with_parent(&mut command))?.stderr(Stdio::null()).spawn()?;
@@ -204,7 +204,7 @@ impl Boot {
         }
     }
 
-    /// Boots the machines, whose last one serves streams.
+    /// Boots the VMs; the last one serves streams.
     fn boot(&self, setting: &VmSetting, laid: &Laid<'_>) -> io::Result<Vec<Guest>> {
         let network = &laid.networks[laid.networks.len() - 1];
         let addresses = match setting.place {
@@ -265,7 +265,7 @@ impl Boot {
         Ok(VmRun { verified_bytes, to_guest, from_guest, is_reset: false })
     }
 
-    /// Calls from a guest: this program does, and prints the figures.
+    /// Runs a call in a guest: this program makes the call there and prints the figures.
     fn call_from(&self, guest: &mut Guest, call: Call) -> Result<Called, TrialError> {
         let direction = match call.direction {
             Direction::Transmit => "transmit",
@@ -281,7 +281,7 @@ impl Boot {
 
 /// Hosts, and the carriers of frames between them and the VMs.
 struct Laid<'scope> {
-    /// The host, or the two endpoints of a tunnel: the host, and the VM's location.
+    /// Network namespace of the host; with a tunnel, also that of the endpoint next to the VM.
     networks: Vec<NetworkNamespace>,
     paths: Vec<Running<'scope, ()>>,
     passt: Option<Passt>,
@@ -299,7 +299,7 @@ impl<'scope> Laid<'scope> {
         })?
     }
 
-    /// Opens one endpoint of a Grosso tunnel; 0 is the host's.
+    /// Opens one endpoint of a Grosso tunnel; `side` 0 is the host's.
     fn tunnel_end(&self, side: usize) -> io::Result<impl Port + Send + use<'scope>> {
         let tunnel = (Tunnel::Vxlan, Family::V4);
         let end = (&self.networks[side], side);
@@ -330,7 +330,7 @@ impl<'scope> Laid<'scope> {
         Ok(())
     }
 
-    /// Sets up the devices that QEMU has made, and what they are connected with.
+    /// Configures the devices that QEMU created, and connects them.
     fn connect_devices(&self, place: VmPlace) -> io::Result<()> {
         let set_up_host = |device: &str| {
             self.networks[0].run(|| set_up(device, SENDER_ADDRESSES, Family::V4, self.mtu()))?
@@ -353,7 +353,7 @@ impl<'scope> Laid<'scope> {
         place.mtu()
     }
 
-    /// Returns the CPU-seconds of the program between the ends, and of the VMs.
+    /// Returns the CPU-seconds of the program between the endpoints, and of the VMs.
     fn cpu_seconds(&self, guests: &[Guest]) -> io::Result<[f64; 2]> {
         let passt = self.passt.iter().map(|passt| Pid::from_child(&passt.0));
         let threads = self.paths.iter().map(Running::thread).chain(passt);
@@ -365,7 +365,7 @@ impl<'scope> Laid<'scope> {
 }
 
 impl VmPlace {
-    /// Returns the MTU of the guest's network, whose packets fit the wire after encapsulation.
+    /// Returns the MTU of the guest's network, such that packets fit the wire after encapsulation.
     fn mtu(self) -> u16 {
         match self {
             Self::Tunnel => tunnels::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
@@ -374,11 +374,11 @@ impl VmPlace {
     }
 }
 
-/// A running passt, which ends when this is dropped.
+/// A running passt, which is killed on drop.
 struct Passt(Child);
 
 impl Passt {
-    /// Waits until its socket is there.
+    /// Waits until the socket of passt exists.
     fn wait_for(&mut self, socket: &Path) -> io::Result<()> {
         let started = Instant::now();
         while !path::is_there(socket) {
@@ -396,13 +396,13 @@ impl Passt {
 
 impl Drop for Passt {
     fn drop(&mut self) {
-        // passt ends by itself with its guest.
+        // `passt` ends by itself with its guest.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Makes a bridge of these devices in the calling thread's namespace.
+/// Creates a bridge of these devices in the calling thread's namespace.
 fn bridge(ports: &[String], mtu: u16) -> io::Result<()> {
     let (control, bridge) = (Control::new()?, InterfaceName::new("b0")?);
     control.add_bridge(&bridge)?;
@@ -420,15 +420,15 @@ fn own_tap(number: usize) -> String {
     format!("q{number}")
 }
 
-/// Programs in the guest in addition to the image's own and this one.
+/// Programs that the guest needs besides those of the image and this one.
 pub(super) const PROGRAMS: &[&str] = &["ip"];
-/// The program that carries a guest's connections by sockets of its host.
+/// Program that forwards a guest's connections through sockets of its host.
 pub(super) const PASST: &str = "passt";
 /// The name of the host's device.
 const DEVICE: &str = "t0";
-/// The port on which a sink listens, as in the kernel's list.
+/// Port on which a sink listens.
 const SINK_PORT: u16 = 5297;
-/// The guest's script that serves streams, and ends when clients can connect.
+/// Script that serves streams in the guest and returns once clients can connect.
 const SERVE: &str = "
 ip route add default via GATEWAY
 PROGRAM lab sink 0.0.0.0:5297 > /tmp/sink 2>&1 &
@@ -438,7 +438,7 @@ until grep -q ':14B1 ' /proc/net/tcp; do
     [ $tries -lt 300 ] || { cat /tmp/sink; exit 1; }
     sleep 0.1
 done";
-/// Interval between checks for a socket.
+/// Interval between checks whether a socket exists.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// The seed of flow tables: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;

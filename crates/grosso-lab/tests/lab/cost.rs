@@ -69,12 +69,12 @@ fn calls_are_counted_where_there_are_some(
 
 fn checksums_cost_where_nobody_else_makes_them(wire: Wire, on: &CostRun) {
     let [a, b] = on.paths.map(|path| path.parts.get(PartName::Checksums) > 0.0);
-    // Over a veth, a packet socket passes partial checksums on; other wires need them computed and verified.
+    // A packet socket on a veth passes partial checksums on; other wires require that they are computed and verified.
     let are_made = wire != Wire::Ring;
     assert_eq!([a, b], [are_made; 2], "{wire}: {on:?}");
 }
 
-/// Measures once; `None` if this user may not have such sockets.
+/// Measures once; returns `None` if the user must not open such sockets.
 fn trial(device: Device, wire: Wire, offloads: Offloads) -> Option<CostRun> {
     let processor = *allowed_processors().unwrap().last().unwrap();
     let setting = CostSetting {

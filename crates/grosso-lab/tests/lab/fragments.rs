@@ -76,7 +76,7 @@ pub(super) fn who_evicts_always_has_buffers_left(device: Device) {
     assert!(queueing.arrived < evicting.arrived, "{queueing:?}");
 }
 
-/// Checks the wire of a short run by a program that shares nothing with the lab: every fragment fits the wire, is
+/// Checks the wire of a short run with a program that shares no code with the lab: every fragment fits the wire, is
 /// well-formed and becomes part of an ESP packet; each ESP packet is authentic under the key, and holds the datagram
 /// that was sent.
 pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
@@ -120,7 +120,7 @@ fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
          \"AES-GCM with 12 octet ICV [RFC4106]\",\"0x{key}\",\"NULL\",\"\""
     );
     let mut command = Command::new("tshark");
-    // The user that the test became has no settings of its own.
+    // The test's user has no configuration of its own.
     command.env("HOME", std::env::temp_dir());
     command.arg("-r").arg(path).args(["-T", "fields", "-E", "separator=;"]).args(filter);
     for preference in ["esp.enable_encryption_decode", "esp.enable_authentication_check"] {

@@ -1,5 +1,5 @@
 //! The lab's trials on the running kernel. User namespaces need a process with one thread, so this program starts
-//! itself for each trial and each way to become privileged. Measuring trials have their own CPU.
+//! itself for each trial and each way to become privileged. Trials that measure have a CPU to themselves.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -49,13 +49,13 @@ mod linux {
 
     use super::{cost, fragments, tunnels, userspace};
 
-    /// The environment variable that names the trial of a process.
+    /// Environment variable that names the trial of a process.
     pub(super) const TRIAL: &str = "GROSSO_TEST_TRIAL";
 
     /// Any user of the system; it needs no name.
     const NOBODY: u32 = 65534;
 
-    /// Whether the process was root's before it entered its own namespaces.
+    /// Whether the process was root before it entered its own namespaces.
     static STARTED_AS_ROOT: OnceLock<bool> = OnceLock::new();
 
     const OWN_USER_NAMESPACE: &str = "in_own_user_namespace";
@@ -118,8 +118,8 @@ mod linux {
         ]
     }
 
-    /// Trials that mostly wait for their wires and only compare bytes: they depend on no rate and on no time to live.
-    /// These trials share the CPUs, and start before the trials that measure.
+    /// Trials that mostly wait for their wires and only compare bytes: no rate and no time to live affects them. They
+    /// share the CPUs, and start before the trials that measure.
     const WAITING: [&str; 3] = [
         "a_bad_wire_is_repaired_by_tcp",
         "fragments::tshark_joins_and_decrypts_what_is_on_the_wire",
@@ -130,7 +130,7 @@ mod linux {
     /// as `cargo test -p grosso-lab --test lab -- --ignored` does.
     const MEASURING: [&str; 1] = ["tunnels::without_offloads_every_packet_passes_by_itself"];
 
-    /// Concurrent trials per CPU, of which one measures.
+    /// Number of concurrent trials per CPU, of which one measures.
     const THREADS_A_PROCESSOR: usize = 4;
 
     fn waits(trial: &str) -> bool {
@@ -151,8 +151,8 @@ mod linux {
         ways
     }
 
-    /// Returns whether this way runs the trial. For root, a user namespace gets the same privileges by another call:
-    /// the first trial and the one that checks the identity of root show that they are sufficient.
+    /// Returns whether this way runs the trial. As root, a user namespace gives the same privileges by another call, so
+    /// two trials are sufficient: the first one, and the one that checks the identity of root.
     fn is_tried(way: &str, trial: &str) -> bool {
         let few: [OnDevice; _] =
             named![coalescing_makes_trains_and_changes_no_byte, superframes_of_the_sender_are_cut,];
@@ -184,7 +184,7 @@ mod linux {
         libtest_mimic::run(&several, trials.collect()).exit();
     }
 
-    /// Runs one trial in a process of its own, and passes on what it skipped.
+    /// Runs one trial in a separate process, and reports which parts it skipped.
     fn start(name: &str, user: Option<u32>) -> Result<(), Failed> {
         let mut command = Command::new("/proc/self/exe");
         command.env(TRIAL, name);
@@ -201,7 +201,7 @@ mod linux {
     }
 
     pub(super) fn run(trial: &str) {
-        STARTED_AS_ROOT.set(rustix::process::geteuid().is_root()).expect("one trial a process");
+        STARTED_AS_ROOT.set(rustix::process::geteuid().is_root()).expect("one trial per process");
         let (way, name) = trial.split_once("::").expect("a way and a name");
         if way == OWN_USER_NAMESPACE && user_namespace_refusal().unwrap().is_none() {
             isolate_process_user().unwrap();
@@ -230,27 +230,30 @@ mod linux {
         assert_eq!(links(), before, "nothing is left behind");
     }
 
-    /// Says why a trial is left out. No trial may be where everything is at hand.
+    /// Reports why a trial is skipped. No trial may be skipped if everything it needs is available.
     pub(super) fn skip(why: &str) {
         println!("skipped: {why}");
         assert!(
             std::env::var_os("GROSSO_SKIP_NOTHING").is_none(),
-            "this machine has what it needs"
+            "this machine should be able to run the test"
         );
     }
 
     fn coalescing_makes_trains_and_changes_no_byte(device: Device) {
         let measured = clean(&through(device, grosso(false)));
         let segments = measured.segments_per_train.unwrap();
-        assert!(segments > 2.0, "{segments} segments a train");
+        assert!(segments > 2.0, "{segments} segments per train");
         let packets = measured.bytes / 1448;
-        assert!(measured.acknowledgements < packets / 2, "fewer than for every other packet");
+        assert!(
+            measured.acknowledgements < packets / 2,
+            "fewer than one acknowledgment per two packets"
+        );
     }
 
     fn without_it_every_packet_is_delivered_by_itself(device: Device) {
         let measured = clean(&through(device, Carrier::grosso(None, false)));
         let segments = measured.segments_per_train.unwrap();
-        assert!((segments - 1.0).abs() < 0.01, "{segments} segments a train");
+        assert!((segments - 1.0).abs() < 0.01, "{segments} segments per train");
     }
 
     fn a_bad_wire_is_repaired_by_tcp(device: Device) {
@@ -274,7 +277,7 @@ mod linux {
             };
             clean(&skewed).segments_per_train.unwrap()
         });
-        assert!(segments[1] > 2.0 * segments[0], "{segments:?} segments a train");
+        assert!(segments[1] > 2.0 * segments[0], "{segments:?} segments per train");
     }
 
     fn longer_packets_pass(device: Device) {
@@ -297,7 +300,11 @@ mod linux {
 
     fn superframes_of_the_sender_are_cut(device: Device) {
         let on = clean(&through(device, Carrier::GrossoSends { superframes: true }));
-        assert_eq!(on.receiver_coalesced, STARTED_AS_ROOT.get().copied(), "as a NIC's driver does");
+        assert_eq!(
+            on.receiver_coalesced,
+            STARTED_AS_ROOT.get().copied(),
+            "like the driver of a NIC"
+        );
         assert!(on.segments_per_train.unwrap() > 2.0, "{on:?}");
         let off = clean(&through(device, Carrier::GrossoSends { superframes: false }));
         assert!(off.segments_per_train.unwrap() < 1.01, "{off:?}");
@@ -314,7 +321,7 @@ mod linux {
             };
             let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
             let headers = if family == Family::V4 { 28 } else { 48 };
-            // The bytes of a datagram may be counted before the datagram.
+            // The bytes of a datagram may be counted before the datagram itself.
             let datagrams = measured.bytes / (1500 - headers);
             assert!(datagrams.abs_diff(measured.units) <= 1, "{family:?}: {measured:?}");
             assert!(measured.segments_per_train.unwrap() > 20.0, "{measured:?}");
@@ -350,7 +357,7 @@ mod linux {
         let tool = Tool::Iperf3;
         let setting = Setting { tool, ..setting(grosso(false)) };
         let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
-        // The server stops counting when the client is done.
+        // The server stops counting when the client has finished.
         assert!(measured.bytes >= BYTES / 2, "{measured:?}");
         assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
         assert!(measured.cpu_seconds.path > 0.0 && measured.cpu_seconds.sender > 0.0);
@@ -360,7 +367,7 @@ mod linux {
         for (traffic, bytes) in [(Traffic::TcpRequests, 1), (Traffic::UdpRequests, 8)] {
             let extent = Extent::Bytes(500 * bytes);
             let measured = clean(&Setting { traffic, extent, ..through(device, grosso(false)) });
-            // On a busy machine an answer may arrive too late: it counts as lost, the last one after the end.
+            // On a busy machine an answer may arrive too late and count as lost; the last one may arrive after the end.
             let known = measured.latencies.len() as u64 + measured.lost + 1;
             assert!(known >= measured.units, "{traffic}: {measured:?}");
             // The two counters are read one after the other while the traffic continues.
@@ -400,8 +407,8 @@ mod linux {
         assert!(text.contains("connect: no congestion control carrier-pigeon: "), "{text}");
     }
 
-    /// Checks that no connection starts with pacing: a socket created with BBR, as where that is the system default,
-    /// paces with any congestion control that is set later.
+    /// Checks that no connection starts with pacing. A socket created with BBR, for example as the system default,
+    /// keeps pacing with any congestion control that is set later.
     fn no_connection_begins_with_pacing() {
         let hosts = Hosts::joined(&Layout::default(), false).unwrap();
         for host in hosts.networks() {
@@ -418,7 +425,7 @@ mod linux {
     }
 
     /// Measures a trial in which nothing may be damaged. A sender that was not scheduled for long retransmits data that
-    /// were not lost, so retransmissions mean nothing here.
+    /// was not lost, so retransmissions mean nothing here.
     fn clean(setting: &Setting) -> Measured {
         let measured = measure(setting, &AtomicBool::new(false)).unwrap();
         let Extent::Bytes(bytes) = setting.extent else { panic!("the extent has no bytes") };

@@ -18,7 +18,8 @@ const RUNS: usize = 3;
 const COUNTINGS: [Counting; 3] =
     [Counting::Bytes { limit: u32::MAX }, Counting::Bytes { limit: 2 }, Counting::Packets];
 
-/// Returns a transfer to a host whose NIC is the path, or for [`Traffic::TcpMaerts`] from a host behind the path.
+/// Returns a transfer to a host at which the path acts as the NIC or, for [`Traffic::TcpMaerts`], from a host behind
+/// the path.
 fn setting(
     device: Device,
     traffic: Traffic,
@@ -53,7 +54,7 @@ fn carried(setting: &Setting) -> Measured {
     measured
 }
 
-/// Transfers at once, each between hosts of its own: they mostly wait for what is on their wires.
+/// Runs transfers concurrently, each between its own hosts: they mostly wait for packets on their wires.
 fn carried_at_once<const N: usize>(settings: &[Setting; N]) -> [Measured; N] {
     thread::scope(|scope| {
         let transfers = settings.each_ref().map(|setting| scope.spawn(move || carried(setting)));
@@ -61,7 +62,7 @@ fn carried_at_once<const N: usize>(settings: &[Setting; N]) -> [Measured; N] {
     })
 }
 
-/// Returns the round trips of senders that count in three ways: the fewest of several runs, since other load on the
+/// Returns the round trips of senders that count in three ways: the minimum of several runs, because other load on the
 /// host delays a reader, whose kernel then acknowledges less often.
 fn round_trips(device: Device, traffic: Traffic, profile: Option<Profile>) -> [f64; 3] {
     let settings = COUNTINGS.map(|counting| setting(device, traffic, profile.clone(), counting));

@@ -124,7 +124,7 @@ pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<
             2 if odd.offset > 0 || version == Version::V4 => odd.data.clear(),
             _ => {}
         }
-        // An unfragmented packet is not a fragment; a first fragment must contain the headers.
+        // An unfragmented packet is not a fragment, and a first fragment must contain the headers.
         if odd.offset == 0 && (!odd.more || odd.data.len() < 8) {
             continue;
         }

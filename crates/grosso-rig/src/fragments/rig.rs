@@ -72,7 +72,7 @@ impl Rig {
     pub fn on(rules: ReassemblyRules, link: LinkType) -> Self {
         let reassembler = Reassembler::new(rules, link, PORTS, 0x5eed);
         Self {
-            reassembler: reassembler.expect("rules that do not contradict each other"),
+            reassembler: reassembler.expect("rules without contradictions"),
             pushed: 0,
             back: Vec::new(),
             now_ns: 0,
@@ -102,7 +102,7 @@ impl Rig {
         verdict
     }
 
-    /// Expires what is due at the current time.
+    /// Expires datagrams that are due at the current time.
     pub fn expire(&mut self) {
         let now_ns = self.now_ns;
         self.run(|reassembler, sink| reassembler.expire(now_ns, sink));
@@ -123,7 +123,7 @@ impl Rig {
         self.reassembler.stats()
     }
 
-    /// Returns the time at which the reassembler must be called next.
+    /// Returns the time of the reassembler's next deadline.
     pub fn deadline(&self) -> Option<u64> {
         self.reassembler.deadline()
     }
@@ -204,6 +204,6 @@ impl Rig {
             ReassemblyMode::KeepGeometry | ReassemblyMode::Virtual => reassembler.held_fragments(),
         };
         assert_eq!(outstanding, expected, "buffers");
-        assert!(self.back.iter().all(|&times| times <= 1), "a buffer came back twice");
+        assert!(self.back.iter().all(|&times| times <= 1), "a buffer was returned twice");
     }
 }

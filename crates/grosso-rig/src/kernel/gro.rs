@@ -43,13 +43,13 @@ const FLUSH_TIMEOUT_NS: &str = "2000000";
 /// Ways to keep a vector together, so that the kernel coalesces it as if it had arrived in one burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
-    /// All frames are read in one NAPI poll, which delivers everything held at its end. This is exact: the NAPI thread
-    /// shares a CPU with the writer, which has the higher real-time priority and so finishes before the poll begins.
-    /// Limited to [`FRAMES_MAX`] frames.
+    /// All frames are read in one NAPI poll, which delivers everything held at its end. This method is exact: the NAPI
+    /// thread shares a CPU with the writer, whose real-time priority is higher, so the writer finishes before the poll
+    /// begins. Limited to [`FRAMES_MAX`] frames.
     Poll,
-    /// Each frame is a poll of its own, and `gro_flush_timeout` delivers held packets. The number of frames is
-    /// unlimited; a vector takes 20 ms or more. A vector that is written across the end of a jiffy may be split, so it
-    /// is written again until it was not.
+    /// Each frame is a separate poll, and `gro_flush_timeout` delivers held packets. The number of frames is unlimited;
+    /// a vector takes 20 ms or more. A vector that is written across the end of a jiffy may be split, so it is written
+    /// repeatedly until it fits into one.
     Timer,
 }
 
@@ -303,7 +303,7 @@ fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, Str
     }
 }
 
-/// Gives the device a NAPI thread on this thread's CPU, with a lower real-time priority.
+/// Binds the device's NAPI thread to this thread's CPU, with a lower real-time priority.
 fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     let describe = |what: &str, error: io::Error| format!("{what}: {error}");
     write_attribute(name, "threaded", "1").map_err(|error| describe("threaded NAPI", error))?;
@@ -328,13 +328,13 @@ fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
     control.set_up(&name, true)
 }
 
-/// Number of oracles started, which spreads them over the CPUs and names their devices.
+/// Number of oracles started, used to spread them over the CPUs and to name their devices.
 static ORACLES: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns a name that is unique on the host, because the device's NAPI thread is found by it.
 fn unique_name() -> InterfaceName {
     let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
-    InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("14 bytes at most")
+    InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("at most 14 bytes")
 }
 
 fn with_plain_header(frame: &[u8]) -> Vec<u8> {

@@ -11,7 +11,7 @@ use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
 /// Length of the read queue in packets: a superframe of 65 535 bytes in segments of one byte.
 const QUEUE_PACKETS: i32 = 70_000;
-/// Length of the read queue without real root, which is required to change it (`TUN_READQ_SIZE`).
+/// Length of the read queue if the process is not real root, which changing it requires (`TUN_READQ_SIZE`).
 const QUEUE_PACKETS_DEFAULT: i32 = 500;
 
 /// The kernel's segmentation: a bridge between a TAP to which superframes are written and a TAP without offloads from
@@ -82,7 +82,8 @@ struct GsoThread {
 }
 
 impl GsoThread {
-    /// Writes a packet, which passes bridge and segmentation before the call returns, and reads all packets.
+    /// Writes a packet, which passes through the bridge and segmentation before the call returns, and reads all
+    /// packets.
     fn segment(&mut self, packet: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.input.write(packet)?;
         let mut segments = Vec::new();

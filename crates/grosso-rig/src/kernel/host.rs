@@ -179,8 +179,7 @@ struct HostThread {
 }
 
 impl HostThread {
-    /// Waits until a socket receives packets for the IPv6 address: the kernel adds the route to it later, on a thread
-    /// of its own.
+    /// Waits until a socket receives packets for the IPv6 address: a kernel thread adds the route to it later.
     fn wait_for_ipv6(&self) -> io::Result<()> {
         let socket = UdpSocket::bind((Ipv6Addr::from(Host::ADDRESS_IPV6), 0))?;
         socket.set_nonblocking(true)?;

@@ -50,10 +50,10 @@ pub use virtio::{TunnelOffsets, VirtioHeader};
 const MTU_BYTES: u16 = 65_000;
 /// Maximum length of a frame that is read back: the limit of rule G60, plus link-layer header and virtio header.
 const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
-/// Time without a packet after which none is expected. The kernel's own timer in the oracle is 2 ms.
+/// Time without a packet after which no more are expected. The kernel's own timer in the oracle is 2 ms.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// The environment variable that makes a skipped test fail, for CI as root, where every test must run.
+/// Environment variable that makes a skipped test fail, for CI as root, where every test must run.
 const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
 
 /// Reports that a test is skipped, and the reason.
@@ -63,7 +63,10 @@ const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
 /// Panics if the environment has `GROSSO_SKIP_NOTHING`, so that a broken oracle is not mistaken for a forbidden one.
 pub fn skip(why: &str) {
     println!("skipped: {why}");
-    assert!(env::var_os(SKIP_NOTHING).is_none(), "skipped where nothing may be: {why}");
+    assert!(
+        env::var_os(SKIP_NOTHING).is_none(),
+        "skipped on a machine where no test may be skipped: {why}"
+    );
 }
 
 /// Checks whether the oracles can run here.
@@ -85,7 +88,7 @@ pub fn release() -> (u32, u32) {
     (next(), next())
 }
 
-/// Moves the calling thread into a network namespace of its own in which the kernel sends nothing.
+/// Moves the calling thread into a new network namespace in which the kernel sends nothing.
 fn isolate() -> Result<Control, String> {
     namespace::isolate_thread_network()
         .map_err(|error| format!("no network namespace of one's own: {error}"))?;

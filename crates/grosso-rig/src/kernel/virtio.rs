@@ -3,12 +3,11 @@
 /// A virtio header in the order of its fields (`docs/rules.md` section 6.1), in native byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VirtioHeader {
-    /// 1 needs checksum, 2 data valid, 8 outer UDP checksum of a tunnel.
+    /// Flags: 1 needs checksum, 2 data valid, 8 outer UDP checksum of a tunnel.
     pub flags: u8,
-    /// 0 none, 1 TCP over IPv4, 3 UDP fragments, 4 TCP over IPv6, 5 UDP segments; 0x20 and 0x40
-    /// tunnel.
+    /// Type: 0 none, 1 TCP over IPv4, 3 UDP fragments, 4 TCP over IPv6, 5 UDP segments; plus 0x20 or 0x40 for a tunnel.
     pub gso_type: u8,
-    /// A hint: the number of header bytes.
+    /// Number of header bytes, as a hint.
     pub header_length: u16,
     /// Payload bytes per segment.
     pub gso_size: u16,
@@ -16,7 +15,7 @@ pub struct VirtioHeader {
     pub checksum_start: u16,
     /// Offset of the checksum field from `checksum_start`.
     pub checksum_offset: u16,
-    /// The tunnel around the superframe; written only in the 24-byte form.
+    /// Tunnel around the superframe; written only in the 24-byte form.
     pub tunnel: TunnelOffsets,
 }
 
@@ -34,11 +33,11 @@ impl VirtioHeader {
     pub const BYTES: usize = 10;
     /// Length in bytes of the long format, which includes `tunnel`.
     pub const TUNNEL_BYTES: usize = 24;
-    /// Flag: the checksum is to be completed.
+    /// Flag: the checksum must be completed.
     pub const NEEDS_CHECKSUM: u8 = 1;
     /// Flag: the checksum was verified.
     pub const DATA_VALID: u8 = 2;
-    /// Flag: the outer UDP checksum of a tunnel is to be completed.
+    /// Flag: the outer UDP checksum of a tunnel must be completed.
     pub const TUNNEL_CHECKSUM: u8 = 8;
     /// Type: TCP over IPv4.
     pub const TCP_IPV4: u8 = 1;

@@ -5,14 +5,14 @@ use std::thread;
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// A thread with its own state. It ends when this handle is dropped.
+/// A thread with its own state. It ends when the handle is dropped.
 pub(super) struct Worker<S> {
     jobs: Option<mpsc::Sender<Job<S>>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl<S: 'static> Worker<S> {
-    /// Starts the thread and waits until `setup` made its state there.
+    /// Starts the thread, and waits until `setup` has created its state there.
     pub(super) fn start(
         setup: impl FnOnce() -> Result<S, String> + Send + 'static,
     ) -> Result<Self, String> {

@@ -81,7 +81,7 @@ impl EchoSocket {
     pub fn answers(&mut self, max: usize, mut each: impl FnMut(IpAddr, u64)) {
         let mut buffer = [0; IPV4_BYTES_MAX + ANSWER_BYTES];
         for _ in 0..max {
-            // An error of the socket does not concern the paths.
+            // An error of the socket does not affect the paths.
             let Ok((length, _, Some(source))) =
                 recvfrom(&self.file, &mut buffer[..], RecvFlags::empty())
             else {
@@ -95,8 +95,8 @@ impl EchoSocket {
         }
     }
 
-    /// Tells the kernel that no packet longer than `mtu` bytes reaches a remote host: sends to this host the message
-    /// that a router would have sent about a packet of the UDP socket at `witness`. IPv6 only.
+    /// Informs the kernel that no packet longer than `mtu` bytes reaches a remote host: sends to this host the message
+    /// that a router would send about a packet of the UDP socket at `witness`. IPv6 only.
     ///
     /// # Errors
     ///

@@ -329,7 +329,7 @@ pub struct Datagram<'a> {
     /// Length of each datagram but the last in bytes, into which the kernel segments the message (`UDP_SEGMENT`, Linux
     /// 4.18); `None` sends one datagram.
     pub segment_bytes: Option<u16>,
-    /// Source address of UDP; `None` for the address of the socket, or the one that the route prefers.
+    /// Source address for UDP; `None` for the address of the socket, or the one that the route prefers.
     pub source: Option<IpAddr>,
 }
 
@@ -569,7 +569,7 @@ impl DatagramSocket {
     /// Returns the control messages for properties that differ from the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
         let mut control = ControlMessages::empty();
-        // Of a socket with both families, the destination decides.
+        // For a socket with both families, the destination decides.
         let is_ipv4 = datagram.destination.ip().to_canonical().is_ipv4();
         if !is_ipv4 && self.protocol != Protocol::Udp {
             return control;

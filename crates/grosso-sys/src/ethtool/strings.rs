@@ -16,8 +16,8 @@ const NAMES_MAX: usize = 1 << 16;
 ///
 /// # Errors
 ///
-/// `ENODEV` if there is no such device; [`io::ErrorKind::Interrupted`] if the number of counters changed meanwhile:
-/// repeat the call.
+/// `ENODEV` if there is no such device; [`io::ErrorKind::Interrupted`] if the number of counters changed in the
+/// meantime: repeat the call.
 pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(String, u64)>> {
     let names = names(control, name, abi::ETH_SS_STATS)?;
     if names.is_empty() {

@@ -138,7 +138,7 @@ pub fn network_cookie() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Gives the calling thread a new network namespace, and a mount namespace whose `/sys` shows it.
+/// Moves the calling thread into a new network namespace, and into a mount namespace whose `/sys` shows it.
 ///
 /// The thread keeps both until it ends, so call it on a dedicated thread.
 ///
@@ -151,7 +151,7 @@ pub fn isolate_thread_network() -> io::Result<()> {
     show_network_in_sysfs()
 }
 
-/// Gives the calling thread a mount namespace whose `/sys` shows the thread's network namespace.
+/// Moves the calling thread into a mount namespace whose `/sys` shows the thread's network namespace.
 ///
 /// # Errors
 ///

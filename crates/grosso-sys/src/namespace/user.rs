@@ -35,7 +35,7 @@ pub fn isolate_process_user() -> io::Result<()> {
 }
 
 /// Makes the user of the process the owner of its files in `/proc`. For a program with file capabilities they belong to
-/// root, who alone may then map its users.
+/// root, and only root may then map its users.
 fn own_process_files() -> rustix::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)
 }

@@ -158,7 +158,7 @@ pub struct VxlanEnds {
 /// A network interface as the kernel describes it. Attributes that the kernel lacks are `None`.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Index in its network namespace.
+    /// Index in the network namespace of the device.
     pub index: u32,
     /// Interface name.
     pub name: InterfaceName,

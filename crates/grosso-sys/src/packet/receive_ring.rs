@@ -88,7 +88,7 @@ impl ReceiveRing {
         self.malformed += 1;
     }
 
-    /// Returns the bytes of the packet `behind` positions after the next one, without taking it; `None` if there are
+    /// Returns the bytes of the packet `behind` positions after the next packet, without taking it; `None` if there are
     /// fewer packets. A packet outside its slot has no bytes.
     pub fn peek(&self, behind: usize) -> Option<&[u8]> {
         if behind >= self.memory.layout().slots {

@@ -21,7 +21,7 @@ const TAKEN: u32 = 1 << 27;
 /// frames were dropped since a ring was last opened or dropped.
 static LEFT: Mutex<Vec<LeftMemory>> = Mutex::new(Vec::new());
 
-/// The memory of a ring, lent to the ring's frames.
+/// Memory of a ring, shared with the ring's frames.
 #[derive(Debug)]
 pub(super) struct FrameMemory(FrameSlot);
 
@@ -83,7 +83,7 @@ impl Deref for FrameSlot {
 }
 
 impl FrameSlot {
-    /// Returns a frame's slot to the kernel, which ends the loan.
+    /// Returns a frame's slot to the kernel, after which the frame must not use it.
     #[inline(always)]
     pub(super) fn return_slot(&mut self, slot: SlotPlace) {
         self.release(slot, abi::TP_STATUS_KERNEL);

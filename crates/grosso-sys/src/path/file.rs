@@ -17,10 +17,10 @@ use super::{
     text,
 };
 
-/// Opens a regular file for reading. It never blocks.
+/// Opens a regular file for reading. The call never blocks.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if it is not a regular file, [`io::ErrorKind::PermissionDenied`] for a link of
+/// [`io::ErrorKind::InvalidInput`] for any other kind of file, [`io::ErrorKind::PermissionDenied`] for a link of
 /// another user, and errors from `open(2)`.
 pub fn open(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
@@ -77,7 +77,7 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 }
 
 /// Creates a file whose content is complete when its name appears, and waits until both are on disk. If the program is
-/// killed meanwhile, at most the name with `.new` remains, which the next call replaces.
+/// killed in the meantime, at most the name with `.new` remains, which the next call replaces.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the file system.

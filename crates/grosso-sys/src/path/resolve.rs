@@ -92,7 +92,8 @@ pub fn warning(path: &Path) -> Option<String> {
     }
 }
 
-/// Returns whether others can replace the entries of a directory. In a sticky one they can replace only their own.
+/// Returns whether other users can replace the entries of a directory. In a sticky directory they can replace only
+/// their own entries.
 pub(super) fn control_of(directory: BorrowedFd<'_>) -> io::Result<Controller> {
     let facts = fstat(directory)?;
     let group_is_trusted = facts.st_gid == 0 || facts.st_gid == getegid().as_raw();
@@ -173,7 +174,7 @@ fn walk(
         }
         if !is_last {
             match openat(&directory, &name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
-                // A link is neither of these.
+                // The kernel also reports a symbolic link this way, which the code below follows.
                 Err(Errno::NOTDIR | Errno::LOOP) => {}
                 opened => {
                     directory = opened?;

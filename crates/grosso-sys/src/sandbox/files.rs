@@ -42,7 +42,7 @@ fn made_and_written() -> BitFlags<AccessFs> {
     AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::Truncate
 }
 
-/// Attributes of interfaces, and the time zone, which file names may contain.
+/// Files that may be read: attributes of interfaces, and the time zone, because file names may contain the time.
 const READ: [&str; 3] = ["/sys", "/etc/localtime", "/usr/share/zoneinfo"];
 
 /// Returns the rights that no thread needs: executing programs, creating devices and links, and creating and removing

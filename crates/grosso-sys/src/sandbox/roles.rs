@@ -65,7 +65,7 @@ impl Role {
             | Self::Signals
             | Self::Closer
             | Self::Recorder => CapabilitySet::empty(),
-            // A file in a directory of another user, like the first file of the capture.
+            // Permits files in directories of other users, because the first file of the capture may be in one.
             Self::Files => CapabilitySet::DAC_OVERRIDE,
             // Devices, packet sockets, low ports, memory of AF_XDP, and its program.
             Self::Opener => {

@@ -189,13 +189,13 @@ mod tests {
             for i in 0..4 {
                 producer.write(&(round * 4 + i).to_ne_bytes());
             }
-            assert_eq!(consumer.available(), 0, "not before it is published");
+            assert_eq!(consumer.available(), 0, "nothing is available before it is published");
             producer.publish();
             assert_eq!((producer.room(), producer.pending(), consumer.available()), (0, 4, 4));
             for i in 0..4 {
                 assert_eq!(u64::from_ne_bytes(consumer.read()), round * 4 + i);
             }
-            assert_eq!(producer.room(), 0, "not before it is published");
+            assert_eq!(producer.room(), 0, "nothing is available before it is published");
             consumer.publish();
             assert_eq!((producer.room(), consumer.available()), (4, 0));
         }

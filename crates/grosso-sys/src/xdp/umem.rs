@@ -1,16 +1,16 @@
 //! The packet memory that AF_XDP shares with the kernel, in chunks of one size.
 //!
-//! **One owner per chunk.** A chunk is always in exactly one of three places: in the list of free
-//! chunks, in a [`Frame`], or with the kernel. It changes owner only here and in the socket:
+//! **One owner per chunk.** A chunk is always in exactly one of three places: in the list of free chunks, in a
+//! [`Frame`], or with the kernel. It changes owner only here and in the socket:
 //!
 //! * from free to a frame: [`Region::allocate`], which takes it off the list;
 //! * from a frame to free: when the frame is dropped;
-//! * from free or a frame to the kernel: the socket takes the number of the chunk, marks the chunk
-//!   as the kernel's, and writes it into a ring;
-//! * from the kernel: the socket takes back only a marked chunk, and clears the mark. A number that
-//!   the kernel returns twice, or that it never had, is counted and ignored.
+//! * from free or a frame to the kernel: the socket takes the number of the chunk, marks the chunk as the kernel's, and
+//!   writes it into a ring;
+//! * from the kernel: the socket takes back only a marked chunk, and clears the mark. A number that the kernel returns
+//!   twice, or that it never had, is counted and ignored.
 //!
-//! A frame may therefore lend its bytes: no other code has the number of its chunk.
+//! A frame may therefore return references to its bytes: no other code has the number of its chunk.
 
 use core::ops::Range;
 use std::io::{self, IoSlice};
@@ -122,7 +122,7 @@ impl Frame {
     ///
     /// # Errors
     ///
-    /// [`TooLong`]; the frame is unchanged then.
+    /// [`TooLong`] if the parts exceed the chunk; the frame is then unchanged.
     pub fn fill(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TooLong> {
         let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
         self.set_range(0, sum.unwrap_or(usize::MAX))?;
@@ -135,18 +135,18 @@ impl Frame {
         Ok(())
     }
 
-    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them.
-    /// Bytes that come into the range have unspecified contents.
+    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them. Bytes that come into
+    /// the range have unspecified contents.
     ///
     /// # Errors
     ///
-    /// [`TooLong`] if the range leaves the chunk; the frame is unchanged then.
+    /// [`TooLong`] if the range leaves the chunk; the frame is then unchanged.
     pub fn set_range(&mut self, start: usize, length: usize) -> Result<(), TooLong> {
         let chunk_bytes = self.region.chunk_bytes;
         if start.checked_add(length).is_none_or(|end| end > chunk_bytes) {
             return Err(TooLong { chunk_bytes });
         }
-        // A chunk is at most a page, so both fit.
+        // A chunk is at most a page, so both values fit.
         (self.start, self.length) = (start as u32, length as u32);
         Ok(())
     }

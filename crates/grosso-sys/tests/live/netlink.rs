@@ -68,8 +68,7 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
         let sent = left.run(Netlink::new)??.link(&name)?.statistics;
         let received = right.run(Netlink::new)??.link(&name)?.statistics;
         assert!(sent.transmit_packets > 5 && sent.transmit_bytes > 300);
-        // Both ends still send packets of their own, so the two figures are not from the same
-        // moment.
+        // Both ends still send packets of their own, so the two figures are from different moments.
         assert!(received.receive_packets > 5 && received.receive_bytes > 300);
         Ok(())
     });

@@ -15,9 +15,9 @@ use grosso_sys::wait::{Interest, Waiter};
 
 use super::{FRAME, SOON, assert_invalid, isolated, superframe, tap, with_header};
 
-/// Room for four superframes.
+/// Layout with room for four superframes.
 const FOUR: RingLayout = RingLayout { slot_bytes: 128 << 10, slots: 4 };
-/// The smallest slots.
+/// Layout with the smallest slots.
 const SMALL: RingLayout = RingLayout { slot_bytes: 256, slots: 16 };
 
 #[test]
@@ -468,7 +468,7 @@ fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
         let (again, calls) = calls_of(|| ring.send_batch(&left));
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(calls, 0, "no system call before the kernel has room");
-        // Other contents would show that a later call writes the slots again.
+        // Other contents would show whether a later call writes the slots again.
         marks.iter_mut().for_each(|mark| mark[0] += 100);
         assert!(shaper("change", "1gbit"));
         let mut buffer = [0; 512];

@@ -42,12 +42,12 @@ pub const PACKED: u64 = 1 << 34;
 /// Log of the device's writes.
 const LOG_ALL: u64 = 1 << 26;
 
-/// Pieces into which a frame is divided.
+/// Division of a frame into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// This many ring descriptors, at most [`PIECES_MAX`].
     Direct(usize),
-    /// This many descriptors of an indirect table.
+    /// This many descriptors in an indirect table.
     Table(usize),
 }
 
@@ -320,7 +320,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Makes the descriptors shared with the back end blocking, as any holder of a descriptor can do.
+    /// Makes the descriptors shared with the back end blocking, as every program that holds them can.
     ///
     /// # Errors
     /// Errors from `fcntl(2)`.
@@ -329,7 +329,7 @@ impl FrontEnd {
         kicks.chain(self.calls.iter().map(AsFd::as_fd)).try_for_each(let_wait)
     }
 
-    /// Fills the notification counter of the driver, so that a blocking write to it would wait.
+    /// Fills the notification counter of the driver, so that a blocking write would wait.
     ///
     /// # Errors
     /// Errors from `write(2)`.
@@ -365,7 +365,7 @@ impl FrontEnd {
         let (mut frame, mut left) = (Vec::new(), 1);
         while left > 0 {
             let Some((at, bytes)) = self.returned(ring) else {
-                assert!(frame.is_empty(), "a frame that is not whole");
+                assert!(frame.is_empty(), "an incomplete frame");
                 return None;
             };
             let part = self.read(at, bytes);
@@ -501,7 +501,7 @@ pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8
 #[must_use]
 pub fn regions() -> [[u64; 4]; 2] {
     let half = MEMORY_BYTES / 2;
-    // The first half of the guest's memory is the second half of the file.
+    // The first half of the guest's memory is the second half of the file, and the reverse.
     [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]]
 }
 

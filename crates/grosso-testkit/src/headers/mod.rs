@@ -150,7 +150,7 @@ pub(crate) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Returns the next header.
+    /// Returns the header after this one.
     pub(crate) fn next(&self) -> Option<&Header> {
         self.inside.first()
     }

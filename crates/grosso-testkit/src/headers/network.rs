@@ -241,7 +241,7 @@ impl Extension {
     pub fn route(self, routing_type: u8, segments_left: u8, addresses: &[[u8; 16]]) -> Self {
         let (first, last) = (addresses[0], addresses[addresses.len() - 1]);
         let is_last_first = routing_type == 4;
-        // The fourth byte is the last entry in type 4 and reserved in the others.
+        // The fourth byte is the last entry in type 4, and reserved in the other types.
         let last_entry = if is_last_first { addresses.len() as u8 - 1 } else { 0 };
         let fixed = [routing_type, segments_left, last_entry, 0, 0, 0];
         let stop = if is_last_first { first } else { last };

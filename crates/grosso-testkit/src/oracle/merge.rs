@@ -28,14 +28,14 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// Allows tunnels of any nesting, and UDP.
+    /// Returns rules that allow nested tunnels of any depth, and UDP.
     fn default() -> Self {
         Self { udp: true, tunnels_max: 16, layers_max: 16, bytes_max: 65535, datagrams_max: 64 }
     }
 }
 
 impl Rules {
-    /// Allows one tunnel level and no UDP, as Linux does by default.
+    /// Returns rules that allow one tunnel level and no UDP, like Linux by default.
     pub fn linux() -> Self {
         Self { udp: false, tunnels_max: 1, layers_max: 14, ..Self::default() }
     }
@@ -334,7 +334,7 @@ fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<
         let holds = match (first.name, *field) {
             ("ipv4", "total_len" | "checksum") | ("ipv6", "payload_len") => true,
             ("udp" | "pppoe", "len") | ("tcp" | "gre", "checksum") => true,
-            // Packets with and without a checksum never mix (rules U11, T2).
+            // Packets with and without a checksum never merge with each other (rules U11, T2).
             ("udp", "checksum") => (number.0 == 0) == (number.1 == 0),
             ("ipv4", "id") => {
                 let step = (number.1 as u16).wrapping_sub(number.0 as u16) as usize;

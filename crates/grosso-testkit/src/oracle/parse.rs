@@ -19,12 +19,12 @@ pub const ESP_PORT: u16 = 4500;
 /// Length of the cookie of each L2TPv3 session in this kit, in bytes. The default sublayer follows it.
 pub const L2TP_COOKIE_LEN: usize = 4;
 
-/// The first header of a frame.
+/// Link layer of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// An Ethernet header.
+    /// The frame starts with an Ethernet header.
     Ethernet,
-    /// An IPv4 or IPv6 header.
+    /// The frame starts with an IPv4 or IPv6 header.
     Ip,
 }
 
@@ -211,7 +211,7 @@ fn home_address(layer: &Layer) -> Option<&[u8]> {
 enum Next {
     EtherType(u16),
     Protocol(u8),
-    /// IPv4 or IPv6, according to the first nibble.
+    /// IPv4 or IPv6, depending on the first nibble.
     Nibble,
     Udp(u16),
     Stop(Stop),

@@ -8,8 +8,8 @@ use super::sum::{add, checksum, sum};
 pub struct Description {
     /// Payload bytes of every segment but the last.
     pub gso_size: usize,
-    /// The IP levels (bit 0: the outermost IP header, of either version) whose IPv4 identification
-    /// is the same in all segments.
+    /// Bits of the IP levels (bit 0: the outermost IP header, of either version) whose IPv4 identification is the same
+    /// in all segments.
     pub fixed_ids: u32,
     /// Whether CWR stays on every segment, as AccECN requires, instead of only on the first.
     pub cwr_on_all: bool,
@@ -22,7 +22,7 @@ pub enum Refusal {
     NoSize,
     /// The frame has no TCP or UDP header (rule S3).
     NoTransport,
-    /// A GRE header has a sequence number; one superframe cannot hold those of its segments (rule S43).
+    /// A GRE header has a sequence number; a superframe cannot hold the numbers of all segments (rule S43).
     GreSequence,
 }
 

@@ -88,7 +88,7 @@ impl Traffic {
         let Self { random, flows, queue, .. } = self;
         let index = random.below(flows.len());
         let sender = &mut flows[index];
-        // One burst in twelve is long enough to reach the limits of size and number.
+        // One burst in twelve is long enough to reach the limits of size and packet count.
         let mean = if random.one_in(12) { 12 * self.burst_mean } else { self.burst_mean };
         for _ in 0..random.geometric(mean) {
             if random.percent(self.deviations_percent) {

@@ -1,8 +1,8 @@
-//! A TCP transfer over a path with one fault, captured at both endpoints: the fault is known by construction.
+//! A TCP transfer over a path with one fault, captured at both endpoints. The fault is known by construction.
 //!
 //! A sender with SACK, timestamps, fast retransmit and a retransmission timer sends to a receiver that delays
 //! acknowledgments and reports DSACK. The path between them delays packets in order and then applies a [`Fault`]. The
-//! seed selects the round trip, the rate, the length and the positions of the fault.
+//! seed selects the round-trip time, the rate, the length and the positions of the fault.
 
 mod frames;
 mod receiver;
@@ -124,7 +124,7 @@ struct Setting {
 /// Runs the transfer that the seed selects.
 pub fn transfer(fault: Fault, seed: u64) -> Captured {
     let mut random = Random::new(seed);
-    // Without identifications, the order of the sender's packets is visible only roughly.
+    // Without identifications, the order of the sender's packets can only be estimated.
     let needs_ipv4 = matches!(fault, Fault::AckLoss(_) | Fault::Duplication(_));
     let is_dense =
         matches!(fault, Fault::PushOnEveryPacket | Fault::TinySegments | Fault::FastTimestamps);

@@ -143,7 +143,7 @@ impl Reader {
             Fault::SmallWindow(segments) => segments * SEGMENT_BYTES,
             Fault::SlowReader => {
                 let free = (BUFFER_SEGMENTS * SEGMENT_BYTES).saturating_sub(self.unread);
-                // A silly window is not announced.
+                // A window that is too small would cause the silly window syndrome, so it is not announced.
                 if free < 2 * SEGMENT_BYTES { 0 } else { free }
             }
             _ => 4 << 20,

@@ -59,8 +59,8 @@ pub enum Sent {
 /// the available index, and above it the used index, each with 15 bits and a wrap counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// Position from a front end, which may not know how far a previous device came before it died. A packed ring
-    /// stores the position itself, which is used instead.
+    /// Position from a front end, which may not know how far a previous device got before it died. A packed ring stores
+    /// its position itself, and that position is used instead.
     Told(u32),
     /// Position at which this device left the ring.
     Left(u32),
@@ -152,7 +152,7 @@ impl Ring {
         of!(&self.form, ring => ring.base())
     }
 
-    /// Returns the number of entries known to be available; of descriptors, in a packed ring.
+    /// Returns the number of entries known to be available; in a packed ring, the number of descriptors.
     #[must_use]
     pub fn offered(&self) -> u16 {
         of!(&self.form, ring => ring.offered())
@@ -215,7 +215,7 @@ impl Ring {
         of!(&mut self.form, ring => ring.publish())
     }
 
-    /// Requests a notification for the next available entry. Returns whether entries became available meanwhile.
+    /// Requests a notification for the next available entry. Returns whether entries became available in the meantime.
     #[must_use]
     pub fn ask(&mut self) -> bool {
         !self.is_broken() && of!(&mut self.form, ring => ring.ask())

@@ -17,9 +17,9 @@ pub(super) struct PackedRing {
     parts: PackedParts,
     /// Position of the next descriptor to take.
     next: Cursor,
-    /// Number of descriptors from there on known to be available.
+    /// Number of descriptors from `next` on that are known to be available.
     known: u16,
-    /// Number of descriptors taken since the last publish, and of those, the ones before the current frame.
+    /// Number of descriptors taken since the last publish, and how many of them precede the current frame.
     taken: u16,
     before: u16,
     /// Entries to mark as used at the next publish, with the distance of the first in descriptors.
@@ -203,8 +203,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     }
     let mut end = place;
     for Returned { chain, .. } in frame {
-        // The first of several descriptors has no room for the total length: a driver that assumed so would write
-        // beyond it.
+        // The buffer of the first of several descriptors is shorter than the total length: a driver that assumed
+        // otherwise would write beyond it.
         if chain.slots > 1 {
             parts.name(end, chain.number);
         } else {

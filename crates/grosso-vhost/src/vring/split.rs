@@ -21,7 +21,7 @@ pub(crate) struct SplitParts {
     pub(crate) theirs: Entries,
     /// Whether notifications are requested by event index.
     event_index: bool,
-    /// Index of the first entry not yet notified.
+    /// Index of the first entry that the other side was not notified of.
     told: u16,
 }
 
@@ -58,7 +58,7 @@ impl SplitParts {
         Some(Self { descriptors, mine, theirs, event_index, told })
     }
 
-    /// Returns the index of the first entry not yet notified.
+    /// Returns the index of the first entry that the other side was not notified of.
     pub(crate) fn told(&self) -> u16 {
         self.told
     }
@@ -81,7 +81,7 @@ impl SplitParts {
     }
 
     /// Sets the event index so that the other side notifies after `but` more entries, if supported. Returns whether
-    /// there already is one after index `known`.
+    /// there already is an entry after index `known`.
     pub(crate) fn ask(&mut self, known: u16, but: u16) -> bool {
         if self.event_index {
             self.mine.place.store(self.mine.event(), self.theirs.count().wrapping_add(but));

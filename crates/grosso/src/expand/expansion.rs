@@ -35,9 +35,9 @@ pub struct Expansion<'a> {
 /// Positions of the headers of an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
-    /// Offset of its only IPv4 header, if any.
+    /// Offset of the only IPv4 header, if any.
     pub(super) ipv4: Option<usize>,
-    /// Offset of its TCP header.
+    /// Offset of the TCP header.
     pub(super) transport: usize,
 }
 

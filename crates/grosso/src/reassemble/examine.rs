@@ -22,13 +22,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivedFragment {
     pub(crate) is_ipv6: bool,
-    /// Position of its data in the frame.
+    /// Position of the data in the frame.
     pub(crate) data: Range<u32>,
-    /// Position of its data in the datagram.
+    /// Position of the data in the datagram.
     pub(crate) offset: u32,
     /// Whether more fragments follow.
     pub(crate) more: bool,
-    /// Offset of its IP header in the frame.
+    /// Offset of the IP header in the frame.
     pub(crate) ip: u16,
     /// Number of headers before its IP header.
     pub(crate) outside: usize,
@@ -36,7 +36,7 @@ pub(crate) struct ArrivedFragment {
     pub(crate) dont_fragment: bool,
     /// Flow, if this is the first fragment.
     pub(crate) flow: Option<Flow>,
-    /// Sum of its data, if the device gave one.
+    /// Sum of the data, if the device gave one.
     pub(crate) sum: Option<Sum>,
 }
 

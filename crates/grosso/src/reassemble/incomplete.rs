@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Incomplete {
     pub(crate) key: Key,
     pub(crate) place: Place,
-    /// Index of its source's share.
+    /// Index of the source's share.
     pub(crate) share: usize,
     pub(crate) created_ns: u64,
     /// Whether the datagram was discarded: only the key is kept.
@@ -49,13 +49,13 @@ pub(crate) struct Contents {
     pub(crate) end: Option<u32>,
     /// End of the headers of the first fragment in its frame.
     pub(crate) header_len: u16,
-    /// Start of its IP header.
+    /// Start of the IP header.
     pub(crate) ip: u16,
     /// Data bytes of the first fragment.
     pub(crate) first_len: u32,
     /// Flow, once the first fragment arrived.
     pub(crate) flow: Option<Flow>,
-    /// In the mode that forwards: the fragments so far were released.
+    /// Whether the fragments so far were forwarded, in the virtual mode.
     pub(crate) is_released: bool,
     /// The ECN code points that arrived: bit `n` for code point `n`.
     ecn_seen: u8,
@@ -116,7 +116,8 @@ impl Contents {
         self.run.start = self.run.end;
     }
 
-    /// Records a kept fragment. `units` are new. If `keeps_first` is set, another first fragment changes nothing.
+    /// Records a kept fragment. `units` are its new units. If `keeps_first` is set, another first fragment changes
+    /// nothing.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -192,8 +193,8 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state of the whole datagram that follows from one fragment's. A checksum that is still to be
-/// computed over a fragment would be wrong for the whole.
+/// Returns the checksum state of the whole datagram that follows from the state of one fragment. A checksum that is
+/// still to be computed over a fragment would be wrong for the whole.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,

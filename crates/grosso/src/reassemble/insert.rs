@@ -135,7 +135,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Records the arrival of a fragment of a datagram, which starts anew if too many fragments of its source arrived
+    /// Records the arrival of a fragment of a datagram, which starts again if too many fragments of its source arrived
     /// in between (rule F4).
     #[inline]
     fn renew(
@@ -165,8 +165,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Returns the number of pages that a fragment needs and its datagram lacks, and the memory that the datagram will
-    /// take in all, in bytes.
+    /// Returns the number of pages that a fragment needs and its datagram lacks, and the total memory of the datagram
+    /// with them, in bytes.
     #[inline]
     fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
@@ -380,7 +380,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Returns the checksum state of a whole datagram whose headers are written, and the state of its transport
-    /// checksum. `data` holds its first bytes after the headers, of `len` in all.
+    /// checksum. `data` holds its first bytes after the headers, out of `len` bytes.
     fn checksums(
         &self,
         contents: &Contents,

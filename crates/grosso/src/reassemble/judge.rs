@@ -26,8 +26,8 @@ pub(super) enum Judgement {
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Compares a fragment with those that arrived before. Bytes beyond the last whole unit of a fragment that is not
-    /// the last are cut off if the rules say so.
+    /// Compares a fragment with those that arrived before. If the rules require it, bytes beyond the last whole unit of
+    /// a fragment other than the last are cut off.
     #[inline]
     pub(super) fn judge(
         &mut self,

@@ -136,7 +136,7 @@ struct Source {
     held_bytes: usize,
     /// Number of fragments received from the source, wrapping.
     count: u32,
-    /// Its datagrams by the time of their latest fragment.
+    /// Datagrams of the source by the time of their latest fragment.
     by_use: Queue,
 }
 

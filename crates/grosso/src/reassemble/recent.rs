@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct Recent {
     /// Properties of the packet, except the offset of its data; `None` if its headers cannot be reused.
     told: Option<ArrivedFragment>,
-    /// The slot of its datagram.
+    /// The slot of the datagram.
     slot: u32,
     vlan: Option<VlanTag>,
     header: [u8; HEADER_BYTES_MAX],

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Whole<'a> {
     /// The first fragment's headers.
     pub(crate) first: &'a [u8],
-    /// Start of its IP header.
+    /// Start of the IP header.
     pub(crate) ip: usize,
     pub(crate) is_ipv6: bool,
     pub(crate) ecn: u8,

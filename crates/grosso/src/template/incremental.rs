@@ -36,7 +36,7 @@ pub(crate) struct IncrementalHeader {
 struct Summed {
     /// Position of the checksum field.
     at: u16,
-    /// Sum of its coverage, except sequence number and payload.
+    /// Sum of the covered bytes, except sequence number and payload.
     shared: Sum,
     /// Whether a result of zero would mean that there is no checksum.
     is_udp: bool,

@@ -126,9 +126,9 @@ pub struct Udp {
 /// Use of remote checksum offload by an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteChecksumUse {
-    /// Whether sent packets use it.
+    /// Whether sent packets use remote checksum offload.
     pub transmit: bool,
-    /// Whether received packets may use it.
+    /// Whether received packets may use remote checksum offload.
     pub receive: bool,
     /// Whether received checksums are completed instead of left partial (rule C53).
     pub complete: bool,
@@ -285,7 +285,7 @@ impl Endpoint {
             (_, Carrier::Gue(udp) | Carrier::DirectGue(udp)) => {
                 Ports::NONE.with(Kind::Gue, udp.destination)
             }
-            // A packet's first bits tell its IP version.
+            // A packet's first bits determine its IP version.
             (Header::Ip, Carrier::Udp(udp)) => {
                 Ports::NONE.with_fou(udp.destination, ipv4::PROTOCOL_IPV4)
             }

@@ -48,11 +48,11 @@ fn what_is_held_is_delivered_when_the_path_is_stopped() {
         observer.receive(0, 100, each).unwrap();
         seen
     };
-    assert!(!joined(3), "they are held");
+    assert!(!joined(3), "the packets are held");
     let handle = path.handle.clone();
     let end = path.stop();
     until(|| joined(3));
-    assert_eq!(handle.snapshot(), Some(end.snapshot), "who asks later gets what was in the end");
+    assert_eq!(handle.snapshot(), Some(end.snapshot), "a later request gets the final counters");
 }
 
 #[test]

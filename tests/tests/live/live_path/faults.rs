@@ -94,8 +94,11 @@ fn what_is_damaged_arrives_as_damaged_and_the_receiver_says_so() {
     // A packet with a damaged address is refused before its sum is checked, and the engine does not check the sums of
     // pure acknowledgments.
     assert!(errors <= damaged && told <= damaged, "{errors} counted, {told} told, {damaged}");
-    assert!(errors >= damaged / 2 && told > 0, "{errors} counted, {told} told, {damaged} damaged");
-    assert!(coalesced.superframe_packets > 0, "whole ones were joined: {coalesced:?}");
+    assert!(
+        errors >= damaged / 2 && told > 0,
+        "{errors} counted, {told} reported, {damaged} damaged"
+    );
+    assert!(coalesced.superframe_packets > 0, "undamaged packets were merged: {coalesced:?}");
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn a_host_whose_tap_nobody_reads_loses_by_its_own_count_and_the_rest_is_read_lat
     world.b.run(answer).unwrap().unwrap();
     let mut sent = 0_u64;
     while dropped() < 1000 {
-        assert!(sent < 100_000, "the queue of the device has no end");
+        assert!(sent < 100_000, "the queue of the device is unbounded");
         for _ in 0..100 {
             sent += u64::from(sender.send_to(&[7; 1000], target).is_ok());
         }

@@ -185,7 +185,7 @@ fn a_port_sends_nothing_while_the_kernel_has_no_room() {
         let mut taken = 0;
         while packet.transmit(&[&frame], &Meta::default()).unwrap() == Transmitted::Taken {
             taken += 1;
-            assert!(taken < 1_000_000, "the send buffer has an end");
+            assert!(taken < 1_000_000, "the send buffer is bounded");
         }
         let (flushed, calls) = calls_of(|| packet.flush().unwrap());
         assert_eq!((flushed, calls), (Transmitted::NoRoom, 0), "transmit ring: {transmit_ring}");
@@ -340,7 +340,7 @@ fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
     let tcp6 = superframe(tcp6());
     let takes = |case, change: fn(&mut VirtioHeader)| kernel_takes(&world, case, change);
     for case in [&tcp, &tcp6, &udp, &tunnel] {
-        assert!(takes(case, |_| {}), "what is described is taken");
+        assert!(takes(case, |_| {}), "a correct description is accepted");
         // Rules V1, V2, V3.
         assert!(!takes(case, |h| h.gso_size = 0));
         assert!(!takes(case, |h| h.gso_size = u16::MAX));
@@ -359,7 +359,7 @@ fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
     assert!(!takes(&udp, |h| h.checksum_offset = 16));
     assert!(!takes(&udp, |h| h.gso_type = GSO_UDP_SEGMENTS | GSO_ECN));
     assert!(!takes(&udp, |h| h.flags = 0));
-    assert!(!takes(&udp, |h| h.gso_size = 39), "128 datagrams hold less");
+    assert!(!takes(&udp, |h| h.gso_size = 39), "128 datagrams have room for less");
     assert!(takes(&udp, |h| h.gso_size = 40));
     assert!(takes(&udp, |h| h.gso_type = GSO_UDP));
     // Rule V8.

@@ -110,7 +110,7 @@ fn a_long_frame_that_is_dropped_for_its_flow_s_share_leaves_those_behind_it_whol
     let sent = frames.iter().map(|(bytes, _)| bytes);
     assert!(
         came.iter().filter(quiet).eq(sent.filter(quiet)),
-        "no frame of the other flow is another"
+        "the frames of the other flow are unchanged"
     );
 }
 

@@ -69,7 +69,10 @@ fn packets_are_coalesced_towards_the_stack_and_superframes_cut_towards_the_wire(
         let Some(snapshot) = over_packets(false, plain_wire(), tap) else { return };
         let (there, back) = (snapshot.left_to_right, snapshot.right_to_left);
         assert!(there.tx_frames < there.rx_frames, "packets were coalesced: {there:?}");
-        assert!(back.cut > 0 && back.tx_frames > back.rx_frames, "superframes were cut: {back:?}");
+        assert!(
+            back.cut > 0 && back.tx_frames > back.rx_frames,
+            "superframes were segmented: {back:?}"
+        );
         assert!(snapshot.coalesced_to_right.is_some() && snapshot.coalesced_to_left.is_none());
     }
 }
@@ -111,7 +114,7 @@ fn a_stack_that_hands_out_no_superframes_gets_them_all_the_same() {
     tap.receive = Features::NONE;
     let Some(snapshot) = over_packets(false, plain_wire(), tap) else { return };
     let back = snapshot.right_to_left;
-    assert_eq!((back.cut, back.completed), (0, 0), "the stack did it itself");
+    assert_eq!((back.cut, back.completed), (0, 0), "the stack segmented by itself");
 }
 
 #[test]

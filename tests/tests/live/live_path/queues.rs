@@ -179,7 +179,7 @@ fn the_first_queue_that_breaks_ends_all_with_its_error() {
         matches!(&result, Err(Broken::Port(PortError::Gone { name })) if name == "e0"),
         "{result:?}"
     );
-    assert_eq!(snapshots.len(), 2, "each queue says what it did");
+    assert_eq!(snapshots.len(), 2, "each queue reports its work");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_device_that_persists_is_attached_to_again() {
         assert_eq!(index().unwrap(), made, "it is the same device");
         drop(one);
         drop(open(Some(false)).unwrap());
-        assert!(index().is_err(), "the device went with its last queue");
+        assert!(index().is_err(), "the device was removed with its last queue");
     }
     let mut options = TapOptions::default();
     options.persistent = Some(true);

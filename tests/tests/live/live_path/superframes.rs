@@ -67,7 +67,7 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
             taken.len() >= sent.len()
         });
         assert_eq!(taken, sent, "{:?}", tunnel.stats().taken_out);
-        assert_eq!(tunnel.stats().cut_inbound, 1, "the wire brought one superframe");
+        assert_eq!(tunnel.stats().cut_inbound, 1, "one superframe arrived from the wire");
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("it never was");
+    panic!("the condition was never met");
 }
 
 /// Reports that a test is skipped and why; fails if the environment forbids skipping.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl WhatifReport {
-    /// The report as an HTML page. `command` is the command that repeats it.
+    /// Formats the report as an HTML page. `command` is the command that repeats it.
     pub fn page(&self, command: &str) -> String {
         let unknown: String =
             self.not_known.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
@@ -77,7 +77,7 @@ impl WhatifReport {
     }
 }
 
-/// The share of trains with at most this many segments, for every hold of a profile.
+/// Draws the share of trains with at most a given number of segments, for every hold of a profile.
 fn spread(settings: &[Setting]) -> String {
     let name = settings.first().map(Setting::name).unwrap_or_default();
     let lines = settings.iter().map(|setting| {
@@ -96,12 +96,13 @@ fn spread(settings: &[Setting]) -> String {
     .svg()
 }
 
-/// The place of a number of segments on the axis, which is logarithmic.
+/// Returns the position of a number of segments on the logarithmic axis.
 fn place(segments: u64) -> f64 {
     (segments.max(1) as f64).log2()
 }
 
-/// The reasons why packets did not merge and trains left, as bars: for the longest hold of a profile.
+/// Draws a bar chart of the reasons why packets did not merge and why trains were delivered, for the longest hold of a
+/// profile.
 fn reasons(settings: &[Setting]) -> String {
     let Some(longest) = settings.iter().max_by_key(|setting| setting.hold_ns) else {
         return String::new();
@@ -142,7 +143,7 @@ fn reasons(settings: &[Setting]) -> String {
 
 type Value = fn(&Setting) -> Option<f64>;
 
-/// The values that are drawn over the holds, one line for each profile.
+/// Values that are drawn over the holds, one line for each profile.
 const CHARTS: &[(&str, Value)] = &[
     ("Packets delivered, by hold time", |setting| Some(setting.packets_up as f64)),
     ("Mean segments per train, by hold time", |setting| Some(setting.segments_per_train?.mean)),
@@ -151,7 +152,7 @@ const CHARTS: &[(&str, Value)] = &[
     }),
 ];
 
-/// Units of the drawings.
+/// Dimensions of the drawings, in their own units.
 const BAR_AT: f64 = 260.0;
 const BAR: f64 = 440.0;
 const ROW: usize = 26;

@@ -16,30 +16,30 @@ pub struct Rates {
     pub path: String,
     pub device: String,
     pub peer: String,
-    /// Whether the path is stuck: a thread of it did not answer in time. Its rates are unknown then.
+    /// Whether the path is stuck: one of its threads did not reply in time. Its rates are then unknown.
     pub stuck: bool,
-    /// The age of the counters of a path that is stuck, in nanoseconds.
+    /// Age of the counters in nanoseconds if the path is stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
-    /// Bits received, in 10^9 a second, as on the wire.
+    /// Received bits, in 10^9 per second, as on the wire.
     pub rx_gbit_per_s: f64,
-    /// Packets received, in thousands a second.
+    /// Received packets, in thousands per second.
     pub rx_kpackets_per_s: f64,
-    /// Wire packets of each frame that was passed on from the device.
+    /// Wire packets per frame that was passed on from the device.
     pub rx_packets_per_batch: f64,
-    /// Bits sent, in 10^9 a second, as on the wire.
+    /// Sent bits, in 10^9 per second, as on the wire.
     pub tx_gbit_per_s: f64,
-    /// Wire packets of each frame that was to be sent.
+    /// Wire packets per frame that was to be sent.
     pub tx_packets_per_send: f64,
     /// Trains of packets from the device that are held now.
     pub trains_held: u64,
     /// Frames with wrong checksums and frames lost, so far.
     pub total: Faults,
-    /// The same counts in the interval.
+    /// The same counts, for the interval.
     pub interval: Faults,
-    /// Shares of the trains that left, by kind of reason; `None` if no train left.
+    /// Shares of the flushed trains by kind of reason; `None` if no train was flushed.
     pub flush: Option<Flush>,
-    /// The reasons why trains left and frames were lost in the interval, the most frequent first.
+    /// Reasons why trains were flushed and frames were lost in the interval, most frequent first.
     #[serde(skip)]
     pub reasons: Reasons,
 }
@@ -52,29 +52,29 @@ pub struct Faults {
     pub drops: u64,
 }
 
-/// Shares of trains, from 0 to 1. Other reasons are missing from the sum.
+/// Shares of flushed trains, from 0 to 1. The shares of other reasons are omitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Flush {
-    /// They had reached their largest size.
+    /// Trains that had reached the maximum size.
     pub size: f64,
-    /// A timestamp or another TCP option differed.
+    /// Trains that ended because a timestamp or another TCP option differed.
     pub ts: f64,
-    /// PSH or FIN ended them.
+    /// Trains that PSH or FIN ended.
     pub psh: f64,
-    /// A packet was lost or came too late.
+    /// Trains that ended because a packet was lost or arrived too late.
     pub gap: f64,
-    /// The poll ended, or they had been held for the longest time.
+    /// Trains that ended with the poll or after the maximum hold time.
     pub time: f64,
 }
 
 /// Counts by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reasons {
-    /// Trains that left.
+    /// Flushed trains.
     pub flush: Vec<(&'static str, u64)>,
-    /// Packets that merged with no other.
+    /// Packets that merged with no other packet.
     pub pass: Vec<(&'static str, u64)>,
-    /// Frames that were lost.
+    /// Lost frames.
     pub drops: Vec<(&'static str, u64)>,
 }
 
@@ -196,7 +196,7 @@ pub fn table(rates: &[Rates]) -> String {
 pub struct Column {
     /// Heading in two lines.
     pub heads: [&'static str; 2],
-    /// Width including the blanks before the number.
+    /// Width of the column, including the spaces before the number.
     pub width: usize,
     /// Value by which devices are sorted.
     pub key: fn(&Rates) -> f64,
@@ -227,7 +227,7 @@ fn share(device: &Rates, place: usize) -> f64 {
 }
 
 /// Returns the cells of a device for the headings of [`COLUMNS`]. With `deltas`, faults are those of the interval,
-/// otherwise those so far. A device whose path is stuck has [`STUCK`] in the first cell and no numbers.
+/// otherwise the totals. A device whose path is stuck has [`STUCK`] in the first cell and no numbers.
 pub fn cells(device: &Rates, deltas: bool) -> [String; COLUMNS.len()] {
     if device.stuck {
         return core::array::from_fn(|place| if place == 0 { STUCK } else { "-" }.to_owned());
@@ -267,7 +267,7 @@ fn short(count: u64) -> String {
     }
 }
 
-/// Returns a name shortened or padded to this many columns, followed by a blank.
+/// Returns a name shortened or padded to `columns` columns, followed by a space.
 pub fn shortened(name: &str, columns: usize) -> String {
     if name.chars().count() < columns {
         return name.to_owned();

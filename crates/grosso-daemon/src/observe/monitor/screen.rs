@@ -39,15 +39,15 @@ pub fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
     }
 }
 
-/// Returns the number of rows for the chosen device below a table of this many devices: room for its activity, for its
-/// reasons only, or none. The table takes precedence.
+/// Returns the number of rows for the details of the chosen device, below a table of `devices` devices: enough for its
+/// activity and reasons, for its reasons only, or zero. The table takes precedence.
 fn detail_rows(rows: u16, devices: usize) -> u16 {
     let table = TITLE_ROWS + HEAD_ROWS + devices.clamp(1, DEVICE_ROWS) as u16;
     let fits = |detail: &u16| rows >= table + detail;
     [DETAIL_ROWS, REASON_ROWS].into_iter().find(fits).unwrap_or(0)
 }
 
-/// The use of colour.
+/// Styles with or without colour.
 #[derive(Clone, Copy)]
 struct Paint {
     color: bool,
@@ -78,7 +78,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
             Span::styled(bars(&history.tx), paint.of(Color::Cyan)),
             Span::raw(" tx"),
         ]);
-        // Half of the reasons would not help.
+        // A truncated list of reasons would not help.
         if lately.width() < room {
             frame.render_widget(lately.right_aligned(), area);
         }

@@ -30,12 +30,12 @@ pub struct MonitorState {
     histories: HashMap<Key, History>,
 }
 
-/// Bits per second of the last intervals, the latest last.
+/// Bits per second in the last intervals, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Received.
+    /// Received bits per second.
     pub rx: VecDeque<u64>,
-    /// Transmitted.
+    /// Transmitted bits per second.
     pub tx: VecDeque<u64>,
 }
 
@@ -57,7 +57,7 @@ impl MonitorState {
         self.notice = None;
         let chosen = self.devices.get(self.chosen).map(key_of);
         let earlier = core::mem::replace(&mut self.devices, rates(&self.before, &answers));
-        // A program that is queried again too soon sends the same reply: its rates remain valid.
+        // A program that is queried again too soon sends the same reply; its rates remain valid.
         let same = |device: &Rates| {
             let is_same =
                 |answer: &&Answer| answer.pid == device.pid && self.before.contains(answer);
@@ -84,7 +84,7 @@ impl MonitorState {
         self.sort(chosen);
     }
 
-    /// Records that there is nothing to read, with the reason.
+    /// Records why there is nothing to read.
     pub fn lose(&mut self, why: String) {
         if !self.paused {
             self.devices.clear();

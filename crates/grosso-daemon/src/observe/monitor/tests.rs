@@ -113,7 +113,7 @@ fn a_small_terminal_has_all_devices_and_whole_columns() {
     press(&mut monitor, "?");
     let help = drawn(&monitor, 60, 15);
     assert!(help.contains("timestamp, PSH, sequence gap, hold time"), "{help}");
-    // The details are hidden where they would take the place of devices.
+    // The details are hidden if they would displace devices.
     press(&mut monitor, "?");
     assert!(drawn(&monitor, 60, 10).lines().count() == 10);
     assert!(!drawn(&monitor, 60, 10).contains("process 1234"));
@@ -190,7 +190,7 @@ fn keys_do_what_the_help_says() {
 
     let before = monitor.devices.clone();
     monitor.take(vec![answer(9)]);
-    assert_eq!(monitor.devices, before, "it was asked too soon, and said the same again");
+    assert_eq!(monitor.devices, before, "the program was queried too soon, and repeated its reply");
 
     assert_eq!(press(&mut monitor, "?q"), AfterKey::Go, "q closes the help first");
     assert_eq!(press(&mut monitor, "q"), AfterKey::Quit);
@@ -201,7 +201,7 @@ fn a_program_that_began_anew_has_no_rates_from_before() {
     let mut again = answer(1);
     again.pid = 99;
     assert_eq!(rates(&[answer(5)], &[again]), []);
-    // Another program with the same process ID: its counters are smaller and start at zero.
+    // Another program has the same process ID: its counters are smaller, because they start at zero.
     let mut same = answer(1);
     same.ts_ns = answer(6).ts_ns;
     let rates = rates(&[answer(5)], &[same]);

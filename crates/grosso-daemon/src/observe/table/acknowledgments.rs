@@ -1,4 +1,4 @@
-//! The fates of acknowledgments: dropped, sent together, or replaced by several.
+//! Counters for the fates of acknowledgments: dropped, sent together, or replaced by several.
 
 use grosso::{acknowledge::Kept, expand::Unexpanded};
 
@@ -51,7 +51,7 @@ fn kept() -> Vec<Counter> {
     Kept::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters of acknowledgments of trains that were replaced by several.
+/// Returns the counters of acknowledgments of trains that were expanded.
 fn expanded() -> Vec<Counter> {
     let counter = |name: &str, help, read| {
         Counter::new(name, "packets", help, CounterSource::Received(read, 0)).alone()
@@ -70,7 +70,7 @@ fn expanded() -> Vec<Counter> {
     ]
 }
 
-/// Returns the counters for the reasons why other acknowledgments were not replaced.
+/// Returns the counters for the reasons why other acknowledgments were not expanded.
 fn unexpanded() -> Vec<Counter> {
     let all = "Acknowledgments of trains that were not expanded, by reason.";
     let counter = |(index, reason): (usize, &Unexpanded)| {

@@ -109,7 +109,7 @@ struct IpSockets {
     receiving: IpReceiver,
     /// Sending sockets with their protocols.
     senders: Vec<(u8, DatagramSocket)>,
-    /// Sockets that send nothing: through them the kernel learns of IPv6 paths and can be queried.
+    /// Sockets that send nothing. Through them, the kernel learns of IPv6 paths and can be queried.
     _witnesses: Vec<DatagramSocket>,
 }
 
@@ -234,8 +234,8 @@ fn sender(protocol: u8, options: &IpOptions) -> io::Result<(u8, DatagramSocket)>
     Ok((protocol, builder.open()?))
 }
 
-/// Opens a socket connected to each remote endpoint. An error that is reported to a socket fails its next send, so the
-/// sending sockets must not receive any.
+/// Opens a socket connected to each remote endpoint. An error that is reported to a socket makes its next send fail, so
+/// the sending sockets must not receive any errors.
 fn witnesses(options: &IpOptions) -> io::Result<Vec<DatagramSocket>> {
     let ends = options.protocols.iter().flat_map(|protocol| {
         options.remotes.iter().map(|remote| (Protocol::Raw(*protocol), SocketAddr::new(*remote, 0)))

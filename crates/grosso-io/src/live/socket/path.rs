@@ -39,7 +39,7 @@ struct PathTo {
     address: IpAddr,
     /// Index of the link of its route; `None` before the first query.
     link: Option<u32>,
-    /// Path MTU in the kernel, if there is one.
+    /// Path MTU that was set in the kernel, if any.
     told: Option<usize>,
     belief: Belief,
     prober: Prober,
@@ -105,7 +105,7 @@ impl Paths {
 
     /// Returns the longest packet that reaches every remote endpoint, according to this host and ICMP, unless a probe
     /// has shown that longer packets arrive. Over IPv6 a message counts only if it quoted a sent packet; otherwise the
-    /// kernel's path MTU counts. It expires after ten minutes (`net.ipv4.route.mtu_expires`).
+    /// kernel's path MTU counts. The value expires after ten minutes (`net.ipv4.route.mtu_expires`).
     pub(in crate::live) fn hint(&self) -> Option<usize> {
         let hint = |remote: &PathTo| match &self.messages {
             Some(_) => remote.carries(),
@@ -141,8 +141,8 @@ impl Paths {
     }
 
     /// Queries the path MTU again, reads messages and sends probes, if the intervals have passed. Returns whether
-    /// [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` tells whether a quoted packet was sent, and
-    /// `sends_long` whether packets were sent that no router fragments.
+    /// [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` returns whether a quoted packet was sent, and
+    /// `sends_long` means that packets were sent that no router fragments.
     pub(in crate::live) fn look(
         &mut self,
         now_ns: u64,
@@ -249,7 +249,7 @@ impl PathTo {
         [proven, probed].into_iter().flatten().min()
     }
 
-    /// Returns the minimum of that length and the kernel's path MTU, unless a probe has refuted the latter.
+    /// Returns the minimum of [`Self::carries`] and the kernel's path MTU, unless a probe has refuted the latter.
     fn hint(&self) -> Option<usize> {
         match self.prober.known() {
             Measured::Narrow(len) => Some(self.told.map_or(len, |told| told.min(len))),
@@ -279,7 +279,7 @@ impl Messages {
         stats: &mut SocketStats,
     ) {
         for _ in 0..MESSAGES_MAX {
-            // An error of the socket does not concern the paths.
+            // An error of the socket does not affect the paths.
             let Ok(Some(message)) = self.socket.next(&mut self.buffer[..]) else { return };
             let Some((address, said, quoted)) = parse(message) else { continue };
             let Some(remote) = remotes.iter_mut().find(|remote| remote.address == address) else {

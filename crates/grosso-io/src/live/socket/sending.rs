@@ -333,8 +333,8 @@ impl SocketSender {
         Ok(Transmitted::Taken)
     }
 
-    /// Sends queued messages. A message that the kernel refuses is split into datagrams, or dropped
-    /// with a counter, and does not stop those after it.
+    /// Sends queued messages. A message that the kernel refuses is split into datagrams, or dropped with a counter, and
+    /// does not stop the messages after it.
     pub(in crate::live) fn flush(
         &mut self,
         socket: &mut DatagramSocket,
@@ -392,9 +392,8 @@ impl SocketSender {
         let Some(message) = self.queue.pop_front() else { return Ok(()) };
         let datagrams = message.datagrams();
         let Message { bytes, outer, segment_bytes } = message;
-        // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or
-        // none (rule S22), and `EMSGSIZE` datagrams that need fragments.
-        // An interface that is down (`ENETDOWN`) comes up.
+        // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or none (rule S22),
+        // and `EMSGSIZE` datagrams that need fragments. An interface that is down (`ENETDOWN`) may come up again.
         let suspects = matches!(class, ErrorClass::Malformed | ErrorClass::Unsupported)
             || is_device_failure(&error);
         let is_too_long = class == ErrorClass::TooLong;
@@ -424,7 +423,7 @@ impl SocketSender {
 }
 
 impl DatagramGroup {
-    /// Returns whether a datagram of `len` bytes may be added, if the parts then end at `end`.
+    /// Returns whether a datagram of `len` bytes can be added, if the parts then end at `end`.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);
         // Only the last datagram may be shorter.

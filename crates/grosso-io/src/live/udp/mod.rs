@@ -1,4 +1,4 @@
-//! UDP sockets as a port. Its frames are the packets on the wire, from the IP header on.
+//! UDP sockets as a port. The frames are the packets on the wire, from the IP header on.
 
 mod receiving;
 
@@ -336,15 +336,15 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     Ok(senders)
 }
 
-/// Returns the ports of a part to try, as offsets: the first, and then those from a random one on. Each queue of a host
-/// has its own ports, and queues that tried them in order would try all ports of the queues before them.
+/// Returns the offsets of the ports to try: the first, and then those from a random one on. Each queue of a host has
+/// its own ports; queues that tried them in order would try all ports of the queues before them.
 fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     let drawn = RandomState::new().hash_one(share.start) as usize % share.len().max(1);
     let from = share.start + drawn;
     iter::once(share.start).chain(from..share.end).chain(share.start..from).take(TRIES_MAX)
 }
 
-/// Maximum number of sending sockets, which is also the number of flows that the network can distinguish at least.
+/// Maximum number of sending sockets, and so the number of flows that the network can at least distinguish.
 pub const SOURCE_PORTS_MAX: usize = 16;
 /// Number of ports tried for a socket before giving up.
 const TRIES_MAX: usize = 64;

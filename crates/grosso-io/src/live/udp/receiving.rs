@@ -129,8 +129,8 @@ impl UdpReceiver {
     }
 
     /// Returns the segmentation of the packet in a message of this length, if it is one datagram with a UDP superframe
-    /// inside, which a kernel on this host left for a device. The kernel reports its segment size like that of merged
-    /// datagrams; those, however, have separate inner lengths (B29).
+    /// inside, which a kernel on this host left for a device. The kernel reports the segment size as it does for merged
+    /// datagrams; but merged datagrams have separate inner lengths (B29).
     fn inside(&mut self, length: usize, arrived: &Arrived, bytes: u16) -> Option<Gso> {
         let headers = Outer::len_over(arrived.destination.is_ipv4());
         let start = self.message * SLOT_BYTES + HEADERS_MAX - headers;

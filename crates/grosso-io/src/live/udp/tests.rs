@@ -56,7 +56,7 @@ impl Ends {
         Ports::NONE.with(Kind::Vxlan, self.far.local().port())
     }
 
-    /// Returns all frames that arrive, at least `count`.
+    /// Returns all frames that have arrived, at least `count`.
     fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while frames.len() < count {
@@ -146,8 +146,8 @@ fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() 
             inner.udp(|udp| udp).payload_len(payload).build()
         };
         let inside = 8 + 14 + 20 + 8;
-        // One datagram with a superframe, ten datagrams of 1000 bytes, and ten whose first declares more than all of
-        // them.
+        // Three cases: one datagram with a superframe, ten datagrams of 1000 bytes, and ten datagrams of which the
+        // first declares more bytes than all ten have.
         let merged = [inner(1000 - inside), inner(1000 - inside)].concat().repeat(5);
         let claimed = [inner(20_000)[..1000].to_vec(), vec![7; 9000]].concat();
         let cases = [(inner(10_000 - inside), 1000, 1), (merged, 1000, 10), (claimed, 1000, 10)];
@@ -240,7 +240,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
 #[test]
 fn a_message_that_the_kernel_does_not_cut_is_sent_as_its_datagrams_and_then_no_more_are_made() {
     let mut ends = Ends::new(0, |options| options.sends_checksum = false);
-    // As if the port did not know that the kernel cannot segment without a checksum.
+    // The port is configured as if it did not know that the kernel cannot segment without a checksum.
     let ports = ends.ports();
     ends.near.port.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let meta = Meta { gso: Gso::every(1000), ..Meta::default() };

@@ -62,7 +62,8 @@ impl Acceptor {
         }
         let again_ns = Some(now_ns.saturating_add(TRY_AGAIN_NS));
         if self.passing && closer::is_full() {
-            // The next peer could pass more descriptors that have to be closed, and it is unknown when that ends.
+            // The next peer could pass more descriptors that have to be closed, and it is unknown when the closing
+            // ends.
             self.again_ns = again_ns;
             return Err(io::ErrorKind::WouldBlock.into());
         }

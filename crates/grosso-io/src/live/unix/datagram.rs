@@ -79,7 +79,7 @@ impl DatagramEnd {
                 buffers.put_back(buffer);
                 match ErrorClass::of(&error) {
                     ErrorClass::Later => Ok(None),
-                    // The peer disappeared while it had unread frames of ours.
+                    // The peer disappeared while it had unread frames from this side.
                     _ if is_absence(&error) => Ok(None),
                     _ => Err(error),
                 }

@@ -33,17 +33,17 @@ pub(super) struct VhostDevice {
     acceptor: Acceptor,
     peer: Option<VhostPeer>,
     role: VhostRole,
-    /// The time, as set by the owner of the port.
+    /// Current time, as set by the owner of the port.
     pub(super) now_ns: u64,
-    /// Time since which the guest's buffers have been too few for a frame.
+    /// Time since which the guest has had too few buffers for a frame.
     short_since: Option<u64>,
     /// Length of the header before each frame in bytes.
     pub(super) header_bytes: usize,
-    /// Number of frames in the shared memory that the peer was not notified of.
+    /// Number of frames in the shared memory of which the peer was not notified.
     untold: usize,
-    /// Whether notifications of frames, or of room, are enabled, and their descriptor may be ready.
+    /// Whether notifications of frames, or of room, are enabled, so that their descriptor may be ready.
     asked: [bool; 2],
-    /// Whether notifications of frames are enabled, and no frame arrived since.
+    /// Whether notifications of frames are enabled and no frame has arrived since.
     will_be_told: bool,
     patience: Patience,
     flows: Flows,
@@ -95,13 +95,13 @@ impl VhostDevice {
         self.role.turn();
     }
 
-    /// Enables notifications of frames, unless another poll is worthwhile. Returns whether they are enabled.
+    /// Enables notifications of frames, unless another poll is worthwhile. Returns whether notifications are enabled.
     pub(super) fn rests(&mut self) -> bool {
         let way = self.role.incoming();
         if self.role.has_ring(way) && self.patience.looks_again(self.will_be_told) {
             return false;
         }
-        // The next poll finds a frame that arrived meanwhile.
+        // The next poll finds a frame that arrived in the meantime.
         self.will_be_told = !self.ask(way);
         true
     }
@@ -154,7 +154,8 @@ impl VhostDevice {
         is_changed
     }
 
-    /// Records that entries were written, and notifies the peer immediately if it was not notified for long.
+    /// Records that entries were written, and notifies the peer immediately if it has not been notified for a long
+    /// time.
     fn will_tell(&mut self) {
         self.untold += 1;
         if self.untold >= UNTOLD_MAX {
@@ -201,8 +202,8 @@ impl VhostDevice {
         has_more == Some(true)
     }
 
-    /// Lets a frame wait for more buffers, or drops it if too few buffers have been available for long: the driver may
-    /// have no more.
+    /// Makes a frame wait for more buffers, or drops it if there have been too few for a long time: the driver may have
+    /// no more.
     fn wait_for_room(&mut self) -> io::Result<()> {
         let is_short = self.role.is_short();
         self.short_since = is_short.then(|| self.short_since.unwrap_or(self.now_ns));
@@ -264,7 +265,7 @@ impl Ended {
             Self::Refused(Refused::System) => Some(VhostEvent::SetUpFailed),
             Self::Socket(error) => match error.kind() {
                 io::ErrorKind::UnexpectedEof => None,
-                // Invalid messages, and a peer that reads none.
+                // The peer sent an invalid message, or reads no messages.
                 io::ErrorKind::InvalidData | io::ErrorKind::WouldBlock => {
                     Some(VhostEvent::PeerCutOff)
                 }
@@ -288,7 +289,7 @@ impl VhostPeer {
     fn send(&self, letter: &Letter) -> io::Result<()> {
         let files: Vec<BorrowedFd<'_>> = letter.files.iter().map(AsFd::as_fd).collect();
         let sent = self.socket.send_passing(&letter.bytes, &files)?;
-        // A message this short fits, unless the peer reads none.
+        // A message this short fits, unless the peer reads nothing.
         if sent < letter.bytes.len() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
     }
 }
@@ -341,8 +342,8 @@ impl Wire for VhostDevice {
 /// Polling of an empty ring before notifications are enabled.
 ///
 /// A notification costs the peer a system call and this side a wake-up. Polling saves both if the peer runs on another
-/// CPU and has more entries soon. If it shares this CPU, every poll is wasted. Therefore some sleeps are delayed as a
-/// trial, and others as long as the delay helps.
+/// CPU and soon has more entries. If the peer shares this CPU, every poll is wasted. Therefore some sleeps are delayed
+/// as a trial, and others as long as the delay helps.
 #[derive(Debug, Default)]
 struct Patience {
     /// Number of polls to make, and number of polls made.
@@ -353,7 +354,7 @@ struct Patience {
 }
 
 impl Patience {
-    /// Returns whether to poll an empty ring again; `is_asked` tells whether notifications are enabled.
+    /// Returns whether to poll an empty ring again; `is_asked` means that notifications are enabled.
     fn looks_again(&mut self, is_asked: bool) -> bool {
         if is_asked {
             return false;
@@ -368,7 +369,7 @@ impl Patience {
         false
     }
 
-    /// Records that entries were found; `was_asked` tells whether notifications were enabled.
+    /// Records that entries were found; `was_asked` means that notifications were enabled.
     fn found(&mut self, was_asked: bool) {
         if self.made > 0 && !was_asked {
             self.looks = LOOKS_MAX;
@@ -377,10 +378,9 @@ impl Patience {
     }
 }
 
-/// Maximum number of polls of an empty ring: about 20 microseconds of a path, in which a running driver has sent a
-/// batch.
+/// Maximum number of polls of an empty ring: about 20 microseconds of a path, in which a running driver sends a batch.
 const LOOKS_MAX: u16 = 128;
-/// Interval of trials: one of this many sleeps is delayed for a trial.
+/// Number of sleeps of which one is delayed for a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
 /// `EMSGSIZE` on Linux.
 const EMSGSIZE: i32 = 90;
@@ -388,13 +388,13 @@ const EMSGSIZE: i32 = 90;
 const MESSAGES_MAX: usize = 64;
 /// Maximum number of attempts to send one frame to a guest whose buffers are invalid.
 const FAULTS_MAX: usize = 64;
-/// Maximum number of descriptors read for one frame: those of the longest ring, and those of a frame.
+/// Maximum number of descriptors read for one frame: those of the longest ring plus those of a frame.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
 /// Time in nanoseconds that a frame waits for more buffers while some are available: much longer than a running driver
 /// needs.
 const SHORT_NS_MAX: u64 = 1_000_000_000;
-/// Maximum number of times that more entries are found for one frame while waiting for its driver. An honest driver
-/// that adds them one by one has added the maximum for a frame by then.
+/// Maximum number of times that more entries are found for one frame while waiting for the driver. By then, an honest
+/// driver that adds entries one by one has added the maximum for a frame.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
 /// Maximum number of frames in the shared memory before the peer is notified.
 const UNTOLD_MAX: usize = 32;

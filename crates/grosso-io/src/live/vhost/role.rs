@@ -60,7 +60,7 @@ impl VhostRole {
         with!(self, side => side.forget());
     }
 
-    /// Returns the first message to the peer, if this role sends it.
+    /// Returns the first message to the peer, if this role sends first.
     pub(super) fn greet(&mut self) -> Option<Letter> {
         match self {
             Self::Device(_) => None,
@@ -68,7 +68,7 @@ impl VhostRole {
         }
     }
 
-    /// Handles a message of the peer, and returns those to send.
+    /// Handles a message of the peer, and returns the messages to send.
     pub(super) fn hear(&mut self, message: Message) -> Result<Vec<Letter>, Refused> {
         match self {
             Self::Device(back) => {
@@ -79,7 +79,7 @@ impl VhostRole {
         }
     }
 
-    /// Copies the next frame for the port from the current ring, or from the next ring that has any; returns `None` if
+    /// Copies the next frame for the port from the current ring, or from the next ring that has one; returns `None` if
     /// there is none.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let way = self.incoming();

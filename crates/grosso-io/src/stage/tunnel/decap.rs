@@ -121,8 +121,8 @@ impl Decap {
     }
 
     /// Returns the segmentation of a TCP superframe whose segmentation and checksum a kernel on this host left for a
-    /// device that does not exist. No socket reports its segment size; if it exceeds the tunnel's MTU, it is segmented
-    /// to that MTU.
+    /// nonexistent device. Sockets do not report the segment size; a superframe that exceeds the tunnel's MTU is
+    /// segmented to that MTU.
     fn left_whole(&self, frame: &[u8], plan: &Decapsulation, mtu: Option<usize>) -> Option<Gso> {
         if !plan.details.left_open || plan.meta.gso.is_some() {
             return None;
@@ -190,6 +190,6 @@ impl Decap {
     }
 }
 
-/// Maximum number of datagrams of a superframe that is segmented, because all of them are kept until they are received:
-/// the maximum that Linux sends at once (`UDP_MAX_SEGMENTS` since 6.10).
+/// Maximum number of datagrams of a superframe that is segmented, because all of them are stored until they are
+/// received. This is the maximum that Linux sends at once (`UDP_MAX_SEGMENTS` since 6.10).
 const DATAGRAMS_MAX: u32 = 128;

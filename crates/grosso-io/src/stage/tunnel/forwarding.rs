@@ -1,5 +1,5 @@
-//! Forwarding table of a tunnel with several remote endpoints: Ethernet addresses, learned or configured, and the
-//! endpoint behind which each is.
+//! Forwarding table of a tunnel with several remote endpoints: learned or configured Ethernet addresses, and the
+//! endpoint of each.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -19,7 +19,7 @@ use grosso_wire::ethernet;
 pub struct Forwarding {
     /// Further endpoints, at most [`REMOTES_MAX`] including the endpoint's own.
     pub remotes: Vec<Remote>,
-    /// Ethernet addresses with the endpoint behind which each is. They are never relearned.
+    /// Ethernet addresses, each with the endpoint in front of it. The assignments are never relearned.
     pub configured: Vec<([u8; 6], IpAddr)>,
     /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
     pub age_ns: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Forwarding {
 pub struct Remote {
     /// IP address, of the same family as the endpoint's.
     pub address: IpAddr,
-    /// Ethernet address of its next hop, if it differs from that of the endpoint's link.
+    /// Ethernet address of the next hop, if it differs from that of the endpoint's link.
     pub next: Option<[u8; 6]>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Table {
 #[derive(Clone, Copy, Debug)]
 struct ForwardingEntry {
     end: usize,
-    /// Time at which the address was last seen, in nanoseconds; `None` for a configured one.
+    /// Time of the last packet from the address, in nanoseconds; `None` for a configured one.
     seen_ns: Option<u64>,
 }
 
@@ -195,7 +195,7 @@ pub const REMOTES_MAX: usize = 64;
 const AGE_NS: u64 = 300 * 1_000_000_000;
 /// Default limit of learned addresses, which take about 128 bytes each.
 const ADDRESSES_MAX: usize = 4096;
-/// Minimum interval between sweeps of the table, in nanoseconds.
+/// Minimum interval between removals of expired addresses, in nanoseconds.
 const SWEEP_NS: u64 = 1_000_000_000;
 
 #[cfg(test)]
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!((table.entries.len(), table.unlearned), (4, 196));
         assert_eq!(table.recipients(&frame(3, 1), 200), Recipients::One(1));
         assert_eq!(table.recipients(&frame(4, 1), 200), Recipients::All);
-        // The one remaining address is seen again, the others have expired.
+        // The one remaining address is used again; the others have expired.
         assert_eq!(table.learn(&frame(1, 2), 1, AGE_NS), Ok(()));
         assert_eq!(table.learn(&frame(1, 9), 2, AGE_NS + 4), Ok(()));
         assert_eq!(table.entries.len(), 2);

@@ -1,4 +1,4 @@
-//! A tunnel as a port, whose frames are the inner ones.
+//! A tunnel as a port, whose frames are the inner frames.
 
 mod decap;
 mod forwarding;
@@ -52,8 +52,9 @@ pub struct TunnelOptions {
     /// Visibility of the UDP checksum of received frames, see
     /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum).
     pub outer_checksum: OuterChecksum,
-    /// Maximum packet length of the tunnel in bytes from the inner IP header on, without VLAN tags. The path MTU of the
-    /// inner port, if known, further limits it by subtracting tunnel headers and VLAN tags; `None` sets no other limit.
+    /// Maximum packet length of the tunnel in bytes from the inner IP header on, without VLAN tags. `None` sets no
+    /// limit. If the path MTU of the inner port is known, it limits the length too: to the path MTU minus tunnel
+    /// headers and VLAN tags.
     pub mtu: Option<usize>,
     /// Minimum path MTU in bytes from the outer IP header on. A lower [`Port::path_proven`] limits the tunnel only down
     /// to this value; longer outer packets are then fragmented. With `None` only this host's routes count. Never below
@@ -99,9 +100,9 @@ impl TunnelOptions {
 
 /// A port that encapsulates transmitted frames and decapsulates received ones.
 ///
-/// Frames here are the inner ones: Ethernet frames or IP packets, as the [`Endpoint`] is configured. The inner port
-/// carries the outer ones: Ethernet with the addresses of [`TunnelOptions::link`], or frames that start with the IP
-/// header.
+/// The frames of this port are the inner ones: Ethernet frames or IP packets, depending on the [`Endpoint`]. The inner
+/// port carries the outer frames: Ethernet with the addresses of [`TunnelOptions::link`], or frames that start with the
+/// IP header.
 ///
 /// The port accepts all superframes and partial checksums. A superframe stays whole in the tunnel and is segmented only
 /// if the inner port does not accept it; its payload is not copied here. Received frames are not copied either, unless
@@ -109,8 +110,8 @@ impl TunnelOptions {
 /// which are segmented first. Frames of other tunnels are dropped and counted by reason.
 ///
 /// The sender of a packet with DF that is too long for the tunnel gets an ICMP error (rule S49), within the limits of
-/// [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. A proven path MTU counts down to [`TunnelOptions::mtu_min`]; packets
-/// above the reported path MTU are sent without DF.
+/// [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. A proven path MTU counts down to [`TunnelOptions::mtu_min`]; packets above
+/// the reported path MTU are sent without DF.
 ///
 /// A tunnel that carries Ethernet may have several remote endpoints ([`TunnelOptions::forwarding`]).
 ///
@@ -434,8 +435,7 @@ impl<P: Port> Port for TunnelStage<P> {
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        // A port that batches may have room after sending its batch; draining flushes the port for
-        // that.
+        // A port that batches may have room after sending its batch; draining flushes the port for that purpose.
         let is_empty = self.egress.drain(&mut self.port)?;
         let flushed = self.port.flush()?;
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })

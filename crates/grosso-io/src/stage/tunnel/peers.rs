@@ -78,7 +78,7 @@ impl Peers {
         self.peers.iter()
     }
 
-    /// Returns the numbers of the endpoints to which a frame is sent.
+    /// Returns the indices of the endpoints to which a frame is sent.
     pub(super) fn ways(&self, slices: &[&[u8]]) -> core::ops::Range<usize> {
         let frame = slices.first().copied().unwrap_or_default();
         match self.table.as_ref().map(|table| table.recipients(frame, self.now_ns)) {
@@ -90,7 +90,7 @@ impl Peers {
     /// Checks that a packet arrived through this tunnel, and returns the number of the endpoint that sent it.
     pub(super) fn admit(&mut self, plan: &Decapsulation) -> Result<usize, NotAdmitted> {
         let is_from = |peer: &Peer| peer.encapsulator.endpoint().remote == plan.path.source;
-        // A packet that comes from none of the endpoints is foreign to each of them.
+        // A packet that comes from none of the endpoints does not belong to any of them.
         let number = self.peers.iter().position(is_from).unwrap_or(0);
         let Peer { encapsulator, expected, .. } = &mut self.peers[number];
         encapsulator.endpoint().admit(plan, expected)?;

@@ -43,7 +43,7 @@ pub(super) enum Reader {
     VhostUser(Box<Machine>),
 }
 
-/// Received bytes, and the sum of those that were read.
+/// Number of received bytes, and the sum of the bytes that were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Consumed {
     pub(super) bytes: u64,
@@ -81,7 +81,7 @@ fn length(delivery: &Delivery<'_, PortBuffer>) -> u64 {
     delivery.slices().map(|slice| slice.len() as u64).sum()
 }
 
-/// Both ends of a VM's device, on one thread.
+/// Both endpoints of a VM's device, on one thread.
 #[derive(Debug)]
 pub(super) struct Machine {
     device: VhostPort,
@@ -90,7 +90,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Ends that have agreed.
+    /// Opens both endpoints and connects them.
     fn open() -> io::Result<Self> {
         let folder = Folder::new()?;
         let mut options = VhostOptions::new(folder.0.join("machine"));
@@ -108,7 +108,7 @@ impl Machine {
         Err(io::ErrorKind::NotConnected.into())
     }
 
-    /// Lets both ends hear each other; returns whether their rings have begun.
+    /// Lets both endpoints process messages; returns whether their rings have started.
     fn agree(&mut self) -> io::Result<bool> {
         for end in [&mut self.device, &mut self.driver] {
             end.receive(0, 1, &mut |_| ()).map_err(io::Error::other)?;
@@ -116,12 +116,12 @@ impl Machine {
         Ok(self.device.frames_kick().is_some() && self.driver.frames_kick().is_some())
     }
 
-    /// Hands a train to the machine, whose driver reads all that comes.
+    /// Passes a train to the VM's device, whose driver reads everything that arrives.
     fn carry(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
         let Self { device, driver, received } = self;
         let slices: Vec<&[u8]> = delivery.slices().collect();
         let sent = device.transmit(&slices, &delivery.meta).and_then(|_| device.flush());
-        // Missing frames are missing in the figures.
+        // Frames that were not taken are missing in the figures.
         if matches!(sent, Ok(Transmitted::Taken)) {
             let _ = driver.receive(0, FRAMES_MAX, &mut |frame| received.push(frame.buffer));
         }
@@ -132,7 +132,7 @@ impl Machine {
     }
 }
 
-/// The directory of the socket that connects the two ends, until they are connected.
+/// Directory of the socket that connects the two endpoints, until they are connected.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -148,13 +148,13 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It contains only the socket; a remaining directory does no harm.
+        // The directory contains only the socket; if it remains, it does no harm.
         let _ = path::remove_directory(&self.0);
     }
 }
 
 /// Frames that the driver receives at once.
 const FRAMES_MAX: usize = 64;
-/// Attempts to find the other end, and the time between two.
+/// Number of attempts to connect, and the time between two attempts.
 const LOOKS_MAX: u32 = 2000;
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

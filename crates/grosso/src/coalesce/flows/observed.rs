@@ -25,7 +25,7 @@ pub(crate) struct Observed<'a> {
 #[derive(Debug)]
 pub(crate) struct Predicted<'a> {
     pub(crate) observed: Observed<'a>,
-    /// Train of its flow.
+    /// Train of the flow.
     pub(crate) found: Found<TrainId>,
     /// Sequence number; UDP has none.
     pub(crate) sequence: Option<u32>,

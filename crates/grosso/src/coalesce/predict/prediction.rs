@@ -73,7 +73,7 @@ pub(crate) struct Prediction {
 pub(crate) struct Joined<'a> {
     pub(crate) slot: TrainId,
     pub(crate) flow: FlowHash,
-    /// ID of its headers, and the headers.
+    /// ID of the headers, and the headers.
     pub(crate) id: ShapeId,
     pub(crate) known: &'a CachedStack,
     pub(crate) rules: &'a Rules,
@@ -209,7 +209,7 @@ impl Prediction {
         self.len - usize::from(self.header_len)
     }
 
-    /// Returns the candidate that examining a resembling packet would return.
+    /// Returns the candidate that examining a packet of this shape would return.
     #[inline(always)]
     pub(crate) fn candidate(&self, packet: &[u8], shape: &Shape) -> Candidate {
         let payload_len = self.payload_len();
@@ -268,7 +268,7 @@ impl Prediction {
         self.step(size);
     }
 
-    /// Continues after a resembling packet that started a train.
+    /// Continues after a packet of this shape that started a train.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &CachedStack) {
         let size = self.payload_len();

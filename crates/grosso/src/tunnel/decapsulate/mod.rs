@@ -107,7 +107,7 @@ pub enum OuterChecksum {
     /// The checksum is not visible: a UDP socket with a filter delivered only datagrams with a valid checksum. The
     /// checksum protects the inner packet (rules C52, C54), but no sum can be derived from it.
     VerifiedBelow,
-    /// A capture that cut the packet: no checksum around it can be verified, and its end is that of its lengths.
+    /// The capture truncated the packet: no checksum around it can be verified, and its lengths determine its end.
     CapturedShort,
 }
 

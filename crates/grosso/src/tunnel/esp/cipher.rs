@@ -54,7 +54,7 @@ where
     }
 }
 
-/// Returns the cipher for a key. Its state is overwritten when it is dropped.
+/// Returns the cipher for a key. The cipher's state is overwritten on drop.
 pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher>, NoAssociation> {
     match key.key().len() {
         16 => with_key::<Aes128>(key, icv),

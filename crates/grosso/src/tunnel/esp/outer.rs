@@ -58,8 +58,8 @@ impl Outer {
     }
 }
 
-/// Applies the congestion that the tunnel met to the decapsulated packet: `class` is the traffic class of the outer
-/// header.
+/// Applies the congestion that was signalled in the tunnel to the decapsulated packet: `class` is the traffic class of
+/// the outer header.
 pub(super) fn tell_congestion(
     packet: &mut [u8],
     version: Version,

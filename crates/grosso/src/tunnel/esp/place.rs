@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Network {
     stack: Stack,
-    /// Index of its header in the stack.
+    /// Index of the IP header in the stack.
     index: usize,
     /// Start of the packet.
     pub(super) start: usize,

@@ -64,7 +64,7 @@ pub(super) struct Run {
     /// First and last packet of the run.
     pub(super) first: u32,
     pub(super) last: u32,
-    /// Arrival time of its first packet.
+    /// Arrival time of the first packet.
     since_ns: u64,
     /// Whether the last packet has PSH.
     is_pushed: bool,
@@ -355,7 +355,8 @@ impl Entry {
         }
     }
 
-    /// Returns its upper bound. If the time adapts to the flow, it stays below the sender's loss timers (P52).
+    /// Returns the upper bound of the waiting time. If the time adapts to the flow, the bound is below the sender's
+    /// loss timers (P52).
     fn hole_ns_max(&self, reorder: &Reorder) -> u64 {
         let most_ns = reorder.hole_ns();
         match self.round_trip_ns {

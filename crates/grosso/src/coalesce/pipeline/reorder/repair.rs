@@ -276,7 +276,7 @@ fn admit<B: AsRef<[u8]>>(examined: Examined<B>, next: &mut impl Downstream<B>) -
     merger.admit_anew::<ByProfile>(examined, sink)
 }
 
-/// Delivers a late packet, before the train of its flow if it precedes that.
+/// Delivers a late packet, before the train of its flow if it precedes the train.
 fn pass_late<B: AsRef<[u8]>>(
     examined: Examined<B>,
     span: &Span,

@@ -44,7 +44,7 @@ pub(crate) struct Resequencer<B> {
 #[derive(Debug)]
 struct Waiting<B> {
     examined: Examined<B>,
-    /// Next packet of its run.
+    /// Next packet of the run.
     next: u32,
 }
 
