@@ -147,6 +147,8 @@ fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
         // The runtime first has to notice that the socket has room.
         while rest.len() == DATAGRAMS {
             assert!(once(udp.sender.send(&mut rest)).await.is_none(), "the socket is full");
+            let sent = udp.sender.inner().stats().sent;
+            assert_eq!(sent, (DATAGRAMS - rest.len()) as u64, "the list has the others");
             tokio::task::yield_now().await;
         }
         let waiting = rest.len();
