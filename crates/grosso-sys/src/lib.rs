@@ -60,9 +60,9 @@
 //!
 //! Constants newer than the C headers of stable distributions are in the private module `abi`, each with its source.
 //!
-//! The crate is for Linux and Android; AF_XDP is for Linux only. On other systems it contains only the file functions of
-//! [`path`], so that dependent crates need no condition in their manifest. Most users want `grosso-io` or `grosso-tun`
-//! instead.
+//! The crate is for Linux and Android; AF_XDP is for Linux only. On other systems it contains only the file functions
+//! of [`path`], so that dependent crates need no condition in their manifest. Most users want `grosso-io` or
+//! `grosso-tun` instead.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 

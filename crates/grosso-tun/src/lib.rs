@@ -58,8 +58,8 @@
 //! [`Joiner`] does; an option that the system lacks is an error of the kind `Unsupported`. CI compiles these three
 //! systems and runs no test on them. [`Joiner`] and [`Batch`] work on every system.
 //!
-//! The engine behind this crate is [`grosso`]; its ports are in [`grosso_io`]. The repository's directory `examples` has
-//! complete VPN programs.
+//! The engine behind this crate is [`grosso`]; its ports are in [`grosso_io`]. The repository's directory `examples`
+//! has complete VPN programs.
 #![forbid(unsafe_code)]
 
 mod batch;
