@@ -1,13 +1,15 @@
 #!/bin/sh
-# Tests the coalescers of DPDK, wireguard-go, Tailscale's fork of it and gVisor with `grosso conform`. Needs jq, and a C
-# compiler with libdpdk, or Go:
+# Tests the coalescers of DPDK, wireguard-go, Tailscale's fork of it, gVisor, tun-rs and mycelium with `grosso conform`.
+# Needs jq, and a C compiler with libdpdk, Go, or Rust:
 #
-#   benches/peers/conform.sh GROSSO
+#   benches/peers/conform.sh GROSSO [MYCELIUM]
 #
 # prints a row of docs/conformance.md for each, and fails if one of their known faults is not found. GROSSO is the
-# program. Programs that cannot be built are left out, with a note.
+# program, and MYCELIUM a checkout of mycelium, which is in no registry. Programs that cannot be built are left out,
+# with a note.
 set -eu
 grosso=$(realpath "$1")
+mycelium=${2:+$(realpath "$2")}
 cd "$(dirname "$0")"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -43,4 +45,19 @@ if go version > "$scratch/version" && (cd go && go build -trimpath -o "$scratch/
     row "gVisor $(version_of gvisor.dev/gvisor)" G34 "$scratch/go" gvisor conform
 else
     echo "skipped: wireguard-go, Tailscale's fork and gVisor cannot be built" >&2
+fi
+if cargo build --quiet --bin conform-tun-rs; then
+    version=$(sed -n '/^name = "tun-rs"/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
+    row "tun-rs $version" G14 "${CARGO_TARGET_DIR:-target}/debug/conform-tun-rs"
+else
+    echo "skipped: tun-rs cannot be built" >&2
+fi
+if [ -n "$mycelium" ]; then
+    cp conform/mycelium.rs conform/frames.rs "$mycelium/mycelium-tun/src/offload.rs" \
+        "$mycelium/mycelium-tun/src/checksum.rs" "$scratch/"
+    rustc --edition 2024 --cap-lints allow "$scratch/mycelium.rs" -o "$scratch/mycelium"
+    version=$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q}' "$mycelium/mycelium/Cargo.toml")
+    row "mycelium $version" G51 "$scratch/mycelium"
+else
+    echo "skipped: mycelium was not passed" >&2
 fi

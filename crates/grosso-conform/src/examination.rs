@@ -9,24 +9,26 @@ use std::{ffi::OsString, io};
 use grosso_report::{error::Failure, name::harmless};
 
 use crate::{
-    judge::{Fault, Law, judge},
+    fault::{Fault, Law},
+    judge::judge,
     program::{Breakdown, Judged},
     report::Score,
-    vectors::{Vector, vectors},
+    vectors::{Task, Vector, vectors_of},
 };
 
-/// Examines the program `words`, whose first element is its name: runs it, passes every vector to it, and judges its
-/// output. The program has `timeout` for each poll. Setting `interrupted` ends the examination.
+/// Examines the program `words`, whose first element is its name: runs it, passes every vector of the task to it, and
+/// judges its output. The program has `timeout` for each poll. Setting `interrupted` ends the examination.
 ///
 /// # Errors
 ///
 /// Returns a failure if the program cannot be started, or if `interrupted` was set before the verdict.
 pub fn examine(
+    task: Task,
     words: &[OsString],
     timeout: Duration,
     interrupted: &AtomicBool,
 ) -> Result<Score, Failure> {
-    let vectors = vectors()?;
+    let vectors = vectors_of(task)?;
     let score = Score::default();
     let mut examination =
         Examination { words, timeout, interrupted, program: None, breakdowns: 0, score };
@@ -67,8 +69,7 @@ impl Examination<'_> {
         }
         let interrupted = self.interrupted;
         let is_interrupted = || interrupted.load(Ordering::Relaxed);
-        let answer =
-            self.program.as_mut().map(|program| program.poll(&vector.frames, is_interrupted));
+        let answer = self.program.as_mut().map(|program| program.poll(vector, is_interrupted));
         let (faults, joins) = match answer {
             Some(Ok(records)) => judge(vector, &records),
             Some(Err(breakdown)) => (vec![self.broke_down(&breakdown)?], 0),

@@ -42,14 +42,14 @@ impl core::fmt::Display for Misfit {
     }
 }
 
-/// Encodes one poll of frames without metadata.
+/// Encodes one poll of frames with the same virtio header, which is zero for packets.
 #[must_use]
-pub fn poll(frames: &[Vec<u8>]) -> Vec<u8> {
+pub fn poll(header: [u8; HEADER_LEN], frames: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for frame in frames {
         let length = (HEADER_LEN + frame.len()) as u32;
         bytes.extend(length.to_le_bytes());
-        bytes.extend([0; HEADER_LEN]);
+        bytes.extend(header);
         bytes.extend(frame);
     }
     bytes.extend(0_u32.to_le_bytes());
@@ -113,6 +113,8 @@ const RECORDS_MAX: usize = 256;
 mod tests {
     use super::*;
 
+    const HEADER: [u8; HEADER_LEN] = [0; HEADER_LEN];
+
     fn read(bytes: &[u8]) -> Result<Option<Vec<Framed>>, Misfit> {
         read_poll(&mut &bytes[..])
     }
@@ -120,7 +122,7 @@ mod tests {
     #[test]
     fn a_poll_is_read_as_it_was_written() {
         let frames = [vec![1, 2, 3], Vec::new()];
-        let records = read(&poll(&frames)).unwrap().unwrap();
+        let records = read(&poll(HEADER, &frames)).unwrap().unwrap();
         assert_eq!(
             records.iter().map(|record| &record.frame).collect::<Vec<_>>(),
             [&frames[0], &frames[1]]
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_cut_and_every_impossible_length_is_named() {
-        let bytes = poll(&[vec![7; 20]]);
+        let bytes = poll(HEADER, &[vec![7; 20]]);
         for end in 1..bytes.len() {
             let expected = if end == bytes.len() - 4 { Misfit::NoEnd } else { Misfit::Cut };
             assert_eq!(read(&bytes[..end]), Err(expected), "{end}");
@@ -140,7 +142,7 @@ mod tests {
             assert_eq!(read(&length.to_le_bytes()), Err(Misfit::Length(length)));
         }
         let many = vec![Vec::new(); RECORDS_MAX + 1];
-        assert_eq!(read(&poll(&many)), Err(Misfit::Records));
-        assert!(read(&poll(&many[1..])).is_ok());
+        assert_eq!(read(&poll(HEADER, &many)), Err(Misfit::Records));
+        assert!(read(&poll(HEADER, &many[1..])).is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! Conformance tests for packet coalescers: test vectors, a runner for the program under test, and the laws by which
-//! its output is judged.
+//! Conformance tests for programs that coalesce packets, segment superframes or reassemble fragments: test vectors, a
+//! runner for the program under test, and the laws by which its output is judged.
 //!
 //! | module | job |
 //! |---|---|
@@ -8,6 +8,8 @@
 //! | [`framing`] | the records that are passed to the program and back |
 //! | `program` | a running program with limits on its time and output |
 //! | [`superframe`] | the packets in a record |
+//! | `exact` | the laws of segmentation and reassembly, whose output the input determines |
+//! | `fault` | the laws, and their violations |
 //! | `judge` | [`judge`]: the laws, which are that nothing is lost, changed, reordered, or merged against the rules |
 //! | `difference` | the field in which two packets differ, and the rule that applies to it |
 //! | [`report`] | the score of a program, as text and as JSON |
@@ -29,7 +31,9 @@
 #![forbid(unsafe_code)]
 
 mod difference;
+mod exact;
 mod examination;
+mod fault;
 pub mod framing;
 mod judge;
 mod program;
@@ -39,8 +43,9 @@ mod vectors;
 
 pub use self::{
     examination::examine,
-    judge::{Fault, Law, RULES_OF_ALL, judge},
-    vectors::{Vector, vectors},
+    fault::{Fault, Law},
+    judge::{RULES_OF_ALL, judge},
+    vectors::{Task, Vector, vectors, vectors_of},
 };
 
 /// Compiles and runs the example of `README.md` as a test.

@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::framing::{Framed, Misfit, poll, read_poll};
+use super::{
+    framing::{Framed, Misfit, poll, read_poll},
+    vectors::Vector,
+};
 
 /// A program that ended too early, or did not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,14 +79,14 @@ impl Judged {
         Ok(Self { child, to: Some(to), from, time, has_ended: false })
     }
 
-    /// Passes the frames of one poll to the program and returns its output.
+    /// Passes the frames of a vector to the program in one poll, and returns its output.
     pub(crate) fn poll(
         &mut self,
-        frames: &[Vec<u8>],
+        vector: &Vector,
         is_interrupted: impl Fn() -> bool,
     ) -> Result<Vec<Framed>, Breakdown> {
         // A program that no longer reads is detected by its missing answer.
-        let _ = self.to.as_ref().map(|to| to.send(poll(frames)));
+        let _ = self.to.as_ref().map(|to| to.send(poll(vector.header, &vector.frames)));
         match self.answer(is_interrupted)? {
             Ok(Some(records)) => Ok(records),
             Ok(None) => Err(Breakdown::Ended(self.status())),

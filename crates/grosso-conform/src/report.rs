@@ -11,10 +11,7 @@ use grosso_report::{
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
-use crate::{
-    judge::{Fault, RULES_OF_ALL},
-    vectors::Vector,
-};
+use crate::{fault::Fault, judge::RULES_OF_ALL, vectors::Vector};
 
 /// The report of `conform`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -139,8 +136,8 @@ impl Score {
             row.vectors += 1;
             row.joins.add(tried);
         }
-        for rule in RULES_OF_ALL.iter().filter(|rule| !vector.rules.iter().any(|own| own == *rule))
-        {
+        let of_all = if vector.expected.is_empty() { &RULES_OF_ALL[..] } else { &[] };
+        for rule in of_all.iter().filter(|rule| !vector.rules.iter().any(|own| own == *rule)) {
             self.rules.entry(RuleNumber::of(rule)).or_default().vectors += 1;
         }
         let mut broken: Vec<&String> = faults.iter().flat_map(|fault| &fault.rules).collect();
@@ -255,6 +252,9 @@ impl Score {
         let mut text = format!("{tried}: {right} right, {wrong} wrong");
         if left_out > 0 {
             text.push_str(&format!("; {left_out} skipped after too many failures"));
+        }
+        if possible == 0 {
+            return text + "\n";
         }
         text + &format!(
             "\nmerged {made} of {possible} packets that may be merged ({percent:.1} \

@@ -1,9 +1,24 @@
-//! Test vectors of coalescing, as described in `docs/conformance.md`. The package contains the vectors of the
+//! Test vectors of each task, as described in `docs/conformance.md`. The package contains the vectors of the
 //! repository's `vectors/`.
 
 use grosso_capture::{CaptureReader, Entry};
 use grosso_report::error::Failure;
+use grosso_wire::virtio::HEADER_LEN;
 use serde::Deserialize;
+
+use crate::{framing::Framed, superframe::read};
+
+/// Work of the program under test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Task {
+    /// Merges packets into superframes.
+    #[default]
+    Coalesce,
+    /// Splits superframes into packets.
+    Segment,
+    /// Reassembles IP fragments.
+    Reassemble,
+}
 
 /// Packets of one poll.
 #[derive(Debug)]
@@ -14,24 +29,66 @@ pub struct Vector {
     pub rules: Vec<String>,
     /// Description of the test, as a sentence.
     pub shows: String,
-    /// The packets.
+    /// The frames of the input.
     pub frames: Vec<Vec<u8>>,
+    /// Virtio header of each input frame; zero except for superframes.
+    pub header: [u8; HEADER_LEN],
+    /// Outputs that are right, if the input determines the output. A header can have several meanings: it does not say
+    /// whether identifications are constant.
+    pub expected: Vec<Vec<Vec<u8>>>,
+    /// Whether the packets of the output have an order.
+    pub is_ordered: bool,
     /// Frames of each flow, by index, in order of arrival.
     pub flows: Vec<Vec<usize>>,
     /// Number of packets that can merge with an earlier one.
     pub joins: usize,
 }
 
-/// Returns all vectors.
+/// Returns all vectors of coalescing.
 ///
 /// # Errors
 ///
 /// Returns an internal failure if the vectors of this crate cannot be read.
 pub fn vectors() -> Result<Vec<Vector>, Failure> {
-    let page: VectorPage = serde_json::from_str(include_str!("coalesce.json"))
-        .map_err(|error| Failure::internal(format!("cannot read the test vectors: {error}")))?;
-    let frames = frames(include_bytes!("coalesce.pcap"))?;
-    Ok(page.vectors.into_iter().map(|row| row.vector(&frames)).collect())
+    vectors_of(Task::Coalesce)
+}
+
+/// Returns all vectors of a task.
+///
+/// # Errors
+///
+/// Returns an internal failure if the vectors of this crate cannot be read.
+pub fn vectors_of(task: Task) -> Result<Vec<Vector>, Failure> {
+    match task {
+        Task::Coalesce => {
+            let (rows, frames): (Vec<VectorRow>, _) =
+                page(include_str!("coalesce.json"), include_bytes!("coalesce.pcap"))?;
+            Ok(rows.into_iter().map(|row| row.vector(&frames)).collect())
+        }
+        Task::Segment => {
+            let (rows, frames): (Vec<SegmentRow>, _) =
+                page(include_str!("segment.json"), include_bytes!("segment.pcap"))?;
+            rows.into_iter().map(|row| row.vector(&frames)).collect()
+        }
+        Task::Reassemble => {
+            let (rows, frames): (Vec<ReassembleRow>, _) =
+                page(include_str!("reassemble.json"), include_bytes!("reassemble.pcap"))?;
+            Ok(rows.into_iter().map(|row| row.vector(&frames)).collect())
+        }
+    }
+}
+
+/// Reads the rows and the frames of a pair of files.
+fn page<T: for<'de> Deserialize<'de>>(
+    json: &str,
+    capture: &[u8],
+) -> Result<(Vec<T>, Vec<Vec<u8>>), Failure> {
+    let page: VectorPage<T> = serde_json::from_str(json).map_err(|error| unreadable(&error))?;
+    Ok((page.vectors, frames(capture)?))
+}
+
+fn unreadable(error: &dyn core::fmt::Display) -> Failure {
+    Failure::internal(format!("cannot read the test vectors: {error}"))
 }
 
 fn frames(mut capture: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
@@ -47,8 +104,8 @@ fn frames(mut capture: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 #[derive(Deserialize)]
-struct VectorPage {
-    vectors: Vec<VectorRow>,
+struct VectorPage<T> {
+    vectors: Vec<T>,
 }
 
 #[derive(Deserialize)]
@@ -87,8 +144,85 @@ impl VectorRow {
             rules: self.rules,
             shows: self.shows,
             frames: frames[first - 1..last].to_vec(),
+            header: [0; HEADER_LEN],
+            expected: Vec::new(),
+            is_ordered: true,
             flows,
             joins: self.out.iter().map(|train| train.packets.len() - 1).sum(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct SegmentRow {
+    name: String,
+    rules: Vec<String>,
+    shows: String,
+    r#in: SegmentInput,
+    out: VectorSpan,
+}
+
+#[derive(Deserialize)]
+struct SegmentInput {
+    frame: usize,
+    superframe: VectorSuperframe,
+}
+
+#[derive(Deserialize)]
+struct VectorSuperframe {
+    /// Virtio header in hexadecimal.
+    virtio: String,
+}
+
+impl SegmentRow {
+    fn vector(self, frames: &[Vec<u8>]) -> Result<Vector, Failure> {
+        let digits = &self.r#in.superframe.virtio;
+        let mut header = [0; HEADER_LEN];
+        for (byte, at) in header.iter_mut().zip((0..).step_by(2)) {
+            let digits = digits.get(at..at + 2).unwrap_or_default();
+            *byte = u8::from_str_radix(digits, 16).map_err(|error| unreadable(&error))?;
+        }
+        let frame = frames[self.r#in.frame - 1].clone();
+        let out = &frames[self.out.first - 1..self.out.last];
+        let record = Framed { header, frame };
+        let heard = read(&record).map_err(|unsound| unreadable(&unsound.text))?;
+        debug_assert!(heard.readings.iter().any(|reading| reading == out), "{}", self.name);
+        Ok(Vector {
+            name: self.name,
+            rules: self.rules,
+            shows: self.shows,
+            frames: vec![record.frame],
+            header,
+            expected: heard.readings,
+            is_ordered: true,
+            flows: Vec::new(),
+            joins: 0,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct ReassembleRow {
+    name: String,
+    rules: Vec<String>,
+    shows: String,
+    r#in: VectorSpan,
+    /// Numbers of the datagrams.
+    out: Vec<usize>,
+}
+
+impl ReassembleRow {
+    fn vector(self, frames: &[Vec<u8>]) -> Vector {
+        Vector {
+            name: self.name,
+            rules: self.rules,
+            shows: self.shows,
+            frames: frames[self.r#in.first - 1..self.r#in.last].to_vec(),
+            header: [0; HEADER_LEN],
+            expected: vec![self.out.iter().map(|number| frames[number - 1].clone()).collect()],
+            is_ordered: false,
+            flows: Vec::new(),
+            joins: 0,
         }
     }
 }
@@ -106,6 +240,15 @@ mod tests {
             all.sort_unstable();
             assert!(all.iter().copied().eq(0..vector.frames.len()), "{}", vector.name);
             assert!(!vector.rules.is_empty() && !vector.shows.is_empty(), "{}", vector.name);
+        }
+    }
+
+    #[test]
+    fn every_task_has_cases_with_a_right_output() {
+        for (task, least) in [(Task::Segment, 20), (Task::Reassemble, 20)] {
+            let vectors = vectors_of(task).unwrap();
+            assert!(vectors.len() >= least, "{task:?}: {}", vectors.len());
+            assert!(vectors.iter().all(|vector| !vector.expected.is_empty()), "{task:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-#[cfg(all(target_os = "linux", feature = "live"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 use grosso_sys::packet::RingFrame;
 #[cfg(all(target_os = "linux", feature = "xdp"))]
 use grosso_sys::xdp;
@@ -30,7 +30,7 @@ enum Memory {
     /// Memory that several buffers share, which is not reused.
     Shared(Arc<Vec<u8>>),
     /// A slot of a packet socket's ring.
-    #[cfg(all(target_os = "linux", feature = "live"))]
+    #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
     Ring(RingFrame),
     /// A chunk of an AF_XDP socket.
     #[cfg(all(target_os = "linux", feature = "xdp"))]
@@ -103,7 +103,7 @@ impl PortBuffer {
         match &self.memory {
             Memory::Own(_) | Memory::Made(_) => false,
             Memory::Shared(_) => true,
-            #[cfg(all(target_os = "linux", feature = "live"))]
+            #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
             Memory::Ring(_) => true,
             #[cfg(all(target_os = "linux", feature = "xdp"))]
             Memory::Chunk(_) => true,
@@ -116,7 +116,7 @@ impl PortBuffer {
         match &self.memory {
             Memory::Own(bytes) | Memory::Made(bytes) => bytes,
             Memory::Shared(bytes) => bytes,
-            #[cfg(all(target_os = "linux", feature = "live"))]
+            #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
             Memory::Ring(slot) => slot.as_ref(),
             #[cfg(all(target_os = "linux", feature = "xdp"))]
             Memory::Chunk(chunk) => chunk.as_ref(),
@@ -132,7 +132,7 @@ impl From<Vec<u8>> for PortBuffer {
     }
 }
 
-#[cfg(all(target_os = "linux", feature = "live"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 impl From<RingFrame> for PortBuffer {
     fn from(slot: RingFrame) -> Self {
         let frame = 0..slot.as_ref().len();
@@ -167,7 +167,7 @@ fn bound(at: usize) -> u32 {
 }
 
 /// Spare memory of a port; all buffers have the same size.
-#[cfg(all(target_os = "linux", feature = "live"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 #[derive(Debug)]
 pub(crate) struct Buffers {
     spare: Vec<Vec<u8>>,
@@ -175,10 +175,10 @@ pub(crate) struct Buffers {
 }
 
 /// Maximum number of spare buffers of a port. More are left only after a burst.
-#[cfg(all(target_os = "linux", feature = "live"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 const SPARE_MAX: usize = 1024;
 
-#[cfg(all(target_os = "linux", feature = "live"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 impl Buffers {
     pub(crate) fn new(bytes: usize) -> Self {
         Self { spare: Vec::new(), bytes }

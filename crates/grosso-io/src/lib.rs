@@ -47,7 +47,7 @@ pub mod egress;
 pub mod framing;
 #[cfg(feature = "impair")]
 pub mod impair;
-#[cfg(all(target_os = "linux", feature = "live"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 pub mod live;
 pub mod memory;
 mod notice;
@@ -55,7 +55,7 @@ pub mod path;
 pub mod port;
 #[cfg(feature = "capture")]
 pub mod record;
-#[cfg(all(target_os = "linux", feature = "live"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 pub mod runner;
 pub mod stage;
 

@@ -2,10 +2,24 @@
 //!
 //! Each constant has the kernel's name, so that it can be found in `include/uapi`.
 
+#![cfg_attr(target_os = "android", allow(dead_code, reason = "AF_XDP is for Linux only"))]
+
 use core::ffi::c_int;
 use core::ops::Range;
 
 use rustix::ioctl::{Opcode, opcode};
+
+// asm-generic/socket.h. `libc` has these options for Linux but not for Android.
+#[cfg(target_os = "android")]
+pub(crate) const SO_NO_CHECK: c_int = 11;
+#[cfg(target_os = "android")]
+pub(crate) const SO_MAX_PACING_RATE: c_int = 47;
+#[cfg(target_os = "android")]
+pub(crate) const SO_MEMINFO: c_int = 55;
+#[cfg(target_os = "android")]
+pub(crate) const SO_NETNS_COOKIE: c_int = 71;
+#[cfg(not(target_os = "android"))]
+pub(crate) use libc::{SO_MAX_PACING_RATE, SO_MEMINFO, SO_NETNS_COOKIE, SO_NO_CHECK};
 
 // linux/if_tun.h. `TUNSETIFF` and `TUNGETIFF` are declared with an `int` but take a `struct ifreq`.
 pub(crate) const TUNSETIFF: Opcode = opcode::write::<c_int>(b'T', 202);

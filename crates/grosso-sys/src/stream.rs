@@ -6,6 +6,8 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
+use crate::abi;
+
 /// Makes a reader wait until `bytes` bytes have arrived (`SO_RCVLOWAT`). With fewer bytes, the kernel acknowledges
 /// every second segment instead of only data that was read.
 ///
@@ -21,7 +23,7 @@ pub fn set_receive_low_water(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
 /// # Errors
 /// Errors from `setsockopt(2)`.
 pub fn set_pacing_max(socket: &impl AsFd, bytes_a_second: u64) -> io::Result<()> {
-    set(socket, libc::SO_MAX_PACING_RATE, &bytes_a_second.to_ne_bytes())
+    set(socket, abi::SO_MAX_PACING_RATE, &bytes_a_second.to_ne_bytes())
 }
 
 /// Sets a numeric option of a socket.
@@ -56,7 +58,7 @@ mod tests {
             libc::getsockopt(
                 near.as_raw_fd(),
                 libc::SOL_SOCKET,
-                libc::SO_MAX_PACING_RATE,
+                abi::SO_MAX_PACING_RATE,
                 (&raw mut told).cast(),
                 &raw mut length,
             )

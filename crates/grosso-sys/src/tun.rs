@@ -67,6 +67,13 @@ impl Sub for Offloads {
 }
 
 /// Layer of a device's packets.
+///
+/// ```
+/// use grosso_sys::tun::Layer;
+///
+/// let header_bytes = |layer| if layer == Layer::Ethernet { 14 } else { 0 };
+/// # assert_eq!([Layer::Ip, Layer::Ethernet].map(header_bytes), [0, 14]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// Ethernet frames: a TAP device.

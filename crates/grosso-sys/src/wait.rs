@@ -24,6 +24,13 @@ const EVENTS_MAX: usize = 64;
 pub const SOURCES_MAX: usize = 16;
 
 /// Readiness of a descriptor to wait for.
+///
+/// ```
+/// use grosso_sys::wait::Interest;
+///
+/// let either = Interest::BOTH;
+/// # assert!(either != Interest::READ && either != Interest::WRITE);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest(epoll::EventFlags);
 
@@ -141,6 +148,15 @@ impl AsFd for Waiter {
 /// # Errors
 ///
 /// Errors from `poll(2)`, except `EINTR`; `EINVAL` means too many descriptors.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use grosso_sys::wait::{Interest, wait_for};
+///
+/// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+/// assert_eq!(wait_for(&[(socket.as_fd(), Interest::WRITE)], None)?, Some(0));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn wait_for<'a>(
     sources: &[(BorrowedFd<'a>, Interest)],
     at_most: Option<Duration>,

@@ -3,6 +3,14 @@
 use std::collections::VecDeque;
 
 /// Maximum number of unused buffers in a batch; further ones are dropped.
+///
+/// ```
+/// use grosso_tun::{Batch, SPARES_MAX};
+///
+/// let mut batch = Batch::new();
+/// (0..2 * SPARES_MAX).for_each(|_| batch.recycle(Vec::<u8>::new()));
+/// assert_eq!(std::iter::from_fn(|| batch.spare()).count(), SPARES_MAX);
+/// ```
 pub const SPARES_MAX: usize = 1024;
 
 /// Packets to send, in order, and unused buffers.

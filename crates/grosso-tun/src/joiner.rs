@@ -47,10 +47,8 @@ pub enum Trust {
 ///
 /// let mut joiner = Joiner::new(Trust::Verify);
 /// let mut batch = Batch::from_iter([vec![0x45; 40]]); // decrypted packets
-/// joiner.join(&mut batch, |packet| {
-///     assert_eq!(packet.len(), 40); // write packet.slices() to the device
-///     Ok(())
-/// })?;
+/// // Write `packet.slices()` to the device.
+/// joiner.join(&mut batch, |packet| Ok(assert_eq!(packet.len(), 40)))?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]

@@ -51,42 +51,47 @@
 //! the *peer* encrypted it then leaves with a valid checksum instead of being dropped, because the AEAD covers the path
 //! and not the peer's network stack. Set the option for trusted peers only.
 //!
-//! Everything except [`Joiner`] requires Linux. The engine behind this crate is [`grosso`]; its ports are in
-//! [`grosso_io`]. The repository's directory `examples` has complete VPN programs.
+//! # Systems
+//!
+//! Everything works on Linux, and is compiled for Android, where [`Tun::adopt`] takes the descriptor of a `VpnService`.
+//! On macOS and Windows, [`Tun`] carries IP packets through utun and WinTUN, and merges the TCP packets of a batch as
+//! [`Joiner`] does; an option that the system lacks is an error of the kind `Unsupported`. CI compiles these three
+//! systems and runs no test on them. [`Joiner`] and [`Batch`] work on every system.
+//!
+//! The engine behind this crate is [`grosso`]; its ports are in [`grosso_io`]. The repository's directory `examples`
+//! has complete VPN programs.
 #![forbid(unsafe_code)]
 
 mod batch;
 mod joiner;
-#[cfg(all(target_os = "linux", feature = "tokio"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "tokio"))]
 mod runtime;
-#[cfg(all(target_os = "linux", feature = "smoltcp"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "smoltcp"))]
 mod stack;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", windows))]
 mod tun;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 mod udp;
 
 pub use batch::{Batch, SPARES_MAX};
 pub use grosso::{Meta, features::Features};
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub use grosso_io::live::LiveStats;
-#[cfg(target_os = "linux")]
-pub use grosso_sys::{
-    tun::Layer,
-    wait::{Interest, wait_for},
-};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use grosso_sys::wait::{Interest, wait_for};
 pub use joiner::{Joined, Joiner, Trust};
-#[cfg(all(target_os = "linux", feature = "tokio"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "tokio"))]
 pub use runtime::{
     AsyncTun, AsyncTunReceiver, AsyncTunSender, AsyncUdp, AsyncUdpReceiver, AsyncUdpSender,
 };
-#[cfg(all(target_os = "linux", feature = "smoltcp"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), feature = "smoltcp"))]
 pub use stack::{Departing, ReceivedFrame, StackDevice};
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", windows))]
 pub use tun::{
-    Fallback, Filled, Interface, Persistence, Queues, Room, Tun, TunOptions, TunReceiver, TunSender,
+    Fallback, Filled, Interface, Layer, Persistence, Queues, Room, Tun, TunOptions, TunReceiver,
+    TunSender,
 };
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub use udp::{
     DATAGRAMS_MAX, Datagram, Families, Received, Sharing, Udp, UdpOptions, UdpReceiver, UdpSender,
     UdpStats,

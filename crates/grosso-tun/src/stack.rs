@@ -12,14 +12,14 @@ use grosso::{
     features::Features,
     meta::{Gso, GsoSize},
 };
-use grosso_sys::tun::Layer;
+
 use grosso_wire::{LinkType, Stack, dissect_into};
 use smoltcp::{
     phy::{self, Device, DeviceCapabilities, Medium, PacketMeta, SegmentationCapabilities},
     time::Instant,
 };
 
-use crate::tun::{Tun, TunOptions};
+use crate::tun::{Layer, Tun, TunOptions};
 
 /// A TUN or TAP device for smoltcp with TCP segmentation: the device handles superframes and checksums in both
 /// directions.

@@ -228,6 +228,18 @@ fn a_damaged_packet_is_dropped_unless_its_peer_is_trusted() {
 }
 
 #[test]
+fn five_pushes_and_five_sends_put_five_packets_on_the_device() {
+    let Some((host, mut tun)) = host(A, &TunOptions::new()) else { return };
+    let before = received(&host);
+    let mut packets = Batch::new();
+    for i in 0..5 {
+        packets.push_copy(&datagram(9, &[i; 10], true));
+        tun.send(&mut packets).unwrap();
+    }
+    assert_eq!(received(&host) - before, 5);
+}
+
+#[test]
 fn queues_of_a_device_all_send() {
     let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
     drop(tun);

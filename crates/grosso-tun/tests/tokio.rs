@@ -13,7 +13,8 @@ use std::{
 
 use grosso_sys::netlink::Netlink;
 use grosso_tun::{
-    AsyncTun, AsyncUdp, Datagram, Layer, Meta, Room, Tun, TunOptions, Udp, UdpOptions,
+    AsyncTun, AsyncUdp, Batch, Datagram, Layer, Meta, Received, Room, Tun, TunOptions, Udp,
+    UdpOptions,
 };
 use hosts::{A, B, batch, datagram, host, namespace, remove};
 
@@ -24,10 +25,28 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Polls a future once and drops it; returns its result if it was ready.
 async fn once<T>(future: impl Future<Output = T>) -> Option<T> {
+    cancelled_after(0, future, || ()).await
+}
+
+/// Polls a future until it is ready or has waited `waits` times, and drops it when it waits once more. Calls `resume`
+/// at each wait, also at the last one.
+async fn cancelled_after<T>(
+    waits: usize,
+    future: impl Future<Output = T>,
+    mut resume: impl FnMut(),
+) -> Option<T> {
     let mut future = pin!(future);
+    let mut left = waits;
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => Poll::Ready(None),
+        Poll::Pending => {
+            resume();
+            if left == 0 {
+                return Poll::Ready(None);
+            }
+            left -= 1;
+            Poll::Pending
+        }
     })
     .await
 }
@@ -128,6 +147,8 @@ fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
         // The runtime first has to notice that the socket has room.
         while rest.len() == DATAGRAMS {
             assert!(once(udp.sender.send(&mut rest)).await.is_none(), "the socket is full");
+            let sent = udp.sender.inner().stats().sent;
+            assert_eq!(sent, (DATAGRAMS - rest.len()) as u64, "the list has the others");
             tokio::task::yield_now().await;
         }
         let waiting = rest.len();
@@ -149,4 +170,146 @@ fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
         }
         assert_eq!(arrived, payloads, "each once, in order");
     });
+}
+
+/// A receive call of the device.
+#[derive(Clone, Copy, Debug)]
+enum Receive {
+    Recv,
+    RecvUpTo,
+    RecvInto,
+}
+
+#[test]
+fn a_receive_call_of_the_device_that_is_cancelled_at_any_wait_has_received_nothing() {
+    for call in [Receive::Recv, Receive::RecvUpTo, Receive::RecvInto] {
+        for waits in 0.. {
+            let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
+            let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
+            let has_finished = block_on(async {
+                let (mut receiver, _sender) = AsyncTun::new(tun).unwrap().split();
+                let mut sent = 0;
+                let resume = || {
+                    sent += 1;
+                    socket.send_to(&[sent; 10], (B, 9)).unwrap();
+                };
+                let mut packets: Vec<Vec<u8>> = Vec::new();
+                let mut each = |packet: &[u8], _: &Meta| packets.push(packet[28..].to_vec());
+                let room = Room::new(0, 0);
+                let result = match call {
+                    Receive::Recv => cancelled_after(waits, receiver.recv(&mut each), resume).await,
+                    Receive::RecvUpTo => {
+                        cancelled_after(waits, receiver.recv_up_to(1, &mut each), resume).await
+                    }
+                    Receive::RecvInto => {
+                        let make = |bytes| vec![0; bytes];
+                        let received = receiver.recv_into(&room, make, |filled| {
+                            each(&filled.buffer, &filled.meta);
+                        });
+                        cancelled_after(waits, received, resume).await
+                    }
+                };
+                assert_eq!(result.is_some(), !packets.is_empty(), "{call:?} after {waits} waits");
+                // The next calls receive the others.
+                while packets.len() < sent.into() {
+                    let each = |packet: &[u8], _: &Meta| packets.push(packet[28..].to_vec());
+                    receiver.recv(each).await.unwrap();
+                }
+                let all: Vec<_> = (1..=sent).map(|i| vec![i; 10]).collect();
+                assert_eq!(packets, all, "{call:?} after {waits} waits");
+                result.is_some()
+            });
+            if has_finished {
+                assert!(waits > 0, "{call:?} has waited");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_send_call_of_the_device_that_is_cancelled_at_any_wait_has_sent_what_it_reports() {
+    for waits in 0.. {
+        let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
+        let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let drain = || {
+            let mut buffer = [0; 64];
+            std::iter::from_fn(|| {
+                let len = socket.recv(&mut buffer).ok()?;
+                Some(buffer[..len].to_vec())
+            })
+            .collect::<Vec<_>>()
+        };
+        let payloads = [b"one".to_vec(), b"second".to_vec()];
+        let has_finished = block_on(async {
+            let (_receiver, mut sender) = AsyncTun::new(tun).unwrap().split();
+            let frame = datagram(port, b"frame", true);
+            let slices = [&frame[..]];
+            let meta = Meta::default();
+            let result = cancelled_after(waits, sender.send_frame(&slices, &meta), || ()).await;
+            let flushed = cancelled_after(waits, sender.flush(), || ()).await;
+            assert_eq!(drain().len(), usize::from(result.is_some()), "after {waits} waits");
+
+            let mut packets: Batch =
+                payloads.iter().map(|payload| datagram(port, payload, true)).collect();
+            let sent = cancelled_after(waits, sender.send(&mut packets), || ()).await;
+            let mut received = drain();
+            assert_eq!(received.len() + packets.len(), payloads.len(), "after {waits} waits");
+            sender.send(&mut packets).await.unwrap();
+            received.extend(drain());
+            assert_eq!(received, payloads, "after {waits} waits");
+            result.is_some() && flushed.is_some() && sent.is_some()
+        });
+        if has_finished {
+            assert!(waits > 0, "the runtime had to notice that the device is writable");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_call_of_the_socket_that_is_cancelled_at_any_wait_has_done_what_it_reports() {
+    let payloads = [[1; 10], [2; 10]];
+    for waits in 0.. {
+        let bind = || Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
+        let has_finished = block_on(async {
+            let mut udp = AsyncUdp::new(bind()).unwrap();
+            let mut peer = bind();
+            let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let to = far.local_addr().unwrap();
+            let list = payloads.each_ref().map(|payload| Datagram::new(payload, to));
+            let mut rest = &list[..];
+            let sent = cancelled_after(waits, udp.sender.send(&mut rest), || ()).await;
+            let taken = list.len() - rest.len();
+            assert_eq!(udp.sender.inner().stats().sent, taken as u64, "after {waits} waits");
+            udp.sender.send(&mut rest).await.unwrap();
+            let mut buffer = [0; 64];
+            let received = payloads.map(|_| {
+                let len = far.recv(&mut buffer).unwrap();
+                buffer[..len].to_vec()
+            });
+            assert_eq!(received, payloads.map(|payload| payload.to_vec()));
+
+            let (to, mut count, mut arrived) = (udp.local(), 0, Vec::new());
+            let resume = || {
+                count += 1;
+                peer.send(&mut &[Datagram::new(&[count; 10], to)][..]).unwrap();
+            };
+            let each = |datagram: Received<'_>| arrived.push(datagram.payload.to_vec());
+            let result = cancelled_after(waits, udp.receiver.recv(each), resume).await;
+            assert_eq!(result.is_some(), !arrived.is_empty(), "after {waits} waits");
+            while arrived.len() < count.into() {
+                let each = |datagram: Received<'_>| arrived.push(datagram.payload.to_vec());
+                udp.receiver.recv(each).await.unwrap();
+            }
+            assert_eq!(arrived, (1..=count).map(|i| vec![i; 10]).collect::<Vec<_>>());
+            sent.is_some() && result.is_some()
+        });
+        if has_finished {
+            assert!(waits > 0, "the runtime had to notice that the socket is ready");
+            break;
+        }
+    }
 }

@@ -39,7 +39,7 @@
 //! [`BackEnd`](backend::BackEnd). For the same reason a front end's memory must be in RAM, not in a file on disk.
 //!
 //! Requires Linux on a little-endian CPU, because virtio 1 is little-endian. The crate `grosso-io` wraps it as a port.
-#![cfg(target_os = "linux")]
+#![cfg(any(target_os = "linux", target_os = "android"))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 pub mod backend;

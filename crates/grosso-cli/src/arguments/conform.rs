@@ -3,12 +3,27 @@
 use core::time::Duration;
 use std::ffi::OsString;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use grosso_conform::Task;
 
 use super::{own::Detail, values::parse_time_ns};
 
+/// Work of the program under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ConformTask {
+    /// Merge packets into superframes
+    Coalesce,
+    /// Split superframes into packets
+    Segment,
+    /// Reassemble IP fragments
+    Reassemble,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Conform {
+    /// Task of the program
+    #[arg(long, value_enum, default_value = "coalesce")]
+    task: ConformTask,
     /// Time limit of the program for each poll
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     timeout: u64,
@@ -23,6 +38,15 @@ pub(crate) struct Conform {
 }
 
 impl Conform {
+    /// Returns the task of the program.
+    pub(crate) fn task(&self) -> Task {
+        match self.task {
+            ConformTask::Coalesce => Task::Coalesce,
+            ConformTask::Segment => Task::Segment,
+            ConformTask::Reassemble => Task::Reassemble,
+        }
+    }
+
     /// Returns the time limit of the program for each poll.
     pub(crate) fn time(&self) -> Duration {
         Duration::from_nanos(self.timeout)
@@ -37,10 +61,11 @@ fn parse_timeout(text: &str) -> Result<u64, String> {
 }
 
 pub(super) const CONFORM_HELP: &str = "\
-The program reads frames on standard input and writes superframes on standard
-output. A record is a length of 4 bytes, little-endian, followed by that many
-bytes: 10 of virtio_net_hdr and an Ethernet frame. A length of 0 ends a poll: the
-program then flushes its trains and answers with a length of 0.
+The program reads frames on standard input and writes its output, for example
+superframes, on standard output. A record is a length of 4 bytes, little-endian,
+followed by that many bytes: 10 of virtio_net_hdr and an Ethernet frame. A length
+of 0 ends a poll: the program then writes what it holds, forgets incomplete
+datagrams, and answers with a length of 0.
 docs/conformance.md has such a program in 30 lines and lists the rules.
 
 Exit 0 if no rule was violated, otherwise 1; with --strict also 1 if packets that
@@ -49,4 +74,5 @@ may be merged were not merged.
 Examples:
   grosso conform -- ./mine --udp
   grosso conform --json -- ./mine | jq '.rules[] | select(.wrong > 0)'
+  grosso conform --task segment -- ./mine      splits superframes
   grosso conform -- cat                        merges nothing, violates nothing";

@@ -1,4 +1,4 @@
-//! `grosso conform`: the judgment on a coalescer that is another program.
+//! `grosso conform`: the judgment on a coalescer, segmenter or reassembler that is another program.
 
 use grosso_conform::{examine, report::ConformReport};
 
@@ -11,7 +11,7 @@ use crate::{
 
 /// Runs the command.
 pub(crate) fn run(options: &Conform, session: &mut Session) -> Result<Exit, Failure> {
-    let score = examine(&options.command, options.time(), &session.interrupted)?;
+    let score = examine(options.task(), &options.command, options.time(), &session.interrupted)?;
     let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());
     let mut report = ConformReport {
         schema: ConformReport::FORM.name,

@@ -13,7 +13,7 @@ use grosso_sys::{
 use super::{LiveStats, PacketOptions, PacketPort, TapOptions, TapPort, UnixOptions, UnixPort};
 #[cfg(feature = "vhost")]
 use super::{VhostOptions, VhostPort};
-#[cfg(feature = "xdp")]
+#[cfg(all(target_os = "linux", feature = "xdp"))]
 use super::{XdpPort, XdpPortOptions};
 use crate::{delegate_port, port::Port};
 
@@ -50,7 +50,7 @@ pub enum Opening {
     #[cfg(feature = "vhost")]
     Vhost(VhostOptions),
     /// Queues of an interface through AF_XDP sockets.
-    #[cfg(feature = "xdp")]
+    #[cfg(all(target_os = "linux", feature = "xdp"))]
     Xdp {
         /// Interface name.
         name: String,
@@ -90,7 +90,7 @@ impl Opening {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "a VM's device has one queue only"))
             }
             Self::Packet { name, options } => open_packet(name, *options, queues),
-            #[cfg(feature = "xdp")]
+            #[cfg(all(target_os = "linux", feature = "xdp"))]
             Self::Xdp { name, options } => {
                 let queues = u32::try_from(queues).unwrap_or(u32::MAX);
                 let ports = XdpPort::open_queues(name, options, queues)?;
@@ -114,7 +114,7 @@ pub enum LivePort {
     #[cfg(feature = "vhost")]
     Vhost(Box<VhostPort>),
     /// An interface through an AF_XDP socket.
-    #[cfg(feature = "xdp")]
+    #[cfg(all(target_os = "linux", feature = "xdp"))]
     Xdp(XdpPort),
 }
 
@@ -127,7 +127,7 @@ macro_rules! with {
             LivePort::Unix($port) => $result,
             #[cfg(feature = "vhost")]
             LivePort::Vhost($port) => $result,
-            #[cfg(feature = "xdp")]
+            #[cfg(all(target_os = "linux", feature = "xdp"))]
             LivePort::Xdp($port) => $result,
         }
     };
@@ -151,7 +151,7 @@ impl LivePort {
             Self::Unix(port) => Ok(*port.stats()),
             #[cfg(feature = "vhost")]
             Self::Vhost(port) => Ok(*port.stats()),
-            #[cfg(feature = "xdp")]
+            #[cfg(all(target_os = "linux", feature = "xdp"))]
             Self::Xdp(port) => Ok(*port.stats()),
         }
     }

@@ -29,11 +29,11 @@ mod udp;
 mod unix;
 #[cfg(feature = "vhost")]
 mod vhost;
-#[cfg(feature = "xdp")]
+#[cfg(all(target_os = "linux", feature = "xdp"))]
 mod xdp;
 
 pub use any::{LivePort, Opening};
-#[cfg(feature = "xdp")]
+#[cfg(all(target_os = "linux", feature = "xdp"))]
 pub use grosso_sys::xdp::XdpStatistics;
 pub use ip::{IpOptions, IpPort};
 pub use packet::{PacketOptions, PacketPort};
@@ -44,7 +44,7 @@ pub use udp::{SOURCE_PORTS_MAX, UdpOptions, UdpPort};
 pub use unix::{MODE, UnixEvent, UnixOptions, UnixPort, UnixRole, UnixStats, usual_features};
 #[cfg(feature = "vhost")]
 pub use vhost::{MAPPED_BYTES_MAX, VhostEvent, VhostOptions, VhostPort, VhostSide, VhostStats};
-#[cfg(feature = "xdp")]
+#[cfg(all(target_os = "linux", feature = "xdp"))]
 pub use xdp::{XdpPort, XdpPortOptions, kernel_counters};
 
 use std::io;

@@ -49,6 +49,11 @@ impl LiveEvent {
 }
 
 /// Counters of a live port.
+///
+/// ```
+/// let stats = grosso_io::live::LiveStats::default();
+/// stats.named().for_each(|(name, count)| println!("{name} {count}"));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveStats {
     events: [u64; LiveEvent::COUNT],

@@ -38,7 +38,7 @@ impl<P: Port> Stages<P> {
         let esp_stage = EspStage::new(port, esp);
         let esp_stage =
             esp_stage.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        #[cfg(target_os = "linux")]
+        #[cfg(any(target_os = "linux", target_os = "android"))]
         for (start, bytes) in esp_stage.secrets() {
             grosso_sys::secret::lock(start, bytes).map_err(unlocked)?;
         }
@@ -47,7 +47,7 @@ impl<P: Port> Stages<P> {
 }
 
 /// Converts the error into one whose message says how to fix it.
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn unlocked(error: io::Error) -> io::Error {
     let what = format!("cannot lock keys in memory (see ulimit -l, LimitMEMLOCK=): {error}");
     io::Error::new(error.kind(), what)

@@ -13,6 +13,7 @@ use rustix::net::{bind, socket_with, sockopt};
 use super::address::Address;
 use super::control::{ControlMessages, each_message, number};
 use super::{filter, read, set};
+use crate::abi;
 use crate::calls::seen;
 use crate::filter::attach;
 use crate::interface::{Control, InterfaceName};
@@ -233,7 +234,7 @@ impl DatagramSocketBuilder {
             }
             let no_checksum = c_int::from(!self.sends_checksum);
             if is_ipv4 {
-                set(file, libc::SOL_SOCKET, libc::SO_NO_CHECK, no_checksum)?;
+                set(file, libc::SOL_SOCKET, abi::SO_NO_CHECK, no_checksum)?;
             } else {
                 set(file, libc::SOL_UDP, libc::UDP_NO_CHECK6_TX, no_checksum)?;
                 let takes = c_int::from(self.takes_no_checksum);
@@ -552,8 +553,7 @@ impl DatagramSocket {
     ///
     /// Errors from `getsockopt(2)`.
     pub fn drops(&self) -> io::Result<u32> {
-        let numbers: [c_int; MEMORY_NUMBERS] =
-            read(&self.file, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+        let numbers: [c_int; MEMORY_NUMBERS] = read(&self.file, libc::SOL_SOCKET, abi::SO_MEMINFO)?;
         Ok(numbers[MEMORY_DROPS].cast_unsigned())
     }
 

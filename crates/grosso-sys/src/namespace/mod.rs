@@ -18,6 +18,7 @@ use std::thread;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
+use crate::abi;
 use crate::datagram;
 use crate::path::kernel;
 
@@ -131,7 +132,7 @@ impl AsRawFd for NetworkNamespace {
 /// `ENOPROTOOPT` before Linux 5.14.
 pub fn network_cookie() -> io::Result<u64> {
     let socket = UnixDatagram::unbound()?;
-    let [one, two] = datagram::read::<2>(&socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE)?;
+    let [one, two] = datagram::read::<2>(&socket, libc::SOL_SOCKET, abi::SO_NETNS_COOKIE)?;
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&one.to_ne_bytes());
     bytes[4..].copy_from_slice(&two.to_ne_bytes());

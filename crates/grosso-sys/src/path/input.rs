@@ -28,7 +28,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     let mut options = File::options();
     options.read(true);
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let path = path.as_ref();
     // A socket cannot be opened.

@@ -1,8 +1,6 @@
 //! Offloads that the kernel lacks.
 
 use grosso::{features::Features, reasons};
-use grosso_io::Port;
-use grosso_io::live::TapPort;
 
 use super::options::TunOptions;
 
@@ -34,16 +32,21 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    pub(super) fn of(port: &TapPort, options: &TunOptions) -> Self {
+    /// Compares the options with a device: whether it has a virtio header, and its offloads in both directions.
+    pub(super) fn of(
+        options: &TunOptions,
+        has_header: bool,
+        sends: Features,
+        receives: Features,
+    ) -> Self {
         let wanted = options.wanted();
         let udp = |wanted: Features, active: Features| {
             wanted.active().contains(Features::UDP_SEGMENTATION)
                 && !active.contains(Features::UDP_SEGMENTATION)
         };
         Self {
-            virtio_header: port.form().is_none() && wanted != Features::NONE,
-            udp_segmentation: udp(options.sends, Port::device(port).features)
-                || udp(options.receives, port.receive_features()),
+            virtio_header: !has_header && wanted != Features::NONE,
+            udp_segmentation: udp(options.sends, sends) || udp(options.receives, receives),
         }
     }
 

@@ -1,15 +1,8 @@
 //! The network interface of a device.
 
-use std::{io, sync::Arc};
+use std::io;
 
-use grosso_sys::{
-    errno::ErrorClass,
-    interface::{Control, InterfaceName},
-    netlink::Netlink,
-    tun::Tun as Queue,
-};
-
-use super::options::TunOptions;
+use super::{options::TunOptions, system};
 
 /// The network interface of a device: its name, index and MTU. It belongs to the network namespace in which the device
 /// was opened. Clones refer to the same interface and keep the queue open.
@@ -23,13 +16,12 @@ use super::options::TunOptions;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Interface {
-    queue: Arc<Queue>,
-    control: Arc<Control>,
+    link: system::Link,
 }
 
 impl Interface {
-    pub(super) fn new(queue: &Arc<Queue>) -> io::Result<Self> {
-        Ok(Self { queue: Arc::clone(queue), control: Arc::new(Control::new()?) })
+    pub(super) fn new(link: system::Link) -> Self {
+        Self { link }
     }
 
     /// Returns the current name; another program may have renamed the interface.
@@ -44,7 +36,7 @@ impl Interface {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn name(&self) -> io::Result<String> {
-        Ok(self.current()?.as_str().to_owned())
+        self.link.name()
     }
 
     /// Returns the interface index, for example for routes.
@@ -59,8 +51,7 @@ impl Interface {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn index(&self) -> io::Result<u32> {
-        let name = self.current()?;
-        self.control.index(&name).map_err(|error| failed(&name, "read the index", error))
+        self.link.index()
     }
 
     /// Returns the MTU in bytes.
@@ -75,8 +66,7 @@ impl Interface {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn mtu(&self) -> io::Result<u32> {
-        let name = self.current()?;
-        self.control.mtu(&name).map_err(|error| failed(&name, "read the MTU", error))
+        self.link.mtu()
     }
 
     /// Sets the MTU in bytes.
@@ -92,50 +82,11 @@ impl Interface {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn set_mtu(&self, bytes: u16) -> io::Result<()> {
-        let name = self.current()?;
-        let action = format!("set the MTU to {bytes} bytes");
-        self.control.set_mtu(&name, bytes).map_err(|error| failed(&name, &action, error))
+        self.link.set_mtu(bytes)
     }
 
     /// Applies the options that concern the interface.
     pub(super) fn configure(&self, options: &TunOptions) -> io::Result<()> {
-        if let Some(mtu) = options.mtu {
-            self.set_mtu(mtu)?;
-        }
-        if options.addresses.is_empty() && !options.is_up {
-            return Ok(());
-        }
-        let name = self.current()?;
-        if !options.addresses.is_empty() {
-            let (index, netlink) = (self.index()?, Netlink::new()?);
-            for &(address, prefix) in &options.addresses {
-                let action = format!("add the address {address}/{prefix}");
-                match netlink.add_address(index, address, prefix) {
-                    // A persistent device keeps its addresses.
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    result => result.map_err(|error| failed(&name, &action, error))?,
-                }
-            }
-        }
-        match options.is_up {
-            true => {
-                self.control.set_up(&name, true).map_err(|error| failed(&name, "bring up", error))
-            }
-            false => Ok(()),
-        }
+        self.link.configure(options)
     }
-
-    fn current(&self) -> io::Result<InterfaceName> {
-        let name = self.queue.current_name();
-        name.map_err(|error| failed(self.queue.name(), "find the interface", error))
-    }
-}
-
-/// Adds name and action to an error.
-fn failed(name: &InterfaceName, action: &str, error: io::Error) -> io::Error {
-    let kind = match ErrorClass::of(&error) {
-        ErrorClass::Gone => io::ErrorKind::NotFound,
-        _ => error.kind(),
-    };
-    io::Error::new(kind, format!("{name}: cannot {action}: {error}"))
 }

@@ -2,37 +2,51 @@
 
 mod fallback;
 mod interface;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod linux;
 pub(crate) mod merger;
-mod opening;
 mod options;
+#[cfg(any(test, target_os = "macos", windows))]
+mod plain;
 mod receiver;
 mod room;
 mod sender;
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-};
+use std::io;
+#[cfg(unix)]
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use grosso::{
     Meta,
     features::{Device, Features},
 };
-use grosso_io::{
-    Port, PortError,
-    live::{LiveStats, TapPort},
-};
+use grosso_io::PortError;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use grosso_io::live::LiveStats;
 
 pub use fallback::Fallback;
 pub use interface::Interface;
-pub use options::{Persistence, Queues, TunOptions};
+pub use options::{Layer, Persistence, Queues, TunOptions};
 pub use receiver::TunReceiver;
 pub use room::{Filled, Room};
 pub use sender::TunSender;
 
 use crate::batch::Batch;
 use fallback::Missing;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use linux as system;
 use merger::Merger;
+#[cfg(any(target_os = "macos", windows))]
+use plain::device as system;
+
+/// A queue of a device, as a system opens it.
+struct Opened {
+    reader: system::Reader,
+    writer: system::Writer,
+    link: system::Link,
+    missing: Missing,
+    name: String,
+}
 
 /// One queue of a TUN or TAP device. Packets to send are in buffers of type `B`.
 ///
@@ -56,13 +70,16 @@ pub struct Tun<B = Vec<u8>> {
 
 impl<B: AsRef<[u8]>> Tun<B> {
     /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. The kernel replaces
-    /// `%d` in the name with a number.
+    /// `%d` in the name with a number. On macOS and Windows, the system chooses the whole name if it contains `%d`; a
+    /// name on macOS is `utun` with a number. A device there is up, and carries IP packets in one queue; Windows needs
+    /// `wintun.dll`.
     ///
     /// # Errors
-    /// `InvalidInput` for an invalid interface name, or if the interface exists with another layer, another number of
-    /// queues or another driver; `NotFound` if the kernel has no TUN driver; `PermissionDenied` without
-    /// `CAP_NET_ADMIN`; `ResourceBusy` if another program uses the device; errors of setting MTU and addresses. The
-    /// message has name, cause and remedy. A missing offload is not an error, see [`Tun::fallbacks`].
+    /// `Unsupported` for an option that this system does not have; `InvalidInput` for an invalid interface name, or if
+    /// the interface exists with another layer, another number of queues or another driver; `NotFound` if the kernel
+    /// has no TUN driver; `PermissionDenied` without `CAP_NET_ADMIN`; `ResourceBusy` if another program uses the
+    /// device; errors of setting MTU and addresses. The message has name, cause and remedy. A missing offload is not an
+    /// error, see [`Tun::fallbacks`].
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};
@@ -72,9 +89,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn open(name: &str, options: &TunOptions) -> io::Result<Self> {
-        let port = TapPort::open(name, options.layer, &options.port());
-        let port = port.map_err(|error| opening::explained(name, options, error))?;
-        let tun = Self::new(port, options)?;
+        let tun = Self::new(system::open(name, options)?, options);
         tun.interface().configure(options)?;
         Ok(tun)
     }
@@ -96,11 +111,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         let options = options.clone().queues(Queues::Several);
         let first = Self::open(name, &options)?;
         let name = first.name().to_owned();
-        let further = (1..queues).map(|_| {
-            let port = TapPort::open(&name, options.layer, &options.port());
-            let port = port.map_err(|error| opening::explained(&name, &options, error))?;
-            Self::new(port, &options)
-        });
+        let further = (1..queues).map(|_| Ok(Self::new(system::open(&name, &options)?, &options)));
         core::iter::once(Ok(first)).chain(further).collect()
     }
 
@@ -108,7 +119,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// options are ignored. [`Tun::interface`] requires that the device is in the calling thread's network namespace.
     ///
     /// # Errors
-    /// `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device.
+    /// `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device; `Unsupported` on macOS.
     ///
     /// ```no_run
     /// use std::os::fd::AsFd;
@@ -118,26 +129,24 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// let tun: Tun = Tun::adopt(queue, &TunOptions::new())?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[cfg(unix)]
     pub fn adopt(file: OwnedFd, options: &TunOptions) -> io::Result<Self> {
-        Self::new(TapPort::adopt(file, &options.port())?, options)
+        Ok(Self::new(system::adopt(file, options)?, options))
     }
 
-    fn new(port: TapPort, options: &TunOptions) -> io::Result<Self> {
-        let link = Port::link(&port);
-        let missing = Missing::of(&port, options);
-        let name = port.name().to_owned();
+    fn new(opened: Opened, options: &TunOptions) -> Self {
+        let Opened { reader, writer, link, missing, name } = opened;
         // A caller that takes superframes need not verify those of this host's own stack.
         let robust =
             if options.takes == Features::NONE { options.takes } else { Features::GSO_ROBUST };
         let takes = Device::new((options.takes | robust).active());
-        let (reader, writer) = port.split();
-        let interface = Interface::new(reader.tun())?;
-        let merger = Merger::new(link, writer, options.trust);
-        Ok(Self {
+        let interface = Interface::new(link);
+        let merger = Merger::new(reader.link(), writer, options.trust);
+        Self {
             receiver: TunReceiver::new(reader, takes, interface.clone()),
             sender: TunSender::new(merger, interface, missing),
             name,
-        })
+        }
     }
 
     /// Returns the two halves, for two threads or tasks. The queue stays open until both are dropped.
@@ -287,7 +296,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.sender.offloads()
     }
 
-    /// Returns the counters of both halves.
+    /// Returns the counters of both halves (Linux and Android).
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -295,18 +304,21 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// tun.stats().named().for_each(|(name, count)| println!("{name} {count}"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     #[must_use]
     pub fn stats(&self) -> LiveStats {
         self.receiver.stats().plus(self.sender.stats())
     }
 }
 
+#[cfg(unix)]
 impl<B> AsFd for Tun<B> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.receiver.as_fd()
     }
 }
 
+#[cfg(unix)]
 impl<B> AsRawFd for Tun<B> {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()

@@ -3,8 +3,6 @@
 use std::net::IpAddr;
 
 use grosso::features::Features;
-use grosso_io::live::TapOptions;
-use grosso_sys::tun::Layer;
 
 use crate::joiner::Trust;
 
@@ -27,11 +25,27 @@ pub struct TunOptions {
     pub(super) sends: Features,
     pub(super) receives: Features,
     pub(super) trust: Trust,
-    persistence: Persistence,
+    pub(super) persistence: Persistence,
     pub(super) queues: Queues,
     pub(super) mtu: Option<u16>,
     pub(super) addresses: Vec<(IpAddr, u8)>,
     pub(super) is_up: bool,
+}
+
+/// Layer of a device's packets.
+///
+/// ```
+/// use grosso_tun::{Layer, TunOptions};
+///
+/// let options = TunOptions::new().layer(Layer::Ethernet);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Ethernet frames: a TAP device.
+    Ethernet,
+    /// IP packets: a TUN device.
+    Ip,
 }
 
 /// Lifetime of a device.
@@ -228,20 +242,6 @@ impl TunOptions {
     #[must_use]
     pub fn up(self) -> Self {
         Self { is_up: true, ..self }
-    }
-
-    /// Returns the options of the port.
-    pub(super) fn port(&self) -> TapOptions {
-        let mut port = TapOptions::default();
-        port.transmit = self.sends;
-        port.receive = self.receives;
-        port.multi_queue = self.queues == Queues::Several;
-        port.persistent = match self.persistence {
-            Persistence::Unchanged => None,
-            Persistence::Temporary => Some(false),
-            Persistence::Persistent => Some(true),
-        };
-        port
     }
 
     /// Returns all offloads that the caller wants, in either direction.

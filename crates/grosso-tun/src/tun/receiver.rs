@@ -1,24 +1,20 @@
 //! The receiving half of a device.
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
-};
+use std::io;
+#[cfg(unix)]
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use grosso::{Meta, Ports, features::Device};
-use grosso_io::{
-    PortBuffer, PortError, Transmitted,
-    egress::Egress,
-    live::{LiveStats, TapReader},
-    port::Transmit,
-};
-use grosso_sys::wait::{Interest, wait_for};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use grosso_io::live::LiveStats;
+use grosso_io::{PortBuffer, PortError, Transmitted, egress::Egress, port::Transmit};
 use grosso_wire::Stack;
 
 use super::{
     failed,
     interface::Interface,
     room::{FRAMES_MAX, Filled, Room, fill},
+    system,
 };
 
 /// The receiving half of a [`Tun`](crate::Tun).
@@ -32,7 +28,7 @@ use super::{
 /// ```
 #[derive(Debug)]
 pub struct TunReceiver {
-    port: TapReader,
+    port: system::Reader,
     /// Segments received frames for the caller.
     inlet: Egress,
     takes: Device,
@@ -44,7 +40,7 @@ pub struct TunReceiver {
 }
 
 impl TunReceiver {
-    pub(super) fn new(port: TapReader, takes: Device, interface: Interface) -> Self {
+    pub(super) fn new(port: system::Reader, takes: Device, interface: Interface) -> Self {
         Self {
             inlet: Egress::new(port.link(), takes, Ports::ASSIGNED),
             takes,
@@ -216,7 +212,7 @@ impl TunReceiver {
         &self.interface
     }
 
-    /// Returns the counters of frames that were dropped.
+    /// Returns the counters of frames that were dropped (Linux and Android).
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -224,22 +220,25 @@ impl TunReceiver {
     /// receiver.stats().named().for_each(|(name, count)| println!("{name} {count}"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         self.port.stats()
     }
 
-    fn wait(&self) -> io::Result<()> {
-        wait_for(&[(self.as_fd(), Interest::READ)], None).map(drop)
+    fn wait(&mut self) -> io::Result<()> {
+        system::wait_to_receive(&mut self.port)
     }
 }
 
+#[cfg(unix)]
 impl AsFd for TunReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.port.tun().as_fd()
     }
 }
 
+#[cfg(unix)]
 impl AsRawFd for TunReceiver {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()

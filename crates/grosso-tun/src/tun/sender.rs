@@ -1,22 +1,20 @@
 //! The sending half of a device.
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
-};
+use std::io;
+#[cfg(unix)]
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use grosso::{Meta, features::Features};
-use grosso_io::{
-    live::{LiveEvent, LiveStats, TapWriter},
-    port::Transmit,
-};
-use grosso_sys::wait::{Interest, wait_for};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use grosso_io::live::LiveStats;
+use grosso_io::port::Transmit;
 
 use super::{
     failed,
     fallback::{Fallback, Missing},
     interface::Interface,
     merger::Merger,
+    system,
 };
 use crate::batch::Batch;
 
@@ -32,14 +30,14 @@ use crate::batch::Batch;
 /// ```
 #[derive(Debug)]
 pub struct TunSender<B = Vec<u8>> {
-    pub(crate) merger: Merger<B, TapWriter>,
+    pub(crate) merger: Merger<B, system::Writer>,
     interface: Interface,
     missing: Missing,
 }
 
 impl<B: AsRef<[u8]>> TunSender<B> {
     pub(super) fn new(
-        merger: Merger<B, TapWriter>,
+        merger: Merger<B, system::Writer>,
         interface: Interface,
         missing: Missing,
     ) -> Self {
@@ -147,7 +145,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     }
 
     fn wait(&self) -> io::Result<()> {
-        wait_for(&[(self.as_fd(), Interest::WRITE)], None).map(drop)
+        system::wait_to_send(&self.merger.port)
     }
 }
 
@@ -176,7 +174,7 @@ impl<B> TunSender<B> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn fallbacks(&self) -> impl Iterator<Item = Fallback> + use<B> {
-        self.missing.fallbacks(self.stats().events(LiveEvent::TransmitNarrowed) > 0)
+        self.missing.fallbacks(system::is_refused(&self.merger.port))
     }
 
     /// Returns the superframes and partial checksums that the device accepts now. The set shrinks when the kernel
@@ -193,7 +191,7 @@ impl<B> TunSender<B> {
         self.merger.port.device().features
     }
 
-    /// Returns the counters of frames that were dropped or rejected.
+    /// Returns the counters of frames that were dropped or rejected (Linux and Android).
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -201,18 +199,21 @@ impl<B> TunSender<B> {
     /// sender.stats().named().for_each(|(name, count)| println!("{name} {count}"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     #[must_use]
     pub fn stats(&self) -> &LiveStats {
         self.merger.port.stats()
     }
 }
 
+#[cfg(unix)]
 impl<B> AsFd for TunSender<B> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.merger.port.tun().as_fd()
     }
 }
 
+#[cfg(unix)]
 impl<B> AsRawFd for TunSender<B> {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()

@@ -9,6 +9,13 @@ use std::{
 use grosso_sys::errno::ErrorClass;
 
 /// Maximum datagrams per message (`UDP_MAX_SEGMENTS` of Linux 4.18 to 6.8; later kernels accept 128).
+///
+/// ```
+/// use grosso_tun::{DATAGRAMS_MAX, Room};
+///
+/// let room = Room::new(16, 16).packets(DATAGRAMS_MAX);
+/// # let _ = room;
+/// ```
 pub const DATAGRAMS_MAX: usize = 64;
 /// Maximum payload of one message in bytes: that of the longest IPv4 packet (rule S21).
 const BYTES_MAX: usize = 65_507;

@@ -1,0 +1,53 @@
+//! The laws, and their violations.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A law that a program can violate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Law {
+    /// Every packet is delivered.
+    Lost,
+    /// Nothing is delivered that was not in the input.
+    Added,
+    /// Every packet is delivered unchanged.
+    Changed,
+    /// Packets of a flow are not reordered.
+    Order,
+    /// Packets that the rules exclude from merging are not merged.
+    Apart,
+    /// A wrong checksum is not marked as verified.
+    Vouched,
+    /// The virtio header of a frame matches the frame.
+    Header,
+    /// The program runs, answers and exits.
+    Program,
+}
+
+impl Law {
+    /// Returns the name of the law in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Order => "order",
+            Self::Apart => "apart",
+            Self::Vouched => "vouched",
+            Self::Header => "header",
+            Self::Program => "program",
+        }
+    }
+}
+
+/// A violated law.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct Fault {
+    pub law: Law,
+    /// Rules that the law is based on.
+    pub rules: Vec<String>,
+    pub text: String,
+}
