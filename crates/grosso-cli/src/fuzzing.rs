@@ -122,7 +122,7 @@ pub fn tunnel(line: &str) {
 /// # Panics
 /// If a table that was made of them is none of a configuration file.
 pub fn associations(text: &str, here: IpAddr) {
-    let Ok(pair) = xfrm::pair(text, here, None) else { return };
+    let Ok(pair) = xfrm::pair(text, here, None, true) else { return };
     let files = "key-file = \"k\"\nsequence-file = \"s\"\n";
     let file = format!(
         "[[path]]\nright = \"t0\"\n[path.left]\nport = \"e0\"\n[path.left.esp]\n{}{files}",
