@@ -130,7 +130,7 @@ pub fn tunnel(line: &str) {
 /// # Panics
 /// Panics if the resulting table is not valid in a configuration file.
 pub fn associations(text: &str, here: IpAddr) {
-    let Ok(pair) = xfrm::pair(text, here, None) else { return };
+    let Ok(pair) = xfrm::pair(text, here, None, true) else { return };
     let files = "key-file = \"k\"\nsequence-file = \"s\"\n";
     let file = format!(
         "[[path]]\nright = \"t0\"\n[path.left]\nport = \"e0\"\n[path.left.esp]\n{}{files}",

@@ -178,7 +178,7 @@ fn associations_of_the_kernel_become_a_table_and_a_file_that_only_its_owner_read
     );
     let checked = hosts.run("config check paths.toml");
     assert_eq!(checked.code, Some(0), "{checked:?}");
-    // No key is overwritten, none is used in both directions, and exit codes are those of other commands.
+    // No key is overwritten, none is used in both directions without consent, and exit codes are those of other commands.
     let again = hosts.run(command);
     assert_eq!(
         (again.code, again.stderr.contains("choose a new file name")),
@@ -193,6 +193,19 @@ fn associations_of_the_kernel_become_a_table_and_a_file_that_only_its_owner_read
         "{one:?}"
     );
     assert!(!hosts.path("one.key").exists());
+    // One key needs an option here, and the same key in the table.
+    let policy =
+        "ip xfrm policy add src 10.9.0.1 dst 10.9.0.2 dir in tmpl proto esp mode transport\n";
+    fs::write(hosts.path("xfrm"), printed.replace('b', "a") + policy).unwrap();
+    let one = hosts.run("config esp xfrm --here 10.9.0.2 --key-file one.key --shared-key");
+    assert!(one.code == Some(0) && one.stderr.contains("note: 1 policy skipped"), "{one:?}");
+    let table = format!("[[path]]\nright = \"tap:b0\"\n[path.left]\nport = \"e0\"\n{}", one.stdout);
+    write(&hosts, &table);
+    assert_eq!(hosts.run("config check paths.toml").code, Some(0), "{table}");
+    write(&hosts, &table.replace("shared-key = true\n", ""));
+    let refused = hosts.run("config check paths.toml");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.stderr.contains("one.key: esp: in and out must be different"), "{refused:?}");
     let absent = hosts.run("config esp absent --here 10.9.0.2 --key-file one.key");
     assert_eq!(absent.code, Some(4), "{absent:?}");
     assert_eq!(hosts.run("config esp xfrm --key-file one.key").code, Some(2));

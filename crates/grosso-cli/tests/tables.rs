@@ -4,33 +4,20 @@ use grosso_testkit::processor::Processor;
 use serde_json::Value;
 
 use crate::{
-    common::Bench,
-    sources::{is_refused, put_examples},
+    sources::{COST, Measured, first_runs_of, measured},
     veth_lab::Net,
 };
 
-/// Runs an experiment on a dedicated CPU, and returns the report; `None` if a lab cannot run here.
-fn report_of(bench: &Bench, words: &str) -> Option<Value> {
-    let _processor = Processor::acquire();
-    let run = bench.run(words);
-    (!is_refused(&run)).then(|| run.json())
-}
-
 #[test]
 fn lab_fragments_shows_the_collapse_and_its_cure() {
-    let bench = Bench::new();
-    // A rate that a busy host can sustain.
-    let options = "--runs 1 --time 300ms --timeout 150ms --rate 300M --loss 0.5%";
-    let Some(report) =
-        report_of(&bench, &format!("lab fragments {options} --html page.html --json"))
-    else {
-        return;
-    };
-    assert_eq!(report["schema"], "grosso.lab-fragments/3");
+    let words = first_runs_of("fragments");
+    let Some(Measured { report, page, .. }) = &*measured(&words) else { return };
+    assert_eq!(report["schema"], "grosso.lab-fragments/4");
     assert_eq!(report["environment"]["timeout_ms"], 150.0);
     let losses: Vec<f64> =
         report["groups"].as_array().unwrap().iter().map(|g| g["loss"].as_f64().unwrap()).collect();
-    assert_eq!(losses, [0.0, 0.005]);
+    assert_eq!(losses, [0.0, 0.005, 0.0]);
+    assert_eq!(report["groups"][2]["is_overload"], true);
     for (group, fewest) in report["groups"].as_array().unwrap().iter().zip([32, 64]) {
         let row = |receiver: &str, buffers: Value| {
             let mut rows = group["rows"].as_array().unwrap().iter();
@@ -50,19 +37,14 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
         );
     }
     let verdicts = report["verdicts"].as_array().unwrap();
-    assert_eq!((verdicts.len(), &verdicts[0]["verdict"]), (7, &"undecided".into()), "{verdicts:?}");
-    let page = String::from_utf8(bench.get("page.html")).unwrap();
-    assert!(page.contains("lab fragments --runs 1"), "how to repeat it");
+    assert_eq!(verdicts.len(), 9, "{verdicts:?}");
+    assert!(page.contains(&format!("lab {words}")), "how to repeat it");
 }
 
 #[test]
 fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
-    let bench = Bench::new();
-    let options = "--runs 1 --time 100ms --streams 4 --device veth";
-    let Some(report) = report_of(&bench, &format!("lab tunnels {options} --html page.html --json"))
-    else {
-        return;
-    };
+    let words = first_runs_of("tunnels");
+    let Some(Measured { report, page, .. }) = &*measured(&words) else { return };
     assert_eq!(report["schema"], "grosso.lab-tunnels/4");
     assert_eq!(report["environment"]["streams"], 4);
     let groups = report["groups"].as_array().unwrap();
@@ -97,18 +79,12 @@ fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
     assert_eq!(with("plain"), 2);
     assert!(with("kernel") == 2 || groups[1]["rows"].as_array().unwrap().len() == 2);
     assert_eq!(report["verdicts"].as_array().unwrap().len(), 4);
-    let page = String::from_utf8(bench.get("page.html")).unwrap();
-    assert!(page.contains("lab tunnels --runs 1"), "how to repeat it");
+    assert!(page.contains(&format!("lab {words}")), "how to repeat it");
 }
 
 #[test]
 fn lab_cost_says_where_the_time_of_a_packet_goes() {
-    let bench = Bench::new();
-    let Some(report) =
-        report_of(&bench, "lab cost --runs 1 --time 100ms --device veth --html page.html --json")
-    else {
-        return;
-    };
+    let Some(Measured { report, page, .. }) = &*measured(COST) else { return };
     assert_eq!(report["schema"], "grosso.lab-cost/3");
     let number = |value: &Value| value.as_f64().unwrap();
     let rows = report["rows"].as_array().unwrap();
@@ -130,20 +106,14 @@ fn lab_cost_says_where_the_time_of_a_packet_goes() {
     };
     assert!(calls("on") < calls("one_by_one"), "{report}");
     assert_eq!(report["verdicts"].as_array().unwrap().len(), 3);
-    let page = String::from_utf8(bench.get("page.html")).unwrap();
-    assert!(page.contains("lab cost --runs 1"), "how to repeat it");
+    assert!(page.contains(&format!("lab {COST}")), "how to repeat it");
 }
 
 #[test]
 fn lab_acks_tells_who_reaches_the_sender() {
-    let bench = Bench::new();
-    let Some(report) = report_of(
-        &bench,
-        "lab acks --runs 1 --time 100ms --round-trip 4ms --transfer 512000 --html page.html --json",
-    ) else {
-        return;
-    };
-    assert_eq!(report["schema"], "grosso.lab-acks/3");
+    let words = first_runs_of("acks");
+    let Some(Measured { report, page, .. }) = &*measured(&words) else { return };
+    assert_eq!(report["schema"], "grosso.lab-acks/4");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 76);
     // Share of the acknowledgments that arrived at the sender's NIC and were delivered to the sender.
@@ -161,19 +131,23 @@ fn lab_acks_tells_who_reaches_the_sender() {
     assert_eq!(report["overtaken"]["through_it"], 0);
     // In userspace, one more row predicts what the kernel's senders would do.
     let others = usize::from(report["senders"] == "userspace");
-    assert_eq!(report["verdicts"].as_array().unwrap().len(), 11 + 13 + others);
-    let page = String::from_utf8(bench.get("page.html")).unwrap();
-    assert!(page.contains("lab acks --runs 1"), "how to repeat it");
+    assert_eq!(report["verdicts"].as_array().unwrap().len(), 12 + 13 + 2 + others);
+    assert!(page.contains(&format!("lab {words}")), "how to repeat it");
 }
 
 #[test]
 fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
-    let bench = Bench::new();
-    let words = "--runs 1 --time 50ms --round-trip 10ms --transfer 1000000 --html page.html";
-    let Some(report) = report_of(&bench, &format!("lab acks --senders userspace {words} --json"))
-    else {
-        return;
+    // Where the kernel takes no senders, other tests have them in userspace too.
+    let usual = measured(&first_runs_of("acks"));
+    let is_userspace =
+        |of: &Option<Measured>| of.as_ref().is_none_or(|of| of.report["senders"] == "userspace");
+    let results = match is_userspace(&usual) {
+        true => usual,
+        false => measured(
+            "acks --senders userspace --runs 1 --time 50ms --round-trip 10ms --transfer 1000000",
+        ),
     };
+    let Some(Measured { report, page, .. }) = &*results else { return };
     assert_eq!(report["senders"], "userspace");
     let transfers = report["transfers"].as_array().unwrap();
     let round_trips = |handling: &str| {
@@ -189,21 +163,14 @@ fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
         verdict["measured"].as_str().is_some_and(|measured| measured.ends_with("in userspace)"))
     });
     let elsewhere = verdicts.iter().filter(|verdict| verdict["verdict"] == "cannot_be_shown_here");
-    assert_eq!((told.count(), elsewhere.count()), (13, 1));
-    let page = String::from_utf8(bench.get("page.html")).unwrap();
+    assert_eq!((told.count(), elsewhere.count()), (13 + 2, 1));
     assert!(page.contains("ran in userspace"), "the page has the note too");
 }
 
 #[test]
 fn lab_run_shows_that_lro_in_the_middle_breaks_the_far_side() {
-    let bench = Bench::new();
-    put_examples(&bench);
-    let Some(report) = report_of(
-        &bench,
-        "lab run --config examples/lab/lro-in-the-middle.toml --runs 5 --time 300ms --html page.html --json",
-    ) else {
-        return;
-    };
+    let words = first_runs_of("run --config examples/lab/lro-in-the-middle.toml");
+    let Some(Measured { report, page, .. }) = &*measured(&words) else { return };
     assert_eq!(
         (&report["schema"], &report["experiment"]),
         (&"grosso.lab-own/2".into(), &"run".into())
@@ -221,7 +188,6 @@ fn lab_run_shows_that_lro_in_the_middle_breaks_the_far_side() {
     for verdict in &verdicts[..2] {
         assert_eq!(verdict["verdict"], "reproduced", "{verdict}");
     }
-    let page = String::from_utf8(bench.get("page.html")).unwrap();
     assert!(
         page.contains("lab run --config examples/lab/lro-in-the-middle.toml"),
         "how to repeat it"

@@ -331,6 +331,11 @@ fn stages_that_cannot_be_are_refused_by_name() {
         (esp("icv-bits = 100"), "esp: the ICV has neither 64, 96 nor 128 bits"),
         (esp("replay-window = 31"), "esp: the replay window has neither"),
         (esp("replay-window = 0, esn = true"), "esp: extended sequence numbers need"),
+        (
+            "esp = { spi-in = 256, spi-out = 256, key-fd = 3, sequence-file = \"s\", shared-key = true }"
+                .into(),
+            "esp: shared-key = true needs different values of spi-in and spi-out",
+        ),
         (esp("encap = { sport = 0 }"), "esp: a UDP port is zero"),
         (esp("key-fd = 3"), "esp: missing key \"key-file\" or \"key-fd\""),
         (

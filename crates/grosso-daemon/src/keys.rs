@@ -122,15 +122,18 @@ impl Keys {
             }
         }
         let missing = |word| format!("no key \"{word}\"");
-        let keys = Self {
+        Ok(Self {
             inbound: inbound.ok_or_else(|| missing("in"))?,
             outbound: outbound.ok_or_else(|| missing("out"))?,
-        };
-        if keys.inbound.equals(&keys.outbound) {
-            // With equal keys, both sides could use the same nonce, and packets could be reflected to their sender.
-            return Err("in and out must be different keys".to_owned());
+        })
+    }
+
+    /// Checks that the directions have different keys, unless the user accepts one key for both (`is_shared`).
+    pub fn check(&self, is_shared: bool) -> Result<(), String> {
+        match is_shared || !self.inbound.equals(&self.outbound) {
+            true => Ok(()),
+            false => Err("in and out must be different keys".to_owned()),
         }
-        Ok(keys)
     }
 }
 
@@ -304,7 +307,6 @@ mod tests {
         for (text, expected) in [
             (String::new(), "no key \"in\""),
             (format!("in {long}"), "no key \"out\""),
-            (format!("in {long}\nout {long}"), "in and out must be different keys"),
             (format!("in {long}\nin {long}"), "line 2: this key is set twice"),
             (format!("key {long}"), "line 1: expected in or out"),
             (long.clone(), "line 1: expected in or out"),
@@ -316,6 +318,21 @@ mod tests {
             assert!(found.starts_with(expected), "{found}");
             assert!(!found.contains("abab"), "{found}");
         }
+    }
+
+    #[test]
+    fn one_key_for_both_directions_needs_the_user_s_consent() {
+        let keys = |[inbound, outbound]: [&str; 2]| {
+            let [inbound, outbound] = [inbound, outbound].map(|byte| byte.repeat(16));
+            // Different salts do not make different keys.
+            Keys::parse(format!("in {inbound}00000001\nout {outbound}00000002").as_bytes()).unwrap()
+        };
+        assert!(keys(["ab", "cd"]).check(false).is_ok());
+        assert_eq!(
+            keys(["ab", "ab"]).check(false).unwrap_err(),
+            "in and out must be different keys"
+        );
+        assert!(keys(["ab", "ab"]).check(true).is_ok());
     }
 
     #[test]

@@ -142,6 +142,8 @@ pub struct EspSpec {
     /// Selectors for the addresses of sent packets.
     selectors: Selectors,
     level: Level,
+    /// Whether both directions may have one key.
+    shared_key: bool,
     pub(super) keys: KeySource,
     pub(super) sequence_file: PathBuf,
 }
@@ -166,6 +168,7 @@ impl EspSpec {
         match &mut self.keys {
             KeySource::File(path, Some(keys)) => {
                 *path = folder.join(&path);
+                check(keys, self.shared_key, &path.display().to_string())?;
                 SequenceFile::check(&self.sequence_file, keys.fingerprint())
                     .map_err(|error| self.unusable("esp", &error))
             }
@@ -194,6 +197,7 @@ impl EspSpec {
 
     fn options(&self, notices: &Notices, command: &str) -> Result<EspOptions, Failure> {
         let keys = self.keys.keys()?;
+        check(&keys, self.shared_key, command)?;
         let wrong = |error: NoAssociation| {
             Failure::input("input.config", format!("{command}: esp: {error}"))
         };
@@ -274,6 +278,16 @@ impl EspSpec {
     }
 }
 
+/// Checks that the directions have different keys, unless the table accepts one key; `place` begins the message.
+fn check(keys: &Keys, is_shared: bool, place: &str) -> Result<(), Failure> {
+    keys.check(is_shared).map_err(|what| {
+        Failure::input("input.key", format!("{place}: esp: {what}")).hint(
+            "make a key for each direction, or set shared-key = true for a peer that has one key for \
+             both",
+        )
+    })
+}
+
 /// Returns the mode for the endpoints of a tunnel, which have already been checked to be of one address family.
 fn mode(ends: Option<(IpAddr, IpAddr)>) -> EspMode {
     match ends {
@@ -306,6 +320,8 @@ pub(super) struct EspTable {
     sel: SelectorsTable,
     #[serde(default)]
     level: LevelWord,
+    #[serde(default)]
+    shared_key: bool,
     key_file: Option<PathBuf>,
     key_fd: Option<i32>,
     sequence_file: PathBuf,
@@ -396,6 +412,11 @@ impl EspTable {
                 return Err("esp: mode = \"tunnel\" needs src and dst".to_owned());
             }
         };
+        if self.shared_key && self.spi_in == self.spi_out {
+            return Err(
+                "esp: shared-key = true needs different values of spi-in and spi-out".to_owned()
+            );
+        }
         let named = |error: NoAssociation| format!("esp: {error}");
         let spec = EspSpec {
             spi_in: self.spi_in,
@@ -412,6 +433,7 @@ impl EspTable {
                 LevelWord::Required => Level::Required,
                 LevelWord::Use => Level::Use,
             },
+            shared_key: self.shared_key,
             keys,
             sequence_file: self.sequence_file,
         };

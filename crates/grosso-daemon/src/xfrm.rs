@@ -1,4 +1,5 @@
-//! Security associations in the syntax of `ip xfrm state`, either its output or the arguments of its `add`.
+//! Security associations in the syntax of `ip xfrm state`, either its output or the arguments of its `add`. Commands of
+//! `ip xfrm policy` between them are skipped and counted.
 
 use core::str::FromStr;
 use std::net::IpAddr;
@@ -44,14 +45,22 @@ pub struct EspEnd {
     pub keys: Zeroizing<String>,
     /// Whether either association has sent or received packets.
     pub is_used: bool,
+    /// Number of `ip xfrm policy` commands that were skipped.
+    pub policies: usize,
 }
 
-/// Finds the two associations of this endpoint with the only peer, or with the given one.
+/// Finds the two associations of this endpoint with the only peer, or with the given one. `is_shared` accepts one key
+/// for both directions.
 ///
 /// # Errors
 /// Returns the first option that is unknown, or that a port does not support, with its line.
-pub fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<EspEnd, String> {
-    let states = states(text)?;
+pub fn pair(
+    text: &str,
+    here: IpAddr,
+    there: Option<IpAddr>,
+    is_shared: bool,
+) -> Result<EspEnd, String> {
+    let (states, policies) = states(text)?;
     let others = |state: &&State<'_>| {
         there.is_none_or(|there| [state.source, state.destination].contains(&Some(there)))
     };
@@ -92,13 +101,18 @@ pub fn pair(text: &str, here: IpAddr, there: Option<IpAddr>) -> Result<EspEnd, S
     for part in ["in ", inbound.key, "\nout ", outbound.key, "\n"] {
         keys.push_str(part);
     }
-    Keys::parse(keys.as_bytes()).map_err(|what| {
+    let parsed = Keys::parse(keys.as_bytes());
+    let is_one = parsed.as_ref().is_ok_and(|keys| keys.inbound.equals(&keys.outbound));
+    parsed.and_then(|keys| keys.check(is_shared)).map_err(|what| {
         let (one, other) = (inbound.line, outbound.line);
         format!("keys of the associations on lines {one} and {other}: {what}")
     })?;
-    let table = table(inbound, outbound);
+    let mut table = table(inbound, outbound);
+    if is_one {
+        table += "shared-key = true\n";
+    }
     check(&table)?;
-    Ok(EspEnd { table, keys, is_used: inbound.is_used || outbound.is_used })
+    Ok(EspEnd { table, keys, is_used: inbound.is_used || outbound.is_used, policies })
 }
 
 /// Returns the same pair from the peer's point of view.
@@ -136,12 +150,16 @@ fn check(table: &str) -> Result<(), String> {
     table.spec().map(drop)
 }
 
-/// Parses all associations of a text.
-fn states(text: &str) -> Result<Vec<State<'_>>, String> {
-    let mut states: Vec<State<'_>> = Vec::new();
+/// Parses all associations of a text. Returns also the number of skipped policies.
+fn states(text: &str) -> Result<(Vec<State<'_>>, usize), String> {
+    let (mut states, mut policies): (Vec<State<'_>>, usize) = Default::default();
     for (number, line) in (1..).zip(text.lines()) {
         let mut words =
             XfrmWords { words: line.split_ascii_whitespace().collect(), at: 0, line: number };
+        if words.is_policy() {
+            policies += 1;
+            continue;
+        }
         words.skip_command()?;
         match words.words.get(words.at) {
             None => continue,
@@ -154,7 +172,7 @@ fn states(text: &str) -> Result<Vec<State<'_>>, String> {
         }
     }
     states.iter().try_for_each(State::check)?;
-    Ok(states)
+    Ok((states, policies))
 }
 
 impl<'a> State<'a> {
@@ -289,6 +307,17 @@ impl<'a> XfrmWords<'a> {
         word.map(|word| word.trim_end_matches(','))
     }
 
+    /// Returns whether the line is a command that adds a policy, in the abbreviations that `ip` accepts.
+    fn is_policy(&self) -> bool {
+        let is_word = |at: usize, whole: &str| {
+            self.words.get(at).is_some_and(|word| whole.starts_with(*word))
+        };
+        self.words.first() == Some(&"ip")
+            && is_word(1, "xfrm")
+            && is_word(2, "policy")
+            && is_word(3, "add")
+    }
+
     /// Skips `ip xfrm state add`.
     fn skip_command(&mut self) -> Result<(), String> {
         if self.words.first() != Some(&"ip") {
@@ -374,7 +403,7 @@ src 10.9.0.2 dst 10.9.0.1
 ";
 
     fn ends(text: &str) -> Result<EspEnd, String> {
-        pair(text, "10.9.0.2".parse().unwrap(), None)
+        pair(text, "10.9.0.2".parse().unwrap(), None, false)
     }
 
     /// Returns lines of `ip xfrm state add` for both directions, each with additional options.
@@ -398,7 +427,7 @@ src 10.9.0.2 dst 10.9.0.1
                     out 0xfffefdfcfbfaf9f8f7f6f5f4f3f2f1f0deadbeef\n";
         assert_eq!(*made.keys, keys);
         // The peer has the same associations in opposite roles.
-        let other = pair(PRINTED, "10.9.0.1".parse().unwrap(), None).unwrap();
+        let other = pair(PRINTED, "10.9.0.1".parse().unwrap(), None, false).unwrap();
         assert!(other.table.starts_with("spi-in = 0x1002\nspi-out = 0x1001\n"));
     }
 
@@ -485,6 +514,39 @@ src 10.9.0.2 dst 10.9.0.1
         }
         let two = plain.clone() + &edited("10.9.0.1", "10.9.0.7");
         let there = Some("10.9.0.7".parse().unwrap());
-        assert!(pair(&two, "10.9.0.2".parse().unwrap(), there).is_ok());
+        assert!(pair(&two, "10.9.0.2".parse().unwrap(), there, false).is_ok());
+    }
+
+    /// The commands at one host in table R2, which have one key for both directions.
+    #[test]
+    fn the_commands_of_the_source_are_converted_as_they_were_typed() {
+        let mut text = String::new();
+        for (from, to, spi, way) in [
+            ("fc00:1::1", "fc00:2::1", "0x1000", "in"),
+            ("fc00:2::1", "fc00:1::1", "0x1001", "out"),
+        ] {
+            let ends = format!("src {from} dst {to}");
+            let key = "0b".repeat(20);
+            text += &format!(
+                "ip xfrm state add {ends} proto esp spi {spi} aead 'rfc4106(gcm(aes))' 0x{key} 96 \
+                 mode transport sel {ends}\n\
+                 ip xfrm policy add {ends} dir {way} tmpl {ends} proto esp mode transport action allow\n"
+            );
+        }
+        let here = || "fc00:2::1".parse().unwrap();
+        let refused = pair(&text, here(), None, false).err().unwrap();
+        assert!(refused.ends_with("in and out must be different keys"), "{refused}");
+        let made = pair(&text, here(), None, true).unwrap();
+        let table = "spi-in = 0x1000\nspi-out = 0x1001\nicv-bits = 96\nreplay-window = 0\n\
+                     sel = { src = [\"fc00:2::1\"], dst = [\"fc00:1::1\"] }\nshared-key = true\n";
+        assert_eq!((made.table.as_str(), made.policies), (table, 2));
+        // The SPI distinguishes the directions: one key needs two of them.
+        let one = pair(&text.replace("0x1001", "0x1000"), here(), None, true).err().unwrap();
+        assert!(one.contains("shared-key = true needs different"), "{one}");
+        // Two keys stay two keys, although one would be accepted.
+        let two = pair(PRINTED, "10.9.0.2".parse().unwrap(), None, true).unwrap();
+        assert!(!two.table.contains("shared-key"), "{}", two.table);
+        let deleted = format!("ip xfrm policy deleteall\n{PRINTED}");
+        assert_eq!(ends(&deleted).err().unwrap(), "line 1: expected ip xfrm state add");
     }
 }

@@ -149,16 +149,23 @@ pub struct FragmentSetting {
     pub recording: Option<PathBuf>,
 }
 
+impl FragmentSetting {
+    /// Returns whether the sender offers more than the receiver can process.
+    fn is_overload(&self) -> bool {
+        self.rate_bits >= OVERLOAD_BITS
+    }
+}
+
 /// The settings of table R2.
 #[derive(Clone, Debug)]
 pub struct Fragments {
     plan: Plan<FragmentParameters>,
-    /// Settings without loss, then those with loss.
+    /// Settings without loss, with loss, and with more load than the receiver can process.
     groups: Vec<Vec<FragmentSetting>>,
 }
 
 impl Fragments {
-    /// Creates an experiment with few and many buffers, with and without loss.
+    /// Creates an experiment with few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`] offered.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.
@@ -178,7 +185,7 @@ impl Fragments {
             recording: None,
         };
         let parameters = &plan.parameters;
-        let group = |loss, buffers: &[Option<usize>]| {
+        let group = |loss, rate_bits, buffers: &[Option<usize>]| {
             let buffers = buffers.iter().map(|buffers| buffers.map(|n| parameters.buffers(n)));
             let pairs = buffers.flat_map(|buffers| RECEIVERS.map(|receiver| (buffers, receiver)));
             let fragments = parameters.fragments();
@@ -188,14 +195,17 @@ impl Fragments {
                 receiver,
                 buffers,
                 loss,
+                rate_bits,
                 ..setting.clone()
             };
             told.map(setting).collect::<Vec<_>>()
         };
-        let mut groups = vec![group(0.0, &BUFFERS_WITHOUT_LOSS)];
-        if plan.parameters.loss > 0.0 {
-            groups.push(group(plan.parameters.loss, &BUFFERS));
+        let FragmentParameters { rate_bits, loss, .. } = *parameters;
+        let mut groups = vec![group(0.0, rate_bits, &BUFFERS_WITHOUT_LOSS)];
+        if loss > 0.0 {
+            groups.push(group(loss, rate_bits, &BUFFERS));
         }
+        groups.push(group(0.0, rate_bits.max(OVERLOAD_BITS), &BUFFERS_OF_OVERLOAD));
         Ok(Self { plan, groups })
     }
 }
@@ -227,9 +237,10 @@ impl Experiment for Fragments {
     }
 
     fn label(&self, setting: &FragmentSetting) -> String {
-        let FragmentSetting { receiver, buffers, loss, .. } = setting;
+        let FragmentSetting { receiver, buffers, loss, rate_bits, .. } = setting;
+        let rate = rate_bits / 1_000_000;
         let buffers = buffers.map_or_else(|| "any number of".into(), |count| count.to_string());
-        format!("{receiver}, {buffers} buffers, {} % loss", loss * 100.0)
+        format!("{receiver}, {buffers} buffers, {} % loss, {rate} Mb/s", loss * 100.0)
     }
 
     fn brief(&self, runs: &[FragmentRun]) -> String {
@@ -237,11 +248,13 @@ impl Experiment for Fragments {
     }
 
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> FragmentFindings {
-        let losses = [0.0, self.plan.parameters.loss];
-        let groups = losses.into_iter().zip(groups);
-        FragmentFindings {
-            groups: groups.map(|(loss, group)| FragmentGroup::new(loss, group)).collect(),
-        }
+        let last = groups.len().saturating_sub(1);
+        let groups = self.groups.iter().zip(groups).enumerate();
+        let group = |(i, (settings, rows)): (usize, (&Vec<FragmentSetting>, _))| {
+            let loss = settings.first().map_or(0.0, |setting| setting.loss);
+            FragmentGroup::new(loss, i == last, rows)
+        };
+        FragmentFindings { groups: groups.map(group).collect() }
     }
 
     fn judge(&self, findings: &FragmentFindings) -> Vec<Verdict> {
@@ -276,6 +289,10 @@ fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragmen
 const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts];
 /// Numbers of receive buffers without loss: fewer than a datagram's fragments, hardly more, many, and no limit.
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
+/// Bits per second that a sender offers in the last group: more than the receiver can process.
+pub const OVERLOAD_BITS: u64 = 8_000_000_000;
+/// Numbers of receive buffers with that load: for a datagram and hardly more, and no limit.
+const BUFFERS_OF_OVERLOAD: [Option<usize>; 2] = [Some(64), None];
 /// Numbers of receive buffers with loss: for a datagram, for several, for many, and no limit.
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
 /// Default length of each datagram in bytes, without headers.
@@ -290,7 +307,9 @@ const NOTE: &str = "\
 Coalesces: each fragment is copied into place and its buffer is returned.\n\
 Queues: each fragment keeps its buffer, as in Linux until 2019. Evicts: like\n\
 queues, but in half of the buffers; the datagram that waited longest is evicted.\n\
-The wire's queue is long: frames are dropped only when no buffer is free.\n\
+The wire's queue is long: frames are dropped only when no buffer is free. In the\n\
+last group it has room for about as many frames as the NIC has buffers, and frames\n\
+that find no room count as dropped for lack of buffers.\n\
 Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
 
 #[cfg(test)]

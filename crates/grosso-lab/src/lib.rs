@@ -56,6 +56,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 pub mod acks;
+pub mod beside;
 pub mod cost;
 pub mod cpu_time;
 pub mod custom;

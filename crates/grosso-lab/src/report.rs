@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    beside::{self, BesideRow},
     netns::Device,
     page::{STYLE, document, escape},
     verdict::{Answer, Verdict},
@@ -34,6 +35,11 @@ pub trait Findings: Serialize + JsonSchema {
 
     /// Returns the charts, as SVG.
     fn charts(&self) -> String;
+
+    /// Returns the published ratios beside those of this machine; the default is those of the verdicts.
+    fn beside(&self) -> Vec<BesideRow> {
+        Vec::new()
+    }
 
     /// Returns the conditions that distort the figures of this measurement.
     fn remarks(&self, _environment: &Environment<Self::Parameters>) -> Vec<&'static str> {
@@ -141,6 +147,7 @@ impl<F: Findings> Report<F> {
         for row in &self.failed {
             text += &wrapped(&row.to_string());
         }
+        beside::write(&self.beside(), &mut text);
         text.push('\n');
         for verdict in &self.verdicts {
             text += &format!("{verdict}\n");
@@ -149,6 +156,16 @@ impl<F: Findings> Report<F> {
         // Columns keep their width without a figure.
         text.replace("NaN", "  -").replace("(---)", "     ")
             + "\nPublications R1 to R5: docs/sources.md.\n"
+    }
+
+    /// Returns the published ratios beside those of this machine.
+    #[must_use]
+    pub fn beside(&self) -> Vec<BesideRow> {
+        let rows = self.findings.beside();
+        match rows.is_empty() {
+            true => self.verdicts.iter().filter_map(BesideRow::of).collect(),
+            false => rows,
+        }
     }
 
     /// Formats the results as an HTML page. `command` is the command that repeats the experiment.

@@ -132,12 +132,16 @@ pub(crate) struct ConfigEsp {
     /// Write the keys to this new file, readable only by you
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: PathBuf,
+    /// Accept one key for both directions, if the SPIs differ
+    #[arg(long)]
+    pub(crate) shared_key: bool,
 }
 
 const CONFIG_ESP_HELP: &str = "\
 The input must have one association per direction, with the same settings.
-Settings that a port does not support are errors; none is ignored. The table is
-printed to standard output; the keys go only to the key file.
+Settings that a port does not support are errors; `ip xfrm policy add` commands
+are skipped with a note. The table is printed to standard output; the keys go
+only to the key file.
 
 Example:
   sudo ip xfrm state | grosso config esp --here 192.0.2.2 --key-file edge.key";

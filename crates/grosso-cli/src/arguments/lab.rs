@@ -216,7 +216,7 @@ pub(crate) struct LabFragments {
     /// Set the offered load in bit/s; must be below what this machine can carry
     #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_offer)]
     pub(crate) rate: u64,
-    /// Set the loss rate of fragments in the second half; 0 skips that half
+    /// Set the loss rate of fragments in the second group; 0 skips that group
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = parse_share)]
     pub(crate) loss: f64,
     /// Set the reassembly timeout; RFC 8200 requires 60s
@@ -528,7 +528,8 @@ Host a sends datagrams of 64000 bytes; Grosso encrypts each (ESP, AES-GCM) and
 splits it into 45 fragments. Host b's NIC has few receive buffers. A receiver that
 queues fragments in them runs out: after one lost fragment the other fragments of
 its datagram occupy their buffers until the timeout. A receiver that copies each
-fragment to its offset frees the buffer at once.
+fragment to its offset frees the buffer at once. The last group offers 8 Gb/s:
+without a loss on the wire, the load itself empties the NIC of buffers.
 
 Examples:
   grosso lab fragments                      both, in about a minute

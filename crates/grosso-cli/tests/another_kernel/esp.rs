@@ -32,14 +32,19 @@ impl Wire {
     }
 
     /// Exchanges data with its own keys: the kernel has two associations for IPv4 and IPv6, which count sequence
-    /// numbers separately.
+    /// numbers separately. IPv6 has one key for both directions, as in table R2.
     fn encrypted(&mut self, version: usize) -> io::Result<()> {
-        let keys = ["5a", "c3"].map(|byte| format!("{byte}{version:02}").repeat(10));
+        let is_shared = version == 1;
+        let bytes = if is_shared { ["0b", "0b"] } else { ["5a", "c3"] };
+        let keys = bytes.map(|byte| format!("{byte}{version:02}").repeat(10));
         self.guest.run(&associations(version, &keys))?;
         // The table and the keys are derived from the output of the other kernel's `ip`.
         fs::write(self.folder.path().join("xfrm"), self.guest.run("ip xfrm state")?)?;
-        let line = format!("config esp xfrm --here {} --key-file keys{version}", B[version]);
+        let shared = if is_shared { " --shared-key" } else { "" };
+        let line =
+            format!("config esp xfrm --here {} --key-file keys{version}{shared}", B[version]);
         let table = self.grosso(&line)?;
+        assert_eq!(table.contains("shared-key = true\n"), is_shared, "{table}");
         assert!(table.contains("icv-bits = 96\nreplay-window = 32\n"), "{table}");
         let file = format!(
             "[[path]]\nright = {{ port = \"tap:g0\", mtu = 1400, fragments = {{}} }}\n\

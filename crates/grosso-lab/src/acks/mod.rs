@@ -245,7 +245,7 @@ impl Acks {
         let [_, processor, _] = self.processors;
         Setting {
             layout: Layout {
-                tcp_buffer_bytes: TRANSFER_BUFFER_BYTES,
+                tcp_buffer_bytes: case.window_bytes.unwrap_or(TRANSFER_BUFFER_BYTES),
                 under_way_bytes: UNDER_WAY_BYTES,
                 read_bytes_min: READ_BYTES_MIN,
                 // With loss, the sender must notice a loss as early as on any host.
@@ -256,7 +256,11 @@ impl Acks {
             back: Some(back),
             processors: [processor; 3],
             congestion: transfer.worth.congestion().into(),
-            extent: Extent::Bytes(self.plan.parameters.transfer_bytes),
+            // On the LAN, most of the transfer must be behind its slow start.
+            extent: Extent::Bytes(match case.window_bytes {
+                Some(_) => self.plan.parameters.transfer_bytes.saturating_mul(LAN_TRANSFERS),
+                None => self.plan.parameters.transfer_bytes,
+            }),
             ..setting
         }
     }
@@ -354,6 +358,8 @@ const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
 /// Sizes for several milliseconds of delay: TCP's buffers, and the capacity of the wire.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
 const UNDER_WAY_BYTES: usize = 16 << 20;
+/// Bytes of a transfer on the LAN, in transfers over longer round trips.
+const LAN_TRANSFERS: u64 = 8;
 /// Default mitigation time of the 82599, for which trains are also held at the receiver of a transfer.
 const MITIGATION: Duration = Duration::from_micros(16);
 /// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits per second. Such a sender sends
@@ -386,6 +392,8 @@ segment until then, so that its reads are batched. Other streams are read as the
 data arrives.
 By default, trains of transfers end with the poll at the sender, and after 16 us
 at the receiver.
+LAN: 0.1 ms, which a window of 100 KB fills at 8 Gb/s; eight times the bytes;
+acknowledgments reach the sender together, every 16 us, merged or as a vector.
 expanded: linux, with one acknowledgment per two merged packets, sent back to
 back, 32 at most for one; reached counts them.";
 const IN_USERSPACE: &str = "\
@@ -470,7 +478,11 @@ mod tests {
             let setting = experiment.timed(case, &transfer);
             assert_eq!(setting.hold(), (case.handling != Handling::Off).then_some(case.hold));
             let [there, back] = [setting.impairment, setting.back].map(Option::unwrap);
-            assert_eq!([there.delay, back.delay], [Duration::from_millis(10); 2]);
+            let is_lan = case.window_bytes.is_some();
+            let delay = Duration::from_micros(if is_lan { 50 } else { 10_000 });
+            assert_eq!([there.delay, back.delay], [delay; 2]);
+            let buffer_bytes = if is_lan { 100 << 10 } else { 4 << 20 };
+            assert_eq!(setting.layout.tcp_buffer_bytes, buffer_bytes);
             assert_ne!(there.seed, back.seed);
             assert_eq!(setting.layout.patient, there.loss <= 0.0);
             assert!(setting.congestion.starts_with("grosso_"), "{}", setting.congestion);
@@ -479,7 +491,7 @@ mod tests {
             };
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());
-            assert_eq!(setting.extent, Extent::Bytes(4 << 20));
+            assert_eq!(setting.extent, Extent::Bytes(if is_lan { 32 << 20 } else { 4 << 20 }));
             // A kernel sender spreads its packets by the work it does; the wire spreads those of a userspace sender on
             // the way to the receiver's NIC.
             assert_eq!(there.rate_bits.is_some(), case.side == NicOf::Receiver);
@@ -500,7 +512,7 @@ mod tests {
     #[test]
     fn every_setting_is_measured_once_a_run() {
         let experiment = Acks::new(Plan::default(), None).unwrap();
-        assert_eq!(experiment.trials(), 3 * ((4 + 4) * (1 + 4 * 2) + 4 + 61));
+        assert_eq!(experiment.trials(), 3 * ((4 + 4) * (1 + 4 * 2) + 4 + 61 + 6));
         let settings = experiment.cases.iter().map(|case| experiment.setting(case));
         let carriers: Vec<_> = settings.map(|setting| setting.carrier).collect();
         let off = |carrier: &&Carrier| matches!(carrier, Carrier::Grosso { profile: None, .. });

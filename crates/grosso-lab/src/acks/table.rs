@@ -180,12 +180,14 @@ impl AckRow {
 impl TransferRow {
     fn write_heading(&self, text: &mut String) {
         let side = if self.side == NicOf::Sender { "sender" } else { "receiver" };
+        let wire = match self.window_bytes {
+            Some(bytes) => format!("LAN, {} ms, window {} KB", self.round_trip_ms, bytes >> 10),
+            None => format!("{} ms round trip, {} % loss", self.round_trip_ms, self.loss * 100.0),
+        };
         let _ = writeln!(
             text,
-            "\n{} ms round trip, {} % loss, Grosso the {side}'s NIC: ms, and times off\n\
+            "\n{wire}, Grosso the {side}'s NIC: ms, and times off\n\
              handling    hold{}",
-            self.round_trip_ms,
-            self.loss * 100.0,
             Worth::ALL.map(|worth| format!("{:>20}", format!("sender: {worth}"))).concat(),
         );
     }
@@ -270,6 +272,7 @@ mod tests {
         let words: Vec<_> = rows[0].split_whitespace().skip(2).collect();
         assert_eq!(words, ["266", "1.00", "798", "3.00", "1590", "3.00"]);
         assert_eq!(rows.len(), 4, "20 ms, with loss, 1 ms and 100 ms: {table}");
+        assert!(table.contains("\nLAN, 0.1 ms, window 100 KB, Grosso the sender's NIC"), "{table}");
         assert!(table.contains("\nTransfers, sent by TCP in userspace"), "{table}");
         let mut report = report();
         report.findings.senders = SenderKind::Kernel;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Case,
+    BEST_2011, Case,
     Handling::{self, Controlled, Expanded, Filtered, Hardware, Merged, Off, Passed, Vector},
     MITIGATION,
     NicOf::{self, Receiver, Sender},
@@ -72,7 +72,23 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
             }
         }
     }
+    cases.extend(lan());
     cases
+}
+
+/// Returns the settings of a LAN: the window of the source, and NICs that signal packets together at both ends. Vectors
+/// are acknowledgments that arrive together and stay separate.
+fn lan() -> impl Iterator<Item = Case> {
+    let settings = [Limited, One]
+        .into_iter()
+        .flat_map(|worth| [Off, Vector, Merged].into_iter().map(move |handling| (handling, worth)));
+    settings.map(|(handling, worth)| Case {
+        side: Sender,
+        handling,
+        hold: MITIGATION,
+        window_bytes: Some(BEST_2011),
+        transfer: Some(Transfer { worth, round_trip: LAN_ROUND_TRIP, loss: 0.0 }),
+    })
 }
 
 /// The result of one setting.
@@ -91,6 +107,8 @@ pub struct TransferRow {
     pub round_trip_ms: f64,
     /// Share of packets lost in each direction.
     pub loss: f64,
+    /// Greatest size of a socket's buffers in bytes; `None` if the window is never full.
+    pub window_bytes: Option<usize>,
     /// Duration of the transfer, in milliseconds.
     pub milliseconds: Spread,
     /// Segments retransmitted, in all runs.
@@ -111,6 +129,7 @@ impl TransferRow {
             worth,
             round_trip_ms: round_trip.as_secs_f64() * 1e3,
             loss,
+            window_bytes: case.window_bytes,
             milliseconds: Spread::of(runs.iter().map(|run| run.seconds * 1e3)),
             retransmits: runs.iter().map(|run| run.retransmits).sum(),
             runs: runs.clone(),
@@ -119,7 +138,9 @@ impl TransferRow {
 
     /// Returns whether two rows differ only in the sender and the treatment.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
-        let wire = |row: &Self| (row.side, row.round_trip_ms.to_bits(), row.loss.to_bits());
+        let wire = |row: &Self| {
+            (row.side, row.round_trip_ms.to_bits(), row.loss.to_bits(), row.window_bytes)
+        };
         wire(self) == wire(other)
     }
 }
@@ -127,11 +148,44 @@ impl TransferRow {
 /// Returns verdicts on transfers of these senders.
 pub(super) fn judge(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     let judged = CLAIMS.iter().filter_map(|claim| claim.judge(rows, senders));
+    let judged = judged.chain(judge_other_round_trips(rows, senders));
     let elsewhere = (senders == SenderKind::Userspace).then(|| Verdict::not_here(KERNEL, NEEDED));
     judged.chain(elsewhere).collect()
 }
 
-/// A claim on the ratio of two transfers at the first round-trip time.
+/// Judges what merged acknowledgments cost at every round trip but the first, and on the LAN.
+fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let first_ms = rows.first().map(|row| row.round_trip_ms);
+    for over in rows.iter().filter(|row| row.handling == Merged && row.side == Sender) {
+        let is_lan = over.window_bytes.is_some();
+        // On the LAN, both settings are signalled together, as by a NIC that mitigates interrupts.
+        let handling = if is_lan { Vector } else { Off };
+        let is_judged = over.worth != Bytes && Some(over.round_trip_ms) != first_ms;
+        let mut others = rows.iter().filter(|row| row.is_beside(over) && row.worth == over.worth);
+        let Some(under) = others.find(|row| is_judged && row.handling == handling) else {
+            continue;
+        };
+        let place = if is_lan { "LAN".into() } else { format!("{} ms", over.round_trip_ms) };
+        let claim = format!("{place}, {}: merged ACKs slow the sender", over.worth);
+        let cause = if is_lan { BUSY } else { DISTURBED };
+        let evidence =
+            Evidence::ratio(&over.milliseconds, &under.milliseconds, Bound::AtLeast(1.0));
+        let verdict = evidence.verdict(claim, Unit::Times, cause);
+        let published = Published::new(8.0 / 4.5, "R3, in 2011");
+        verdicts.push(verdict.with(times(over, under, senders)).beside(published));
+    }
+    verdicts
+}
+
+/// Returns the times of two transfers, and the kind of senders unless it is the kernel's.
+fn times(over: &TransferRow, under: &TransferRow, senders: SenderKind) -> String {
+    let [on, off] = [over, under].map(|row| row.milliseconds.median);
+    let whose = if senders == SenderKind::Userspace { ", in userspace" } else { "" };
+    format!("{on:.0} and {off:.0} ms{whose}")
+}
+
+/// A claim on the ratio of two transfers at the first round trip.
 struct Claim {
     text: &'static str,
     side: NicOf,
@@ -177,14 +231,11 @@ impl Claim {
                     && row.hold_us.to_bits() == hold_us.unwrap_or(usual_us).to_bits()
             })
         };
-        let over = find(self.over, self.hold_us)?.milliseconds;
-        let under = find(self.under, None)?.milliseconds;
-        let whose = if senders == SenderKind::Userspace { ", in userspace" } else { "" };
-        let [on, off] = [over.median, under.median];
-        let evidence = Evidence::ratio(&over, &under, self.bound);
+        let (over, under) = (find(self.over, self.hold_us)?, find(self.under, None)?);
+        let evidence = Evidence::ratio(&over.milliseconds, &under.milliseconds, self.bound);
         let verdict = evidence.verdict(self.text, Unit::Times, self.cause);
         let published = self.published.map(|ratio| Published::new(ratio, "R3, in 2011"));
-        Some(verdict.with(format!("{on:.0} and {off:.0} ms{whose}")).beside(published))
+        Some(verdict.with(times(over, under, senders)).beside(published))
     }
 }
 
@@ -296,6 +347,9 @@ const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
+const BUSY: &str = "\
+here the CPU limits the rate and not the round trip, and a sender spends less of it on merged acknowledgments; a window \
+of 100 KB is full before merging delays it";
 const DISTURBED: &str =
     "other load on this machine, or a link so short that slow start takes no time";
 const KERNEL: &str = "the kernel's TCP, modified to count acknowledgments";
@@ -306,5 +360,7 @@ const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
 /// Hold times at the sender besides zero: the lab's default, and a long one.
 const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
+/// Round trip of the LAN: the time in which a wire of 8 Gb/s carries the window of the source.
+const LAN_ROUND_TRIP: Duration = Duration::from_micros(100);
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

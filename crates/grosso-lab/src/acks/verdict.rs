@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     model::Counting,
-    statistics::{Spread, digits},
+    statistics::{Spread, digits, thousands},
     trial::Measured,
     verdict::{Bound, Evidence, Published, Unit, Verdict},
 };
@@ -24,6 +24,7 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     verdicts.extend(share("sender: rsc-82599 costs no throughput", rows, Handling::Hardware));
     verdicts.extend(starved(rows));
     verdicts.extend(reads(rows));
+    verdicts.extend(fewer(rows));
     verdicts.extend(expanded(rows));
     verdicts.extend(best_window(rows));
     verdicts.extend(overtaking(*overtaken));
@@ -95,6 +96,23 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     );
     let segments = format!("{:.1} segments per frame", segments.median);
     Some(verdict.with(segments).beside(Published::new(1.0 / 3.0, "R3, in 2011")))
+}
+
+/// Judges the claim that a receiver that merges sends fewer acknowledgments for the same bytes.
+fn fewer(rows: &[AckRow]) -> Option<Verdict> {
+    let sent = |handling| {
+        let rows = rows.iter().filter(|row| row.side == NicOf::Receiver);
+        let runs = rows.filter(|row| row.handling == handling).flat_map(|row| &row.runs);
+        some(Spread::of(runs.map(|run| run.acknowledgements as f64 / (run.bytes as f64 * 1e-9))))
+    };
+    let (merged, off) = (sent(Handling::Passed)?, sent(Handling::Off)?);
+    let verdict = Evidence::ratio(&merged, &off, Bound::Under(1.0)).verdict(
+        "receiver: merging sends fewer ACKs",
+        Unit::Percent,
+        "a receiver whose reads are so few that each acknowledges many packets even without merging",
+    );
+    let [merged, off] = [merged, off].map(|acks| thousands(acks.median));
+    Some(verdict.with(format!("{merged} and {off} per GB")))
 }
 
 /// Judges the claim that a window of 100 KB is best.
@@ -210,7 +228,7 @@ mod tests {
     #[test]
     fn every_claim_holds_of_what_was_published() {
         let verdicts = judge(&kernel());
-        assert_eq!(verdicts.len(), 13 + 11);
+        assert_eq!(verdicts.len(), 13 + 6 + 12);
         assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }
@@ -265,17 +283,17 @@ mod tests {
         // Without expansion the claim does not exist.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
-        assert_eq!(judge(&findings).len(), 13 + 10);
+        assert_eq!(judge(&findings).len(), 13 + 6 + 11);
         // Without rows there are no verdicts on streams.
         findings.rows.clear();
-        assert_eq!(judge(&findings).len(), 13 + 3);
+        assert_eq!(judge(&findings).len(), 13 + 6 + 3);
     }
 
     #[test]
     fn a_verdict_says_that_its_sender_was_in_userspace() {
         let verdicts = report().verdicts;
         let told = verdicts.iter().filter(|verdict| verdict.measured.ends_with(", in userspace)"));
-        assert_eq!(told.count(), 13);
+        assert_eq!(told.count(), 13 + 6);
         let elsewhere = verdicts.iter().filter(|verdict| verdict.to_string().starts_with("cannot"));
         assert_eq!(elsewhere.count(), 1, "the behaviour of the kernel's sender is unknown");
         assert!(judge(&kernel()).iter().all(|verdict| !verdict.to_string().contains("userspace")));

@@ -13,16 +13,18 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentFindings {
-    /// The results: without loss, then with loss.
+    /// The results: without loss, with loss, and with more load than the receiver can process.
     pub groups: Vec<FragmentGroup>,
 }
 
-/// Results with the same loss.
+/// Results with the same loss and load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentGroup {
     /// The share of fragments lost on the wire.
     pub loss: f64,
+    /// Whether the sender offered more than the receiver can process.
+    pub is_overload: bool,
     /// Results, one for each setting.
     pub rows: Vec<FragmentRow>,
 }
@@ -57,27 +59,40 @@ pub struct FragmentRow {
 
 impl FragmentFindings {
     /// Returns the rows of all groups.
+    #[cfg(test)]
     pub(super) fn rows(&self) -> impl Iterator<Item = &FragmentRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
+    /// Returns the rate that the sender offered, in Gb/s, without overload.
+    pub(super) fn offered_gbps(&self) -> Spread {
+        let groups = self.groups.iter().filter(|group| !group.is_overload);
+        Spread::of(groups.flat_map(|group| &group.rows).map(|row| row.offered_gbps.median))
+    }
+
     /// Returns whether the machine is too slow for the rate: the receiver that coalesces with unlimited buffers lost
-    /// datagrams although no fragment was lost, or frames were lost before they reached the NIC.
+    /// datagrams although no fragment was lost, or frames were lost before they reached the NIC. Overload is not counted.
     pub(super) fn is_short_of_processor(&self, rate_gbps: f64) -> bool {
-        let unhindered = self.groups.iter().filter(|group| group.loss <= 0.0);
+        let groups = || self.groups.iter().filter(|group| !group.is_overload);
+        let rows = || groups().flat_map(|group| &group.rows);
+        let unhindered = groups().filter(|group| group.loss <= 0.0);
         let unhindered = unhindered.filter_map(|group| group.row(Receiver::Coalesces, None));
         let mut unhindered =
             unhindered.map(|row| row.goodput_gbps.median / row.offered_gbps.median);
         unhindered.any(|share| share < CARRIED)
-            || self.rows().any(|row| row.offered_gbps.median < rate_gbps * CARRIED)
-            || self.rows().flat_map(|row| &row.runs).any(|run| run.wire_full > 0)
+            || rows().any(|row| row.offered_gbps.median < rate_gbps * CARRIED)
+            || rows().flat_map(|row| &row.runs).any(|run| run.wire_full > 0)
     }
 }
 
 impl FragmentGroup {
-    pub(super) fn new(loss: f64, group: Vec<Series<FragmentSetting, FragmentRun>>) -> Self {
+    pub(super) fn new(
+        loss: f64,
+        is_overload: bool,
+        group: Vec<Series<FragmentSetting, FragmentRun>>,
+    ) -> Self {
         let rows = group.into_iter().map(FragmentRow::new).collect();
-        let mut result = Self { loss, rows };
+        let mut result = Self { loss, is_overload, rows };
         let unbounded = result.row(Receiver::Coalesces, None).map(|row| row.goodput_gbps.median);
         for row in &mut result.rows {
             row.share_of_unbounded =

@@ -21,7 +21,7 @@ impl Findings for FragmentFindings {
     fn heading(&self, environment: &Environment<FragmentParameters>) -> String {
         let FragmentParameters { datagram_bytes, family, .. } = environment.parameters;
         let version = if family == Family::V6 { "IPv6" } else { "IPv4" };
-        let offered = Spread::of(self.rows().map(|row| row.offered_gbps.median));
+        let offered = self.offered_gbps();
         format!(
             "datagrams of {datagram_bytes} bytes over {version}, in ESP, in fragments of 1500\n\
              through {}; CPUs: {}; offered {} Gb/s ({}-{})\n\
@@ -92,8 +92,15 @@ impl FragmentGroup {
         Chart { title: self.title(), names: 190, columns, rows }
     }
 
-    /// Returns the title of the group: the loss that its rows share.
+    /// Returns the title of the group: the loss or the load that its rows share.
     fn title(&self) -> String {
+        if self.is_overload {
+            let offered = Spread::of(self.rows.iter().map(|row| row.offered_gbps.median));
+            return format!(
+                "No fragment lost on the wire, more offered than can be received: {} Gb/s",
+                digits(offered.median)
+            );
+        }
         match self.loss > 0.0 {
             true => format!("{} % of fragments lost on the wire", self.loss * 100.0),
             false => "No fragment lost on the wire".into(),

@@ -96,7 +96,11 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<FragmentRun, TrialError> {
     let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
-    let under_way_bytes = UNDER_WAY_BYTES;
+    // With more load than can be received, frames wait nowhere but in the NIC's ring.
+    let under_way_bytes = match setting.buffers {
+        Some(buffers) if setting.is_overload() => buffers * usize::from(WIRE_MTU),
+        _ => UNDER_WAY_BYTES,
+    };
     let family = setting.family;
     let layout = Layout { mtu, family, under_way_bytes, patient: false, ..Layout::default() };
     let (hosts, [near, far]) = Hosts::apart(&layout, setting.device, WIRE_MTU)?;
@@ -278,7 +282,11 @@ fn observe(
         let arrived = arrived.map_err(TrialError::call("receiver", "recvmsg"))?;
         let [before, after] = watched?;
         let datagram_bytes = setting.datagram_bytes;
-        Ok(FragmentRun { datagram_bytes, ..after.since(&before, &sent, &arrived) })
+        let mut run = FragmentRun { datagram_bytes, ..after.since(&before, &sent, &arrived) };
+        if setting.is_overload() {
+            run.no_buffer += std::mem::take(&mut run.wire_full);
+        }
+        Ok(run)
     })
 }
 

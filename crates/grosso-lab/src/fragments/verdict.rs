@@ -12,10 +12,14 @@ use crate::{
 pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for group in groups {
-        let lossy = group.loss > 0.0;
-        verdicts.extend(collapse(group, lossy));
-        verdicts.extend(cure(group, lossy));
-        if lossy {
+        let claims = match group {
+            FragmentGroup { is_overload: true, .. } => OVERLOAD,
+            FragmentGroup { loss, .. } if *loss > 0.0 => LOSS,
+            _ => NO_LOSS,
+        };
+        verdicts.extend(collapse(group, claims));
+        verdicts.extend(cure(group, claims));
+        if group.loss > 0.0 {
             verdicts.extend(silence(group, timeout));
         }
     }
@@ -24,16 +28,13 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
 
 /// Judges the claim that, with the fewest buffers, a receiver that queues delivers almost none of the datagrams that a
 /// receiver that coalesces delivers.
-fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
+fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));
     let queued = row(Receiver::Queues)?.goodput_gbps;
     let coalesced = row(Receiver::Coalesces)?.goodput_gbps;
     let verdict = Evidence::ratio(&queued, &coalesced, Bound::Under(1.0)).verdict(
-        match lossy {
-            false => "fewest buffers: queueing delivers less",
-            true => "fewest buffers, loss: queueing delivers less",
-        },
+        claims.collapse,
         Unit::Percent,
         "a machine too slow for the rate, whose buffers are emptied between two datagrams",
     );
@@ -42,7 +43,7 @@ fn collapse(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
 }
 
 /// Judges the claim that coalescing needs few buffers: its goodput equals that with unlimited ones.
-fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
+fn cure(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
     let few = rows.filter_map(|row| {
@@ -52,14 +53,7 @@ fn cure(group: &FragmentGroup, lossy: bool) -> Option<Verdict> {
     let (evidence, buffers) = Evidence::all_of(few)?;
     Some(
         evidence
-            .verdict(
-                match lossy {
-                    false => "coalescing: few buffers cost at most 10 %",
-                    true => "coalescing, loss: few buffers cost at most 10 %",
-                },
-                Unit::Percent,
-                "a machine too slow for the rate",
-            )
+            .verdict(claims.cure, Unit::Percent, claims.not_cured)
             .with(format!("{buffers} buffers"))
             .for_every_row(),
     )
@@ -100,6 +94,30 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     judged.into_iter().flatten().collect()
 }
 
+/// The claims about a group, and the cause in case coalescing does not cure the collapse.
+#[derive(Clone, Copy)]
+struct Claims {
+    collapse: &'static str,
+    cure: &'static str,
+    not_cured: &'static str,
+}
+
+const NO_LOSS: Claims = Claims {
+    collapse: "fewest buffers: queueing delivers less",
+    cure: "coalescing: few buffers cost at most 10 %",
+    not_cured: "a machine too slow for the rate",
+};
+const LOSS: Claims = Claims {
+    collapse: "fewest buffers, loss: queueing delivers less",
+    cure: "coalescing, loss: few buffers cost at most 10 %",
+    ..NO_LOSS
+};
+const OVERLOAD: Claims = Claims {
+    collapse: "overload: queueing delivers less",
+    cure: "overload, coalescing: few buffers cost at most 10 %",
+    not_cured: "while the receiver is busy, few buffers drop frames of every datagram; more buffers drop whole \
+                datagrams at the end of a queue",
+};
 /// Cause of a silence that the timeout does not explain.
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
 /// Share of the best goodput at which few buffers do no harm.
@@ -138,7 +156,7 @@ mod tests {
     #[test]
     fn every_claim_holds_of_a_collapse_and_its_cure() {
         let verdicts = judge(&report().findings.groups, HALF);
-        assert_eq!(verdicts.len(), 7);
+        assert_eq!(verdicts.len(), 9);
         assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
         // Together with the figures, a claim must fit in a line of 80 columns.
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
@@ -196,7 +214,7 @@ mod tests {
         let mut report = report().findings;
         report.groups[1].rows.retain(|row| row.receiver == Receiver::Evicts);
         let claims: Vec<_> =
-            judge(&report.groups[1..], HALF).iter().map(|v| v.claim.clone()).collect();
+            judge(&report.groups[1..2], HALF).iter().map(|v| v.claim.clone()).collect();
         assert_eq!(claims, ["evicting, loss: never silent for long"]);
     }
 }

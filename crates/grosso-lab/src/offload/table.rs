@@ -4,6 +4,8 @@ use core::fmt::Write;
 
 use super::{Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow};
 use crate::{
+    beside::BesideRow,
+    netns::{Family, Mtu},
     page::{Bar, Chart, Column},
     report::{Environment, Findings, Knob},
     statistics::{Latency, Spread, digits, thousands},
@@ -93,6 +95,10 @@ impl Findings for OffloadFindings {
         }
     }
 
+    fn beside(&self) -> Vec<BesideRow> {
+        self.groups.iter().flat_map(OffloadGroup::beside).collect()
+    }
+
     fn remarks(&self, environment: &Environment<OffloadParameters>) -> Vec<&'static str> {
         let runs = || self.rows().flat_map(|row| &row.runs);
         let mut remarks = Vec::new();
@@ -171,6 +177,16 @@ impl OffloadGroup {
             figure(other)
         );
         Some((text, !word.is_noise()))
+    }
+
+    /// Returns the comparisons that have a published ratio.
+    fn beside(&self) -> impl Iterator<Item = BesideRow> {
+        let Mtu { sender, receiver } = self.mtu;
+        let version = if self.family == Family::V6 { ", IPv6" } else { "" };
+        self.comparisons.iter().filter_map(move |compared| {
+            let setting = format!("MTU {sender} to {receiver}{version}: {}", compared.name);
+            Some(BesideRow::new(setting, compared.published?.ratio, compared.ratio))
+        })
     }
 
     /// Returns whether other programs used the CPU: if the test has the CPU to itself, it uses one CPU-second per
@@ -408,6 +424,9 @@ mod tests {
         );
         assert!(line("coalescing off").contains(" 2.75 (2.50-3.00)"), "{table}");
         assert!(line("on / off").contains("3.64 times (R1, in 2007"), "{table}");
+        let beside: Vec<String> =
+            line("MTU 1500 to 1500: on / off").split_whitespace().map(Into::into).collect();
+        assert_eq!(beside[7..], ["2.74", "3.64", "1.32"], "{table}");
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use core::fmt::Write;
 
 use super::{
-    PublishedTunnel, Roles, TunnelCarrier, TunnelComparison, TunnelFindings, TunnelGroup,
+    PublishedTunnel, Roles, Tunnel, TunnelCarrier, TunnelComparison, TunnelFindings, TunnelGroup,
     TunnelParameters, TunnelRow, TunnelTrial,
 };
 use crate::{
+    beside::BesideRow,
     netns::Family,
     page::{Bar, Chart, Column},
     report::{Environment, Findings, Knob},
@@ -50,6 +51,30 @@ impl Findings for TunnelFindings {
         self.comparisons.iter().for_each(|compared| compared.write(text));
     }
 
+    fn beside(&self) -> Vec<BesideRow> {
+        let mut rows = Vec::new();
+        for published in self.published.iter().filter(|row| row.remote_checksum == Some(true)) {
+            let others = self.published.iter().filter(|row| row.tunnel == published.tunnel);
+            let off = others.clone().find(|row| row.remote_checksum == Some(false));
+            let ours = [true, false].map(|on| self.row(published.tunnel, on));
+            if let (Some(off), [Some(here), Some(here_off)]) = (off, ours) {
+                let name = format!("{}, RCO on / off", published.tunnel);
+                rows.extend(published_rows(&name, [published, off], [here, here_off]));
+            }
+        }
+        // The source has no RCO in VXLAN, so GUE is without it too.
+        let [vxlan, gue] = [Tunnel::Vxlan, Tunnel::GreGue].map(|tunnel| {
+            let mut published = self.published.iter().filter(|row| row.tunnel == tunnel);
+            let published = published.find(|row| row.remote_checksum != Some(true));
+            published.zip(self.row(tunnel, false))
+        });
+        if let (Some((vxlan, here)), Some((gue, here_gue))) = (vxlan, gue) {
+            rows.extend(published_rows("VXLAN / GRE/GUE, no RCO", [vxlan, gue], [here, here_gue]));
+        }
+        rows.extend(self.shares_of_checksums());
+        rows
+    }
+
     fn headline(&self) -> String {
         let kernel = self
             .comparisons
@@ -73,6 +98,71 @@ impl Findings for TunnelFindings {
         ];
         self.groups.iter().map(|group| group.chart(columns).draw()).collect()
     }
+}
+
+impl TunnelFindings {
+    /// Returns the row of one of Grosso's tunnels.
+    fn row(&self, tunnel: Tunnel, remote_checksum: bool) -> Option<&TunnelRow> {
+        let mut rows = self.rows().filter(|row| row.carrier == TunnelCarrier::Grosso);
+        rows.find(|row| (row.tunnel, row.remote_checksum) == (tunnel, Some(remote_checksum)))
+    }
+
+    /// Returns the share of checksums in the time of both paths, with remote checksum offload to without it.
+    fn shares_of_checksums(&self) -> Vec<BesideRow> {
+        let shares = |remote_checksum| {
+            let costs = self.row(Tunnel::GreGue, remote_checksum)?.costs?;
+            Some(costs.map(|path| path.checksums_percent))
+        };
+        let Some((on, off)) = shares(true).zip(shares(false)) else { return Vec::new() };
+        let sides = PUBLISHED_SHARES.iter().zip(on.into_iter().zip(off));
+        let row = |(&(side, published), (on, off)): (&(&str, f64), (f64, f64))| {
+            let name = format!("GRE/GUE, RCO on / off: share of checksums, {side}");
+            BesideRow::new(name, published, on / off)
+        };
+        sides.map(row).collect()
+    }
+}
+
+/// Returns the ratios of the first to the second row of a table: throughput, CPU time for it, requests and latency.
+fn published_rows(
+    name: &str,
+    published: [&PublishedTunnel; 2],
+    here: [&TunnelRow; 2],
+) -> [BesideRow; 5] {
+    let of_published = |value: &dyn Fn(&PublishedTunnel) -> f64| {
+        let [one, other] = published.map(value);
+        one / other
+    };
+    let of_here = |value: &dyn Fn(&TunnelRow) -> f64| {
+        let [one, other] = here.map(value);
+        one / other
+    };
+    let row = |what, published, here| BesideRow::new(format!("{name}: {what}"), published, here);
+    let rate = |row: &PublishedTunnel| f64::from(row.megabits_a_second);
+    let rate_here = |row: &TunnelRow| row.megabits_a_second.median;
+    [
+        row("Mb/s", of_published(&rate), of_here(&rate_here)),
+        row(
+            "TX CPU per Mb/s",
+            of_published(&|row| row.tx_cpu_percent / rate(row)),
+            of_here(&|row| row.tx_cpu_percent.median / rate_here(row)),
+        ),
+        row(
+            "RX CPU per Mb/s",
+            of_published(&|row| row.rx_cpu_percent / rate(row)),
+            of_here(&|row| row.rx_cpu_percent.median / rate_here(row)),
+        ),
+        row(
+            "requests/s",
+            of_published(&|row| f64::from(row.transactions_a_second)),
+            of_here(&|row| row.transactions_a_second.median),
+        ),
+        row(
+            "latency, 99 %",
+            of_published(&|row| f64::from(row.latency_us[2])),
+            of_here(&|row| row.latency.map_or(f64::NAN, |latency| latency.p99_us)),
+        ),
+    ]
 }
 
 impl TunnelGroup {
@@ -235,6 +325,9 @@ const COSTS: [&str; 2] = [
     "tunnel   RCO sender    a      b   recv kernel    all  in a  in b      a      b",
 ];
 
+/// Published shares of checksums, TX and RX: with remote checksum offload to without it.
+const PUBLISHED_SHARES: [(&str, f64); 2] = [("TX", 0.33 / 6.00), ("RX", 1.81 / 0.51)];
+
 const PUBLISHED: &str = "\
 Published (2014: Linux, 200 streams, a NIC of 40 Gb/s). Share of checksums,
 GRE/GUE: TX 6.00 % without and 0.33 % with RCO, RX 0.51 % and 1.81 %";
@@ -267,6 +360,10 @@ mod tests {
             ]
         );
         assert_eq!(grosso[1], ["on", "35971", "9.68", "7.36", "1888420", "79.32", "94/158/295"]);
+        let beside = lines("SIT/GUE, RCO on / off: Mb/s");
+        assert_eq!(beside[0][5..], ["0.99", "1.00", "1.01"], "{table}");
+        assert_eq!(lines("VXLAN / GRE/GUE, no RCO: TX")[0][8..9], ["2.85"], "{table}");
+        assert_eq!(lines("GRE/GUE, RCO on / off: share of checksums, RX").len(), 1, "{table}");
         assert_eq!(lines("kernel")[1].len(), 7, "no clock in the kernel");
         assert!(table.contains("VXLAN, RCO on  / kernel  throughput 0.50, "), "{table}");
         assert!(

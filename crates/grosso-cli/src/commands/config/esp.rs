@@ -33,6 +33,15 @@ pub(crate) fn esp(options: &ConfigEsp, session: &mut Session) -> Result<Exit, Fa
                     0";
         session.talk.note(note.to_owned());
     }
+    if pair.policies > 0 {
+        let s = if pair.policies == 1 { "y" } else { "ies" };
+        let note = format!(
+            "{} polic{s} skipped: the port encrypts every packet that sel selects, and level = \"use\" \
+             accepts cleartext",
+            pair.policies
+        );
+        session.talk.note(note);
+    }
     let mut converted = Converted {
         schema: CONVERTED.name,
         tool: Tool::THIS,
@@ -56,11 +65,12 @@ fn read(options: &ConfigEsp) -> Result<EspEnd, Failure> {
         keys::read_secret(file, xfrm::BYTES_MAX, &name)
     }?;
     let text = str::from_utf8(&text).map_err(|_| "the input is empty".to_owned());
-    let pair = text.and_then(|text| xfrm::pair(text, options.here, options.there));
+    let pair =
+        text.and_then(|text| xfrm::pair(text, options.here, options.there, options.shared_key));
     pair.map_err(|what| {
         Failure::input("input.xfrm", format!("config esp: {name}: {what}")).hint(
             "expected the output of `ip xfrm state` without -s: one association per \
-                   direction, with different keys",
+             direction, with different keys (or one key and --shared-key)",
         )
     })
 }

@@ -22,13 +22,13 @@ use crate::{
 
 /// The form of table R3.
 pub(super) const ACKS: ReportForm =
-    ReportForm::of::<LabReport<Report<AckFindings>>>("grosso.lab-acks/3");
+    ReportForm::of::<LabReport<Report<AckFindings>>>("grosso.lab-acks/4");
 /// The form of the costs.
 pub(super) const COST: ReportForm =
     ReportForm::of::<LabReport<Report<CostFindings>>>("grosso.lab-cost/3");
 /// The form of table R2.
 pub(super) const FRAGMENTS: ReportForm =
-    ReportForm::of::<LabReport<Report<FragmentFindings>>>("grosso.lab-fragments/3");
+    ReportForm::of::<LabReport<Report<FragmentFindings>>>("grosso.lab-fragments/4");
 /// The form of table R4.
 pub(super) const TUNNELS: ReportForm =
     ReportForm::of::<LabReport<Report<TunnelFindings>>>("grosso.lab-tunnels/4");

@@ -1,0 +1,84 @@
+//! Published figures beside those of this machine: tables R1 to R5, as ratios of two settings.
+
+use core::fmt::Write;
+
+use crate::verdict::Verdict;
+
+/// A published ratio of two settings, beside the one that was measured here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BesideRow {
+    /// The settings that are compared.
+    pub setting: String,
+    /// The published ratio.
+    pub published: f64,
+    /// The ratio on this machine.
+    pub here: f64,
+}
+
+impl BesideRow {
+    pub(crate) fn new(setting: impl Into<String>, published: f64, here: f64) -> Self {
+        Self { setting: setting.into(), published, here }
+    }
+
+    /// Returns the row of a verdict; `None` if its claim has no published figure.
+    pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
+        let beside = verdict.published?;
+        Some(Self::new(verdict.claim.clone(), beside.published.ratio, beside.here))
+    }
+}
+
+/// Appends the rows as a table of at most 80 columns; appends nothing if there are no rows.
+pub(crate) fn write(rows: &[BesideRow], text: &mut String) {
+    if rows.is_empty() {
+        return;
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{TITLE:<52} {:>9} {:>8} {:>8}", "published", "here", "ratio");
+    for BesideRow { setting, published, here } in rows {
+        let [left, right, ratio] = [*published, *here, here / published].map(figure);
+        let _ = writeln!(text, "{setting:<52} {left:>9} {right:>8} {ratio:>8}");
+    }
+}
+
+/// Formats a ratio with at least two significant digits.
+fn figure(value: f64) -> String {
+    match value {
+        _ if !value.is_finite() => "-".into(),
+        0.0 => "0".into(),
+        ..0.095 => format!("{value:.4}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+const TITLE: &str = "Ratios of two settings";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::{Bound, Evidence, Published, Unit};
+
+    #[test]
+    fn a_row_has_both_figures_and_their_ratio() {
+        let published = Published::new(1.25, "R5, in 2014");
+        let evidence = Evidence::exact(2.0, Bound::AtLeast(1.0));
+        let verdict = evidence.verdict("superframes carry more", Unit::Times, "");
+        assert_eq!(BesideRow::of(&verdict), None);
+        let row = BesideRow::of(&verdict.beside(published)).unwrap();
+        assert_eq!(row, BesideRow::new("superframes carry more", 1.25, 2.0));
+        let mut text = String::new();
+        write(&[row, BesideRow::new("x".repeat(52), 9.0 / 6600.0, f64::NAN)], &mut text);
+        let lines: Vec<Vec<&str>> =
+            text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][4..], ["published", "here", "ratio"]);
+        assert_eq!(lines[1][3..], ["1.25", "2.00", "1.60"]);
+        assert_eq!(lines[2][1..], ["0.0014", "-", "-"]);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn nothing_published_is_no_table() {
+        let mut text = String::new();
+        write(&[], &mut text);
+        assert_eq!(text, "");
+    }
+}
