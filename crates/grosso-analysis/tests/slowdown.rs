@@ -309,3 +309,31 @@ fn a_damaged_acknowledgment_reports_nothing() {
     let found = slowdowns(&frames);
     assert_eq!(first(&found), Some(Cause::LostAfter), "{:?}", found.causes);
 }
+
+#[test]
+fn loss_is_not_reported_as_reordering() {
+    for seed in 1000..1020 {
+        let causes = slowdowns(&transfer(Fault::Loss(40), seed).at_sender).causes;
+        let causes: Vec<_> = causes.iter().map(|slow| slow.finding.cause).collect();
+        assert!(!causes.contains(&Cause::ReorderedAfter), "seed {seed}: {causes:?}");
+    }
+}
+
+#[test]
+fn reordering_is_cured_by_a_wait_as_long_as_the_latest_packet_takes() {
+    let reordered = |time_ns| {
+        let mut frames = transfer(Fault::Reordering(20), 1001).at_receiver;
+        let start = frames[0].0;
+        for (time, _) in &mut frames {
+            *time = start + (*time - start) * time_ns / 1000;
+        }
+        let found = slowdowns(&frames).causes.remove(0);
+        assert_eq!(found.finding.cause, Cause::ReorderedBefore);
+        (found.finding.time_ns.unwrap(), found.grosso)
+    };
+    let (late_ns, command) = reordered(1000);
+    let wait = format!("grosso bridge DEV tap:NAME --reorder holes:{}us", late_ns.div_ceil(1000));
+    assert_eq!(command, Some(wait));
+    let (late_ns, command) = reordered(1_000_000);
+    assert!(late_ns > 50_000_000 && command.is_none(), "{late_ns}: {command:?}");
+}

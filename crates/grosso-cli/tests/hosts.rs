@@ -31,6 +31,7 @@ mod network;
 mod rings;
 mod run;
 mod service;
+mod slowdown;
 mod stages;
 mod stats;
 mod stuck;

@@ -410,7 +410,9 @@ impl WhatifReport {
             }
         }
         if lossy.is_empty() {
-            return "Nothing merges with any of these settings".into();
+            let names = Setting::groups(&self.settings).filter_map(|group| group.first());
+            let names: Vec<String> = names.map(Setting::name).collect();
+            return format!("Nothing merges with any of these settings of {}", names.join("; "));
         }
         format!(
             "Nothing merges with the invertible profiles; {}, only for hosts that terminate TCP",

@@ -35,6 +35,8 @@ pub enum Cause {
     Spurious,
     /// The receive window is smaller than bandwidth times round trip.
     ReceiveWindow,
+    /// The peer, or a router that changed its SYN, announced a small MSS.
+    SmallMss,
     /// Every packet has PSH, which ends its train.
     PushOnEveryPacket,
     /// Packets carry a few bytes each.
@@ -110,6 +112,7 @@ impl Cause {
             Self::AcksLost => "acknowledgments lost before this capture point",
             Self::Spurious => "retransmitted although not lost",
             Self::ReceiveWindow => "receive window too small for the round trip",
+            Self::SmallMss => "small MSS, announced by the peer or set by a router",
             Self::PushOnEveryPacket => "PSH on every packet, so GRO cannot merge them",
             Self::TinySegments => "tiny segments",
             Self::SteppingTimestamps => "timestamps differ from packet to packet",
@@ -134,6 +137,7 @@ impl Cause {
             Self::AcksLost => "ACKs lost",
             Self::Spurious => "spurious retransmissions",
             Self::ReceiveWindow => "receive window",
+            Self::SmallMss => "small MSS",
             Self::PushOnEveryPacket => "PSH on every packet",
             Self::TinySegments => "tiny segments",
             Self::SteppingTimestamps => "stepping timestamps",
@@ -176,6 +180,10 @@ impl Cause {
             Self::ReceiveWindow => {
                 "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\" on the receiver; no SO_RCVBUF"
             }
+            Self::SmallMss => {
+                "nft list ruleset and iptables -t mangle -S show TCPMSS rules of routers; ip link \
+                 set DEV mtu 1500 on the peer"
+            }
             Self::PushOnEveryPacket => "larger writes on the sender: MSG_MORE or TCP_CORK",
             Self::TinySegments => "remove TCP_NODELAY on the sender, or set TCP_CORK",
             Self::SteppingTimestamps => {
@@ -184,21 +192,29 @@ impl Cause {
             Self::Application => "nothing to set: the network waited for the sender",
         }
     }
+}
 
-    /// The command of Grosso that helps, if one does.
-    pub const fn grosso(self) -> Option<&'static str> {
-        match self {
-            Self::ReorderedBefore => Some("grosso bridge DEV tap:NAME --reorder holes"),
-            Self::PushOnEveryPacket => {
-                Some("grosso bridge DEV tap:NAME --profile freebsd --terminates")
+impl Finding {
+    /// Returns the command of Grosso that helps, if one does. Reordering is repaired if the latest packet arrives
+    /// within the time that a hole may wait.
+    pub fn grosso(&self) -> Option<String> {
+        let options = match (self.cause, self.time_ns) {
+            (Cause::ReorderedBefore, Some(..=POLL_NS)) => "--reorder batch".into(),
+            (Cause::ReorderedBefore, Some(late_ns @ ..=LATE_NS_MAX)) => {
+                format!("--reorder holes:{}us", late_ns.div_ceil(1000))
             }
-            Self::SteppingTimestamps => {
-                Some("grosso bridge DEV tap:NAME --profile inet-lro --terminates")
-            }
-            _ => None,
-        }
+            (Cause::PushOnEveryPacket, _) => "--profile freebsd --terminates".into(),
+            (Cause::SteppingTimestamps, _) => "--profile inet-lro --terminates".into(),
+            _ => return None,
+        };
+        Some(format!("grosso bridge DEV tap:NAME {options}"))
     }
 }
+
+/// Lateness within one poll of a device.
+const POLL_NS: u64 = 20_000;
+/// Lateness that is worth a wait: a longer one delays the acknowledgments until the sender's timer retransmits.
+const LATE_NS_MAX: u64 = 50_000_000;
 
 impl Basis {
     /// The evidence in words.

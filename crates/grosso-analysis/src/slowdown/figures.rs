@@ -48,10 +48,12 @@ pub(super) struct Figures {
     pub(super) acks: u32,
     /// Acknowledgments missing in the steps of the identifications.
     pub(super) acks_missing: u32,
+    /// Damaged acknowledgments: they are missing in those steps, and were not lost.
+    pub(super) acks_damaged: u32,
     /// Windows that the peer announced, in bytes, and their number; 0 if the scale is unknown.
     pub(super) window_bytes: u64,
     pub(super) windows: u32,
-    /// Periods with a window of zero, and their total time.
+    /// Periods with a closed window, and their total time.
     pub(super) zero_windows: u32,
     pub(super) zero_ns: u64,
     /// Pauses of the sender after a push, with all data acknowledged, and their total time.
@@ -75,6 +77,10 @@ pub(super) struct Figures {
     pub(super) icmp_quoted: u16,
     /// Packets longer than that MTU, later than a round trip after the message.
     pub(super) above_mtu: u32,
+    /// Frames longer than that MTU that are either such packets or superframes.
+    pub(super) above_mtu_guessed: u32,
+    /// Whether messages went on later than a round trip after the first one.
+    pub(super) is_icmp_repeated: bool,
     /// Largest number of transmissions of one segment, while no segment of its size was acknowledged.
     pub(super) stuck_times: u32,
     pub(super) stuck_bytes: u32,
@@ -83,14 +89,6 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Packets that filled a gap or repeated data.
-    pub(super) const fn repairs(&self) -> u32 {
-        self.retransmitted
-            .saturating_add(self.late)
-            .saturating_add(self.lost_before)
-            .saturating_add(self.duplicated)
-    }
-
     /// The mean window of the peer; 0 if it is unknown.
     pub(super) fn window_mean(&self) -> u64 {
         self.window_bytes / u64::from(self.windows.max(1))

@@ -3,7 +3,7 @@
 use grosso_wire::tcp::{self, TcpHeader, TcpOption, TcpOptions};
 
 use crate::{
-    evidence::{Judgment, Nature, Sight, Size},
+    evidence::{Evidence, Judgment, Nature, Sight, Size},
     headers::u32_at,
 };
 
@@ -106,6 +106,18 @@ impl TcpFrame {
     /// The sequence number after its payload.
     pub(super) const fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.payload)
+    }
+
+    /// Whether it may be one packet of a sender that ignores the MTU of an ICMP message: only that message shows a
+    /// superframe, and its payload fits into the MSS of the peer.
+    pub(super) fn is_packet_of(&self, mss: u32) -> bool {
+        self.size.is_some_and(|size| size.by == Evidence::Icmp) && self.payload <= mss
+    }
+
+    /// Takes it as one packet.
+    pub(super) const fn make_packet(&mut self) {
+        self.ip_bytes += self.payload - self.segment;
+        (self.segment, self.packets, self.size) = (self.payload, 1, None);
     }
 
     /// The packets of this many payload bytes.

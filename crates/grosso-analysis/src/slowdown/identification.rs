@@ -9,8 +9,17 @@ pub(super) enum Sent {
     Later(u16),
     /// Before another frame of the capture.
     Earlier,
+    /// With the same identification as the frame before.
+    Copy,
     /// The identification does not show it.
     Unknown,
+}
+
+impl Sent {
+    /// Whether a later frame came before it, or it is a copy.
+    pub(super) const fn is_old(self) -> bool {
+        matches!(self, Self::Earlier | Self::Copy)
+    }
 }
 
 /// The identifications of one direction.
@@ -52,7 +61,7 @@ impl SentOrder {
         let sent = match step {
             _ if identification == self.last => {
                 self.fixed += 1;
-                Sent::Earlier
+                Sent::Copy
             }
             0 => {
                 self.exact += 1;
@@ -71,7 +80,7 @@ impl SentOrder {
                 Sent::Unknown
             }
         };
-        if sent != Sent::Earlier {
+        if !sent.is_old() {
             (self.next, self.last) = (Some(after), identification);
         }
         if self.is_order() { sent } else { Sent::Unknown }

@@ -34,10 +34,14 @@ pub(super) struct Stream {
     last_ack: Option<u32>,
     /// The timestamp value of the last frame with data.
     timestamp: Option<u32>,
-    /// The repairs counted when the receiver reported a gap.
-    gap: Option<u32>,
-    /// The time since which the window is zero.
+    /// Whether the receiver reported a gap at the sequence number that it acknowledged last.
+    has_gap: bool,
+    /// The end of the highest packet that filled a gap or repeated data.
+    repaired: u32,
+    /// The time since which the window is closed.
     zero_since: Option<u64>,
+    /// The largest window that the peer announced.
+    window_max: u32,
     stuck: Stuck,
     /// The timestamp value of the last frame.
     stamped: Option<u32>,
@@ -70,11 +74,17 @@ impl Stream {
     pub(super) fn begin(&mut self, frame: &TcpFrame) {
         let first = frame.sequence.wrapping_add(1);
         if !self.is_known || first != self.max {
-            self.holes.clear();
-            (self.max, self.acked, self.is_known) = (first, first, true);
-            (self.gap, self.stuck, self.zero_since) = Default::default();
+            self.restart(first);
+            self.zero_since = None;
         }
         (self.scale, self.has_syn) = (frame.window_scale, true);
+    }
+
+    /// Follows the sequence numbers from this one on.
+    fn restart(&mut self, first: u32) {
+        self.holes.clear();
+        (self.max, self.acked, self.repaired, self.is_known) = (first, first, first, true);
+        (self.has_gap, self.stuck) = Default::default();
     }
 
     /// Whether a frame was damaged on its way, so that none of its fields counts. A host whose checksums are mostly
@@ -87,6 +97,8 @@ impl Stream {
         if is_damaged && frame.payload > 0 {
             self.figures.bad += 1;
             self.figures.damaged += 1;
+        } else if is_damaged {
+            self.figures.acks_damaged += 1;
         }
         is_damaged
     }
@@ -104,10 +116,10 @@ impl Stream {
                 Sent::Earlier => {
                     self.figures.acks_missing = self.figures.acks_missing.saturating_sub(1);
                 }
-                Sent::Later(_) | Sent::Unknown => {}
+                Sent::Later(_) | Sent::Copy | Sent::Unknown => {}
             }
         }
-        if sent != Sent::Earlier {
+        if !sent.is_old() {
             self.last_ack = pure;
         }
         sent
@@ -117,15 +129,13 @@ impl Stream {
     pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, round_trip_ns: u64, quiet_ns: u64) {
         let (start, end) = (frame.sequence, frame.end());
         if !self.is_known || start.wrapping_sub(self.max).cast_signed().unsigned_abs() > JUMP_MAX {
-            self.holes.clear();
-            (self.max, self.acked, self.is_known) = (start, start, true);
-            (self.gap, self.stuck) = Default::default();
+            self.restart(start);
         }
         // A probe of a closed window, or a keepalive, repeats one byte.
         if frame.payload == 1 && end == self.max && end == self.acked {
             return;
         }
-        self.count(frame, quiet_ns);
+        self.count(frame);
         if !is_before(start, self.max) {
             if start != self.max {
                 let is_dropped = self.holes.open(self.max, frame);
@@ -145,6 +155,9 @@ impl Stream {
         } else {
             let top = if is_before(self.max, end) { self.max } else { end };
             let (filled, hole) = self.holes.fill(start, top);
+            if is_before(self.repaired, top) {
+                self.repaired = top;
+            }
             if let Some(hole) = hole {
                 self.fill(frame, frame.packets_of(filled), &hole, sent, round_trip_ns);
             }
@@ -163,8 +176,9 @@ impl Stream {
         self.is_pushed = frame.has(tcp::PSH);
     }
 
-    fn count(&mut self, frame: &TcpFrame, quiet_ns: u64) {
+    fn count(&mut self, frame: &TcpFrame) {
         let figures = &mut self.figures;
+        let quiet_ns = frame.time_ns.saturating_sub(figures.last_ns);
         if figures.frames == 0 {
             figures.first_ns = frame.time_ns;
         }
@@ -197,7 +211,7 @@ impl Stream {
         let figures = &mut self.figures;
         let is_late = match (sent, timestamps) {
             (Sent::Later(_), _) => false,
-            (Sent::Earlier, _) => true,
+            (Sent::Earlier | Sent::Copy, _) => true,
             (Sent::Unknown, Some((own, after))) if own != after => {
                 figures.told_by_timestamps += packets;
                 is_before(own, after)
@@ -219,7 +233,13 @@ impl Stream {
 
     /// Packets whose data the capture had shown before.
     fn repeat(&mut self, frame: &TcpFrame, packets: u32, sent: Sent) {
-        if sent == Sent::Earlier {
+        if sent == Sent::Earlier && packets <= self.figures.lost_before {
+            // A retransmission overtook it.
+            self.figures.lost_before -= packets;
+            self.figures.late += packets;
+            return;
+        }
+        if sent.is_old() {
             self.figures.duplicated += packets;
             return;
         }
@@ -272,12 +292,15 @@ impl Stream {
         if is_before(self.max, ack) {
             self.max = ack;
         }
-        let repairs = figures.repairs();
-        match self.gap {
-            Some(before) if before == repairs && missing == 0 => figures.healed += 1,
-            _ => {}
+        // A retransmission above the gap follows one of the gap itself.
+        let is_repaired = is_before(self.acked, self.repaired);
+        if self.has_gap && !is_repaired && missing == 0 {
+            figures.healed += 1;
         }
-        self.gap = is_gap_reported.then_some(repairs);
+        if is_before(self.repaired, ack) {
+            self.repaired = ack;
+        }
+        self.has_gap = is_gap_reported;
         self.acked = ack;
         self.pass(ack);
     }
@@ -316,9 +339,7 @@ impl Stream {
             self.figures.received_twice += packets.min(RECEIVED_TWICE_MAX);
             return second.is_some();
         }
-        if ack == self.acked && self.gap.is_none() {
-            self.gap = Some(self.figures.repairs());
-        }
+        self.has_gap |= ack == self.acked;
         true
     }
 
@@ -326,22 +347,30 @@ impl Stream {
         if frame.has(tcp::SYN | tcp::RST | tcp::FIN) {
             return;
         }
-        match (frame.window, self.zero_since) {
-            (0, None) => {
+        let window = scale.map(|scale| u32::from(frame.window) << scale);
+        match (self.is_closed(frame.window, window), self.zero_since) {
+            (true, None) => {
                 self.zero_since = Some(frame.time_ns);
                 self.figures.zero_windows += 1;
             }
-            (1.., Some(since)) => {
+            (false, Some(since)) => {
                 self.figures.zero_ns += frame.time_ns.saturating_sub(since);
                 self.zero_since = None;
             }
             _ => {}
         }
-        if let Some(scale) = scale {
-            let window = u32::from(frame.window) << scale;
+        if let Some(window) = window {
+            self.window_max = self.window_max.max(window);
             self.figures.window_bytes += u64::from(window);
             self.figures.windows += 1;
         }
+    }
+
+    /// Whether a window stops the sender: it is zero, or smaller than a segment and than half of the largest window
+    /// (RFC 1122 section 4.2.3.4). `window` has its scale; `None` if that is unknown.
+    fn is_closed(&self, field: u16, window: Option<u32>) -> bool {
+        let least = self.figures.segment_max.min(self.window_max / 2);
+        field == 0 || window.is_some_and(|window| window < least)
     }
 
     /// The scale of the windows that this direction announces; `None` if it is unknown. It holds only if both SYNs

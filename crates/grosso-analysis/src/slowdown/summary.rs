@@ -43,7 +43,7 @@ pub struct Slow {
     /// Settings of Linux against it.
     pub linux: &'static str,
     /// A command of Grosso against it.
-    pub grosso: Option<&'static str>,
+    pub grosso: Option<String>,
 }
 
 /// The causes so far.
@@ -109,7 +109,7 @@ impl Totals {
                 directions: total.directions,
                 flow: flow.to_string(),
                 linux: finding.cause.linux(),
-                grosso: finding.cause.grosso(),
+                grosso: finding.grosso(),
                 finding,
             }
         };

@@ -38,7 +38,9 @@ pub struct Connections {
 struct TooBig {
     mtu: u16,
     quoted: u16,
+    /// Times of the first and the last message.
     since_ns: u64,
+    last_ns: u64,
 }
 
 /// The identification that each source address used last, and its connection.
@@ -62,10 +64,14 @@ impl Connections {
             self.take_message(sight);
             return;
         }
-        let Some(frame) = TcpFrame::of(sight, judgment, is_bad) else { return };
+        let Some(mut frame) = TcpFrame::of(sight, judgment, is_bad) else { return };
         let (slot, side) = self.place(sight.endpoints);
         let Some((_, connection)) = self.slots.get_mut(slot as usize) else { return };
         let side = usize::from(side);
+        let is_guessed = frame.is_packet_of(connection.figures_mut(side).mss.into());
+        if is_guessed {
+            frame.make_packet();
+        }
         if frame.identification.is_some() {
             let order = &mut connection.streams[side].order;
             let source =
@@ -74,7 +80,7 @@ impl Connections {
         }
         connection.observe(side, &frame);
         if !self.paths.is_empty() && frame.payload > 0 {
-            self.compare_with_path(sight, slot, side, &frame);
+            self.compare_with_path(sight, (slot, side), &frame, is_guessed);
         }
     }
 
@@ -85,13 +91,21 @@ impl Connections {
             return;
         }
         let since_ns = sight.packet.timestamp_ns.unwrap_or(0);
-        let first = TooBig { mtu, quoted, since_ns };
+        let first = TooBig { mtu, quoted, since_ns, last_ns: since_ns };
         let known = self.paths.entry(path).or_insert(first);
         known.mtu = known.mtu.min(mtu);
         known.quoted = known.quoted.max(quoted);
+        known.last_ns = since_ns;
     }
 
-    fn compare_with_path(&mut self, sight: &Sight<'_>, slot: u32, side: usize, frame: &TcpFrame) {
+    /// Compares a packet with the MTU that messages gave for its path. `is_guessed` means that it may be a superframe.
+    fn compare_with_path(
+        &mut self,
+        sight: &Sight<'_>,
+        (slot, side): (u32, usize),
+        frame: &TcpFrame,
+        is_guessed: bool,
+    ) {
         let Some(transport) = &sight.transport else { return };
         let ip = transport.ip.offset as usize;
         let path = Path::at(sight.packet.data, ip, frame.identification.is_some());
@@ -101,8 +115,13 @@ impl Connections {
         let figures = connection.figures_mut(side);
         figures.icmp_mtu = message.mtu;
         figures.icmp_quoted = message.quoted;
+        figures.is_icmp_repeated |= message.last_ns > settled_ns;
         if frame.time_ns > settled_ns && frame.ip_bytes > u32::from(message.mtu) {
-            figures.above_mtu += frame.packets;
+            if is_guessed {
+                figures.above_mtu_guessed += 1;
+            } else {
+                figures.above_mtu += frame.packets;
+            }
         }
     }
 

@@ -71,6 +71,7 @@ fn measure(finding: &Finding) -> String {
         Cause::PathMtuIgnored => {
             format!(": MTU {bytes}, {} larger", units::count(*packets, "packet"))
         }
+        Cause::SmallMss => format!(": {bytes} B"),
         Cause::ZeroWindow | Cause::Application => format!(": {}, {time}", times(*packets)),
         Cause::ReceiveWindow | Cause::TinySegments => format!(": {bytes} B on average"),
         Cause::ReorderedBefore => format!(": {share}, at most {time} late"),

@@ -3,7 +3,8 @@
 use super::{Basis, Cause, Finding, View};
 
 pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
-    let (acks, missing) = (view.peer.figures.acks, view.peer.figures.acks_missing);
+    let figures = &view.peer.figures;
+    let (acks, missing) = (figures.acks, figures.acks_missing.saturating_sub(figures.acks_damaged));
     let is_many = missing >= MISSING_MIN && missing >= (acks + missing) / SHARE;
     // A capture that misses data misses acknowledgments too.
     let is_captured = view.figures.uncaptured == 0;

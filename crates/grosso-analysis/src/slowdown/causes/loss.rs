@@ -28,7 +28,8 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
         let late = view.found(Cause::ReorderedBefore, basis, figures.late);
         found.push(Finding { time_ns: Some(figures.late_ns_max), ..late });
     }
-    if figures.healed > 0 {
+    // Smaller packets in place of larger ones leave gaps that none of them repeats.
+    if figures.healed > 0 && !is_black_hole {
         found.push(view.found(Cause::ReorderedAfter, Basis::Sack, figures.healed));
     }
     let (spurious, lost) = (figures.spurious(), figures.lost_after());
@@ -43,7 +44,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     let copies_after = figures.received_twice.saturating_sub(figures.retransmitted);
     if figures.duplicated > 0 {
         found.push(view.found(Cause::Duplicated, Basis::IpId, figures.duplicated));
-    } else if copies_after > 0 {
+    } else if copies_after > 0 && !is_black_hole {
         found.push(view.found(Cause::Duplicated, Basis::Dsack, copies_after));
     }
     found.sort_by_key(|found| (std::cmp::Reverse(found.packets), found.cause));

@@ -8,7 +8,8 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     if mtu > 0 {
         // The message quotes a packet that is larger than any that the sender sent.
         let is_merged = u32::from(figures.icmp_quoted) > figures.ip_bytes_max;
-        let (cause, packets) = match figures.above_mtu {
+        let guessed = if figures.is_icmp_repeated { figures.above_mtu_guessed } else { 0 };
+        let (cause, packets) = match figures.above_mtu + guessed {
             _ if is_merged && figures.ip_bytes_max <= mtu => (Cause::MergedByRouter, 1),
             0 => (Cause::PathMtu, 1),
             packets => (Cause::PathMtuIgnored, packets),

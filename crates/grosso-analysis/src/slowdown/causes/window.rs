@@ -28,11 +28,19 @@ pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
             findings.push(Finding { bytes: Some(window), ..found });
         }
     }
+    let announced = [figures.mss, view.peer.figures.mss].map(u32::from);
+    let is_small = announced[0] > 0 && announced[0] * 4 < announced[1] * 3;
+    if is_small && figures.packets >= PACKETS_MIN && figures.segment_max <= announced[0] {
+        let found = view.found(Cause::SmallMss, Basis::Sizes, figures.packets);
+        findings.push(Finding { bytes: Some(announced[0].into()), ..found });
+    }
 }
 
 /// A closed window counts from this part of the time on.
 const ZERO_SHARE: u64 = 50;
 /// Pauses that show a habit.
 const PAUSES_MIN: u32 = 3;
+/// Packets of a small MSS that cost CPU time.
+const PACKETS_MIN: u32 = 64;
 /// Windows of data that show a limit.
 const WINDOWS_MIN: u64 = 8;

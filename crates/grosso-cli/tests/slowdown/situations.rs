@@ -1,0 +1,307 @@
+//! Faults of a stream, how each is made, and the cause to name first at each capture point.
+
+use std::time::Duration;
+
+use super::counters::Counters;
+
+/// Behavior of the two applications.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Applications {
+    /// Bytes of the stream.
+    pub(super) bytes: usize,
+    /// Bytes of a write, and the pause after it.
+    pub(super) write: usize,
+    pub(super) write_pause: Duration,
+    /// Whether each write begins a new packet.
+    pub(super) is_record: bool,
+    /// Bytes of a read, and the pause before it.
+    pub(super) read: usize,
+    pub(super) read_pause: Duration,
+    /// The link stops for this time after the sixth write of each 16.
+    pub(super) stall: Duration,
+}
+
+/// Hosts between sender and receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// The link alone.
+    Direct,
+    /// The link, and a router behind it.
+    Routed,
+}
+
+/// A fault, and the cause to name first at each capture point.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Situation {
+    pub(super) name: &'static str,
+    pub(super) route: Route,
+    /// The impairment of the link, in which the seed chooses `{delay}`, `{share}` and `{rate}`.
+    pub(super) impairment: &'static str,
+    pub(super) applications: Applications,
+    /// Shell commands for the sender, for the host behind the link, and for the receiver behind the router.
+    pub(super) setup: [&'static str; 3],
+    /// Whether the counters show this fault and no other.
+    pub(super) is_made: fn(&Counters) -> bool,
+    /// The cause at the sender and behind the link; `None` if there is none to name.
+    pub(super) causes: [Option<&'static str>; 2],
+}
+
+impl Situation {
+    /// Returns the impairment of a seed.
+    pub(super) fn impairment(&self, seed: u64) -> String {
+        let choose = |choices: [&str; 4], step: u64| choices[(seed / step % 4) as usize].to_owned();
+        let strengths = [
+            ("{delay}", choose(["2ms", "5ms", "8ms", "12ms"], 1)),
+            ("{share}", choose(["2%", "1%", "3%", "5%"], 3)),
+            ("{rate}", choose(["10M", "8M", "5M", "6M"], 5)),
+        ];
+        let mut impairment = format!("{} seed {seed}", self.impairment);
+        for (name, strength) in strengths {
+            impairment = impairment.replace(name, &strength);
+        }
+        impairment
+    }
+}
+
+const BUSY: Applications = Applications {
+    bytes: 1 << 20,
+    write: 32 << 10,
+    write_pause: Duration::ZERO,
+    is_record: false,
+    read: 16 << 10,
+    read_pause: Duration::ZERO,
+    stall: Duration::ZERO,
+};
+
+/// A stream whose rate the link limits, without loss.
+pub(super) const HEALTHY: Situation = Situation {
+    name: "healthy",
+    route: Route::Direct,
+    impairment: "delay {delay} rate {rate}",
+    applications: Applications { bytes: 512 << 10, ..BUSY },
+    setup: ["", "", ""],
+    is_made: Counters::is_free,
+    causes: [None, None],
+};
+
+/// A stream over a link without impairment.
+pub(super) const HEALTHY_LOCAL: Situation =
+    Situation { name: "healthy, no delay", impairment: "delay 0ms", ..HEALTHY };
+
+/// A stream through a router with the MTU of the other links.
+pub(super) const HEALTHY_ROUTED: Situation =
+    Situation { name: "healthy, routed", route: Route::Routed, ..HEALTHY };
+
+/// A stream of superframes.
+pub(super) const HEALTHY_OFFLOADED: Situation =
+    Situation { name: "healthy, TSO", setup: ["ethtool -K a0 tso on gso on", "", ""], ..HEALTHY };
+
+/// Faults of the network and the hosts.
+pub(super) const FAULTS: [Situation; 16] = [
+    Situation {
+        name: "loss",
+        impairment: "delay {delay} loss {share}",
+        applications: BUSY,
+        is_made: |counters| {
+            let (needed, unneeded) = (counters.retransmitted(), counters.received_twice());
+            needed >= MANY && unneeded * 4 <= needed && counters.out_of_order() >= MANY
+        },
+        causes: [Some("lost_after"), Some("lost_before")],
+        ..HEALTHY
+    },
+    Situation {
+        name: "full queue",
+        impairment: "delay {delay} rate {rate} limit 24",
+        is_made: |counters| {
+            let (needed, unneeded) = (counters.retransmitted(), counters.received_twice());
+            needed >= MANY && unneeded * 4 <= needed
+        },
+        causes: [Some("lost_after"), Some("lost_before")],
+        ..HEALTHY
+    },
+    Situation {
+        name: "loss at the end of bursts",
+        impairment: "delay {delay} loss 5%",
+        applications: Applications { bytes: 96 << 10, write: 2896, write_pause: PAUSE, ..BUSY },
+        is_made: |counters| counters.retransmitted() >= 2 && counters.received_twice() == 0,
+        causes: [Some("lost_after"), Some("lost_before")],
+        ..HEALTHY
+    },
+    Situation {
+        name: "reordering",
+        impairment: "delay {delay} reorder {share}",
+        applications: BUSY,
+        is_made: |counters| {
+            counters.out_of_order() >= MANY.max(3 * counters.retransmitted())
+                && !counters.is_window_limited()
+        },
+        causes: [Some("reordered_after"), Some("reordered_before")],
+        ..HEALTHY
+    },
+    Situation {
+        name: "duplication",
+        impairment: "delay {delay} duplicate {share}",
+        applications: BUSY,
+        is_made: |counters| counters.received_twice() >= MANY && counters.retransmitted() == 0,
+        causes: [Some("duplicated"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "corruption",
+        impairment: "delay {delay} corrupt {share}",
+        applications: BUSY,
+        is_made: |counters| counters.damaged() >= MANY && counters.received_twice() < MANY,
+        causes: [Some("lost_after"), Some("bad_checksums")],
+        ..HEALTHY
+    },
+    Situation {
+        name: "lost acknowledgments",
+        impairment: "delay {delay}",
+        applications: BUSY,
+        setup: ["", LOSE_ACKS, ""],
+        causes: [Some("acks_lost"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "stalled link",
+        impairment: "delay {delay}",
+        setup: [SHORT_TIMER, "", ""],
+        applications: Applications { stall: Duration::from_millis(1600), ..BUSY },
+        is_made: |counters| {
+            let (sent, twice) = (counters.retransmitted(), counters.received_twice());
+            sent >= 3 && twice + 1 >= sent && counters.out_of_order() == 0
+        },
+        causes: [Some("spurious"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "small receive window",
+        // Much longer than the time that a reader waits for a CPU.
+        impairment: "delay 15ms",
+        setup: ["", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'", ""],
+        is_made: |counters| counters.is_clean() && counters.is_mostly_window_limited(),
+        causes: [Some("receive_window"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "slow reader",
+        impairment: "delay 2ms",
+        applications: Applications { read_pause: PAUSE, bytes: 512 << 10, ..BUSY },
+        setup: ["", "sysctl -qw net.ipv4.tcp_rmem='4096 65536 65536'", ""],
+        is_made: |counters| counters.zero_windows() >= MANY && counters.retransmitted() == 0,
+        causes: [Some("zero_window"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "slow reader, buffer of a few segments",
+        impairment: "delay 2ms",
+        applications: Applications {
+            bytes: 64 << 10,
+            write: 8 << 10,
+            read: 2 << 10,
+            read_pause: PAUSE,
+            ..BUSY
+        },
+        setup: ["", "sysctl -qw net.ipv4.tcp_rmem='4096 8192 8192'", ""],
+        is_made: |counters| counters.retransmitted() == 0 && counters.is_mostly_window_limited(),
+        causes: [Some("zero_window"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "pausing writer",
+        impairment: "delay {delay}",
+        applications: Applications { write_pause: PAUSE, bytes: 512 << 10, ..BUSY },
+        causes: [Some("application"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "path MTU",
+        route: Route::Routed,
+        impairment: "delay {delay}",
+        setup: ["", "ip link set r1 mtu 1300", ""],
+        is_made: |counters| counters.unreachable() >= 1 && !counters.is_window_limited(),
+        causes: [Some("path_mtu"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "path MTU ignored",
+        route: Route::Routed,
+        impairment: "delay {delay}",
+        setup: [DROP_ICMP_IN, "ip link set r1 mtu 1300", ""],
+        is_made: |counters| counters.timeouts() >= 3,
+        causes: [Some("path_mtu_ignored"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "black hole",
+        route: Route::Routed,
+        impairment: "delay {delay}",
+        setup: [PROBE_MTU, DROP_ICMP_OUT, ""],
+        is_made: |counters| counters.timeouts() >= 3,
+        causes: [Some("black_hole"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "PSH on every packet",
+        impairment: "delay 2ms",
+        applications: Applications { write: 1000, is_record: true, ..BUSY },
+        causes: [Some("push_on_every_packet"); 2],
+        ..HEALTHY
+    },
+];
+
+/// Limits without a fault of the network.
+pub(super) const LIMITS: [Situation; 2] = [
+    Situation {
+        name: "tiny segments",
+        impairment: "delay 2ms",
+        applications: Applications { bytes: 100 << 10, write: 100, is_record: true, ..BUSY },
+        causes: [Some("tiny_segments"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "clamped MSS",
+        route: Route::Routed,
+        setup: ["", CLAMP_MSS, ""],
+        causes: [Some("small_mss"); 2],
+        ..HEALTHY
+    },
+];
+
+/// The same congestion control on every machine, and no tail loss probes: these retransmit when an acknowledgment waits
+/// for a CPU.
+pub(super) const CALM_SENDER: &str = "sysctl -qw net.ipv4.tcp_congestion_control=reno && \
+    sysctl -qw net.ipv4.tcp_early_retrans=0";
+
+/// A first receive window that limits no sender.
+pub(super) const WIDE_RECEIVER: &str = "sysctl -qw net.ipv4.tcp_rmem='4096 4194304 8388608'";
+pub(super) const ROUTED_SENDER: &str = "ip route add 10.10.0.0/24 via 10.9.0.2 dev a0";
+pub(super) const ROUTER: &str = "sysctl -qw net.ipv4.ip_forward=1 && \
+    ip address add 10.10.0.9/24 dev r1 && ip link set r1 up";
+pub(super) const ROUTED_RECEIVER: &str = "ip address add 10.10.0.2/24 dev c0 && \
+    ip link set c0 up && ip route add 10.9.0.0/24 via 10.10.0.9";
+
+/// The receiver drops one of ten acknowledgments that it sends.
+const LOSE_ACKS: &str = "nft add table ip t && \
+    nft add chain ip t out '{ type filter hook output priority 0; }' && \
+    nft add rule ip t out ip length 40-60 tcp flags == ack numgen inc mod 10 0 drop";
+/// The sender probes the MTU, and does not hear from the router.
+const DROP_ICMP_IN: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1 && nft add table ip t && \
+    nft add chain ip t in '{ type filter hook input priority 0; }' && \
+    nft add rule ip t in icmp type destination-unreachable drop";
+/// The router drops large packets without a message.
+const DROP_ICMP_OUT: &str = "ip link set r1 mtu 1300 && nft add table ip t && \
+    nft add chain ip t out '{ type filter hook output priority 0; }' && \
+    nft add rule ip t out icmp type destination-unreachable drop";
+/// The router lowers the MSS in SYNs of both directions.
+const CLAMP_MSS: &str = "nft add table ip t && \
+    nft add chain ip t through '{ type filter hook forward priority 0; }' && \
+    nft add rule ip t through tcp flags syn tcp option maxseg size set 536";
+/// The sender retransmits after two round trips, and again soon after.
+const SHORT_TIMER: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 rto_min 20ms";
+const PROBE_MTU: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1";
+
+/// Events that make a fault.
+const MANY: u64 = 4;
+/// A pause that is longer than any round trip here.
+const PAUSE: Duration = Duration::from_millis(50);
