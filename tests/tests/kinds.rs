@@ -114,20 +114,16 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "judges checksums that lie, also of protocols that no train has",
     ),
     (
-        "grosso-cli/src/commands/decap/unwrap.rs",
+        "grosso-analysis/src/convert/decap/unwrap.rs",
         &["Ethernet", "Ipv6Extension", "Ipv6Fragment"],
         "fragments around a tunnel, which are joined first, and frames inside the link layer",
     ),
     (
-        "grosso-cli/src/commands/encap.rs",
+        "grosso-analysis/src/convert/encap.rs",
         &["Ethernet", "Geneve", "Gue", "Sll", "Sll2", "Vlan", "Vxlan", "VxlanGpe"],
         "the link layer of the capture that is written, and the port of the tunnel",
     ),
-    (
-        "grosso-cli/src/commands/inspect.rs",
-        &["Ipv6Fragment"],
-        "datagrams counted by their fragments",
-    ),
+    ("grosso-analysis/src/inspect.rs", &["Ipv6Fragment"], "datagrams counted by their fragments"),
     (
         "grosso-analysis/src/evidence/announced.rs",
         &["Icmp"],

@@ -50,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "grosso",
             "grosso-capture",
             "grosso-checksum",
+            "grosso-io",
             "grosso-report",
             "grosso-sys",
             "grosso-wire",

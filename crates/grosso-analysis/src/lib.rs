@@ -3,6 +3,13 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | [`capture`] | captures read as one, with cancellation, hash and provenance; the trait of all commands on captures |
+//! | [`inspect`] | whether a capture shows the wire |
+//! | [`convert`] | captures made from captures: `wire`, `coalesce`, `segment`, tunnels, fragments, checksums |
+//! | [`replay`] | the packets of a capture through coalescers, as if they arrived now |
+//! | [`explain`], [`whatif`] | why a packet was merged or not; the effect of other settings |
+//! | [`tables`] | rows of packets and of trains, and their Arrow columns (feature `tables`) |
+//! | `export` | these tables in Parquet files (feature `tables`) |
 //! | [`evidence`] | the judgment whether a frame is a packet of the wire or a superframe, and its segment size |
 //! | [`checksums`] | a verdict for every checksum of a packet, and the repair of those that are not right |
 //! | [`slowdown`] | what slows each TCP direction: loss, reordering, windows, path MTU, with evidence and cure |
@@ -18,28 +25,38 @@
 //! | [`reports`] | the report of each command on captures |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
-//! The crate reads no files but those of profiles (Linux), prints nothing and starts no threads: the caller passes the
-//! packets of a [`grosso_capture::CaptureReader`], which reads from any reader. The example in the README classifies a
-//! whole capture.
+//! The crate prints nothing and parses no command line. Threads start only for what a caller requests: a hash of the
+//! input, `jobs` of [`whatif`], the files of `export`. The crate builds for `wasm32-unknown-unknown`, where captures
+//! come from [memory](capture::Captures::from_bytes).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
+pub mod capture;
 pub mod checksums;
+pub mod convert;
 pub mod digest;
 pub mod distribution;
 pub mod evidence;
+pub mod explain;
+#[cfg(feature = "tables")]
+pub mod export;
 pub mod fragments;
 pub mod headers;
+pub mod inspect;
 pub mod line;
 pub mod links;
 pub mod meta;
 pub mod profile;
+pub mod replay;
 pub mod reports;
 pub mod shard;
 pub mod slowdown;
 pub mod suspicion;
+pub mod tables;
+pub mod whatif;
 
-use grosso_report::{name, report, schema as form, style, units};
+pub use self::facade::Capture;
+use grosso_report::{error, name, report, schema as form, style, units};
 
 /// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]

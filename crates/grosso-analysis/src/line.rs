@@ -28,9 +28,10 @@ struct Line {
 }
 
 /// The times of packets that were split from one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
     /// All have the time of the superframe.
+    #[default]
     Same,
     /// As far apart as their transmission takes on a line of this many bits a second.
     Line(u64),

@@ -1,16 +1,14 @@
 //! The grammar of every command that reads captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, ValueEnum};
+use grosso_analysis::capture::{self, Target};
 use grosso_capture::Format;
 use grosso_sys::path;
 
 use super::own::{Naming, Reading};
-use crate::{error::Failure, input::Session, sources::Sources, talk::Talk};
+use crate::{error::Failure, session::Session};
 
 /// The captures that a command reads, and the packets of them that it takes.
 #[derive(Args, Clone, Debug)]
@@ -33,7 +31,11 @@ impl Captures {
     ///
     /// # Errors
     /// If there is none, or they cannot be read.
-    pub(crate) fn sources(&self, command: &str, talk: &mut Talk) -> Result<Sources, Failure> {
+    pub(crate) fn files(
+        &self,
+        command: &str,
+        session: &Session,
+    ) -> Result<capture::Files, Failure> {
         let usage = |message: &str, hint: String| {
             Err(Failure::usage("usage.input", format!("{command}: {message}")).hint(hint))
         };
@@ -54,7 +56,9 @@ impl Captures {
             }
             (Some(read), words) => (vec![read.clone()], Some(text(words).join(" "))),
         };
-        Sources::find(&paths, filter.filter(|text| !text.trim().is_empty()), command, talk)
+        let filter = filter.filter(|text| !text.trim().is_empty());
+        let captures = capture::Captures::find(&paths, filter, command, &session.reading)?;
+        Ok(capture::Files { captures, target: Target::default() })
     }
 
     /// The words from the first `word` on, which are no captures but what the command asks for, and the rest.
@@ -101,33 +105,21 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The format of the output: what the user says or the name of the file does, or `default`.
-    pub(crate) fn format(&self, default: Format) -> Format {
-        let name = self.write.as_deref().map(|path| match compressor(path) {
-            Some(_) => path.with_extension(""),
-            None => path.to_path_buf(),
-        });
-        let by_name = || match name?.extension()?.to_str()? {
-            "pcap" => Some(OutputFormat::Pcap),
-            "pcapng" => Some(OutputFormat::Pcapng),
-            _ => None,
-        };
-        self.format.or_else(by_name).map_or(default, Into::into)
+    /// Finds the captures for a command, and where its output goes.
+    ///
+    /// # Errors
+    /// If there is no capture, or captures cannot be read.
+    pub(crate) fn files(
+        &self,
+        command: &str,
+        session: &Session,
+    ) -> Result<capture::Files, Failure> {
+        Ok(capture::Files { target: self.target(), ..self.captures.files(command, session)? })
     }
 
-    /// Whether the hash of the input goes anywhere: into pcapng, or into the report of who asked for it.
-    pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
-        let is_kept = self.write.is_some() && self.format(Format::Pcapng) != Format::Pcap;
-        session.names_hash || is_kept
-    }
-}
-
-/// The program that makes files with the last part of this name, if that promises compression.
-pub(crate) fn compressor(path: &Path) -> Option<&'static str> {
-    match path.extension()?.to_str()? {
-        "gz" => Some("gzip"),
-        "zst" => Some("zstd"),
-        _ => None,
+    /// Returns where the output goes.
+    pub(crate) fn target(&self) -> Target {
+        Target { path: self.write.clone(), format: self.format.map(Into::into) }
     }
 }
 

@@ -1,157 +1,16 @@
 //! Values that are more than a number or a name.
 
-use core::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use grosso::{
-    Profile,
-    coalesce::{Hold, Level, Reorder},
-};
 use grosso_capture::TunnelPort;
 use grosso_wire::{CookieLen, LinkType, Pseudowire};
 
+pub(super) use crate::units::parse_time as parse_time_ns;
 use crate::{
     line::Spacing,
-    profile::AUTO_HOLD_NS,
     slowdown::{FlowOrder, ROWS_MAX},
-    units::exact_time,
 };
-
-/// The hold of trains across polls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HoldTime {
-    hold: Hold,
-    /// The longest hold, in nanoseconds.
-    most_ns: u64,
-}
-
-impl HoldTime {
-    /// A hold of this many nanoseconds, for every train.
-    pub(crate) fn fixed(most_ns: u64) -> Self {
-        Self { hold: Hold::Fixed, most_ns }
-    }
-
-    /// The hold of a profile, as it would be typed.
-    pub(crate) fn of(profile: &Profile) -> Self {
-        Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
-    }
-
-    /// Sets the hold of a profile.
-    pub(crate) fn apply(self, profile: &mut Profile) {
-        profile.hold = self.hold;
-        profile.limits.hold_ns = self.most_ns;
-    }
-}
-
-impl fmt::Display for HoldTime {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let most = exact_time(self.most_ns);
-        match self.hold {
-            Hold::Fixed => formatter.write_str(&most),
-            Hold::Controlled if self.most_ns == AUTO_HOLD_NS => formatter.write_str("auto"),
-            Hold::Controlled => write!(formatter, "auto:{most}"),
-        }
-    }
-}
-
-/// A time; or `auto`, optionally followed by the longest time.
-pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
-    let Some(most) = text.strip_prefix("auto") else {
-        let why = |why| format!("{why}; or auto, or auto:100us");
-        return parse_time_ns(text).map(HoldTime::fixed).map_err(why);
-    };
-    let most_ns = match most.strip_prefix(':') {
-        Some(time) => parse_time_ns(time)?,
-        None if most.is_empty() => AUTO_HOLD_NS,
-        None => return Err("expected auto, or auto:100us".into()),
-    };
-    Ok(HoldTime { hold: Hold::Controlled, most_ns })
-}
-
-/// The repair of reordered TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repair {
-    level: Level,
-    /// The longest wait for a hole to be filled, in nanoseconds; `None` for the profile's.
-    hole_ns: Option<u64>,
-}
-
-impl Repair {
-    /// Packets of a poll are put in order; none waits for the next poll.
-    pub(crate) const BATCH: Self = Self { level: Level::Batch, hole_ns: None };
-
-    /// The repair of a profile, as it would be typed.
-    pub(crate) fn of(profile: &Profile) -> Self {
-        let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
-        let is_told = level == Level::Holes && hole_ns_max == hole_ns_min;
-        Self { level, hole_ns: is_told.then_some(hole_ns_max) }
-    }
-
-    /// Sets the repair of a profile.
-    pub(crate) fn apply(self, profile: &mut Profile) {
-        profile.reorder.level = self.level;
-        if let Some(hole_ns) = self.hole_ns {
-            (profile.reorder.hole_ns_max, profile.reorder.hole_ns_min) = (hole_ns, hole_ns);
-        }
-    }
-}
-
-impl fmt::Display for Repair {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self.level {
-            Level::Off => "off",
-            Level::Batch => "batch",
-            Level::Holes => "holes",
-        })?;
-        match self.hole_ns {
-            Some(hole_ns) if hole_ns != Reorder::OFF.hole_ns_max => {
-                write!(formatter, ":{}", exact_time(hole_ns))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// `off`, `batch` or `holes`; the last may be followed by a time.
-pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
-    let level = match text {
-        "off" => Some(Level::Off),
-        "batch" => Some(Level::Batch),
-        "holes" => Some(Level::Holes),
-        _ => None,
-    };
-    if let Some(level) = level {
-        return Ok(Repair { level, hole_ns: None });
-    }
-    let expected = || "expected off, batch, holes, or holes:TIME up to 1s".to_string();
-    let time = text.strip_prefix("holes:").ok_or_else(expected)?;
-    let hole_ns = parse_time_ns(time).ok().filter(|&hole_ns| hole_ns <= HOLE_NS_MAX);
-    Ok(Repair { level: Level::Holes, hole_ns: Some(hole_ns.ok_or_else(expected)?) })
-}
-
-/// The rule that ends a poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Batch {
-    /// Ends after this many packets.
-    Packets(u64),
-    /// Ends before a packet with another timestamp.
-    Stamp,
-    /// Ends before a packet more than this many nanoseconds after the one before it, and at the budget of a poll.
-    Gap(u64),
-}
-
-impl fmt::Display for Batch {
-    /// The value as `--batch` takes it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Packets(packets) => write!(f, "{packets}"),
-            Self::Stamp => f.write_str("stamp"),
-            Self::Gap(gap_ns) if gap_ns.is_multiple_of(1000) => write!(f, "{}us", gap_ns / 1000),
-            Self::Gap(gap_ns) => write!(f, "{gap_ns}ns"),
-        }
-    }
-}
 
 /// A tunnel and its UDP port, in the form in which they are displayed.
 pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
@@ -207,22 +66,6 @@ pub(super) fn parse_link(text: &str) -> Result<LinkType, String> {
     named.ok_or_else(|| "expected ethernet, raw, null, sll, sll2, ppp, pppoe or a number".into())
 }
 
-pub(super) fn parse_batch(text: &str) -> Result<Batch, String> {
-    if text == "stamp" {
-        return Ok(Batch::Stamp);
-    }
-    match text.parse() {
-        Ok(packets @ 1..) => return Ok(Batch::Packets(packets)),
-        Ok(0) => {}
-        Err(_) => {
-            if let Ok(gap_ns) = parse_time_ns(text) {
-                return Ok(Batch::Gap(gap_ns));
-            }
-        }
-    }
-    Err("expected a number of packets, a gap such as 5us, or stamp".into())
-}
-
 pub(super) fn parse_flows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
@@ -244,22 +87,6 @@ pub(super) fn flow_order() -> impl TypedValueParser<Value = FlowOrder> {
         let order = FlowOrder::ALL.into_iter().find(|order| order.name() == name);
         order.unwrap_or_default()
     })
-}
-
-/// A time with its unit, in nanoseconds.
-pub(super) fn parse_time_ns(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "" if number == "0" => 1,
-        _ => return Err("expected a time with its unit: ns, us, ms or s".into()),
-    };
-    let nanoseconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    nanoseconds.ok_or_else(|| "expected a number before the unit".into())
 }
 
 /// A size in bytes, with a binary unit or none.
@@ -375,9 +202,6 @@ const FLOWS_MAX: usize = 1 << 20;
 /// A datagram of 65535 bytes, its headers, and the bookkeeping beside it.
 const MEMORY_BYTES_MIN: u64 = 128 << 10;
 
-/// The sender has retransmitted a missing segment by then.
-const HOLE_NS_MAX: u64 = 1_000_000_000;
-
 /// A shorter measurement sees only a few ticks of the scheduler's clock; a longer one is a mistake.
 const RUN_NS_MIN: u64 = 10_000_000;
 
@@ -388,46 +212,6 @@ mod tests {
     use grosso_wire::Kind;
 
     use super::*;
-
-    #[test]
-    fn a_hold_is_a_time_or_is_found() {
-        let auto = |most_ns| Ok(HoldTime { hold: Hold::Controlled, most_ns });
-        assert_eq!(parse_hold("20us"), Ok(HoldTime::fixed(20_000)));
-        assert_eq!(parse_hold("0"), Ok(HoldTime::fixed(0)));
-        assert_eq!(parse_hold("auto"), auto(100_000));
-        assert_eq!(parse_hold("auto:1ms"), auto(1_000_000));
-        for text in ["0", "20us", "1500ns", "auto", "auto:1ms"] {
-            assert_eq!(parse_hold(text).unwrap().to_string(), text);
-        }
-        for wrong in ["", "auto:", "auto:5", "autos", "20", "Auto"] {
-            assert!(parse_hold(wrong).is_err(), "{wrong}");
-        }
-        let mut profile = Profile::linux();
-        parse_hold("auto:50us").unwrap().apply(&mut profile);
-        assert_eq!((profile.hold, profile.limits.hold_ns), (Hold::Controlled, 50_000));
-    }
-
-    #[test]
-    fn reordering_is_repaired_as_the_key_of_a_profile_says() {
-        let key = crate::profile::KEYS.iter().find(|key| key.full_name() == "reorder.level");
-        let choices = (key.expect("a key").choices)();
-        let words: Vec<_> = choices.split(", ").flat_map(|words| words.split(" or ")).collect();
-        assert_eq!(words, ["off", "batch", "holes"]);
-        for text in words.into_iter().chain(["holes:40us", "holes:0", "holes:1s"]) {
-            let mut profile = Profile::linux();
-            parse_repair(text).unwrap().apply(&mut profile);
-            assert_eq!(Repair::of(&profile).to_string(), text);
-        }
-        for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
-            assert!(parse_repair(wrong).is_err(), "{wrong}");
-        }
-        // A hole time of a profile stays as it is, and need not be one time.
-        let mut profile = Profile::linux();
-        profile.reorder = Reorder::adaptive(1_000, 90_000);
-        parse_repair("holes").unwrap().apply(&mut profile);
-        assert_eq!(profile.reorder, Reorder::adaptive(1_000, 90_000));
-        assert_eq!(Repair::of(&profile).to_string(), "holes");
-    }
 
     #[test]
     fn ports_of_tunnels_are_named() {
@@ -441,17 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_rates_have_units() {
-        assert_eq!(parse_time_ns("20us"), Ok(20_000));
-        assert_eq!(parse_time_ns("1ms"), Ok(1_000_000));
-        assert_eq!(parse_time_ns("0"), Ok(0));
-        assert!(parse_time_ns("20").is_err());
-        assert_eq!(parse_batch("64"), Ok(Batch::Packets(64)));
-        assert_eq!(parse_batch("5us"), Ok(Batch::Gap(5000)));
-        assert_eq!(parse_batch("stamp"), Ok(Batch::Stamp));
-        assert!(["0", "-1", "5 us", "gap"].iter().all(|text| parse_batch(text).is_err()));
-        assert!(parse_time_ns("us").is_err());
-        assert!(parse_time_ns("99999999999999999999s").is_err());
+    fn rates_and_sizes_have_units() {
         assert_eq!(parse_spacing("line=10G"), Ok(Spacing::Line(10_000_000_000)));
         assert!(parse_spacing("line=0").is_err());
         assert!(parse_spacing("10G").is_err());

@@ -4,9 +4,6 @@
 //! The words are those of the command line without the program's name, so every option means what it means there.
 //! Nothing is printed, and no signal is handled: whoever calls sets the flag that ends a reading early.
 
-mod packets;
-mod trains;
-
 use core::{fmt, num::NonZeroI32};
 use std::{
     ffi::OsString,
@@ -16,25 +13,20 @@ use std::{
     },
 };
 
+use grosso_analysis::tables::{visit_packets, visit_trains};
 use serde::Serialize;
 
-pub use self::{packets::packets, trains::trains};
-pub use crate::commands::tables::{
-    FrameOrigin, Headers,
-    packets::{FrameFinding, Packet},
-    trains::TrainRow,
-};
-#[cfg(feature = "parquet")]
-pub use crate::commands::tables::{
-    batches::Batches,
-    columns::{Columns, PacketColumns, PacketTable, Take, TrainColumns},
-};
 use crate::{
     arguments::{Arguments, Command},
     commands,
     error::{Exit, Failure},
-    input::{Ending, Input, Session},
+    session::Session,
 };
+#[cfg(feature = "parquet")]
+pub use grosso_analysis::tables::{
+    Batches, Columns, PacketColumns, PacketTable, Take, TrainColumns,
+};
+pub use grosso_analysis::tables::{FrameFinding, FrameOrigin, Headers, Packet, TrainRow, Visit};
 
 /// Runs a command, and returns its report as JSON; empty if the command has none.
 ///
@@ -51,14 +43,48 @@ pub fn report(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<String,
     }
 }
 
-/// Decides whether a reading goes on; it is called once before the first row, when the captures are open and the words
-/// are right, and with each row.
-pub trait Visit<Row> {
-    /// Takes note that the captures are open; `false` ends the reading.
-    fn open(&mut self) -> bool;
+/// Visits the packets of captures; the words are those of `grosso inspect`.
+///
+/// # Errors
+///
+/// Wrong words, captures that are not there, damage.
+pub fn packets(
+    words: &[String],
+    interrupted: &Arc<AtomicBool>,
+    visit: &mut dyn for<'a> Visit<Packet<'a>>,
+) -> Result<(), Error> {
+    let mut read = || {
+        let (arguments, session) = begin(words, interrupted)?;
+        let Command::Inspect(options) = &arguments.command else {
+            return Err(no_table(&arguments.command, "packets"));
+        };
+        let given = options.known.given()?;
+        let files = options.captures.files("inspect", &session)?;
+        visit_packets(&files.captures, given, &session.reading, visit)
+    };
+    read().map_err(|failure| unless_interrupted(failure, interrupted))
+}
 
-    /// Takes a row; `false` ends the reading.
-    fn row(&mut self, row: Row) -> bool;
+/// Visits the trains of captures; the words are those of `grosso coalesce`.
+///
+/// # Errors
+///
+/// Wrong words, captures that are not there, damage.
+pub fn trains(
+    words: &[String],
+    interrupted: &Arc<AtomicBool>,
+    visit: &mut dyn for<'a> Visit<TrainRow<'a>>,
+) -> Result<(), Error> {
+    let mut read = || {
+        let (arguments, session) = begin(words, interrupted)?;
+        let Command::Coalesce(options) = &arguments.command else {
+            return Err(no_table(&arguments.command, "trains"));
+        };
+        let files = options.files.captures.files("coalesce", &session)?;
+        let (given, rules) = (options.known.given()?, options.rules.rules());
+        visit_trains(&files.captures, given, &rules, &session.reading, visit)
+    };
+    read().map_err(|failure| unless_interrupted(failure, interrupted))
 }
 
 /// A failure of a command.
@@ -128,14 +154,6 @@ fn begin(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<(Arguments, 
 /// The failure to make a table of a command that has none.
 fn no_table(command: &Command, table: &str) -> Failure {
     Failure::internal(format!("{command:?} does not produce the table {table}"))
-}
-
-/// Turns the end of a reading into that of a table.
-fn conclude(ending: Ending, input: &Input, session: &mut Session) -> Result<(), Failure> {
-    match ending.conclude(input, session, "in the table")? {
-        Exit::Interrupted => Err(interruption()),
-        _ => Ok(()),
-    }
 }
 
 /// The failure, or that of an interruption, after which a capture seems to end anywhere.
