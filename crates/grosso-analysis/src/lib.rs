@@ -1,6 +1,15 @@
 //! Analysis of captures taken on hosts with offloads: which frames are wire packets, which are superframes with
 //! segments of N bytes, by which evidence, and which checksums are valid.
 //!
+//! [`Capture`] answers the usual questions about a file, a directory or bytes in memory:
+//!
+//! ```
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/host.pcap");
+//! let report = grosso_analysis::Capture::open(path)?.classify()?;
+//! println!("{}: {}", report.verdict.vantage, report.verdict.reasons.join(", "));
+//! # Ok::<(), grosso_report::error::Failure>(())
+//! ```
+//!
 //! | module | job |
 //! |---|---|
 //! | [`capture`] | captures read as one, with cancellation, hash and provenance; the trait of all commands on captures |
@@ -27,7 +36,7 @@
 //!
 //! The crate prints nothing and parses no command line. Threads start only for what a caller requests: a hash of the
 //! input, `jobs` of [`whatif`], the files of `export`. The crate builds for `wasm32-unknown-unknown`, where captures
-//! come from [memory](capture::Captures::from_bytes).
+//! come from [memory](Capture::from_bytes).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
@@ -40,6 +49,7 @@ pub mod evidence;
 pub mod explain;
 #[cfg(feature = "tables")]
 pub mod export;
+mod facade;
 pub mod fragments;
 pub mod headers;
 pub mod inspect;

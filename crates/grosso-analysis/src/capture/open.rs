@@ -120,6 +120,23 @@ impl Captures {
         }
     }
 
+    /// Returns the captures one by one.
+    pub(crate) fn split(self) -> impl Iterator<Item = Self> {
+        let Self { members, filter, command, .. } = self;
+        members.into_iter().map(move |member| Self {
+            members: vec![member],
+            filter: filter.clone(),
+            command: command.clone(),
+            is_cut_off: false,
+            is_read_before: Cell::new(false),
+        })
+    }
+
+    /// Returns the path of the first capture.
+    pub(crate) fn first_path(&self) -> &Path {
+        self.members.first().map_or_else(|| Path::new(""), |first| &first.path)
+    }
+
     /// Makes sure that the captures can be read again: pipes are read to their end.
     ///
     /// # Errors

@@ -125,11 +125,7 @@ impl From<Failure> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)?;
-        match &self.0.hint {
-            Some(hint) => write!(f, "; hint: {hint}"),
-            None => Ok(()),
-        }
+        self.0.fmt(f)
     }
 }
 
