@@ -3,7 +3,7 @@
 //! | module | job |
 //! |---|---|
 //! | `arguments`, `arg_order` | the grammar of the command line |
-//! | `commands` | one module per command |
+//! | `commands` | one module per command; the commands on captures, whose work the library does, share `captures` |
 //! | `fuzzing` | the parsers of what strangers and users write, for the fuzz targets |
 //! | `session` | what every command needs, and the console that observes the reading of captures |
 //! | `library` | the commands, and tables of packets and of trains, for programs that link this crate |
@@ -11,8 +11,8 @@
 //! | `usage` | messages about a wrong command line |
 //!
 //! Reports, failures and everything that is printed are in [`grosso_report`], the judgment on other coalescers is in
-//! [`grosso_conform`], everything that understands captures in [`grosso_analysis`], and everything
-//! about running data paths in [`grosso_daemon`].
+//! [`grosso_conform`], everything that understands captures in [`grosso_analysis`], and everything about running
+//! data paths in [`grosso_daemon`].
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
