@@ -2,6 +2,6 @@
 # The crates that other programs link, dependencies first: sourced by the scripts that package and compare them.
 # shellcheck disable=SC2034 # The scripts that source this file use it.
 linked=(
-    grosso-checksum grosso-wire grosso grosso-capture grosso-report grosso-sys grosso-analysis grosso-vhost grosso-io
+    grosso-checksum grosso-wire grosso grosso-capture grosso-report grosso-sys grosso-vhost grosso-io grosso-analysis
     grosso-conform grosso-daemon grosso-tun
 )

@@ -114,20 +114,16 @@ const PLACES: &[(&str, &[&str], &str)] = &[
         "verdicts on wrong checksums, including those of protocols that are never merged",
     ),
     (
-        "grosso-cli/src/commands/decap/unwrap.rs",
+        "grosso-analysis/src/convert/decap/unwrap.rs",
         &["Ethernet", "Ipv6Extension", "Ipv6Fragment"],
         "fragments around a tunnel, which are reassembled first, and frames inside the link layer",
     ),
     (
-        "grosso-cli/src/commands/encap.rs",
+        "grosso-analysis/src/convert/encap.rs",
         &["Ethernet", "Geneve", "Gue", "Sll", "Sll2", "Vlan", "Vxlan", "VxlanGpe"],
         "the link layer of the written capture, and the port of the tunnel",
     ),
-    (
-        "grosso-cli/src/commands/inspect.rs",
-        &["Ipv6Fragment"],
-        "datagrams counted by their fragments",
-    ),
+    ("grosso-analysis/src/inspect.rs", &["Ipv6Fragment"], "datagrams counted by their fragments"),
     (
         "grosso-analysis/src/evidence/announced.rs",
         &["Icmp"],

@@ -50,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "grosso",
             "grosso-capture",
             "grosso-checksum",
+            "grosso-io",
             "grosso-report",
             "grosso-sys",
             "grosso-wire",
@@ -120,6 +121,8 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
 
 /// Maximum number of lines of a source file. From 600 on, consider splitting it.
 const LINES_MAX: usize = 900;
+/// Maximum number of lines of the sources of `grosso-cli`.
+const COMMAND_LINES_MAX: usize = 15_000;
 /// Maximum number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
 /// Words that start a clause instead of a sentence: a doc comment starts with a noun or a verb.
@@ -321,6 +324,22 @@ fn files_are_short_enough_to_be_read() {
         .map(|(path, text)| format!("{}: {} lines", shown(path), text.lines().count()))
         .collect();
     assert_none(&wrong, "split the file, one concept per file");
+}
+
+/// Checks that the command stays thin: what it knows belongs in the crates below it (ADR 0263).
+#[test]
+fn the_command_is_thin() {
+    let sources = root().join("crates/grosso-cli/src");
+    let is_of_command = |path: &Path| is_rust(path) && path.starts_with(&sources);
+    let texts = texts();
+    let of_command = texts.iter().filter(|(path, _)| is_of_command(path));
+    let lines: usize = of_command.map(|(_, text)| text.lines().count()).sum();
+    assert!(lines > 0, "the sources of the command are not there");
+    assert!(
+        lines <= COMMAND_LINES_MAX,
+        "grosso-cli/src has {lines} lines, more than {COMMAND_LINES_MAX}: move what is no argument \
+         and no output into a library"
+    );
 }
 
 #[test]

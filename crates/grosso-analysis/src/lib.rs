@@ -1,8 +1,24 @@
 //! Analysis of captures taken on hosts with offloads: it classifies frames as wire packets or superframes with segments
 //! of N bytes, shows the evidence, and verifies checksums.
 //!
+//! [`Capture`] answers the usual questions about a file, a directory or bytes in memory:
+//!
+//! ```
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/host.pcap");
+//! let report = grosso_analysis::Capture::open(path)?.classify()?;
+//! println!("{}: {}", report.verdict.vantage, report.verdict.reasons.join(", "));
+//! # Ok::<(), grosso_report::error::Failure>(())
+//! ```
+//!
 //! | module | job |
 //! |---|---|
+//! | [`capture`] | captures read as one, with cancellation, hash and provenance; the trait of all commands on captures |
+//! | [`inspect`] | whether a capture shows the wire |
+//! | [`convert`] | captures made from captures: `wire`, `coalesce`, `segment`, tunnels, fragments, checksums |
+//! | [`replay`] | the packets of a capture through coalescers, as if they arrived now |
+//! | [`explain`], [`whatif`] | why a packet was merged or not; the effect of other settings |
+//! | [`tables`] | rows of packets and of trains, and their Arrow columns (feature `tables`) |
+//! | `export` | these tables in Parquet files (feature `tables`) |
 //! | [`evidence`] | the classification of a frame as a wire packet or a superframe, and its segment size |
 //! | [`checksums`] | a verdict for every checksum of a packet, and the correction of wrong ones |
 //! | [`slowdown`] | causes that slow a TCP direction: loss, reordering, windows, path MTU, with evidence and remedy |
@@ -18,28 +34,39 @@
 //! | [`reports`] | the report of each command on captures |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
-//! The crate reads no files except profiles (Linux), prints nothing and starts no threads: the caller passes the
-//! packets of a [`grosso_capture::CaptureReader`], which reads from any reader. The example in the README classifies a
-//! whole capture.
+//! The crate prints nothing and parses no command line. Threads start only for what a caller requests: a hash of the
+//! input, `jobs` of [`whatif`], the files of `export`. The crate builds for `wasm32-unknown-unknown`, where captures
+//! come from [memory](Capture::from_bytes).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
+pub mod capture;
 pub mod checksums;
+pub mod convert;
 pub mod digest;
 pub mod distribution;
 pub mod evidence;
+pub mod explain;
+#[cfg(feature = "tables")]
+pub mod export;
+mod facade;
 pub mod fragments;
 pub mod headers;
+pub mod inspect;
 pub mod line;
 pub mod links;
 pub mod meta;
 pub mod profile;
+pub mod replay;
 pub mod reports;
 pub mod shard;
 pub mod slowdown;
 pub mod suspicion;
+pub mod tables;
+pub mod whatif;
 
-use grosso_report::{name, report, schema as form, style, units};
+pub use self::facade::Capture;
+use grosso_report::{error, name, report, schema as form, style, units};
 
 /// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]

@@ -26,9 +26,10 @@ struct Line {
 }
 
 /// Timestamps of packets that were segmented from one superframe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
     /// All packets have the time of the superframe.
+    #[default]
     Same,
     /// Packets are spaced by their transmission time on a line of this many bits per second.
     Line(u64),

@@ -1,6 +1,10 @@
 //! Output to standard error: notes, hints, failures.
 
-use std::io::{IsTerminal, Write};
+use std::{
+    cell::RefCell,
+    io::{IsTerminal, Write},
+    rc::Rc,
+};
 
 use crate::{
     error::{Failure, without_numbers},
@@ -19,18 +23,28 @@ pub struct Talk {
     pub verbose: bool,
     /// Conditions under which output is coloured.
     pub when: When,
-    /// Notes so far, for the report.
-    pub warnings: Vec<String>,
+    /// Notes so far, for the report; clones add to the same list.
+    warnings: Rc<RefCell<Vec<String>>>,
     /// JSON report, for programs that link this crate; if it is kept, nothing is printed.
     pub kept: Option<String>,
 }
 
 impl Talk {
+    /// Creates the settings of a command that has printed nothing yet.
+    pub fn new(json: bool, quiet: bool, verbose: bool, when: When) -> Self {
+        Self { json, quiet, verbose, when, warnings: Rc::default(), kept: None }
+    }
+
     /// Prints a note: a fact that affects how the result must be read.
-    pub fn note(&mut self, text: impl Into<String>) {
+    pub fn note(&self, text: impl Into<String>) {
         let text = without_numbers(text.into());
         self.say("note", &text);
-        self.warnings.push(text);
+        self.warnings.borrow_mut().push(text);
+    }
+
+    /// Returns the notes so far, and forgets them.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
     }
 
     /// Prints a hint: a remedy for a noted problem.

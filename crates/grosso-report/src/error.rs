@@ -1,6 +1,9 @@
 //! All failures of commands, with their exit codes.
 
-use core::num::{NonZeroI32, NonZeroU32, NonZeroU64};
+use core::{
+    fmt,
+    num::{NonZeroI32, NonZeroU32, NonZeroU64},
+};
 use std::{io, process::ExitCode};
 
 use grosso_capture::{CaptureError, FilePart};
@@ -226,6 +229,18 @@ impl Failure {
         }
     }
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "; hint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for Failure {}
 
 #[cfg(test)]
 mod tests {

@@ -64,7 +64,7 @@ pub fn print(report: &mut impl Report, talk: &mut Talk, place: Place) -> Result<
         note_damage(output.damaged_options, talk);
         note_missing_times(output.without_time, talk);
     }
-    report.warn(core::mem::take(&mut talk.warnings));
+    report.warn(talk.take_warnings());
     let is_terminal = match place {
         Place::Standard => io::stdout().is_terminal(),
         Place::Error => io::stderr().is_terminal(),
@@ -87,7 +87,7 @@ pub fn print(report: &mut impl Report, talk: &mut Talk, place: Place) -> Result<
     put(&text, place)
 }
 
-fn note_damage(options: u64, talk: &mut Talk) {
+fn note_damage(options: u64, talk: &Talk) {
     if options > 0 {
         let blocks = units::count(options, "block");
         talk.note(format!(
@@ -96,7 +96,7 @@ fn note_damage(options: u64, talk: &mut Talk) {
     }
 }
 
-fn note_missing_times(packets: u64, talk: &mut Talk) {
+fn note_missing_times(packets: u64, talk: &Talk) {
     if packets > 0 {
         let are = if packets == 1 { "is" } else { "are" };
         let packets = units::count(packets, "packet");

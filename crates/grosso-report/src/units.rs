@@ -33,6 +33,25 @@ pub fn exact_time(nanoseconds: u64) -> String {
     }
 }
 
+/// Parses a time with its unit, as [`exact_time`] formats it; returns nanoseconds.
+///
+/// # Errors
+/// If the text is not a number and a unit, or the time exceeds 64 bits.
+pub fn parse_time(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "" if number == "0" => 1,
+        _ => return Err("expected a time with its unit: ns, us, ms or s".into()),
+    };
+    let nanoseconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    nanoseconds.ok_or_else(|| "expected a number before the unit".into())
+}
+
 /// Formats a percentage like `99.6 %`; prints 100 % only for the whole.
 pub fn percent(part: u64, whole: u64) -> String {
     if part == whole {
@@ -87,6 +106,12 @@ mod tests {
         assert_eq!(duration(1_204_993), "1.2 ms");
         let times = [0, 7, 1_500, 20_000, 1_000_000, 60_000_000_000].map(exact_time);
         assert_eq!(times, ["0", "7ns", "1500ns", "20us", "1ms", "60s"]);
+        assert_eq!(parse_time("20us"), Ok(20_000));
+        assert_eq!(parse_time("1ms"), Ok(1_000_000));
+        assert_eq!(parse_time("0"), Ok(0));
+        for wrong in ["20", "us", "99999999999999999999s"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
         assert_eq!(percent(996, 1000), "99.6 %");
         assert_eq!(percent(99_999, 100_000), "99.9 %");
         assert_eq!(percent(0, 0), "0 %");

@@ -9,18 +9,15 @@ mod keys;
 mod setting;
 
 use core::{fmt::Write, ops::Range};
-use std::borrow::Cow;
-#[cfg(target_os = "linux")]
-use std::{io, path::Path};
+use std::{borrow::Cow, io, path::Path};
 
 use grosso::Profile;
 use grosso_report::{
     diagnostic::{Wrong, no_key, similar},
+    error::Failure,
+    name::shown,
     report::COLUMNS,
 };
-#[cfg(target_os = "linux")]
-use grosso_report::{error::Failure, name::shown};
-#[cfg(target_os = "linux")]
 use grosso_sys::path;
 use grosso_wire::ipv4;
 use toml::{
@@ -33,7 +30,6 @@ pub use self::keys::{KEYS, ProfileKey};
 
 /// Returns the profile that `word` names: a built-in one, or a file if `word` has a dot or a slash. A relative path is
 /// relative to `folder`.
-#[cfg(target_os = "linux")]
 pub fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
     // `linux-6.12` has a dot too.
     let is_file = word.contains(['.', '/']) && Profile::named(word).is_none();
@@ -75,7 +71,6 @@ fn no_profile(name: &str) -> String {
 }
 
 /// Reads a profile file.
-#[cfg(target_os = "linux")]
 fn read(path: &Path) -> Result<Profile, Failure> {
     let name = shown(path);
     let text = path::read_text(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
@@ -207,7 +202,6 @@ const NAME_BYTES_MAX: usize = 64;
 /// Profile that counts packets by the MTU of its receiver.
 const OF_AN_MTU: &str = "inet-lro-2007";
 /// Maximum length of a file in bytes; a file with every key has two thousand.
-#[cfg(target_os = "linux")]
 const FILE_BYTES_MAX: u64 = 1 << 16;
 /// Column of the permitted values of a key.
 const CHOICES_COLUMN: usize = 36;

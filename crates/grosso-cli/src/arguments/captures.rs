@@ -2,25 +2,24 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use grosso::reassemble::Overlap;
+use grosso_analysis::{
+    capture, convert,
+    replay::{self, Batch, HoldTime, Repair},
+};
 
 use super::{
     grammar::{Captures, Files},
     known::{Known, Sizes},
     own::{Detail, Naming, Strictness},
     ports::TunnelPorts,
-    values::{
-        Batch, HoldTime, Repair, flow_order, parse_batch, parse_flows, parse_hold, parse_memory,
-        parse_repair, parse_rows, parse_spacing, parse_time_ns,
-    },
+    values::{flow_order, parse_flows, parse_memory, parse_rows, parse_spacing, parse_time_ns},
 };
 use crate::{
     error::Failure,
     fragments,
     line::Spacing,
+    session::Session,
     slowdown::{Connections, FlowOrder},
-    sources::Sources,
-    talk::Talk,
-    units::exact_time,
 };
 
 #[derive(Debug, Subcommand)]
@@ -92,18 +91,26 @@ pub(crate) struct Rules {
     pub(crate) profile: String,
     /// End a poll after N packets, before a gap longer than TIME (5us), or at each new timestamp
     /// ("stamp")
-    #[arg(long, value_name = "N", default_value = "64", value_parser = parse_batch)]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = Batch::parse)]
     pub(crate) batch: Batch,
     /// Hold trains across polls for this long in capture time: 20us, 1ms. "auto" adapts per flow, up
     /// to 100us or auto:TIME [default: from the profile]
-    #[arg(long, value_name = "TIME", value_parser = parse_hold)]
+    #[arg(long, value_name = "TIME", value_parser = HoldTime::parse)]
     pub(crate) hold: Option<HoldTime>,
     /// Put TCP segments in order before merging: "off", "batch" (within a poll), or "holes" (also wait for missing
     /// segments, 100us or holes:TIME) [default: from the profile]
-    #[arg(long, value_name = "LEVEL", value_parser = parse_repair)]
+    #[arg(long, value_name = "LEVEL", value_parser = Repair::parse)]
     pub(crate) reorder: Option<Repair>,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
+}
+
+impl Rules {
+    /// Returns the rules for the library.
+    pub(crate) fn rules(&self) -> replay::Rules {
+        let Self { profile, batch, hold, reorder, bounds } = self.clone();
+        replay::Rules { profile, batch, hold, reorder, bounds: bounds.bounds() }
+    }
 }
 
 /// Limits of a profile that options override.
@@ -131,18 +138,10 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the options as on a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let Self { max_size, max_segs, flows, tunnels, no_udp, round_trip } = self;
-        let options = [
-            max_size.map(|size| format!("--max-size={size}")),
-            max_segs.map(|segments| format!("--max-segs={segments}")),
-            flows.map(|flows| format!("--flows={flows}")),
-            tunnels.map(|tunnels| format!("--tunnels={tunnels}")),
-            no_udp.then(|| "--no-udp".into()),
-            round_trip.map(|time_ns| format!("--round-trip={}", exact_time(time_ns))),
-        ];
-        options.into_iter().flatten().collect()
+    /// Returns the limits for the library.
+    pub(crate) fn bounds(&self) -> replay::Bounds {
+        let Self { max_size, max_segs, flows, tunnels, no_udp, round_trip } = *self;
+        replay::Bounds { max_size, max_segs, flows, tunnels, no_udp, round_trip }
     }
 }
 
@@ -298,7 +297,7 @@ impl Explain {
     ///
     /// # Errors
     /// Fails if the arguments have no packet number.
-    pub(crate) fn asked(&self, talk: &mut Talk) -> Result<(Sources, u64), Failure> {
+    pub(crate) fn asked(&self, session: &Session) -> Result<(capture::Files, u64), Failure> {
         let (captures, last) = match self.number {
             Some(number) => (self.captures.clone(), Some(number)),
             None => self.captures.split_number(),
@@ -306,7 +305,7 @@ impl Explain {
         let hint =
             "grosso explain FILE 231; packet numbers are those of `grosso csum verify` and tshark";
         match last {
-            Some(number) if number > 0 => Ok((captures.sources("explain", talk)?, number)),
+            Some(number) if number > 0 => Ok((captures.files("explain", session)?, number)),
             Some(_) => {
                 let message = "explain: packet 0 does not exist; packet numbers start at 1";
                 Err(Failure::usage("usage.packet", message).hint(hint))
@@ -325,6 +324,16 @@ pub(crate) enum Which {
     Bad,
     /// Both.
     All,
+}
+
+impl From<Which> for convert::Which {
+    fn from(which: Which) -> Self {
+        match which {
+            Which::Partial => Self::Partial,
+            Which::Bad => Self::Bad,
+            Which::All => Self::All,
+        }
+    }
 }
 
 /// Policies for fragments that share bytes.

@@ -6,12 +6,10 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
+use grosso_analysis::replay::{HoldTime, Repair};
 use grosso_io::impair::Impairment;
 
-use super::{
-    own::Detail,
-    values::{HoldTime, Repair, parse_hold, parse_repair, parse_time_ns},
-};
+use super::{own::Detail, values::parse_time_ns};
 
 #[derive(Args, Debug)]
 pub(crate) struct Bridge {
@@ -26,10 +24,10 @@ pub(crate) struct Bridge {
     pub(crate) right: String,
     /// Hold trains across polls for this long: 0, 20us, 1ms. "auto" adapts per flow, up to 100us or auto:TIME
     /// [default: from the profile]
-    #[arg(long, value_name = "TIME", value_parser = parse_hold)]
+    #[arg(long, value_name = "TIME", value_parser = HoldTime::parse)]
     pub(crate) hold: Option<HoldTime>,
     /// Put TCP segments in order before merging: off, batch, holes, or holes:TIME [default: from the profile]
-    #[arg(long, value_name = "LEVEL", value_parser = parse_repair, hide_short_help = true)]
+    #[arg(long, value_name = "LEVEL", value_parser = Repair::parse, hide_short_help = true)]
     pub(crate) reorder: Option<Repair>,
     /// Merge by this profile: a name from `grosso profiles`, or a file [default: linux]
     #[arg(long, value_name = "NAME|FILE.toml")]

@@ -1,16 +1,14 @@
 //! Common arguments of every command that reads captures: `FILE... [-w OUT] [-f EXPRESSION]`, or `-r FILE EXPRESSION`.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, ValueEnum};
+use grosso_analysis::capture::{self, Target};
 use grosso_capture::Format;
 use grosso_sys::path;
 
 use super::own::{Naming, Reading};
-use crate::{error::Failure, input::Session, sources::Sources, talk::Talk};
+use crate::{error::Failure, session::Session};
 
 /// Captures that a command reads, and the filter for their packets.
 #[derive(Args, Clone, Debug)]
@@ -33,7 +31,11 @@ impl Captures {
     ///
     /// # Errors
     /// Fails if there is no capture, or a capture cannot be read.
-    pub(crate) fn sources(&self, command: &str, talk: &mut Talk) -> Result<Sources, Failure> {
+    pub(crate) fn files(
+        &self,
+        command: &str,
+        session: &Session,
+    ) -> Result<capture::Files, Failure> {
         let usage = |message: &str, hint: String| {
             Err(Failure::usage("usage.input", format!("{command}: {message}")).hint(hint))
         };
@@ -54,7 +56,9 @@ impl Captures {
             }
             (Some(read), words) => (vec![read.clone()], Some(text(words).join(" "))),
         };
-        Sources::find(&paths, filter.filter(|text| !text.trim().is_empty()), command, talk)
+        let filter = filter.filter(|text| !text.trim().is_empty());
+        let captures = capture::Captures::find(&paths, filter, command, &session.reading)?;
+        Ok(capture::Files { captures, target: Target::default() })
     }
 
     /// Splits the arguments at the first `word`: the captures before it, and the rest, which belongs to the command.
@@ -101,33 +105,21 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Returns the format of the output: from the option, from the name of the file, or `default`.
-    pub(crate) fn format(&self, default: Format) -> Format {
-        let name = self.write.as_deref().map(|path| match compressor(path) {
-            Some(_) => path.with_extension(""),
-            None => path.to_path_buf(),
-        });
-        let by_name = || match name?.extension()?.to_str()? {
-            "pcap" => Some(OutputFormat::Pcap),
-            "pcapng" => Some(OutputFormat::Pcapng),
-            _ => None,
-        };
-        self.format.or_else(by_name).map_or(default, Into::into)
+    /// Returns the captures for a command, and the output file.
+    ///
+    /// # Errors
+    /// Fails if there is no capture, or a capture cannot be read.
+    pub(crate) fn files(
+        &self,
+        command: &str,
+        session: &Session,
+    ) -> Result<capture::Files, Failure> {
+        Ok(capture::Files { target: self.target(), ..self.captures.files(command, session)? })
     }
 
-    /// Returns whether the hash of the input is used: in pcapng output, or in a report that requests it.
-    pub(crate) fn keeps_hash(&self, session: &Session) -> bool {
-        let is_kept = self.write.is_some() && self.format(Format::Pcapng) != Format::Pcap;
-        session.names_hash || is_kept
-    }
-}
-
-/// Returns the program that creates files with the extension of `path`, if it is the extension of a compressed format.
-pub(crate) fn compressor(path: &Path) -> Option<&'static str> {
-    match path.extension()?.to_str()? {
-        "gz" => Some("gzip"),
-        "zst" => Some("zstd"),
-        _ => None,
+    /// Returns the output file and its format.
+    pub(crate) fn target(&self) -> Target {
+        Target { path: self.write.clone(), format: self.format.map(Into::into) }
     }
 }
 

@@ -24,6 +24,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[cfg(feature = "parquet")]
 pub(crate) use self::export::*;
+#[cfg(all(target_os = "linux", feature = "lab"))]
+pub(crate) use self::values::parse_run_ns;
 pub(crate) use self::{
     captures::*,
     conform::*,
@@ -37,7 +39,6 @@ pub(crate) use self::{
     profiles::*,
     schema::*,
     tunnel::*,
-    values::*,
     whatif::*,
 };
 use crate::style::When;

@@ -1,157 +1,16 @@
 //! Values that are neither a plain number nor a name.
 
-use core::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use grosso::{
-    Profile,
-    coalesce::{Hold, Level, Reorder},
-};
 use grosso_capture::TunnelPort;
 use grosso_wire::{CookieLen, LinkType, Pseudowire};
 
+pub(super) use crate::units::parse_time as parse_time_ns;
 use crate::{
     line::Spacing,
-    profile::AUTO_HOLD_NS,
     slowdown::{FlowOrder, ROWS_MAX},
-    units::exact_time,
 };
-
-/// Hold time of trains across polls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HoldTime {
-    hold: Hold,
-    /// Longest hold in nanoseconds.
-    most_ns: u64,
-}
-
-impl HoldTime {
-    /// Creates a hold of this many nanoseconds for every train.
-    pub(crate) fn fixed(most_ns: u64) -> Self {
-        Self { hold: Hold::Fixed, most_ns }
-    }
-
-    /// Returns the hold of a profile.
-    pub(crate) fn of(profile: &Profile) -> Self {
-        Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
-    }
-
-    /// Sets the hold of a profile.
-    pub(crate) fn apply(self, profile: &mut Profile) {
-        profile.hold = self.hold;
-        profile.limits.hold_ns = self.most_ns;
-    }
-}
-
-impl fmt::Display for HoldTime {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let most = exact_time(self.most_ns);
-        match self.hold {
-            Hold::Fixed => formatter.write_str(&most),
-            Hold::Controlled if self.most_ns == AUTO_HOLD_NS => formatter.write_str("auto"),
-            Hold::Controlled => write!(formatter, "auto:{most}"),
-        }
-    }
-}
-
-/// Parses a time; or `auto`, optionally followed by the longest time.
-pub(super) fn parse_hold(text: &str) -> Result<HoldTime, String> {
-    let Some(most) = text.strip_prefix("auto") else {
-        let why = |why| format!("{why}; or auto, or auto:100us");
-        return parse_time_ns(text).map(HoldTime::fixed).map_err(why);
-    };
-    let most_ns = match most.strip_prefix(':') {
-        Some(time) => parse_time_ns(time)?,
-        None if most.is_empty() => AUTO_HOLD_NS,
-        None => return Err("expected auto, or auto:100us".into()),
-    };
-    Ok(HoldTime { hold: Hold::Controlled, most_ns })
-}
-
-/// Repair of reordered TCP segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repair {
-    level: Level,
-    /// Longest wait for a hole to be filled, in nanoseconds; `None` for the profile's.
-    hole_ns: Option<u64>,
-}
-
-impl Repair {
-    /// Repair within a poll; no packet waits for the next poll.
-    pub(crate) const BATCH: Self = Self { level: Level::Batch, hole_ns: None };
-
-    /// Returns the repair of a profile.
-    pub(crate) fn of(profile: &Profile) -> Self {
-        let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
-        let is_told = level == Level::Holes && hole_ns_max == hole_ns_min;
-        Self { level, hole_ns: is_told.then_some(hole_ns_max) }
-    }
-
-    /// Sets the repair of a profile.
-    pub(crate) fn apply(self, profile: &mut Profile) {
-        profile.reorder.level = self.level;
-        if let Some(hole_ns) = self.hole_ns {
-            (profile.reorder.hole_ns_max, profile.reorder.hole_ns_min) = (hole_ns, hole_ns);
-        }
-    }
-}
-
-impl fmt::Display for Repair {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self.level {
-            Level::Off => "off",
-            Level::Batch => "batch",
-            Level::Holes => "holes",
-        })?;
-        match self.hole_ns {
-            Some(hole_ns) if hole_ns != Reorder::OFF.hole_ns_max => {
-                write!(formatter, ":{}", exact_time(hole_ns))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Parses `off`, `batch` or `holes`; `holes` may be followed by a time.
-pub(super) fn parse_repair(text: &str) -> Result<Repair, String> {
-    let level = match text {
-        "off" => Some(Level::Off),
-        "batch" => Some(Level::Batch),
-        "holes" => Some(Level::Holes),
-        _ => None,
-    };
-    if let Some(level) = level {
-        return Ok(Repair { level, hole_ns: None });
-    }
-    let expected = || "expected off, batch, holes, or holes:TIME up to 1s".to_string();
-    let time = text.strip_prefix("holes:").ok_or_else(expected)?;
-    let hole_ns = parse_time_ns(time).ok().filter(|&hole_ns| hole_ns <= HOLE_NS_MAX);
-    Ok(Repair { level: Level::Holes, hole_ns: Some(hole_ns.ok_or_else(expected)?) })
-}
-
-/// Rule that ends a poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Batch {
-    /// Ends after this many packets.
-    Packets(u64),
-    /// Ends before a packet with another timestamp.
-    Stamp,
-    /// Ends before a packet more than this many nanoseconds after the one before it, and at the budget of a poll.
-    Gap(u64),
-}
-
-impl fmt::Display for Batch {
-    /// Writes the value in the syntax of `--batch`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Packets(packets) => write!(f, "{packets}"),
-            Self::Stamp => f.write_str("stamp"),
-            Self::Gap(gap_ns) if gap_ns.is_multiple_of(1000) => write!(f, "{}us", gap_ns / 1000),
-            Self::Gap(gap_ns) => write!(f, "{gap_ns}ns"),
-        }
-    }
-}
 
 /// Parses a tunnel and its UDP port, in the form in which they are displayed.
 pub(super) fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
@@ -207,22 +66,6 @@ pub(super) fn parse_link(text: &str) -> Result<LinkType, String> {
     named.ok_or_else(|| "expected ethernet, raw, null, sll, sll2, ppp, pppoe or a number".into())
 }
 
-pub(super) fn parse_batch(text: &str) -> Result<Batch, String> {
-    if text == "stamp" {
-        return Ok(Batch::Stamp);
-    }
-    match text.parse() {
-        Ok(packets @ 1..) => return Ok(Batch::Packets(packets)),
-        Ok(0) => {}
-        Err(_) => {
-            if let Ok(gap_ns) = parse_time_ns(text) {
-                return Ok(Batch::Gap(gap_ns));
-            }
-        }
-    }
-    Err("expected a number of packets, a gap such as 5us, or stamp".into())
-}
-
 pub(super) fn parse_flows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
@@ -244,22 +87,6 @@ pub(super) fn flow_order() -> impl TypedValueParser<Value = FlowOrder> {
         let order = FlowOrder::ALL.into_iter().find(|order| order.name() == name);
         order.unwrap_or_default()
     })
-}
-
-/// Parses a time with its unit; returns nanoseconds.
-pub(super) fn parse_time_ns(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "" if number == "0" => 1,
-        _ => return Err("expected a time with its unit: ns, us, ms or s".into()),
-    };
-    let nanoseconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    nanoseconds.ok_or_else(|| "expected a number before the unit".into())
 }
 
 /// Parses a size in bytes with an optional binary unit.
@@ -375,9 +202,6 @@ const FLOWS_MAX: usize = 1 << 20;
 /// Minimum memory in bytes: a datagram of 65535 bytes, its headers, and its bookkeeping.
 const MEMORY_BYTES_MIN: u64 = 128 << 10;
 
-/// Maximum wait for a hole in nanoseconds: by then the sender has retransmitted a missing segment.
-const HOLE_NS_MAX: u64 = 1_000_000_000;
-
 /// Minimum length of a measurement in nanoseconds: a shorter one spans only a few ticks of the scheduler's clock. A
 /// longer one than the maximum is a mistake.
 const RUN_NS_MIN: u64 = 10_000_000;
@@ -391,46 +215,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hold_is_a_time_or_is_found() {
-        let auto = |most_ns| Ok(HoldTime { hold: Hold::Controlled, most_ns });
-        assert_eq!(parse_hold("20us"), Ok(HoldTime::fixed(20_000)));
-        assert_eq!(parse_hold("0"), Ok(HoldTime::fixed(0)));
-        assert_eq!(parse_hold("auto"), auto(100_000));
-        assert_eq!(parse_hold("auto:1ms"), auto(1_000_000));
-        for text in ["0", "20us", "1500ns", "auto", "auto:1ms"] {
-            assert_eq!(parse_hold(text).unwrap().to_string(), text);
-        }
-        for wrong in ["", "auto:", "auto:5", "autos", "20", "Auto"] {
-            assert!(parse_hold(wrong).is_err(), "{wrong}");
-        }
-        let mut profile = Profile::linux();
-        parse_hold("auto:50us").unwrap().apply(&mut profile);
-        assert_eq!((profile.hold, profile.limits.hold_ns), (Hold::Controlled, 50_000));
-    }
-
-    #[test]
-    fn reordering_is_repaired_as_the_key_of_a_profile_says() {
-        let key = crate::profile::KEYS.iter().find(|key| key.full_name() == "reorder.level");
-        let choices = (key.expect("a key").choices)();
-        let words: Vec<_> = choices.split(", ").flat_map(|words| words.split(" or ")).collect();
-        assert_eq!(words, ["off", "batch", "holes"]);
-        for text in words.into_iter().chain(["holes:40us", "holes:0", "holes:1s"]) {
-            let mut profile = Profile::linux();
-            parse_repair(text).unwrap().apply(&mut profile);
-            assert_eq!(Repair::of(&profile).to_string(), text);
-        }
-        for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
-            assert!(parse_repair(wrong).is_err(), "{wrong}");
-        }
-        // A profile may have a hole time that depends on the connection; it stays as it is.
-        let mut profile = Profile::linux();
-        profile.reorder = Reorder::adaptive(1_000, 90_000);
-        parse_repair("holes").unwrap().apply(&mut profile);
-        assert_eq!(profile.reorder, Reorder::adaptive(1_000, 90_000));
-        assert_eq!(Repair::of(&profile).to_string(), "holes");
-    }
-
-    #[test]
     fn ports_of_tunnels_are_named() {
         assert_eq!(parse_tunnel_port("vxlan=8472"), Ok(TunnelPort::new(Kind::Vxlan, 8472)));
         for text in ["vxlan=1", "vxlan-gpe=2", "geneve=3", "gue=4", "fou=5555/4", "esp=6"] {
@@ -442,17 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_rates_have_units() {
-        assert_eq!(parse_time_ns("20us"), Ok(20_000));
-        assert_eq!(parse_time_ns("1ms"), Ok(1_000_000));
-        assert_eq!(parse_time_ns("0"), Ok(0));
-        assert!(parse_time_ns("20").is_err());
-        assert_eq!(parse_batch("64"), Ok(Batch::Packets(64)));
-        assert_eq!(parse_batch("5us"), Ok(Batch::Gap(5000)));
-        assert_eq!(parse_batch("stamp"), Ok(Batch::Stamp));
-        assert!(["0", "-1", "5 us", "gap"].iter().all(|text| parse_batch(text).is_err()));
-        assert!(parse_time_ns("us").is_err());
-        assert!(parse_time_ns("99999999999999999999s").is_err());
+    fn rates_and_sizes_have_units() {
         assert_eq!(parse_spacing("line=10G"), Ok(Spacing::Line(10_000_000_000)));
         assert!(parse_spacing("line=0").is_err());
         assert!(parse_spacing("10G").is_err());

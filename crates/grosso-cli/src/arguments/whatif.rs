@@ -3,14 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use grosso_analysis::replay::{Batch, HoldTime, Repair};
 
-use super::{
-    captures::Bounds,
-    grammar::Captures,
-    known::Known,
-    own::Naming,
-    values::{Batch, HoldTime, Repair, parse_batch, parse_hold, parse_repair},
-};
+use super::{captures::Bounds, grammar::Captures, known::Known, own::Naming};
 
 #[derive(Args, Debug)]
 pub(crate) struct Whatif {
@@ -32,16 +27,16 @@ pub(crate) struct Whatif {
         value_name = "TIMES",
         value_delimiter = ',',
         default_value = "0,2us,16us,20us,50us,100us,1ms,auto",
-        value_parser = parse_hold
+        value_parser = HoldTime::parse
     )]
     pub(crate) hold: Vec<HoldTime>,
     /// Compare these reorder levels, separated by commas: off, batch, holes, or holes:TIME [default: from the
     /// profile]
-    #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_repair)]
+    #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = Repair::parse)]
     pub(crate) reorder: Vec<Repair>,
     /// End a poll before a gap longer than TIME or after 64 packets; with a number N, after N packets; with "stamp", at
     /// each new timestamp
-    #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = parse_batch)]
+    #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = Batch::parse)]
     pub(crate) batch: Batch,
     #[command(flatten)]
     pub(crate) bounds: Bounds,

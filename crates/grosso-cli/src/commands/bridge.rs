@@ -30,8 +30,8 @@ mod linux {
             port::{Device, PortSpec},
         },
         error::{Exit, Failure},
-        input::Session,
         observe, profile,
+        session::Session,
     };
 
     /// Runs the path until a signal ends it, or a device fails.

@@ -35,9 +35,9 @@ mod linux {
         daemon::{config, port::PortSpec},
         error::{Exit, Failure},
         form::ReportForm,
-        input::Session,
         name::Name,
         report::{self, Place, Report, Tool},
+        session::Session,
         style::Style,
     };
 

@@ -5,13 +5,14 @@ use grosso_conform::{examine, report::ConformReport};
 use crate::{
     arguments::Conform,
     error::{Exit, Failure},
-    input::Session,
     report::{self, Place, Tool},
+    session::Session,
 };
 
 /// Runs the command.
 pub(crate) fn run(options: &Conform, session: &mut Session) -> Result<Exit, Failure> {
-    let score = examine(options.task(), &options.command, options.time(), &session.interrupted)?;
+    let interrupted = &session.reading.interrupted;
+    let score = examine(options.task(), &options.command, options.time(), interrupted)?;
     let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());
     let mut report = ConformReport {
         schema: ConformReport::FORM.name,
@@ -21,7 +22,7 @@ pub(crate) fn run(options: &Conform, session: &mut Session) -> Result<Exit, Fail
         warnings: Vec::new(),
         is_long: session.talk.verbose,
     };
-    let is_no = report.score.is_wrong() || (session.strict && !report.score.joins_all());
+    let is_no = report.score.is_wrong() || (session.reading.strict && !report.score.joins_all());
     report::print(&mut report, &mut session.talk, Place::Standard)?;
     Ok(if is_no { Exit::No } else { Exit::Yes })
 }

@@ -3,57 +3,38 @@
 mod bridge;
 #[cfg(target_os = "linux")]
 mod capture;
-mod coalesce;
+mod captures;
 mod config;
 mod conform;
-mod csum;
-mod cutter;
-mod decap;
 #[cfg(target_os = "linux")]
 mod dev;
 #[cfg(target_os = "linux")]
 mod doctor;
-mod encap;
-mod explain;
-#[cfg(feature = "parquet")]
-mod export;
-mod fragment;
-mod inspect;
 #[cfg(all(target_os = "linux", feature = "lab"))]
 mod lab;
-#[cfg(feature = "parquet")]
-mod merge;
 #[cfg(all(target_os = "linux", feature = "monitor"))]
 mod monitor;
 #[cfg(target_os = "linux")]
 mod needs;
 mod profiles;
-mod reassemble;
-pub(crate) mod replay;
 mod run;
 mod schema;
-mod segment;
 #[cfg(target_os = "linux")]
 mod stats;
 #[cfg(target_os = "linux")]
 mod summary;
-#[cfg(any(test, feature = "library"))]
-pub(crate) mod tables;
 #[cfg(target_os = "linux")]
 mod tunnel;
-mod whatif;
-mod wire;
 
 use std::{
     ffi::OsString,
-    hash::{BuildHasher, Hasher, RandomState},
     panic::{self, AssertUnwindSafe},
     path::Path,
     sync::{Arc, atomic::AtomicBool},
-    time::Instant,
 };
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
+use grosso_analysis::capture::Session as Reading;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 #[cfg(target_os = "linux")]
@@ -62,9 +43,9 @@ use crate::{
     arg_order::arrange,
     arguments::{Arguments, Color, Command, ConfigCommand, Csum, Own},
     error::{Exit, Failure},
-    input::Session,
     name::{harmless, quoted},
     report,
+    session::Session,
     style::When,
     talk::Talk,
     usage,
@@ -135,28 +116,28 @@ pub(crate) fn guarded(command: &Command, session: &mut Session) -> Result<Exit, 
 
 fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     match command {
-        Command::Inspect(options) => inspect::run(options, session),
-        Command::Coalesce(options) => coalesce::run(options, session),
-        Command::Segment(options) => segment::run(options, session),
-        Command::Wire(options) => wire::run(options, session),
-        Command::Reassemble(options) => reassemble::run(options, session),
-        Command::Decap(options) => decap::run(options, session),
-        Command::Encap(options) => encap::run(options, session),
-        Command::Fragment(options) => fragment::run(options, session),
-        Command::Csum(Csum::Verify(options)) => csum::verify(options, session),
-        Command::Csum(Csum::Fix(options)) => csum::fix(options, session),
-        Command::Explain(options) => explain::run(options, session),
+        Command::Inspect(options) => captures::inspect(options, session),
+        Command::Coalesce(options) => captures::coalesce(options, session),
+        Command::Segment(options) => captures::segment(options, session),
+        Command::Wire(options) => captures::wire(options, session),
+        Command::Reassemble(options) => captures::reassemble(options, session),
+        Command::Decap(options) => captures::decap(options, session),
+        Command::Encap(options) => captures::encap(options, session),
+        Command::Fragment(options) => captures::fragment(options, session),
+        Command::Csum(Csum::Verify(options)) => captures::verify(options, session),
+        Command::Csum(Csum::Fix(options)) => captures::fix(options, session),
+        Command::Explain(options) => captures::explain(options, session),
         #[cfg(feature = "parquet")]
-        Command::Export(options) => export::run(options, session),
+        Command::Export(options) => captures::export(options, session),
         #[cfg(feature = "parquet")]
-        Command::Merge(options) => merge::run(options, session),
+        Command::Merge(options) => captures::merge(options, session),
         #[cfg(not(feature = "parquet"))]
         Command::Export(_) => Err(left_out("export", "parquet")),
         #[cfg(not(feature = "parquet"))]
         Command::Merge(_) => Err(left_out("merge", "parquet")),
         Command::Profiles(options) => profiles::run(options, session),
         Command::Schema(options) => schema::run(options, session),
-        Command::Whatif(options) => whatif::run(options, session),
+        Command::Whatif(options) => captures::whatif(options, session),
         Command::Conform(options) => conform::run(options, session),
         Command::Bridge(options) => bridge::run(options, session),
         Command::Run(options) => run::run(options, session),
@@ -223,23 +204,17 @@ pub(crate) fn session(
     let common = &arguments.common;
     let Own { reading, naming, strictness, detail } = arguments.command.own();
     let reading = reading.unwrap_or_default();
-    Session {
-        talk: Talk {
-            json: common.json,
-            quiet: common.quiet,
-            verbose: detail.verbose,
-            when: common.color.into(),
-            warnings: Vec::new(),
-            kept: None,
-        },
+    let talk = Talk::new(common.json, common.quiet, detail.verbose, common.color.into());
+    let reading = Reading {
         forced_link: reading.linktype,
         allow_truncated: reading.allow_truncated,
         names_hash: naming.hash,
         strict: strictness.strict,
         interrupted,
         command_line: quote(words),
-        started: Instant::now(),
-    }
+        ..Reading::default()
+    };
+    Session::new(talk, reading)
 }
 
 /// Prints a message of clap: help and version are answers, the rest is a wrong command line.
@@ -252,14 +227,7 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
         return if error.use_stderr() { Exit::Usage } else { Exit::Yes };
     };
     if failure.exit != Exit::BrokenPipe {
-        let talk = Talk {
-            json: wants_json,
-            quiet: false,
-            verbose: false,
-            when: When::Never,
-            warnings: Vec::new(),
-            kept: None,
-        };
+        let talk = Talk::new(wants_json, false, false, When::Never);
         talk.fail(&failure);
     }
     failure.exit
@@ -282,11 +250,6 @@ fn left_out(command: &str, feature: &str) -> Failure {
     let message = format!("{command}: not in this build, which lacks the feature {feature}");
     let hint = format!("cargo install --locked --path crates/grosso-cli --features {feature}");
     Failure::environment("environment.left_out", message).hint(hint)
-}
-
-/// An unpredictable seed, so that no capture can be made to collide (P50).
-fn random_seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// Returns the command line as typed, with the program name without its directory.

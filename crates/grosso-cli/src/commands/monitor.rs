@@ -26,7 +26,6 @@ use crate::{
     arguments::Monitor as Options,
     error::{Exit, Failure},
     form::{FormPage, ReportForm},
-    input::Session,
     observe::{
         control::Answer,
         monitor::{
@@ -36,6 +35,7 @@ use crate::{
         },
     },
     report::{self, Place, Report, Tool},
+    session::Session,
     style::Style,
 };
 
@@ -64,7 +64,7 @@ fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
     let mut before = running("monitor", false, &options.devices, session)?;
     let mut left = if options.once { 1 } else { options.count.unwrap_or(u64::MAX) };
     while left > 0 {
-        if pace.wait(&session.interrupted) {
+        if pace.wait(&session.reading.interrupted) {
             return Ok(Exit::Interrupted);
         }
         let Ok(answers) = running("monitor", false, &options.devices, session) else {
@@ -133,7 +133,7 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
     monitor.take(first);
     let mut next = Instant::now() + options.interval;
     loop {
-        if ended.load(Ordering::Relaxed) || session.interrupted.load(Ordering::Relaxed) {
+        if ended.load(Ordering::Relaxed) || session.reading.interrupted.load(Ordering::Relaxed) {
             return Ok(Exit::Interrupted);
         }
         if Instant::now() >= next {

@@ -11,9 +11,9 @@ use crate::{
     arguments::{Profiles, ProfilesCommand},
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     profile::{self, KEYS},
     report::{self, Place, Report, Tool},
+    session::Session,
     style::Style,
 };
 

@@ -31,8 +31,8 @@ mod linux {
             restarts::{RESTARTS_MAX, Restarts},
         },
         error::{Exit, Failure},
-        input::Session,
         observe::{self, PathReading, Service},
+        session::Session,
     };
 
     /// Runs all paths of a file.

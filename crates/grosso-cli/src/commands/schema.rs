@@ -10,7 +10,6 @@ use crate::{
     arguments::Schema,
     error::{Exit, Failure},
     form::{FormPage, ReportForm},
-    input::Session,
     report::{self, Place, Report, Tool},
     reports::{
         coalesce::CoalesceReport,
@@ -25,6 +24,7 @@ use crate::{
         whatif::WhatifReport,
         wire::WireReport,
     },
+    session::Session,
     style::Style,
     wrong::similar,
 };

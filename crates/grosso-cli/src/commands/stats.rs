@@ -15,7 +15,6 @@ use crate::{
     confinement::Confinement,
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     name::{harmless, shown},
     observe::{
         control::{Answer, Answers, Ask, ask_all, earlier, folders},
@@ -25,6 +24,7 @@ use crate::{
         text,
     },
     report::{self, Place, Report, Tool},
+    session::Session,
     style::Style,
 };
 
@@ -62,7 +62,7 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
         left -= 1;
         match &mut pace {
             Some(pace) if left > 0 => {
-                if pace.wait(&session.interrupted) {
+                if pace.wait(&session.reading.interrupted) {
                     return Ok(Exit::Interrupted);
                 }
             }

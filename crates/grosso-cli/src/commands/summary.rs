@@ -11,9 +11,9 @@ use crate::{
     daemon::{events::Events, paths::Asked},
     error::Failure,
     form::ReportForm,
-    input::Session,
     observe::{self, Missing, PathReading, Service, reading::DeviceReading},
     report::{self, Place, Report, Tool},
+    session::Session,
     style::Style,
     units,
 };

@@ -4,9 +4,6 @@
 //! The arguments are those of the command line without the program's name, and every option has the same meaning.
 //! Nothing is printed, and no signal is handled: the caller sets the flag that ends reading early.
 
-mod packets;
-mod trains;
-
 use core::{fmt, num::NonZeroI32};
 use std::{
     ffi::OsString,
@@ -16,25 +13,20 @@ use std::{
     },
 };
 
+use grosso_analysis::tables::{visit_packets, visit_trains};
 use serde::Serialize;
 
-pub use self::{packets::packets, trains::trains};
-pub use crate::commands::tables::{
-    FrameOrigin, Headers,
-    packets::{FrameFinding, Packet},
-    trains::TrainRow,
-};
-#[cfg(feature = "parquet")]
-pub use crate::commands::tables::{
-    batches::Batches,
-    columns::{Columns, PacketColumns, PacketTable, Take, TrainColumns},
-};
 use crate::{
     arguments::{Arguments, Command},
     commands,
     error::{Exit, Failure},
-    input::{Ending, Input, Session},
+    session::Session,
 };
+#[cfg(feature = "parquet")]
+pub use grosso_analysis::tables::{
+    Batches, Columns, PacketColumns, PacketTable, Take, TrainColumns,
+};
+pub use grosso_analysis::tables::{FrameFinding, FrameOrigin, Headers, Packet, TrainRow, Visit};
 
 /// Runs a command, and returns its report as JSON; empty if the command has none.
 ///
@@ -51,14 +43,48 @@ pub fn report(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<String,
     }
 }
 
-/// Decides whether reading continues. It is called once before the first row, when the captures are open and the
-/// arguments are valid, and then with each row.
-pub trait Visit<Row> {
-    /// Reports that the captures are open; `false` stops reading.
-    fn open(&mut self) -> bool;
+/// Visits the packets of captures; the arguments are those of `grosso inspect`.
+///
+/// # Errors
+///
+/// Fails if the arguments are wrong, or if a capture is missing or damaged.
+pub fn packets(
+    words: &[String],
+    interrupted: &Arc<AtomicBool>,
+    visit: &mut dyn for<'a> Visit<Packet<'a>>,
+) -> Result<(), Error> {
+    let mut read = || {
+        let (arguments, session) = begin(words, interrupted)?;
+        let Command::Inspect(options) = &arguments.command else {
+            return Err(no_table(&arguments.command, "packets"));
+        };
+        let given = options.known.given()?;
+        let files = options.captures.files("inspect", &session)?;
+        visit_packets(&files.captures, given, &session.reading, visit)
+    };
+    read().map_err(|failure| unless_interrupted(failure, interrupted))
+}
 
-    /// Processes a row; `false` stops reading.
-    fn row(&mut self, row: Row) -> bool;
+/// Visits the trains of captures; the arguments are those of `grosso coalesce`.
+///
+/// # Errors
+///
+/// Fails if the arguments are wrong, or if a capture is missing or damaged.
+pub fn trains(
+    words: &[String],
+    interrupted: &Arc<AtomicBool>,
+    visit: &mut dyn for<'a> Visit<TrainRow<'a>>,
+) -> Result<(), Error> {
+    let mut read = || {
+        let (arguments, session) = begin(words, interrupted)?;
+        let Command::Coalesce(options) = &arguments.command else {
+            return Err(no_table(&arguments.command, "trains"));
+        };
+        let files = options.files.captures.files("coalesce", &session)?;
+        let (given, rules) = (options.known.given()?, options.rules.rules());
+        visit_trains(&files.captures, given, &rules, &session.reading, visit)
+    };
+    read().map_err(|failure| unless_interrupted(failure, interrupted))
 }
 
 /// A failure of a command.
@@ -99,11 +125,7 @@ impl From<Failure> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)?;
-        match &self.0.hint {
-            Some(hint) => write!(f, "; hint: {hint}"),
-            None => Ok(()),
-        }
+        self.0.fmt(f)
     }
 }
 
@@ -128,14 +150,6 @@ fn begin(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<(Arguments, 
 /// Returns the failure for a command that has no such table.
 fn no_table(command: &Command, table: &str) -> Failure {
     Failure::internal(format!("{command:?} does not produce the table {table}"))
-}
-
-/// Converts the end of reading into the result of the table.
-fn conclude(ending: Ending, input: &Input, session: &mut Session) -> Result<(), Failure> {
-    match ending.conclude(input, session, "in the table")? {
-        Exit::Interrupted => Err(interruption()),
-        _ => Ok(()),
-    }
 }
 
 /// Returns the failure, or an interruption if there was one, because an interrupted capture may seem to end anywhere.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use grosso_analysis::capture::compile;
 use grosso_capture::{Interface, Resolution};
 use grosso_sys::{
     ethtool,
@@ -12,7 +13,7 @@ use grosso_sys::{
 use grosso_wire::LinkType;
 
 use super::blocks::{self, DeviceFacts};
-use crate::{device, error::Failure, filter};
+use crate::{device, error::Failure};
 
 /// An interface whose packets are captured.
 pub(super) struct CapturedDevice {
@@ -116,7 +117,7 @@ pub(super) struct LiveFilter {
 
 impl LiveFilter {
     pub(super) fn compile(text: &str, link_type: LinkType) -> Result<Self, Failure> {
-        let program = filter::compile(text, "capture", link_type.to_pcap())?;
+        let program = compile(text, "capture", link_type.to_pcap())?;
         let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
         // Positions in the frame and its length count the tag, as does the word for it.
         let is_kernels = !words.any(|word| ABOUT_TAGS.contains(&word));

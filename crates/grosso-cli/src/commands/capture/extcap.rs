@@ -13,9 +13,9 @@ use crate::{
     arguments::{Command, Extcap, PacketsOf},
     commands,
     error::{Exit, Failure},
-    input::Session,
     name::shown,
     report::{self, Place},
+    session::Session,
 };
 
 /// Answers Wireshark, or captures for it.

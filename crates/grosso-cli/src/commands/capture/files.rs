@@ -8,6 +8,8 @@ use std::{
 use grosso_capture::{CaptureWriter, Entry, Format, Interface, Output, PacketMeta, WriterOptions};
 use grosso_sys::path;
 
+use grosso_analysis::capture::{OUTPUT_MODE, note_others};
+
 use super::{
     blocks::{self, KernelCounts, Statistics},
     names::{Names, Turn},
@@ -15,13 +17,7 @@ use super::{
     opener::Opener,
     source::CapturedInterface,
 };
-use crate::{
-    arguments::Capture,
-    error::Failure,
-    input::Session,
-    name::shown,
-    output::{OUTPUT_MODE, note_others},
-};
+use crate::{arguments::Capture, error::Failure, name::shown, session::Session};
 
 /// The current output file and the rotation rule.
 pub(super) struct CaptureFiles {
@@ -68,7 +64,7 @@ impl CaptureFiles {
         if let Some(device) = source.devices.first() {
             writing.interface = device.interface;
         }
-        writing.comments.push(session.command_line.clone());
+        writing.comments.push(session.reading.command_line.clone());
         let now_s = now_ns() / NANOSECONDS_PER_SECOND;
         let mut files = Self {
             names: Names::new(path.as_os_str(), options.turning(), now_s),
@@ -85,7 +81,7 @@ impl CaptureFiles {
             packets: 0,
         };
         files.open(source)?;
-        note_others(&files.path, &mut session.talk);
+        note_others(&files.path, &session.reading);
         Ok(files)
     }
 

@@ -9,8 +9,8 @@ use crate::{
     device,
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     report::{self, Place, Report, Tool},
+    session::Session,
     style::Style,
 };
 

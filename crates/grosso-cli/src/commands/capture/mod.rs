@@ -43,10 +43,10 @@ use crate::{
     confinement,
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     name::Name,
     report as reports,
     report::{OutputFacts, Place, Tool},
+    session::Session,
     units,
 };
 
@@ -303,7 +303,7 @@ impl Running {
         session: &Session,
         terminated: &AtomicBool,
     ) -> Option<CaptureEnd> {
-        if session.interrupted.load(Ordering::Relaxed) {
+        if session.reading.interrupted.load(Ordering::Relaxed) {
             Some(CaptureEnd::Interrupted)
         } else if terminated.load(Ordering::Relaxed) {
             Some(CaptureEnd::Terminated)

@@ -17,8 +17,8 @@ use super::{
     source::CapturedInterface,
 };
 use crate::{
-    acceptor::note_reach, arguments::Capture, error::Failure, input::Session, name::Name,
-    report::Counts, units,
+    acceptor::note_reach, arguments::Capture, error::Failure, name::Name, report::Counts,
+    session::Session, units,
 };
 
 /// The outputs of a capture, with their packet counts.

@@ -2,12 +2,12 @@
 //! kernel's word on each. Nothing is guessed.
 
 use grosso::meta::{Gso, GsoSize};
+use grosso_analysis::convert::{CutFrame, Cutter, How, Uncut};
 use grosso_capture::PacketMeta;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::{
     checksums::{Levels, complete},
-    commands::cutter::{CutFrame, Cutter, How, Uncut},
     error::Failure,
     evidence::around,
     headers::Transport,

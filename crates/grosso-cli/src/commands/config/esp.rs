@@ -17,9 +17,9 @@ use crate::{
     },
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     name::{Name, shown},
     report::{self, Place, Report, Tool},
+    session::Session,
     style::Style,
 };
 

@@ -8,8 +8,8 @@ use super::{NamedDevice, Object, device};
 use crate::{
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     report::{self, Place, Report},
+    session::Session,
     style::Style,
     wrong::similar,
 };

@@ -13,8 +13,8 @@ use super::{
 use crate::{
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     report::{self, Place, Report},
+    session::Session,
     style::Style,
     wrong::similar,
 };

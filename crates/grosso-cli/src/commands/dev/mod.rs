@@ -16,7 +16,7 @@ use crate::{
     device,
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
+    session::Session,
 };
 
 /// Runs the command.

@@ -24,8 +24,8 @@ use crate::{
     arguments::{Doctor, Use},
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     report::{self as reports, Place, Tool},
+    session::Session,
 };
 
 /// The form of its JSON.

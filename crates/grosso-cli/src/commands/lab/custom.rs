@@ -7,6 +7,8 @@ use grosso_lab::{
     report::Report,
 };
 
+use grosso_analysis::capture::refuse_same_file;
+
 use super::{
     custom_file::CustomFile,
     run::{LabReport, enter, processors, run_experiment},
@@ -21,9 +23,8 @@ use crate::{
     },
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     name::shown,
-    output::refuse_same_file,
+    session::Session,
 };
 
 /// The form of its JSON.

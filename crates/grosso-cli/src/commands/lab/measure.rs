@@ -18,7 +18,7 @@ use crate::{
     arguments::{LabChecksums, LabMore, LabOptions, LabTool},
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
+    session::Session,
 };
 
 /// The form of its JSON.

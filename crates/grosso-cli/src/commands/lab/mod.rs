@@ -16,7 +16,7 @@ use crate::{
     arguments::{Lab, LabExperiment, LabMore},
     error::{Exit, Failure},
     form::FormPage,
-    input::Session,
+    session::Session,
 };
 
 /// The pages of its JSON.

@@ -22,8 +22,8 @@ use crate::{
     arguments::{LabHost, LabRun},
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     report::{self, Place, Report, Tool},
+    session::Session,
     style::Style,
 };
 
@@ -91,7 +91,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         // The fixed exit codes are those of Grosso's own commands; this one exits with the code of the command that it
         // ran.
         Some(code) => std::process::exit(code),
-        None if session.interrupted.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
+        None if session.reading.interrupted.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
         None => Ok(Exit::Yes),
     }
 }
@@ -125,7 +125,7 @@ fn contain(session: &Session) -> Result<Exit, Failure> {
     command.args(env::args_os().skip(1));
     let mut inside = die_with_parent(&mut command).spawn().map_err(failed)?;
     let status = wait_at_most(&mut inside, session, GRACE * 2).map_err(failed)?;
-    if session.interrupted.load(Ordering::Relaxed) && status.signal().is_some() {
+    if session.reading.interrupted.load(Ordering::Relaxed) && status.signal().is_some() {
         return Ok(Exit::Interrupted);
     }
     std::process::exit(code(status))
@@ -154,7 +154,7 @@ fn wait_at_most(
         if let Some(status) = process.try_wait()? {
             return Ok(status);
         }
-        if session.interrupted.load(Ordering::Relaxed)
+        if session.reading.interrupted.load(Ordering::Relaxed)
             && told.get_or_insert_with(Instant::now).elapsed() > grace
         {
             process.kill()?;
@@ -167,7 +167,7 @@ fn wait_at_most(
 fn stream(network: &Network, options: &LabRun, session: &mut Session) -> Result<Measured, Failure> {
     let time = options.time.map_or(STREAM, Duration::from_nanos);
     session.talk.remark(&format!("lab run: a stream from a to b for {time:?}"));
-    match network.stream(time, &options.congestion, &session.interrupted) {
+    match network.stream(time, &options.congestion, &session.reading.interrupted) {
         Ok(measured) => Ok(measured),
         Err(TrialError::Interrupted) => Ok(Measured::default()),
         Err(error) => Err(failed(&error)),

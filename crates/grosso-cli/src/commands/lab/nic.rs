@@ -26,7 +26,7 @@ use crate::{
     device,
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
+    session::Session,
 };
 
 /// The form of its JSON.
@@ -86,7 +86,7 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     let address = listener.local_addr().map_err(|error| failed(&error))?;
     session.talk.remark(&format!("lab sink: listening at {address}; press Ctrl-C to stop"));
     // Nothing is lost by it, so the first Ctrl-C ends it at once.
-    session.interrupted.store(true, Ordering::Relaxed);
+    session.reading.interrupted.store(true, Ordering::Relaxed);
     let served = serve(&listener, |served| {
         if let Err(error) = served {
             session.talk.remark(&format!("lab sink: cannot accept a connection: {error}"));
@@ -103,7 +103,8 @@ fn call(options: &LabSink, direction: LabCall, session: &mut Session) -> Result<
     };
     let measured = options.time.map(Duration::from_nanos);
     let call = Call { peer: options.listen, direction, measured };
-    let called = call.run(&session.interrupted).map_err(|error| super::run::failed(&error))?;
+    let called =
+        call.run(&session.reading.interrupted).map_err(|error| super::run::failed(&error))?;
     let line = serde_json::to_string(&called).map_err(|error| failed(&error.into()))?;
     writeln!(io::stdout(), "{line}").map(|()| Exit::Yes).map_err(|error| failed(&error))
 }

@@ -9,8 +9,8 @@ use crate::{
     arguments::LabProfiles,
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
     profile,
+    session::Session,
 };
 
 /// The form of its JSON.

@@ -19,14 +19,15 @@ use grosso_sys::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use grosso_analysis::capture::{OUTPUT_MODE, note_others};
+
 use crate::{
     arguments::{LabDevice, LabPage},
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
-    output::{OUTPUT_MODE, note_others},
     progress::Progress,
     report::{self, Place, Report, Tool},
+    session::Session,
     style::Style,
     units,
 };
@@ -48,7 +49,7 @@ pub(super) fn run_experiment<E: Experiment>(
     let started = Instant::now();
     let progress = Progress::trials(trials as u64, !session.talk.quiet && !session.talk.json);
     let talk = &session.talk;
-    let ended = experiment.run(&session.interrupted, |step| match step {
+    let ended = experiment.run(&session.reading.interrupted, |step| match step {
         Step::Trials(done) => progress.at(done as u64),
         Step::Row(row) => progress.above(|| talk.remark(&format!("lab: {row}"))),
     });
@@ -137,8 +138,8 @@ fn write_page(
         name => format!("grosso-lab-{name}.html").into(),
     };
     let path = wanted.html.clone().unwrap_or_else(usual);
-    note_others(&path, &mut session.talk);
-    match path::write(&path, page(&session.command_line).as_bytes(), OUTPUT_MODE) {
+    note_others(&path, &session.reading);
+    match path::write(&path, page(&session.reading.command_line).as_bytes(), OUTPUT_MODE) {
         Ok(()) => Ok(Some(path)),
         Err(error) if wanted.html.is_none() => {
             session.talk.note(format!("page not written: {}: {error}", path.display()));

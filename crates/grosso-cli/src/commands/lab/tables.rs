@@ -17,7 +17,7 @@ use crate::{
     arguments::{LabAcks, LabFragments, LabSenders, LabTrials, LabTunnels},
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
+    session::Session,
 };
 
 /// The form of table R3.

@@ -12,7 +12,7 @@ use crate::{
     arguments::{LabDevice, LabVm},
     error::{Exit, Failure},
     form::ReportForm,
-    input::Session,
+    session::Session,
 };
 
 /// The form of its JSON.

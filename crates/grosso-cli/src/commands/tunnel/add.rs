@@ -17,7 +17,7 @@ use crate::{
     arguments::TunnelAdd,
     daemon,
     error::{Exit, Failure},
-    input::Session,
+    session::Session,
     tunnel::{Definition, Description, TunnelFiles, describe},
 };
 

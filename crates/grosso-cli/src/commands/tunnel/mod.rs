@@ -17,8 +17,8 @@ use crate::{
     daemon::{definition, tunnel_end::unprobed},
     device::refused,
     error::{Exit, Failure},
-    input::Session,
     report,
+    session::Session,
     tunnel::{Definition, TunnelFiles, export},
 };
 

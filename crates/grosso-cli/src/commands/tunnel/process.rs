@@ -25,7 +25,7 @@ use crate::{
     confinement::no_user,
     device::refused,
     error::{Exit, Failure},
-    input::Session,
+    session::Session,
     tunnel::TunnelFiles,
 };
 

@@ -17,12 +17,12 @@ use crate::{
     arguments::TunnelShow,
     daemon::definition,
     error::{Exit, Failure},
-    input::Session,
     observe::{
         control::{Answer, Ask, ask_all, folders},
         reading::DeviceReading,
     },
     report,
+    session::Session,
     tunnel::report::{Offload, Traffic, TunnelFacts, TunnelState, Tunnels},
     tunnel::{Definition, Description, TunnelFiles},
 };

@@ -1,0 +1,593 @@
+//! Reading of captures, with progress, interruption, hash and provenance.
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::{self, Cursor, Read},
+    iter,
+    path::{Path, PathBuf},
+    rc::{Rc, Weak},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::{ReadingProgress, Session};
+use crate::{
+    digest::Digest,
+    error::{Exit, Failure},
+    links::Links,
+    name::{Name, shown},
+    report::{FileFacts, InputFacts, Interrupted},
+};
+use grosso_capture::{
+    CaptureError, CaptureReader, CaptureWriter, Compression, Entry, Format, Merge,
+    Origin as PacketOrigin, Outcome, Output as Destination, Packet,
+};
+
+/// Captures that are read as one.
+pub(crate) struct Input {
+    pub(crate) reader: CaptureReader<Feed>,
+    /// The name in messages.
+    pub(crate) name: String,
+    pub(crate) links: Links,
+    pub(crate) devices: Devices,
+    origins: Vec<Origin>,
+    /// Present when packets are merged or selected.
+    merged: Option<Merged>,
+    /// The expression that packets pass.
+    filter: Option<String>,
+    /// Whether the report has the hashes, which only the output may need.
+    names_hash: bool,
+    /// Ctrl-C ended the pipe that was copied here, so its end is not the real one.
+    pub(crate) is_cut_off: bool,
+    /// The extent of the reading that Ctrl-C ended.
+    interruption: Option<Interrupted>,
+    pass: Pass,
+    progress: Box<dyn ReadingProgress>,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// The news about captures that are read as one.
+pub(crate) struct Merged {
+    pub(crate) outcome: Rc<RefCell<Outcome>>,
+    /// The failure of the filter.
+    pub(crate) fault: Rc<RefCell<Option<Failure>>>,
+}
+
+/// The devices that the interfaces of the captures show.
+#[derive(Clone)]
+pub(crate) struct Devices(Option<Rc<RefCell<Outcome>>>);
+
+impl Devices {
+    /// The first interface of the device that an interface shows.
+    #[inline]
+    pub(crate) fn of(&self, interface: u32) -> u32 {
+        self.0.as_ref().map_or(interface, |outcome| outcome.borrow().device(interface))
+    }
+
+    /// The origin of the packet that was read last.
+    #[inline]
+    fn origin_of(&self, packet: &Packet<'_>) -> PacketOrigin {
+        let merged = self.0.as_ref().and_then(|outcome| outcome.borrow_mut().next_origin());
+        merged.unwrap_or(packet.origin)
+    }
+}
+
+/// One of the captures that are read.
+pub(crate) struct Origin {
+    /// The path as the user typed it.
+    path: PathBuf,
+    /// The name in messages.
+    pub(crate) name: String,
+    /// Bytes of the file; `None` for a pipe.
+    len: Option<u64>,
+    /// `pcap` or `pcapng`, and the compression, if it was read before the packets are merged.
+    format: Option<String>,
+    record: Rc<RefCell<ReadRecord>>,
+}
+
+impl Origin {
+    /// The capture at `path`, of this many bytes if that is known, which `source` reads.
+    pub(crate) fn of(path: &Path, len: Option<u64>, source: &CaptureStream) -> Self {
+        let record = Rc::clone(&source.record);
+        Self { path: path.into(), name: name_of(path), len, format: None, record }
+    }
+
+    /// Learns the format of a capture that is merged.
+    pub(crate) fn learn<R: Read>(&mut self, reader: &CaptureReader<R>) {
+        self.format = Some(format_name(reader));
+    }
+
+    /// The SHA-256 of the stored file, in hexadecimal; `None` unless it was requested and all of the file was read.
+    fn sha256(&self) -> Option<String> {
+        let mut record = self.record.borrow_mut();
+        if let Some(digest) = record.digest.take() {
+            record.sha256 = digest.finish();
+        }
+        if record.is_at_end { record.sha256.clone() } else { None }
+    }
+}
+
+/// A pass over captures. Some commands learn in a first pass what they need in the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    Only,
+    First,
+    Second,
+}
+
+/// The end of a reading.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The end of the file.
+    Complete,
+    /// Damage of the capture of this name; everything before it was visited.
+    Damaged(String, CaptureError),
+    /// The user pressed Ctrl-C.
+    Interrupted,
+}
+
+impl Input {
+    /// Reads captures that are open.
+    pub(crate) fn over(
+        reader: CaptureReader<Feed>,
+        origins: Vec<Origin>,
+        merged: Option<Merged>,
+        filter: Option<String>,
+        session: &Session,
+    ) -> Self {
+        let total = origins.iter().map(|origin| origin.len).sum();
+        Self {
+            reader,
+            name: name_of_all(&origins, |origin| origin.name.clone()),
+            progress: session.observer.begin(total),
+            links: Links { forced: session.forced_link },
+            devices: Devices(merged.as_ref().map(|merged| Rc::clone(&merged.outcome))),
+            origins,
+            merged,
+            filter,
+            names_hash: session.names_hash,
+            is_cut_off: false,
+            interruption: None,
+            pass: Pass::Only,
+            interrupted: Arc::clone(&session.interrupted),
+        }
+    }
+
+    /// Names the pass on the progress bar, and in the message about Ctrl-C.
+    pub(crate) fn name_pass(&mut self, pass: Pass) {
+        self.pass = pass;
+        match pass {
+            Pass::Only => {}
+            Pass::First => self.progress.name("pass 1 of 2"),
+            Pass::Second => self.progress.name("pass 2 of 2"),
+        }
+    }
+
+    /// Visits every entry up to the end, damage or Ctrl-C.
+    pub(crate) fn each(
+        &mut self,
+        mut visit: impl FnMut(&Entry<'_>) -> Result<Next, Failure>,
+    ) -> Result<Ending, Failure> {
+        let ending = loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                break Ending::Interrupted;
+            }
+            match self.reader.next() {
+                Ok(Some(mut entry)) => {
+                    if let Entry::Packet(packet) = &mut entry {
+                        packet.device = self.devices.of(packet.interface);
+                        packet.origin = self.devices.origin_of(packet);
+                    }
+                    match visit(&entry) {
+                        Ok(Next::Go) => {}
+                        Ok(Next::Stop) => break Ending::Complete,
+                        Err(failure) => {
+                            self.progress.finish();
+                            return Err(failure);
+                        }
+                    }
+                }
+                // Ctrl-C wakes a reader that waits for a pipe with an end that is not the real one.
+                Ok(None) | Err(_) if self.interrupted.load(Ordering::Relaxed) => {
+                    break Ending::Interrupted;
+                }
+                Ok(None) => break self.end()?,
+                Err(error) => {
+                    let end = self.end()?;
+                    let is_own = matches!(end, Ending::Complete);
+                    break if is_own { Ending::Damaged(self.name.clone(), error) } else { end };
+                }
+            }
+            if self.reader.packets().is_multiple_of(PACKETS_PER_LOOK) {
+                self.progress.at(self.bytes_read());
+            }
+        };
+        self.progress.finish();
+        let ending = match ending {
+            Ending::Complete if self.is_cut_off => Ending::Interrupted,
+            Ending::Damaged(_, error) if self.is_cut_off && error.is_truncation() => {
+                Ending::Interrupted
+            }
+            ending => ending,
+        };
+        if let Ending::Interrupted = ending {
+            let packets = self.reader.packets();
+            let in_first_pass = packets == 0 && self.pass == Pass::Second;
+            let share = self.share();
+            self.interruption = Some(Interrupted::after(packets, share, in_first_pass));
+        }
+        Ok(ending)
+    }
+
+    /// Lets out what is written to `writer` before every wait for more to read.
+    pub(crate) fn precede_waits_by(&self, writer: &Rc<RefCell<CaptureWriter<Destination>>>) {
+        for origin in &self.origins {
+            origin.record.borrow_mut().writer = Rc::downgrade(writer);
+        }
+    }
+
+    /// The end that the captures have come to which are merged: that of one may be damage.
+    fn end(&mut self) -> Result<Ending, Failure> {
+        let Some(merged) = &self.merged else { return Ok(Ending::Complete) };
+        if let Some(failure) = merged.fault.borrow_mut().take() {
+            self.progress.finish();
+            return Err(failure);
+        }
+        let damage = merged.outcome.borrow_mut().damage.take();
+        Ok(damage.map_or(Ending::Complete, |(index, damage)| {
+            Ending::Damaged(self.origins[index].name.clone(), damage)
+        }))
+    }
+
+    /// The facts for the report, about packets that have `bytes` bytes together. Valid after reading.
+    pub(crate) fn facts(&self, bytes: u64) -> InputFacts {
+        InputFacts {
+            path: self.path(),
+            typed: self.typed(),
+            sha256: self.sha256(),
+            format: self.format_name(),
+            packets: self.reader.packets(),
+            bytes,
+            files: self.files(),
+            interrupted: self.interruption(),
+        }
+    }
+
+    /// The paths of the captures, as one name.
+    pub(crate) fn path(&self) -> Name {
+        Name::from(name_of_all(&self.origins, |origin| origin.path.display().to_string()))
+    }
+
+    /// The words that make a command read the same.
+    pub(crate) fn typed(&self) -> Vec<String> {
+        let paths = self.paths().map(|path| path.display().to_string());
+        match (&self.filter, self.origins.len()) {
+            (None, 1) => iter::once("-r".to_owned()).chain(paths).collect(),
+            (None, _) => paths.collect(),
+            (Some(filter), _) => paths.chain(["-f".to_owned(), filter.clone()]).collect(),
+        }
+    }
+
+    /// The paths of the captures.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.origins.iter().map(|origin| &*origin.path)
+    }
+
+    /// The captures that were merged; none if there is only one.
+    fn files(&self) -> Vec<FileFacts> {
+        let Some(merged) = self.merged.as_ref().filter(|_| self.origins.len() > 1) else {
+            return Vec::new();
+        };
+        let outcome = merged.outcome.borrow();
+        let each = self.origins.iter().zip(&outcome.packets);
+        let facts = each.map(|(origin, &packets)| FileFacts {
+            path: Name::of(&origin.path),
+            sha256: origin.sha256().filter(|_| self.names_hash),
+            packets,
+        });
+        facts.collect()
+    }
+
+    /// The extent of the reading, if Ctrl-C ended it. Valid after reading.
+    pub(crate) fn interruption(&self) -> Option<Interrupted> {
+        self.interruption
+    }
+
+    /// The packets without a time that got that of 0 when the captures were merged.
+    pub(crate) fn without_time(&self) -> u64 {
+        self.merged.as_ref().map_or(0, |merged| merged.outcome.borrow().without_time)
+    }
+
+    /// The number of bytes of the files that were read, and the total; `None` for a pipe.
+    fn share(&self) -> Option<(u64, u64)> {
+        let read = match self.reader.compression() {
+            Compression::None if self.merged.is_none() => self.reader.offset(),
+            // The end of a packet in compressed bytes is not known, nor which packets wait for others.
+            _ => self.bytes_read(),
+        };
+        let total: Option<u64> = self.origins.iter().map(|origin| origin.len).sum();
+        let total = total.filter(|_| !self.is_cut_off)?;
+        Some((read.min(total), total))
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.origins.iter().map(|origin| origin.record.borrow().bytes).sum()
+    }
+
+    /// `pcap` or `pcapng`, and the compression.
+    fn format_name(&self) -> String {
+        let mut names: Vec<&str> =
+            self.origins.iter().filter_map(|origin| origin.format.as_deref()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() { format_name(&self.reader) } else { names.join(" and ") }
+    }
+
+    /// The hash of the only capture, if the report has it.
+    fn sha256(&self) -> Option<String> {
+        match &self.origins[..] {
+            [alone] => alone.sha256().filter(|_| self.names_hash),
+            _ => None,
+        }
+    }
+
+    /// The names of the captures with their hashes, as far as these are known. Valid after reading.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = (&str, String)> {
+        self.origins.iter().filter_map(|origin| Some((&*origin.name, origin.sha256()?)))
+    }
+
+    /// Whether the file is classic pcap.
+    pub(crate) fn is_pcap(&self) -> bool {
+        self.reader.format() == Format::Pcap
+    }
+}
+
+/// The decision whether to read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Go,
+    Stop,
+}
+
+impl Ending {
+    /// Turns the end of a reading into the end of the command. `done` is the work that was done on the packets up to
+    /// there, such as "processed and written".
+    pub(crate) fn conclude(
+        self,
+        input: &Input,
+        session: &Session,
+        done: &str,
+    ) -> Result<Exit, Failure> {
+        let (name, error) = match self {
+            Self::Complete => return Ok(Exit::Yes),
+            Self::Interrupted => return Ok(Exit::Interrupted),
+            Self::Damaged(name, error) => (name, error),
+        };
+        let packets = input.reader.packets();
+        let mut failure = Failure::capture(&name, &error);
+        if !error.is_input() {
+            return Err(failure);
+        }
+        let were = if packets == 1 { "packet was" } else { "packets were" };
+        failure.message = format!("{}. {packets} {were} {done}.", failure.message);
+        let is_truncated = failure.code == "input.truncated";
+        if is_truncated && session.allow_truncated {
+            session.note(failure.message);
+            return Ok(Exit::Yes);
+        }
+        Err(if is_truncated {
+            failure.hint("pass --allow-truncated to exit with 0")
+        } else {
+            failure
+        })
+    }
+}
+
+/// Packets that could not be parsed because of their link type.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unparsed {
+    packets: u64,
+    link_type: u32,
+}
+
+impl Unparsed {
+    /// Counts one packet.
+    pub(crate) fn count(&mut self, packet: &Packet<'_>) {
+        if self.packets == 0 {
+            self.link_type = packet.description.link_type;
+        }
+        self.packets += 1;
+    }
+
+    /// Fails if there were any. `fate` is the phrase for their fate.
+    pub(crate) fn conclude(self, input: &Input, fate: &str) -> Result<(), Failure> {
+        if self.packets == 0 {
+            return Ok(());
+        }
+        let total = input.reader.packets();
+        let message = format!(
+            "{}: link type {} is not supported. {fate}{} of {total} processed.",
+            input.name,
+            link_name(self.link_type),
+            total - self.packets,
+        );
+        Err(Failure::input("input.link_type", message)
+            .hint("if the capture records a wrong link type, pass --linktype NAME"))
+    }
+}
+
+/// The name of a capture in messages.
+pub(crate) fn name_of(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".into() } else { shown(path) }
+}
+
+/// The name of all captures, of which there may be many.
+fn name_of_all(origins: &[Origin], name: impl Fn(&Origin) -> String) -> String {
+    let first = origins.first().map(name).unwrap_or_default();
+    match origins.len() {
+        0 | 1 => first,
+        captures => format!("{first} and {} more", captures - 1),
+    }
+}
+
+fn format_name<R: Read>(reader: &CaptureReader<R>) -> String {
+    match reader.compression() {
+        Compression::None => reader.format().to_string(),
+        other => format!("{}, {}", reader.format(), other.name()),
+    }
+}
+
+/// Facts about the file that reading collects besides its packets.
+#[derive(Debug)]
+struct ReadRecord {
+    /// Present until the hash is taken.
+    digest: Option<Digest>,
+    sha256: Option<String>,
+    bytes: u64,
+    is_at_end: bool,
+    /// The capture that is made from the packets, if one is.
+    writer: Weak<RefCell<CaptureWriter<Destination>>>,
+}
+
+/// The bytes of what is read: those of a file as they stand, or of several merged.
+#[derive(Debug)]
+pub(crate) enum Feed {
+    File(Box<CaptureStream>),
+    Merge(Box<Merge<CaptureStream>>),
+}
+
+impl Read for Feed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(source) => source.read(buffer),
+            Self::Merge(merge) => merge.read(buffer),
+        }
+    }
+}
+
+/// The bytes of one capture.
+#[derive(Debug)]
+pub(crate) enum ByteStream {
+    File(File),
+    Memory(Cursor<Arc<[u8]>>),
+}
+
+impl Read for ByteStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read(buffer),
+            Self::Memory(bytes) => bytes.read(buffer),
+        }
+    }
+}
+
+/// A stream that is hashed while it is read, and that Ctrl-C ends.
+#[derive(Debug)]
+pub(crate) struct CaptureStream {
+    stream: ByteStream,
+    record: Rc<RefCell<ReadRecord>>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl CaptureStream {
+    pub(crate) fn new(stream: ByteStream, is_hashed: bool, session: &Session) -> Self {
+        let digest = if is_hashed { Digest::start() } else { None };
+        let writer = Weak::new();
+        let record = ReadRecord { digest, sha256: None, bytes: 0, is_at_end: false, writer };
+        let interrupted = Arc::clone(&session.interrupted);
+        Self { stream, record: Rc::new(RefCell::new(record)), interrupted }
+    }
+}
+
+impl Read for CaptureStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let before_wait = || {
+            if let Some(writer) = self.record.borrow().writer.upgrade() {
+                // A failure comes again with what is written next, which reports it.
+                let _ = writer.borrow_mut().flush();
+            }
+        };
+        let is_there = match &self.stream {
+            ByteStream::File(file) => wait(file, &self.interrupted, before_wait),
+            ByteStream::Memory(_) => !self.interrupted.load(Ordering::Relaxed),
+        };
+        let read = if is_there { self.stream.read(buffer)? } else { 0 };
+        let mut record = self.record.borrow_mut();
+        if let Some(digest) = &mut record.digest {
+            digest.update(&buffer[..read]);
+        }
+        record.bytes += read as u64;
+        record.is_at_end = read == 0 && !self.interrupted.load(Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Waits until there is something to read; `false` if the user pressed Ctrl-C meanwhile. If there is nothing yet, it
+/// calls `before_wait` first.
+///
+/// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not. Nor does it end if
+/// another thread takes the signal, as Python's does, so it looks up by itself.
+#[cfg(unix)]
+fn wait(stream: &File, interrupted: &AtomicBool, before_wait: impl Fn()) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut timeout = &at_once;
+    loop {
+        if interrupted.load(Ordering::Relaxed) {
+            return false;
+        }
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(timeout)) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(0) => {
+                before_wait();
+                timeout = &LOOK;
+            }
+            // A stream that cannot be polled can still be read.
+            _ => return true,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn wait(_stream: &File, interrupted: &AtomicBool, _before_wait: impl Fn()) -> bool {
+    !interrupted.load(Ordering::Relaxed)
+}
+
+/// A link type by number and, if it is a usual one, by name.
+fn link_name(number: u32) -> String {
+    let name = match number {
+        3 => "AX25",
+        6 => "IEEE802_5",
+        10 => "FDDI",
+        104 => "C_HDLC",
+        105 => "IEEE802_11",
+        107 => "FRELAY",
+        117 => "PFLOG",
+        119 => "IEEE802_11_PRISM",
+        127 => "IEEE802_11_RADIOTAP",
+        163 => "IEEE802_11_AVS",
+        281 => "DSA_TAG_BRCM",
+        282 => "DSA_TAG_BRCM_PREPEND",
+        284 => "DSA_TAG_DSA",
+        285 => "DSA_TAG_EDSA",
+        147..=162 => return format!("{number} (USER{})", number - 147),
+        189 => "USB_LINUX",
+        192 => "PPI",
+        195 => "IEEE802_15_4",
+        220 => "USB_LINUX_MMAPPED",
+        227 => "CAN_SOCKETCAN",
+        240 => "NETANALYZER",
+        249 => "USBPCAP",
+        253 => "NETLINK",
+        _ => return number.to_string(),
+    };
+    format!("{number} ({name})")
+}
+
+/// The number of packets between two updates of the progress bar.
+const PACKETS_PER_LOOK: u64 = 1024;

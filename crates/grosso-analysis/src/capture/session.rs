@@ -1,0 +1,99 @@
+//! The settings of a reading, and the observer of its progress.
+
+use core::time::Duration;
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use grosso_wire::LinkType;
+
+/// The caller of a reading, which shows its notes and its progress. Every method may do nothing.
+pub trait Observer {
+    /// Takes a note: a fact that affects how the result must be read.
+    fn note(&self, _text: String) {}
+
+    /// Takes a hint: a remedy for the problem in the last note.
+    fn hint(&self, _text: &str) {}
+
+    /// Begins a reading of `bytes` bytes; `None` if their number is unknown.
+    fn begin(&self, _bytes: Option<u64>) -> Box<dyn ReadingProgress> {
+        Box::new(Unobserved)
+    }
+
+    /// Returns the time since the command began, for its report.
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A display of how much of one input was read.
+pub trait ReadingProgress {
+    /// Shows the name of the pass.
+    fn name(&self, _pass: &str) {}
+
+    /// Shows that `bytes` bytes were read.
+    fn at(&self, _bytes: u64) {}
+
+    /// Ends the display.
+    fn finish(&self) {}
+}
+
+/// An observer that ignores notes and progress.
+#[derive(Clone, Copy, Debug)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {}
+
+impl ReadingProgress for Unobserved {}
+
+/// Settings that every reading of captures has.
+#[derive(Clone)]
+pub struct Session {
+    /// Link type that overrides the type in the captures.
+    pub forced_link: Option<LinkType>,
+    /// Whether a capture that ends inside a packet is read without a failure.
+    pub allow_truncated: bool,
+    /// Whether reports contain the SHA-256 of the captures.
+    pub names_hash: bool,
+    /// Whether nothing is guessed, and the answer is no if a packet stays unchanged.
+    pub strict: bool,
+    /// Cancellation: a reading ends early once the flag is set.
+    pub interrupted: Arc<AtomicBool>,
+    /// Command line that a written capture records as its origin.
+    pub command_line: String,
+    /// Observer of the reading.
+    pub observer: Rc<dyn Observer>,
+}
+
+impl Session {
+    /// Returns seconds since the command began.
+    pub fn elapsed_s(&self) -> f64 {
+        self.observer.elapsed().as_secs_f64()
+    }
+
+    /// Passes a note to the observer.
+    pub fn note(&self, text: impl Into<String>) {
+        self.observer.note(text.into());
+    }
+
+    /// Passes a hint to the observer.
+    pub fn hint(&self, text: &str) {
+        self.observer.hint(text);
+    }
+}
+
+impl Default for Session {
+    /// Creates the settings of a reading that nobody observes, of all packets, with the link types of the captures.
+    fn default() -> Self {
+        Self {
+            forced_link: None,
+            allow_truncated: false,
+            names_hash: false,
+            strict: false,
+            interrupted: Arc::default(),
+            command_line: String::new(),
+            observer: Rc::new(Unobserved),
+        }
+    }
+}

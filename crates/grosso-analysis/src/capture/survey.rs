@@ -1,0 +1,45 @@
+//! The first reading of a capture, which teaches a judge its flows.
+
+use grosso_capture::Entry;
+use grosso_wire::dissect;
+
+use super::{
+    Session,
+    open::Captures,
+    read::{Input, Next},
+};
+use crate::{
+    error::Failure,
+    evidence::{Given, Judge, Sight},
+};
+
+/// Reads a file once to learn its flows, so that a frame is judged by what follows it too. A pipe can be read only
+/// once. Damage is reported by the second reading.
+pub(crate) fn survey(
+    sources: &Captures,
+    given: Given,
+    session: &Session,
+) -> Result<Judge, Failure> {
+    if !sources.can_repeat() {
+        return Ok(Judge::new(given));
+    }
+    let mut input = sources.first_pass(session)?;
+    survey_of(&mut input, given)
+}
+
+/// The same as [`survey`] for an input that is at its start.
+pub(crate) fn survey_of(input: &mut Input, given: Given) -> Result<Judge, Failure> {
+    let mut judge = Judge::new(given);
+    let links = input.links;
+    let _ending = input.each(|entry| {
+        let Entry::Packet(packet) = entry else { return Ok(Next::Go) };
+        let Some(link) = links.of(packet) else { return Ok(Next::Go) };
+        let said = packet.meta();
+        let ports = judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        judge.learn(&Sight::new(packet, &said, &stack, link, ports));
+        Ok(Next::Go)
+    })?;
+    judge.is_surveyed = true;
+    Ok(judge)
+}

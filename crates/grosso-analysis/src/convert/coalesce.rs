@@ -1,0 +1,340 @@
+//! `grosso coalesce`: merge packets as a receiving host would, so that `segment` undoes it.
+
+use grosso::{
+    Delivery, Profile, Sink,
+    acknowledge::Kept,
+    checksum::Checksum,
+    coalesce::{
+        Level,
+        reason::{Close, NoMerge, Pass, Release},
+    },
+};
+use grosso_capture::{Entry, Format, Offload, Packet, PacketMeta, SegmentTransport, TunnelPort};
+use grosso_io::PortBuffer;
+use grosso_wire::{LinkType, tcp};
+
+use crate::{
+    capture::{CaptureCommand, Files, Outcome, Output, Session, Transform, survey, transform},
+    error::Failure,
+    evidence::{Given, Judge},
+    links::Links,
+    replay::{Aside, Fate, Purpose, Receiver, Records, Replay, Rules, Seen, note_blind_flows},
+    report::{InputFacts, OutputFacts, Tool, counts},
+    reports::coalesce::{CoalesceReport, buckets, original},
+    units,
+};
+
+/// Merging of packets as a receiving host merges them.
+#[derive(Clone, Debug, Default)]
+pub struct Coalesce {
+    /// Knowledge of the wire that the capture does not show.
+    pub given: Given,
+    /// Rules of merging.
+    pub rules: Rules,
+}
+
+impl CaptureCommand for Coalesce {
+    type Report = CoalesceReport;
+
+    fn run(self, files: Files, session: &Session) -> Result<Outcome<CoalesceReport>, Failure> {
+        let judge = survey(&files.captures, self.given, session)?;
+        let mut input = files.input(session)?;
+        let is_written = files.target.path.is_some();
+        let purpose = if is_written { Purpose::Writes } else { Purpose::Counts };
+        let replay = Replay::new(&self.rules, purpose)?;
+        let format = files.target.format(Format::Pcapng);
+        let is_pcapng_unasked = input.is_pcap() && format == Format::Pcapng && is_written;
+        note_format(format, is_pcapng_unasked, replay.profile(), session);
+        let output = files.output(Format::Pcapng, &input, session)?;
+        let (links, writer) = (input.links, Writer::new(output));
+        let mut work = CoalesceWork { links, judge, purpose, replay, writer, cut_packets: 0 };
+        let done = transform(&mut input, &mut work)?;
+        work.section();
+        let CoalesceWork { replay, mut writer, cut_packets, .. } = work;
+        writer.failure.take().map_or(Ok(()), Err)?;
+        let (facts, place) = writer.output.finish(&input)?;
+        note_cut(cut_packets, purpose, session);
+        let mut report = report(&replay, input.facts(done.bytes), facts);
+        report.elapsed_s = session.elapsed_s();
+        if let Some(&superframes) = report.passed.get(Pass::Superframe.name()) {
+            let frames = units::count(superframes, "superframe");
+            session.note(format!("{frames} of the input did not merge further"));
+            session.hint("to start from single packets, run `grosso wire` first");
+        }
+        note_disorder(&replay, session);
+        note_blind_flows(replay.blind_flows, session);
+        Ok(done.outcome((report, place), input, false))
+    }
+}
+
+/// The capture during the run.
+struct CoalesceWork {
+    links: Links,
+    judge: Judge,
+    purpose: Purpose,
+    replay: Replay,
+    writer: Writer,
+    cut_packets: u64,
+}
+
+impl CoalesceWork {
+    fn push(&mut self, packet: &Packet<'_>) -> Fate {
+        let seen = Seen::of(packet, self.links, self.purpose, &mut self.judge);
+        self.cut_packets += u64::from(packet.is_cut());
+        self.replay.push(&seen, &mut self.writer)
+    }
+}
+
+impl Transform for CoalesceWork {
+    fn output(&mut self) -> &mut Output {
+        &mut self.writer.output
+    }
+
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        _link: LinkType,
+    ) -> Result<(), Failure> {
+        if let Fate::Aside(_) = self.push(packet) {
+            self.writer.output.copy(entry)?;
+        }
+        self.writer.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Delivers what the packet makes leave.
+    fn unparsed(&mut self, packet: &Packet<'_>) {
+        self.push(packet);
+    }
+
+    /// Delivers everything, because what is held names interfaces by the old numbers.
+    fn section(&mut self) {
+        self.replay.finish(&mut self.writer);
+    }
+}
+
+/// Notes the number of packets that the capture truncated, and whether they could merge.
+fn note_cut(packets: u64, purpose: Purpose, session: &Session) {
+    if packets == 0 {
+        return;
+    }
+    let are = if packets == 1 { "packet is" } else { "packets are" };
+    let fate = match purpose {
+        Purpose::Writes => "left unmerged, so that `segment` restores the input",
+        Purpose::Counts | Purpose::Looks => {
+            "merged by their headers where possible, assuming correct checksums"
+        }
+    };
+    session.note(format!("{packets} {are} truncated: {fate}"));
+}
+
+/// Notes that packets out of order kept others from merging, where nothing puts them in order.
+fn note_disorder(replay: &Replay, session: &Session) {
+    let stats = replay.stats();
+    // Only packets that come behind others show disorder: a loss leaves those that come ahead.
+    let behind = stats.refused[NoMerge::TcpSequenceBehind as usize];
+    if replay.profile().reorder.level != Level::Off || behind * 50 < stats.packets_in.max(1) {
+        return;
+    }
+    let packets = units::count(behind, "packet");
+    session.note(format!("{packets} arrived out of order and ended the trains of their flows"));
+    session.hint("--reorder batch restores their order; `grosso whatif` shows the gain");
+}
+
+fn note_format(format: Format, is_pcapng_unasked: bool, profile: &Profile, session: &Session) {
+    if !profile.rules.is_invertible() {
+        let name = &profile.name;
+        session.note(format!(
+            "{name} lets later packets overwrite earlier ones: `segment` cannot undo this"
+        ));
+        session.hint("--profile linux merges only what can be split again");
+    } else if format == Format::Pcap {
+        session.note(
+            "pcap cannot record how to split superframes: `segment` cannot undo \
+                           this",
+        );
+    } else if is_pcapng_unasked {
+        session.note(
+            "writing pcapng, because pcap cannot record how to split superframes; -F pcap \
+                   forces pcap",
+        );
+    }
+}
+
+fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceReport {
+    let stats = replay.stats();
+    let mut trains = stats.segments;
+    trains[0] += replay.asides.iter().sum::<u64>();
+    let mut passed = counts(Pass::ALL.iter().map(|reason| reason.name()), &stats.passed);
+    passed.extend(counts(Aside::ALL.iter().map(|aside| aside.name()), &replay.asides));
+    CoalesceReport {
+        schema: CoalesceReport::FORM.name,
+        tool: Tool::THIS,
+        input,
+        output,
+        profile: replay.profile().name.to_string(),
+        superframes: stats.superframes,
+        superframe_packets: stats.superframe_packets,
+        trains: buckets(&trains),
+        passed,
+        not_merged: counts(NoMerge::ALL.iter().map(|reason| reason.name()), &stats.refused),
+        closed: counts(Close::ALL.iter().map(|reason| reason.name()), &stats.closed),
+        waited: counts(Release::ALL.iter().map(|reason| reason.name()), &stats.reorder.released),
+        filtered: stats.filtered,
+        kept: counts(Kept::ALL.iter().map(|reason| reason.name()), &stats.kept),
+        original: original(replay.profile(), stats),
+        elapsed_s: 0.0,
+        warnings: Vec::new(),
+    }
+}
+
+/// The metadata to write a packet again.
+#[derive(Debug, Default)]
+struct Record {
+    timestamp_ns: u64,
+    interface: u32,
+    flags: Option<u32>,
+    /// The contents of our own option, if the packet has it.
+    offload: Option<Box<Offload>>,
+    /// Its tunnels on ports that nobody assigned.
+    tunnels: Vec<TunnelPort>,
+}
+
+impl Record {
+    /// The metadata of a packet of this length in the capture.
+    fn meta(&mut self, original_len: u32) -> PacketMeta {
+        PacketMeta {
+            timestamp_ns: Some(self.timestamp_ns),
+            interface: self.interface,
+            original_len,
+            flags: self.flags,
+            offload: self.offload.take().map(|offload| *offload),
+        }
+    }
+}
+
+/// Writes deliveries.
+struct Writer {
+    output: Output,
+    records: Records<Record>,
+    frame: Vec<u8>,
+    arrivals_ns: Vec<u32>,
+    /// A delivery cannot fail, so an error waits here until it can be returned.
+    failure: Option<Failure>,
+}
+
+impl Writer {
+    fn new(output: Output) -> Self {
+        Self {
+            output,
+            records: Records::default(),
+            frame: Vec::new(),
+            arrivals_ns: Vec::new(),
+            failure: None,
+        }
+    }
+
+    fn write_single(&mut self, delivery: &mut Delivery<'_, PortBuffer>) -> Result<(), Failure> {
+        let Some(part) = delivery.next_part() else { return Ok(()) };
+        let (packet, record) = (part.buffer.as_ref(), self.records.of_mut(&part.buffer));
+        let written = self.output.write(&record.meta(packet.len() as u32), packet);
+        self.records.give_back(part.buffer);
+        written
+    }
+
+    /// Writes a superframe with all that is needed to give its packets back.
+    fn write_train(&mut self, delivery: &mut Delivery<'_, PortBuffer>) -> Result<(), Failure> {
+        self.frame.clear();
+        delivery.copy_to(&mut self.frame);
+        self.arrivals_ns.clear();
+        let mut first = None;
+        let mut last_ns = 0;
+        // The ports of tunnels that all packets share.
+        let mut shared: Option<Vec<TunnelPort>> = None;
+        while let Some(part) = delivery.next_part() {
+            let record = self.records.of_mut(&part.buffer);
+            let tunnels = core::mem::take(&mut record.tunnels);
+            match &mut shared {
+                Some(shared) if *shared != tunnels => shared.clear(),
+                Some(_) => {}
+                None => shared = Some(tunnels),
+            }
+            match first {
+                None => first = Some((record.timestamp_ns, record.interface, record.flags)),
+                Some(_) => self.arrivals_ns.push(step(last_ns, record.timestamp_ns)),
+            }
+            last_ns = record.timestamp_ns;
+            for &arrival in record.offload.iter().flat_map(|offload| &offload.arrivals_ns) {
+                self.arrivals_ns.push(arrival);
+                last_ns += u64::from(arrival);
+            }
+            self.records.give_back(part.buffer);
+        }
+        let Some((timestamp_ns, interface, flags)) = first else { return Ok(()) };
+        // A superframe that arrived without the times of its packets leaves a gap in the list, and a list with gaps is
+        // of no use.
+        if self.arrivals_ns.len() + 1 != delivery.packets as usize {
+            self.arrivals_ns.clear();
+        }
+        let arrivals = core::mem::take(&mut self.arrivals_ns);
+        let meta = PacketMeta {
+            timestamp_ns: Some(timestamp_ns),
+            interface,
+            original_len: self.frame.len() as u32,
+            flags,
+            offload: Some(Offload {
+                transport: transport(delivery),
+                arrivals_ns: arrivals,
+                tunnel_ports: shared.unwrap_or_default(),
+                ..Offload::new(&delivery.meta)
+            }),
+        };
+        let written = self.output.write(&meta, &self.frame);
+        self.arrivals_ns = meta.offload.map(|offload| offload.arrivals_ns).unwrap_or_default();
+        written
+    }
+}
+
+impl Sink<PortBuffer> for Writer {
+    fn deliver(&mut self, mut delivery: Delivery<'_, PortBuffer>) {
+        let written = if delivery.is_joined() {
+            self.write_train(&mut delivery)
+        } else {
+            self.write_single(&mut delivery)
+        };
+        if let Err(failure) = written {
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    fn discard(&mut self, buffer: PortBuffer) {
+        self.records.give_back(buffer);
+    }
+}
+
+impl Receiver for Writer {
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
+        let (buffer, record) = self.records.add(&seen.data);
+        record.timestamp_ns = seen.time.unwrap_or(0);
+        record.interface = seen.packet.interface;
+        record.flags = seen.said.flags;
+        let said = seen.said.offload.as_ref().filter(|_| seen.said.has_option);
+        record.offload = said.cloned().map(Box::new);
+        record.tunnels.clone_from(&seen.tunnels);
+        buffer
+    }
+}
+
+/// The transport of a superframe, by the place of its partial checksum: that of TCP, or of UDP.
+fn transport(delivery: &Delivery<'_, PortBuffer>) -> SegmentTransport {
+    let in_tcp = tcp::field::CHECKSUM.start as u16;
+    match delivery.meta.checksum {
+        Checksum::Partial { offset, .. } if offset == in_tcp => SegmentTransport::Tcp,
+        _ => SegmentTransport::Udp,
+    }
+}
+
+/// The time from one arrival to the next. The caller ensures that it fits.
+fn step(from_ns: u64, to_ns: u64) -> u32 {
+    u32::try_from(to_ns.saturating_sub(from_ns)).unwrap_or(u32::MAX)
+}

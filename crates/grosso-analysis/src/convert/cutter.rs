@@ -1,0 +1,207 @@
+//! The cutting of one superframe, and the output of its packets.
+
+use grosso::{
+    Meta,
+    meta::{Gso, GsoSize},
+    segment::{NoSegments, Outgoing, Segments},
+};
+use grosso_capture::{Offload, Packet, PacketMeta};
+use grosso_wire::{LinkType, Ports, dissect};
+
+use crate::{capture::Output, error::Failure, line::Timing, meta};
+
+/// Cuts superframes, in buffers that are reused.
+#[derive(Debug, Default)]
+pub struct Cutter {
+    segment: Vec<u8>,
+    /// Superframes that were cut.
+    pub cut: u64,
+    /// Packets that were cut from them.
+    pub segments: u64,
+}
+
+/// The description of a cut.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// The segmentation.
+    pub gso: Gso,
+    /// The link type by which the frame is parsed.
+    pub link: LinkType,
+    /// The tunnels outside of the header after which it is cut.
+    pub ports: Ports,
+}
+
+/// The bytes of a superframe.
+#[derive(Clone, Copy, Debug)]
+pub struct CutFrame<'a> {
+    /// The captured bytes.
+    pub data: &'a [u8],
+    /// Whether bytes of it are missing.
+    pub is_short: bool,
+}
+
+/// The reason why a superframe stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncut {
+    /// It is no superframe: its payload fits into one packet.
+    Whole,
+    /// The capture cut it, so its last packets are incomplete.
+    Snaplen,
+    /// Its recorded parts do not add up to its length.
+    Parts,
+    /// The engine refused it.
+    Refused(NoSegments),
+}
+
+impl Uncut {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "fits_one_packet",
+            Self::Snaplen => "captured_short",
+            Self::Parts => "parts_do_not_add_up",
+            Self::Refused(refusal) => match refusal {
+                NoSegments::NotSuperframe => "no_size",
+                NoSegments::Whole => "fits_one_packet",
+                NoSegments::HeadersSplit | NoSegments::Headers => "headers",
+                NoSegments::HeaderTooLong => "header_too_long",
+                NoSegments::TooManyIpHeaders => "too_many_ip_headers",
+                NoSegments::ChecksumStart => "checksum_start",
+                NoSegments::GreSequence => "gre_sequence",
+                NoSegments::Fragments => "ip_fragments",
+                _ => "other",
+            },
+        }
+    }
+}
+
+impl Cutter {
+    /// Cuts `packet` and writes the packets. Writes nothing if it stays whole.
+    ///
+    /// The packets have the times that the capture recorded for them; else that of the superframe, or that at which the
+    /// output's line is free for them. The first packet has the superframe's comments.
+    pub(crate) fn cut(
+        &mut self,
+        packet: &Packet<'_>,
+        said: &PacketMeta,
+        how: How,
+        output: &mut Output,
+    ) -> Result<Result<(), Uncut>, Failure> {
+        let mut from = Some(packet);
+        self.each(packet, said, how, |meta, bytes, timing| {
+            output.write_part(meta, bytes, timing, from.take())
+        })
+    }
+
+    /// Cuts `packet` and passes on the packets one by one. Passes on none if it stays whole.
+    pub fn each(
+        &mut self,
+        packet: &Packet<'_>,
+        said: &PacketMeta,
+        how: How,
+        show: impl FnMut(&PacketMeta, &[u8], Timing) -> Result<(), Failure>,
+    ) -> Result<Result<(), Uncut>, Failure> {
+        let frame = CutFrame { data: packet.data, is_short: packet.is_cut() };
+        self.each_of(frame, said, how, show)
+    }
+
+    /// The same for a frame that is in no file.
+    pub fn each_of(
+        &mut self,
+        frame: CutFrame<'_>,
+        said: &PacketMeta,
+        how: How,
+        mut show: impl FnMut(&PacketMeta, &[u8], Timing) -> Result<(), Failure>,
+    ) -> Result<Result<(), Uncut>, Failure> {
+        let How { gso, link, ports } = how;
+        if frame.is_short {
+            return Ok(Err(Uncut::Snaplen));
+        }
+        let stack = dissect(frame.data, link, &ports);
+        let Some(slices) = slices(frame.data, stack.header_len(), said) else {
+            return Ok(Err(Uncut::Parts));
+        };
+        let checksum = said.known(&stack).checksum;
+        let meta = Meta { checksum, gso: Some(gso), ..Meta::default() };
+        let planned = Segments::new(slices.as_slice(), &meta, link, &ports, Outgoing::default());
+        let mut segments = match planned {
+            Ok(segments) => segments,
+            Err(NoSegments::Whole) => return Ok(Err(Uncut::Whole)),
+            Err(refusal) => return Ok(Err(Uncut::Refused(refusal))),
+        };
+        self.cut += 1;
+        let mut written = meta::of_segment(said, gso.partial_members);
+        let mut clock = Clock::new(said, segments.remaining());
+        self.segment.resize(segments.packet_len_max(), 0);
+        while let Some(segment) = segments.write_next(&mut self.segment).map_err(|error| {
+            Failure::internal(format!("a segment exceeded its size limit: {error}"))
+        })? {
+            let bytes = &self.segment[..segment.len()];
+            let timing;
+            (written.timestamp_ns, timing) = clock.tick();
+            show(&written, bytes, timing)?;
+            self.segments += 1;
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// The pieces of a superframe whose packets are of unequal size, the first with the headers; `None` if they do not add
+/// up to the data.
+fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pieces<'a>> {
+    let recorded = said.offload.as_ref();
+    let in_parts =
+        |offload: &&Offload| offload.meta.gso.is_some_and(|gso| gso.size == GsoSize::Parts);
+    let Some(Offload { parts: lengths, .. }) = recorded.filter(in_parts) else {
+        return Some(Pieces::One([data]));
+    };
+    let mut pieces = Vec::with_capacity(lengths.len());
+    let mut start = 0;
+    let mut end = header_len;
+    for &length in lengths {
+        end = end.checked_add(length as usize)?;
+        pieces.push(data.get(start..end)?);
+        start = end;
+    }
+    (end == data.len()).then_some(Pieces::Many(pieces))
+}
+
+/// Slices that need no allocation in the usual case.
+enum Pieces<'a> {
+    One([&'a [u8]; 1]),
+    Many(Vec<&'a [u8]>),
+}
+
+impl<'a> Pieces<'a> {
+    fn as_slice(&self) -> &[&'a [u8]] {
+        match self {
+            Self::One(one) => one,
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// The times of the packets of one superframe.
+struct Clock<'a> {
+    now_ns: Option<u64>,
+    /// Recorded steps, with a zero before the first packet; `None` if the capture has none for these packets.
+    steps_ns: Option<core::iter::Chain<core::iter::Once<&'a u32>, core::slice::Iter<'a, u32>>>,
+}
+
+impl<'a> Clock<'a> {
+    fn new(said: &'a PacketMeta, packets: u32) -> Self {
+        let recorded: &[u32] = said.offload.as_ref().map_or(&[], |offload| &offload.arrivals_ns);
+        // A list of another length belongs to other packets.
+        let is_complete = recorded.len() + 1 == packets as usize;
+        let steps_ns = is_complete.then(|| core::iter::once(&0).chain(recorded));
+        Self { now_ns: said.timestamp_ns, steps_ns }
+    }
+
+    /// The time of the next packet, and its origin.
+    fn tick(&mut self) -> (Option<u64>, Timing) {
+        let Some(steps_ns) = &mut self.steps_ns else { return (self.now_ns, Timing::Superframe) };
+        let step_ns = u64::from(steps_ns.next().copied().unwrap_or(0));
+        self.now_ns = self.now_ns.map(|now_ns| now_ns.saturating_add(step_ns));
+        (self.now_ns, Timing::Recorded)
+    }
+}

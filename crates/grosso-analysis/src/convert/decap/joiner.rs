@@ -1,0 +1,143 @@
+//! The fragments of a packet on its way out of its tunnels, by the number of tunnels that were removed.
+
+use grosso::reassemble::ReassemblyRules;
+
+use crate::{
+    capture::random_seed,
+    fragments::{self, Arrival, Joined, Lanes, Survey, Waiting},
+    reports::decap::Depth,
+};
+
+/// A way to treat fragments.
+pub(super) trait Joiner {
+    /// Takes a fragment of the packet of this number, at this depth.
+    fn join(&mut self, depth: usize, number: u64, arrival: &Arrival<'_>) -> Join<'_>;
+
+    /// Notes the time of the next packet.
+    fn tick(&mut self, _timestamp_ns: Option<u64>) {}
+
+    /// Notes the end of a section.
+    fn section(&mut self) {}
+
+    /// Whether fragments were joined, the findings by depth, and the number of sets in no list.
+    fn found(self) -> (bool, Vec<Depth>, u64);
+}
+
+/// The fate of a fragment.
+pub(super) enum Join<'a> {
+    /// Joining was not asked for.
+    Unasked,
+    /// It stays a fragment.
+    Stays,
+    /// Other fragments are yet to come.
+    Waits,
+    /// It was the last: this is the datagram.
+    Whole(&'a [u8]),
+}
+
+/// Joins nothing.
+pub(super) struct Separate;
+
+impl Joiner for Separate {
+    fn join(&mut self, _depth: usize, _number: u64, _arrival: &Arrival<'_>) -> Join<'_> {
+        Join::Unasked
+    }
+
+    fn found(self) -> (bool, Vec<Depth>, u64) {
+        (false, Vec::new(), 0)
+    }
+}
+
+/// The first reading.
+pub(super) struct Learning {
+    rules: ReassemblyRules,
+    seed: u64,
+    depths: Vec<(Lanes, Survey)>,
+    joined: Joined,
+}
+
+impl Learning {
+    pub(super) fn new(waiting: &Waiting) -> Self {
+        let rules = fragments::rules(waiting);
+        let seed = random_seed();
+        Self { rules, seed, depths: Vec::new(), joined: Joined::default() }
+    }
+
+    /// The knowledge that the second reading needs.
+    pub(super) fn learned(self) -> Learned {
+        let Self { rules, seed, depths, joined } = self;
+        let depths = depths.into_iter().map(|(_, survey)| {
+            // The second reading must decide as the first did.
+            (Lanes::new(rules.clone(), seed), survey)
+        });
+        Learned { depths: depths.collect(), joined }
+    }
+}
+
+impl Joiner for Learning {
+    fn join(&mut self, depth: usize, number: u64, arrival: &Arrival<'_>) -> Join<'_> {
+        while self.depths.len() <= depth {
+            self.depths.push((Lanes::new(self.rules.clone(), self.seed), Survey::default()));
+        }
+        let Some((lanes, survey)) = self.depths.get_mut(depth) else { return Join::Stays };
+        self.joined.is_whole = false;
+        survey.packet(number, arrival, lanes, Some(&mut self.joined));
+        if self.joined.is_whole { Join::Whole(&self.joined.bytes) } else { Join::Waits }
+    }
+
+    fn tick(&mut self, timestamp_ns: Option<u64>) {
+        for (lanes, survey) in &mut self.depths {
+            survey.expire(timestamp_ns, lanes);
+        }
+    }
+
+    fn section(&mut self) {
+        for (lanes, survey) in &mut self.depths {
+            survey.finish(lanes);
+        }
+    }
+
+    fn found(self) -> (bool, Vec<Depth>, u64) {
+        self.learned().found()
+    }
+}
+
+/// The second reading.
+pub(super) struct Learned {
+    depths: Vec<(Lanes, Survey)>,
+    joined: Joined,
+}
+
+impl Joiner for Learned {
+    fn join(&mut self, depth: usize, number: u64, arrival: &Arrival<'_>) -> Join<'_> {
+        let Some((lanes, survey)) = self.depths.get_mut(depth) else { return Join::Stays };
+        self.joined.is_whole = false;
+        lanes.push(arrival, &mut self.joined);
+        // If a file still grows, its new packets are unknown to the first reading.
+        let is_joined = survey.joined.contains(number);
+        match (is_joined, self.joined.is_whole) {
+            (false, _) => Join::Stays,
+            (true, false) => Join::Waits,
+            (true, true) => Join::Whole(&self.joined.bytes),
+        }
+    }
+
+    fn tick(&mut self, timestamp_ns: Option<u64>) {
+        for (lanes, _) in &mut self.depths {
+            lanes.expire(timestamp_ns, &mut Joined::default());
+        }
+    }
+
+    fn section(&mut self) {
+        for (lanes, _) in &mut self.depths {
+            lanes.finish(&mut Joined::default());
+        }
+    }
+
+    fn found(self) -> (bool, Vec<Depth>, u64) {
+        let unlisted = self.depths.iter().map(|(_, survey)| survey.unlisted).sum();
+        let depths = self.depths.into_iter().enumerate();
+        let found = depths.map(|(depth, (_, survey))| Depth { depth, found: survey.found });
+        (true, found.filter(|depth| !depth.found.is_empty()).collect(), unlisted)
+    }
+}

@@ -1,0 +1,277 @@
+//! `grosso decap`: take packets out of tunnels, and join fragments around, between and inside them.
+//!
+//! The fate of a fragment is known only after later ones, so a recursive run reads the capture twice (ADR 0045, ADR
+//! 0050).
+
+mod joiner;
+mod unwrap;
+
+use std::{hash::RandomState, sync::atomic::Ordering};
+
+use grosso_capture::{Entry, Packet, PacketMeta};
+use grosso_wire::{LinkType, dissect};
+
+use self::{
+    joiner::{Joiner, Learning, Separate},
+    unwrap::{DecapFate, DepthLimit, Unwrapper},
+};
+use super::cutter::{Cutter, How, Uncut};
+use crate::{
+    capture::{
+        CaptureCommand, Files, Input, Next, Outcome, Output, Session, Transform, Transformed,
+        transform,
+    },
+    error::Failure,
+    evidence::{Evidence, Given, Judge, Nature, Sight, Tally},
+    fragments::Waiting,
+    line::Timing,
+    report::Tool,
+    reports::decap::DecapReport,
+    units,
+};
+
+/// Decapsulation of packets.
+#[derive(Clone, Debug)]
+pub struct Decap {
+    /// Knowledge of the wire that the capture does not show.
+    pub given: Given,
+    /// Bounds of the wait for fragments, and the policy for overlaps; unused unless all tunnels are removed.
+    pub waiting: Waiting,
+    /// Whether all tunnels are removed, and fragments are joined between them.
+    pub recursive: bool,
+    /// Whether the text of the report lists all incomplete datagrams.
+    pub lists_all: bool,
+}
+
+impl CaptureCommand for Decap {
+    type Report = DecapReport;
+
+    fn run(self, files: Files, session: &Session) -> Result<Outcome<DecapReport>, Failure> {
+        let run = if self.recursive { run_recursive } else { run_once };
+        let mut outcome = run(&self, files, session)?;
+        outcome.report.lists_all = self.lists_all;
+        Ok(outcome)
+    }
+}
+
+/// One tunnel of each packet.
+fn run_once(
+    options: &Decap,
+    files: Files,
+    session: &Session,
+) -> Result<Outcome<DecapReport>, Failure> {
+    let (mut input, output) = files.open(session)?;
+    let given = options.given;
+    let unwrapper =
+        Unwrapper::new(given.ports, DepthLimit::One, session.strict, RandomState::new());
+    let mut work =
+        DecapWork { output, datagrams: Datagrams::new(given), unwrapper, joiner: Separate };
+    let done = transform(&mut input, &mut work)?;
+    finish(work, input, done, session)
+}
+
+/// All tunnels, and fragments in between.
+fn run_recursive(
+    options: &Decap,
+    mut files: Files,
+    session: &Session,
+) -> Result<Outcome<DecapReport>, Failure> {
+    files.captures.keep(session)?;
+    let mut input = files.captures.first_pass(session)?;
+    let output = files.output_for_longer(&input, session)?;
+    let mut learning = Learning::new(&options.waiting);
+    // The second reading must number the tunnels as the first does.
+    let hasher = RandomState::new();
+    let given = options.given;
+    let mut unwrapper =
+        Unwrapper::new(given.ports, DepthLimit::All, session.strict, hasher.clone());
+    learn(&mut input, &mut learning, &mut Datagrams::new(given), &mut unwrapper)?;
+    if session.interrupted.load(Ordering::Relaxed) {
+        // Nothing will be written, so the findings about it are dropped.
+        learning = Learning::new(&options.waiting);
+    }
+
+    let mut input = files.input(session)?;
+    let unwrapper = Unwrapper::new(given.ports, DepthLimit::All, session.strict, hasher);
+    let datagrams = Datagrams::new(given);
+    let mut work = DecapWork { output, datagrams, unwrapper, joiner: learning.learned() };
+    let done = transform(&mut input, &mut work)?;
+    finish(work, input, done, session)
+}
+
+/// The first reading, which learns the fate of every fragment at every depth.
+fn learn(
+    input: &mut Input,
+    learning: &mut Learning,
+    datagrams: &mut Datagrams,
+    unwrapper: &mut Unwrapper,
+) -> Result<(), Failure> {
+    let links = input.links;
+    // Damage is reported by the second reading.
+    let _ending = input.each(|entry| {
+        match entry {
+            Entry::Packet(packet) => {
+                if let Some(link) = links.of(packet) {
+                    // Superframes that stay whole are reported by the second reading, too.
+                    let _shown = datagrams.each(packet, link, |packet, said, _| {
+                        unwrapper.unwrap(packet, said, link, learning);
+                        Ok(())
+                    })?;
+                }
+            }
+            Entry::Block(block) if block.is_section_header() => learning.section(),
+            Entry::Block(_) => {}
+        }
+        Ok(Next::Go)
+    })?;
+    learning.section();
+    Ok(())
+}
+
+/// Completes the output, and returns the result.
+fn finish(
+    work: DecapWork<impl Joiner>,
+    input: Input,
+    done: Transformed,
+    session: &Session,
+) -> Result<Outcome<DecapReport>, Failure> {
+    let DecapWork { output, datagrams, unwrapper, joiner } = work;
+    datagrams.tally.notes().for_each(|note| session.note(note));
+    let (facts, place) = output.finish(&input)?;
+    let (recursive, joined, unlisted) = joiner.found();
+    for (note, hint) in unwrapper.suspicions.notes() {
+        session.note(note);
+        session.hint(&hint);
+    }
+    for ((class, kind), count) in &unwrapper.critical_options {
+        let packets = units::count(*count, "packet");
+        session.note(format!(
+            "{packets} had the Geneve option {class:#06x} {kind:#04x}: an endpoint that does not \
+             know the option drops them"
+        ));
+    }
+    if unwrapper.reserved_bits > 0 {
+        let packets = units::count(unwrapper.reserved_bits, "packet");
+        session.note(format!("{packets}: reserved bits of the tunnel header ignored (RFC 7348)"));
+    }
+    let tally = unwrapper.tally;
+    tally.note().into_iter().for_each(|note| session.note(note));
+    super::reassemble::note_unlisted(unlisted, session);
+    let fragments = tally.refused.count(FRAGMENT);
+    if fragments > 0 && !recursive {
+        let packets = units::count(fragments, "packet");
+        session.note(format!("{packets} left unchanged: fragments that may belong to tunnels"));
+        session.hint("--recursive joins the fragments");
+    }
+    let report = DecapReport {
+        schema: DecapReport::FORM.name,
+        tool: Tool::THIS,
+        input: input.facts(done.bytes),
+        output: facts,
+        recursive,
+        guessed: datagrams.tally.guessed,
+        contradictions: datagrams.tally.contradictions(),
+        tally,
+        joined,
+        lists_all: false,
+        elapsed_s: session.elapsed_s(),
+        warnings: Vec::new(),
+    };
+    let is_refused = session.strict && !report.is_certain();
+    Ok(done.outcome((report, place), input, is_refused))
+}
+
+/// The packets of a frame, in reused buffers: a tunnel that hands a device many datagrams at once shows them as
+/// one superframe, whose tunnel headers are those of its first datagram.
+struct Datagrams {
+    judge: Judge,
+    cutter: Cutter,
+    tally: Tally,
+}
+
+impl Datagrams {
+    fn new(given: Given) -> Self {
+        Self { judge: Judge::new(given), cutter: Cutter::default(), tally: Tally::default() }
+    }
+
+    /// Passes on the packets of a frame: itself, unless it is a superframe around tunnels. Returns the reason if one
+    /// stays whole.
+    fn each(
+        &mut self,
+        packet: &Packet<'_>,
+        link: LinkType,
+        mut show: impl FnMut(&Packet<'_>, &PacketMeta, Option<Timing>) -> Result<(), Failure>,
+    ) -> Result<Result<(), &'static str>, Failure> {
+        let said = packet.meta();
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
+        let how = match judgment.nature {
+            // A superframe inside a tunnel stays one outside of it, unless the user gave a size.
+            Nature::Superframe { gso, ports: around, .. }
+                if around != ports || judgment.by == Some(Evidence::Given) =>
+            {
+                self.tally.count(&judgment);
+                How { gso, link, ports: around }
+            }
+            _ => return show(packet, &said, None).map(Ok),
+        };
+        let cut = self.cutter.each(packet, &said, how, |meta, bytes, timing| {
+            let mut datagram = *packet;
+            datagram.data = bytes;
+            datagram.original_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            datagram.timestamp_ns = meta.timestamp_ns;
+            show(&datagram, meta, Some(timing))
+        })?;
+        match cut {
+            Err(Uncut::Whole) => show(packet, &said, None).map(Ok),
+            cut => Ok(cut.map_err(Uncut::name)),
+        }
+    }
+}
+
+/// State of `decap` while it reads the capture.
+struct DecapWork<J> {
+    output: Output,
+    datagrams: Datagrams,
+    unwrapper: Unwrapper,
+    joiner: J,
+}
+
+impl<J: Joiner> Transform for DecapWork<J> {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        link: LinkType,
+    ) -> Result<(), Failure> {
+        let Self { output, datagrams, unwrapper, joiner } = self;
+        let shown = datagrams.each(packet, link, |datagram, said, timing| {
+            match (unwrapper.unwrap(datagram, said, link, joiner), timing) {
+                (DecapFate::Unchanged, None) => output.copy(entry),
+                (DecapFate::Unchanged, Some(timing)) => {
+                    output.write_part(said, datagram.data, timing, None)
+                }
+                (DecapFate::Waits, _) => Ok(()),
+                (DecapFate::Changed(meta), _) => {
+                    output.write_changed(&meta, unwrapper.packet(), packet)
+                }
+            }
+        })?;
+        shown.or_else(|reason| {
+            unwrapper.tally.refused.add(reason, packet.number);
+            output.copy(entry)
+        })
+    }
+
+    fn section(&mut self) {
+        self.joiner.section();
+    }
+}
+
+/// The engine's name for a packet that has to be joined first.
+const FRAGMENT: &str = grosso::tunnel::decapsulate::Refusal::Fragment.name();

@@ -1,0 +1,229 @@
+//! `grosso fragment`: make IP fragments of packets longer than an MTU.
+
+use grosso::{
+    Meta,
+    checksum::Checksum,
+    segment::{FragmentOptions, Fragments, NoFragments},
+};
+use grosso_capture::{Entry, Packet, PacketMeta, flag};
+use grosso_wire::{LinkType, Stack, dissect};
+
+use crate::{
+    capture::{CaptureCommand, Files, Outcome, Output, Session, Transform, survey, transform},
+    checksums::is_left_to_device,
+    error::Failure,
+    evidence::{Given, Judge, Judgment, Nature, Sight, Tally},
+    meta,
+    report::{Counts, Tool},
+    reports::fragment::FragmentReport,
+    units,
+};
+
+/// Fragmentation of packets that are longer than an MTU.
+#[derive(Clone, Debug)]
+pub struct Fragment {
+    /// Knowledge of the wire that the capture does not show.
+    pub given: Given,
+    /// Longest packet in bytes, counted from the IP header.
+    pub mtu: u16,
+    /// Whether IPv4 packets with DF are fragmented too.
+    pub ignores_df: bool,
+    /// Seed of the identifications of IPv6 fragments.
+    pub seed: u64,
+}
+
+impl CaptureCommand for Fragment {
+    type Report = FragmentReport;
+
+    fn run(self, files: Files, session: &Session) -> Result<Outcome<FragmentReport>, Failure> {
+        let (mut input, output) = files.open(session)?;
+        let judge = survey(&files.captures, self.given, session)?;
+        let mut work = FragmentWork::new(output, judge, &self, session.strict);
+        let done = transform(&mut input, &mut work)?;
+        let FragmentWork { output, cut, fragments, left, tally, .. } = work;
+        let (facts, place) = output.finish(&input)?;
+        tally.notes().for_each(|note| session.note(note));
+        note(&left, session);
+        let report = FragmentReport {
+            schema: FragmentReport::FORM.name,
+            tool: Tool::THIS,
+            input: input.facts(done.bytes),
+            output: facts,
+            mtu: self.mtu,
+            cut,
+            fragments,
+            guessed: tally.guessed,
+            contradictions: tally.contradictions(),
+            left,
+            elapsed_s: session.elapsed_s(),
+            warnings: Vec::new(),
+        };
+        let is_certain =
+            report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
+        let is_refused = session.strict && !is_certain;
+        Ok(done.outcome((report, place), input, is_refused))
+    }
+}
+
+/// Notes a remedy for packets that stayed longer than the MTU.
+fn note(left: &Counts, session: &Session) {
+    if let Some(&count) = left.get(DONT_FRAGMENT) {
+        let packets = units::count(count, "packet");
+        session.note(format!("{packets} left longer than the MTU: DF forbids fragmentation"));
+        session.hint("--ignore-df fragments them anyway");
+    }
+    if let Some(&count) = left.get(SUPERFRAME) {
+        let frames = units::count(count, "superframe");
+        session.note(format!("{frames} not fragmented: a superframe is several packets"));
+        session.hint("`grosso wire` splits them into packets first");
+    }
+}
+
+/// The capture during the run.
+struct FragmentWork {
+    output: Output,
+    judge: Judge,
+    tally: Tally,
+    is_strict: bool,
+    mtu: u16,
+    ignores_df: bool,
+    random: fastrand::Rng,
+    fragment: Vec<u8>,
+    cut: u64,
+    fragments: u64,
+    left: Counts,
+}
+
+impl FragmentWork {
+    fn new(output: Output, judge: Judge, options: &Fragment, is_strict: bool) -> Self {
+        Self {
+            output,
+            judge,
+            tally: Tally::default(),
+            is_strict,
+            mtu: options.mtu,
+            ignores_df: options.ignores_df,
+            random: fastrand::Rng::with_seed(options.seed),
+            fragment: Vec::new(),
+            cut: 0,
+            fragments: 0,
+            left: Counts::new(),
+        }
+    }
+}
+
+impl Transform for FragmentWork {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        link: LinkType,
+    ) -> Result<(), Failure> {
+        let said = packet.meta();
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
+        if bytes_on_link(packet, &stack) <= usize::from(self.mtu) {
+            return self.output.copy(entry);
+        }
+        if self.is_strict && judgment.is_guess && judgment.nature == Nature::Packet {
+            *self.left.entry("perhaps_superframe").or_default() += 1;
+            return self.output.copy(entry);
+        }
+        self.tally.count(&judgment);
+        if is_superframe(&judgment, &said) {
+            *self.left.entry(SUPERFRAME).or_default() += 1;
+            return self.output.copy(entry);
+        }
+        let slices = [packet.data];
+        let meta = Meta { checksum: checksum(packet, &stack, &said), ..Meta::default() };
+        let mut options = FragmentOptions::new(self.mtu, self.random.u32(..));
+        options.ignore_dont_fragment = self.ignores_df;
+        match Fragments::of_packet(&slices, &meta, link, &options) {
+            Ok(fragments) => self.write(fragments, packet, &said),
+            Err(refusal) => {
+                if refusal != NoFragments::Whole {
+                    *self.left.entry(name(refusal)).or_default() += 1;
+                }
+                self.output.copy(entry)
+            }
+        }
+    }
+}
+
+impl FragmentWork {
+    /// Writes the fragments, the first with the other metadata that the capture has for the packet.
+    fn write(
+        &mut self,
+        mut fragments: Fragments<'_>,
+        packet: &Packet<'_>,
+        said: &PacketMeta,
+    ) -> Result<(), Failure> {
+        self.cut += 1;
+        let written = meta::of_segment(said, false);
+        self.fragment.resize(fragments.packet_len_max(), 0);
+        let mut is_first = true;
+        while let Some(fragment) = fragments.write_next(&mut self.fragment).map_err(|error| {
+            Failure::internal(format!("a fragment exceeded its size limit: {error}"))
+        })? {
+            let bytes = &self.fragment[..fragment.len()];
+            if core::mem::take(&mut is_first) {
+                self.output.write_changed(&written, bytes, packet)?;
+            } else {
+                self.output.write(&written, bytes)?;
+            }
+            self.fragments += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes after the link layer, including those that were not captured.
+fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
+    let layers = stack.layers();
+    let ip = layers.iter().find(|layer| layer.kind.is_ip());
+    let network = ip.map_or_else(|| stack.header_len(), |ip| ip.offset.into());
+    packet.data.len().max(packet.original_len as usize).saturating_sub(network)
+}
+
+/// Whether a frame is a superframe, by the capture or by the judge.
+fn is_superframe(judgment: &Judgment, said: &PacketMeta) -> bool {
+    let is_told = said.gso().is_some() || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
+    // IP cuts datagrams that are longer than their link, and a wrong checksum stays as wrong in the fragments.
+    is_told || matches!(judgment.nature, Nature::Superframe { .. })
+}
+
+/// The checksum's state, if it is partial: then it is completed before the packet is cut.
+fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
+    match said.known(stack).checksum {
+        partial @ Checksum::Partial { .. } => partial,
+        _ if is_left_to_device(packet.data, stack) => Checksum::of_transport(stack),
+        _ => Checksum::None,
+    }
+}
+
+/// The name in reports.
+fn name(refusal: NoFragments) -> &'static str {
+    match refusal {
+        NoFragments::Whole => "fits_mtu",
+        NoFragments::DontFragment { .. } => DONT_FRAGMENT,
+        NoFragments::MtuTooSmall => "mtu_too_small",
+        NoFragments::NotIp => "not_ip",
+        NoFragments::AlreadyFragment => "ipv6_fragment",
+        NoFragments::Superframe => SUPERFRAME,
+        NoFragments::HeadersSplit => "headers",
+        NoFragments::HeaderTooLong => "header_too_long",
+        NoFragments::BytesMissing => "captured_short",
+        NoFragments::TooLong => "too_long",
+        NoFragments::Ipv4Checksum => "ipv4_checksum",
+        NoFragments::ChecksumOutside => "checksum_start",
+        _ => "other",
+    }
+}
+
+const DONT_FRAGMENT: &str = "dont_fragment";
+const SUPERFRAME: &str = "superframe";

@@ -1,0 +1,114 @@
+//! `grosso segment`: cut superframes whose segment size is recorded, and never guess.
+
+use grosso_capture::{Entry, Packet};
+use grosso_wire::{LinkType, dissect};
+
+use super::cutter::{Cutter, How, Uncut};
+use crate::{
+    capture::{CaptureCommand, Files, Outcome, Output, Session, Transform, transform},
+    error::Failure,
+    evidence::{Evidence, Given, Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
+    report::{Counts, Tool},
+    reports::segment::SegmentReport,
+    units,
+};
+
+/// Splitting of superframes by their recorded metadata.
+#[derive(Clone, Debug, Default)]
+pub struct Segment {
+    /// Knowledge of the wire that the capture does not show.
+    pub given: Given,
+}
+
+impl CaptureCommand for Segment {
+    type Report = SegmentReport;
+
+    fn run(self, files: Files, session: &Session) -> Result<Outcome<SegmentReport>, Failure> {
+        let (mut input, output) = files.open(session)?;
+        let judge = Judge::new(self.given);
+        let cutter = Cutter::default();
+        let (tally, left) = (Tally::default(), Counts::new());
+        let mut cut = SegmentTransform { output, judge, cutter, tally, undescribed: 0, left };
+        let done = transform(&mut input, &mut cut)?;
+        let (facts, place) = cut.output.finish(&input)?;
+        cut.tally.notes().for_each(|note| session.note(note));
+        if cut.undescribed > 0 {
+            let frames = units::count(cut.undescribed, "superframe");
+            session.note(format!("{frames} not split: this file records no segment size"));
+            session.hint("`grosso wire` derives the segment size from the flow where possible");
+        }
+        let report = SegmentReport {
+            schema: SegmentReport::FORM.name,
+            tool: Tool::THIS,
+            input: input.facts(done.bytes),
+            output: facts,
+            cut: cut.cutter.cut,
+            segments: cut.cutter.segments,
+            undescribed: cut.undescribed,
+            left: cut.left,
+            elapsed_s: session.elapsed_s(),
+            warnings: Vec::new(),
+        };
+        let left = report.undescribed + report.left.values().sum::<u64>();
+        let is_refused = session.strict && left + cut.tally.contradictions() > 0;
+        Ok(done.outcome((report, place), input, is_refused))
+    }
+}
+
+struct SegmentTransform {
+    output: Output,
+    judge: Judge,
+    tally: Tally,
+    cutter: Cutter,
+    undescribed: u64,
+    left: Counts,
+}
+
+impl Transform for SegmentTransform {
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    fn packet(
+        &mut self,
+        entry: &Entry<'_>,
+        packet: &Packet<'_>,
+        link: LinkType,
+    ) -> Result<(), Failure> {
+        let said = packet.meta();
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
+        let is_told = judgment.by.is_some_and(is_told);
+        let (gso, ports) = match judgment.nature {
+            Nature::Superframe { gso, ports, .. } if is_told => {
+                self.tally.count(&judgment);
+                (gso, ports)
+            }
+            Nature::Superframe { .. } | Nature::Left(UDP_SIZE_UNKNOWN) => {
+                self.undescribed += 1;
+                return self.output.copy(entry);
+            }
+            Nature::Left(reason) => {
+                *self.left.entry(reason).or_default() += 1;
+                return self.output.copy(entry);
+            }
+            Nature::Packet => return self.output.copy(entry),
+        };
+        let how = How { gso, link, ports };
+        match self.cutter.cut(packet, &said, how, &mut self.output)? {
+            Ok(()) => Ok(()),
+            Err(uncut) => {
+                if uncut != Uncut::Whole {
+                    *self.left.entry(uncut.name()).or_default() += 1;
+                }
+                self.output.copy(entry)
+            }
+        }
+    }
+}
+
+/// Whether the segment size comes from the frame itself or from the user.
+const fn is_told(by: Evidence) -> bool {
+    matches!(by, Evidence::Given | Evidence::Recorded | Evidence::Stride)
+}

@@ -1,0 +1,39 @@
+//! The counts of the rows of tables.
+
+use crate::{
+    report::Counts,
+    reports::export::{PacketCounts, TrainCounts},
+    tables::{Packet, TrainRow},
+};
+
+/// Counts a row of packets.
+pub(super) fn count_packet(counts: &mut PacketCounts, row: &Packet<'_>) {
+    counts.rows += 1;
+    counts.bytes += u64::from(row.length);
+    row.time_ns.into_iter().for_each(|time_ns| counts.span.take(time_ns));
+    let finding = &row.finding;
+    counts.segments += u64::from(finding.segment.is_some());
+    counts.guessed += u64::from(finding.is_guess);
+    count(&mut counts.checksums, finding.checksum);
+    count(&mut counts.evidence, finding.evidence);
+    count(&mut counts.left, finding.left);
+}
+
+/// Counts a row of trains.
+pub(super) fn count_train(counts: &mut TrainCounts, row: &TrainRow<'_>) {
+    counts.rows += 1;
+    counts.bytes += row.length;
+    if let Some((first_ns, last_ns)) = row.times_ns {
+        counts.span.take(first_ns);
+        counts.span.take(last_ns);
+    }
+    counts.packets += u64::from(row.packets);
+    counts.joined += u64::from(row.packets > 1);
+    *counts.sizes.entry(row.packets).or_default() += 1;
+    count(&mut counts.closed, Some(row.closed));
+    count(&mut counts.why, row.why);
+}
+
+fn count(counts: &mut Counts, name: Option<&'static str>) {
+    name.into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+}

@@ -1,0 +1,190 @@
+//! `grosso export`: a row for each packet of the wire, and for each train, as Parquet.
+
+mod counts;
+mod file;
+mod merge;
+
+use std::path::{Path, PathBuf};
+
+use grosso_capture::{Entry, same_file};
+
+pub use self::merge::{MergedReport, merge};
+use self::{
+    counts::{count_packet, count_train},
+    file::TableFile,
+};
+use crate::{
+    capture::{
+        CaptureCommand, End, EndWords, Files, Input, Next, Outcome, Session, Unparsed, note_others,
+        survey,
+    },
+    error::Failure,
+    evidence::{Given, Judge},
+    name::shown,
+    replay::{Purpose, Replay, Rules, Seen},
+    report::{Place, Tool},
+    reports::export::{ExportReport, ExportedTable, PacketCounts, TrainCounts},
+    shard::Shard,
+    tables::{
+        FileNames, Packet, PacketColumns, PacketTable, TrainColumns, TrainRow, TrainWatcher,
+        WireRows,
+    },
+};
+
+/// Tables of packets and of trains in Parquet files. A thread for each file compresses and writes it.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// File of the packets of the wire.
+    pub parquet: Option<PathBuf>,
+    /// File of the trains.
+    pub trains: Option<PathBuf>,
+    /// Share of the flows whose rows are written.
+    pub shard: Shard,
+    /// Knowledge of the wire that the capture does not show.
+    pub given: Given,
+    /// Rules of merging.
+    pub rules: Rules,
+}
+
+impl CaptureCommand for Export {
+    type Report = ExportReport;
+
+    fn run(self, mut files: Files, session: &Session) -> Result<Outcome<ExportReport>, Failure> {
+        let options = &self;
+        let mut replay = Replay::new(&options.rules, Purpose::Looks)?;
+        files.captures.keep(session)?;
+        let mut judge = survey(&files.captures, options.given, session)?;
+        let mut input = files.input(session)?;
+        refuse_one_file_for_both(options)?;
+        for path in [&options.parquet, &options.trains].into_iter().flatten() {
+            note_others(path, session);
+        }
+        let mut packets = PacketFile::create(options, &input)?;
+        let mut trains = TrainFile::create(options, &input)?;
+        let mut take = |row: TrainRow<'_>| trains.as_mut().is_none_or(|trains| trains.take(&row));
+        let mut watcher = TrainWatcher::new(FileNames::of(&input), &mut take);
+        let has_trains = options.trains.is_some();
+        let (mut unparsed, mut bytes, links) = (Unparsed::default(), 0, input.links);
+        let ending = input.each(|entry| {
+            let frame = match entry {
+                Entry::Packet(frame) => frame,
+                Entry::Block(block) => {
+                    if has_trains && block.is_section_header() {
+                        watcher.finish(&mut replay);
+                    }
+                    return Ok(Next::Go);
+                }
+            };
+            bytes += frame.data.len() as u64;
+            let seen = Seen::of(frame, links, Purpose::Looks, &mut judge);
+            if seen.link.is_none() {
+                unparsed.count(frame);
+            }
+            if has_trains {
+                watcher.push(&mut replay, &seen);
+            }
+            let goes_on = match &mut packets {
+                Some(packets) => packets.push(&seen, &judge)?,
+                None => true,
+            };
+            Ok(if goes_on && watcher.goes_on { Next::Go } else { Next::Stop })
+        })?;
+        watcher.finish(&mut replay);
+        let report = ExportReport {
+            schema: ExportReport::FORM.name,
+            tool: Tool::THIS,
+            input: input.facts(bytes),
+            shard: options.shard,
+            profile: replay.profile().name.to_string(),
+            packets: packets.map(PacketFile::finish).transpose()?,
+            trains: trains.map(TrainFile::finish).transpose()?,
+            elapsed_s: session.elapsed_s(),
+            warnings: Vec::new(),
+        };
+        let end = End::new(ending, unparsed, input, EndWords::TABLES).bytes(bytes);
+        Ok(Outcome { report, place: Place::Standard, end })
+    }
+}
+
+fn refuse_one_file_for_both(options: &Export) -> Result<(), Failure> {
+    match (&options.parquet, &options.trains) {
+        (Some(packets), Some(trains)) if leads_to_same(packets, trains) => {
+            let message = format!("{}: --parquet and --trains are the same file", shown(packets));
+            Err(Failure::usage("usage.same_file", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether two paths lead to one file, which need not be there yet.
+fn leads_to_same(one: &Path, other: &Path) -> bool {
+    let is_same = |one: &Path, other: &Path| same_file(one, other).unwrap_or(false);
+    let folder = |path: &Path| match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    is_same(one, other)
+        || one.file_name() == other.file_name() && is_same(&folder(one), &folder(other))
+}
+
+/// The table of packets.
+struct PacketFile {
+    file: TableFile<PacketColumns>,
+    rows: WireRows,
+    counts: PacketCounts,
+}
+
+impl PacketFile {
+    fn create(options: &Export, input: &Input) -> Result<Option<Self>, Failure> {
+        let Some(path) = &options.parquet else { return Ok(None) };
+        let table = PacketTable::Wire;
+        let (columns, schema) = (PacketColumns::new(table), PacketColumns::schema(table));
+        let file = TableFile::create(path, "packets/1", columns, schema, input)?;
+        let rows = WireRows::new(FileNames::of(input), options.shard);
+        Ok(Some(Self { file, rows, counts: PacketCounts::default() }))
+    }
+
+    /// Takes the packets of a frame; `false` if the file takes no more.
+    fn push(&mut self, seen: &Seen<'_>, judge: &Judge) -> Result<bool, Failure> {
+        let Self { file, rows, counts } = self;
+        let mut goes_on = true;
+        rows.each(seen, judge, &mut |row: Packet<'_>| {
+            count_packet(counts, &row);
+            goes_on = file.take(row);
+        })?;
+        Ok(goes_on)
+    }
+
+    fn finish(self) -> Result<ExportedTable<PacketCounts>, Failure> {
+        Ok(ExportedTable { files: [self.file.finish()?], counts: self.counts })
+    }
+}
+
+/// The table of trains.
+struct TrainFile {
+    file: TableFile<TrainColumns>,
+    shard: Shard,
+    counts: TrainCounts,
+}
+
+impl TrainFile {
+    fn create(options: &Export, input: &Input) -> Result<Option<Self>, Failure> {
+        let Some(path) = &options.trains else { return Ok(None) };
+        let (columns, schema) = (TrainColumns::new(), TrainColumns::schema());
+        let file = TableFile::create(path, "trains/1", columns, schema, input)?;
+        Ok(Some(Self { file, shard: options.shard, counts: TrainCounts::default() }))
+    }
+
+    /// Takes a train; `false` if the file takes no more.
+    fn take(&mut self, row: &TrainRow<'_>) -> bool {
+        if !row.headers.are_in(self.shard) {
+            return true;
+        }
+        count_train(&mut self.counts, row);
+        self.file.take(*row)
+    }
+
+    fn finish(self) -> Result<ExportedTable<TrainCounts>, Failure> {
+        Ok(ExportedTable { files: [self.file.finish()?], counts: self.counts })
+    }
+}

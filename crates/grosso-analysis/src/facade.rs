@@ -1,0 +1,174 @@
+//! A capture, and the questions that programs ask about it.
+
+use std::{cell::RefCell, path::Path, rc::Rc, sync::Arc};
+
+use crate::{
+    capture::{CaptureCommand, Captures, Files, Observer, Session, Target},
+    convert::Wire,
+    error::Failure,
+    evidence::Given,
+    inspect::Inspect,
+    replay::Rules,
+    report::Report,
+    reports::{inspect::InspectReport, wire::WireReport},
+    tables::{TrainRow, Visit, visit_trains},
+};
+
+/// A capture, or several that are read as one.
+///
+/// ```
+/// use grosso_analysis::Capture;
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/host.pcap");
+/// let report = Capture::open(path)?.classify()?;
+/// assert!(!report.verdict.wire_faithful);
+/// for size in &report.superframes.mss {
+///     println!("segments of {} bytes, by {}", size.bytes, size.source.code());
+/// }
+/// # Ok::<(), grosso_report::error::Failure>(())
+/// ```
+pub struct Capture {
+    files: Files,
+    session: Session,
+    notes: Rc<Notes>,
+}
+
+/// Notes of a reading, which become the warnings of its report.
+#[derive(Default)]
+struct Notes(RefCell<Vec<String>>);
+
+impl Observer for Notes {
+    fn note(&self, text: String) {
+        self.0.borrow_mut().push(text);
+    }
+}
+
+impl Capture {
+    /// Finds a capture, or all captures of a directory, which are read as one in the order of time.
+    ///
+    /// # Errors
+    /// If the path cannot be read, or is a directory without captures.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Failure> {
+        let (session, notes) = observed();
+        let captures = Captures::find(&[path.as_ref().into()], None, "open", &session)?;
+        Ok(Self::of(captures, session, notes))
+    }
+
+    /// Takes a capture from memory. `name` is its name in reports.
+    pub fn from_bytes(name: &str, bytes: impl Into<Arc<[u8]>>) -> Self {
+        let (session, notes) = observed();
+        Self::of(Captures::from_bytes(name, bytes), session, notes)
+    }
+
+    /// Finds the captures of a directory, each of which is read for itself; other files are skipped.
+    ///
+    /// # Errors
+    /// If the directory cannot be read, or has no captures.
+    pub fn each_in(directory: impl AsRef<Path>) -> Result<Vec<Self>, Failure> {
+        let found = Self::open(directory)?;
+        let each = found.files.captures.split().map(|captures| {
+            let (session, notes) = observed();
+            Self::of(captures, session, notes)
+        });
+        Ok(each.collect())
+    }
+
+    /// Sets the file that a conversion writes; without one it only reports.
+    pub fn write_to(mut self, path: impl AsRef<Path>) -> Self {
+        self.files.target = Target { path: Some(path.as_ref().into()), format: None };
+        self
+    }
+
+    /// Returns the path of the capture, or of the first one.
+    pub fn path(&self) -> &Path {
+        self.files.captures.first_path()
+    }
+
+    /// Returns whether the capture shows the packets of the wire, and by which evidence not.
+    ///
+    /// # Errors
+    /// If the capture cannot be read to its end.
+    pub fn classify(self) -> Result<InspectReport, Failure> {
+        self.run(Inspect::default())
+    }
+
+    /// Converts the capture to the packets of the wire.
+    ///
+    /// ```
+    /// use grosso_analysis::{Capture, convert::Wire};
+    ///
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/host.pcap");
+    /// let report = Capture::open(path)?.wire(Wire::default())?;
+    /// assert!(report.superframes.split > 0);
+    /// assert!(report.output.packets > report.input.packets);
+    /// # Ok::<(), grosso_report::error::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the capture cannot be read to its end, or the output cannot be written.
+    pub fn wire(self, options: Wire) -> Result<WireReport, Failure> {
+        self.run(options)
+    }
+
+    /// Visits the trains that a receiving host would make of the capture by a profile; every packet is in one. The
+    /// reading ends early if `visit` returns `false`.
+    ///
+    /// ```
+    /// use grosso_analysis::Capture;
+    ///
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/iperf3.pcapng");
+    /// let mut packets = 0;
+    /// Capture::open(path)?.trains("linux", |train| {
+    ///     packets += train.numbers.len();
+    ///     true
+    /// })?;
+    /// assert!(packets > 0);
+    /// # Ok::<(), grosso_report::error::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such profile, or the capture cannot be read to its end.
+    pub fn trains(
+        self,
+        profile: &str,
+        visit: impl FnMut(TrainRow<'_>) -> bool,
+    ) -> Result<(), Failure> {
+        let rules = Rules { profile: profile.into(), ..Rules::default() };
+        let (captures, mut visit) = (&self.files.captures, EachTrain(visit));
+        visit_trains(captures, Given::default(), &rules, &self.session, &mut visit)
+    }
+
+    /// Runs a command on the capture. The warnings of the report are the notes of the reading.
+    ///
+    /// # Errors
+    /// Those of the command, and damage of the capture.
+    pub fn run<C: CaptureCommand>(self, command: C) -> Result<C::Report, Failure> {
+        let mut outcome = command.run(self.files, &self.session)?;
+        outcome.report.warn(self.notes.0.take());
+        outcome.end.conclude(&self.session)?;
+        Ok(outcome.report)
+    }
+
+    fn of(captures: Captures, session: Session, notes: Rc<Notes>) -> Self {
+        Self { files: Files { captures, target: Target::default() }, session, notes }
+    }
+}
+
+/// Returns the settings of a reading whose notes are kept.
+fn observed() -> (Session, Rc<Notes>) {
+    let notes = Rc::<Notes>::default();
+    (Session { observer: Rc::<Notes>::clone(&notes), ..Session::default() }, notes)
+}
+
+/// Passes trains to a function.
+struct EachTrain<F>(F);
+
+impl<'a, F: FnMut(TrainRow<'_>) -> bool> Visit<TrainRow<'a>> for EachTrain<F> {
+    fn open(&mut self) -> bool {
+        true
+    }
+
+    fn row(&mut self, row: TrainRow<'a>) -> bool {
+        (self.0)(row)
+    }
+}

@@ -1,0 +1,432 @@
+//! `grosso inspect`: tells whether a capture shows the packets of the wire.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use grosso_capture::{Entry, Packet};
+use grosso_wire::{Class, Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
+
+use crate::{
+    capture::{
+        CaptureCommand, End, EndWords, Ending, Files, Input, Next, Outcome, Session, Unparsed,
+        survey_of,
+    },
+    checksums::{Level, Levels, Verdict, is_seeded_without_length, judge},
+    error::Failure,
+    evidence::{Given, Judge, Judgment, Nature, Side, Sight, Size, Tally, Vantages, side_said},
+    headers::{Endpoints, is_ip, u16_at, u32_at},
+    report::{Place, Tool},
+    reports::inspect::{
+        Fragments, InspectInput, InspectReport, Mss, OnLink, Superframes, TunnelPackets, Vantage,
+        Verdicts,
+    },
+    slowdown::Connections,
+    suspicion::Suspicions,
+};
+
+/// Question whether a capture shows the packets of the wire.
+#[derive(Default)]
+pub struct Inspect {
+    /// Knowledge of the wire that the capture does not show.
+    pub given: Given,
+    /// Empty table of TCP connections, which lists the flows that the caller wants.
+    pub connections: Connections,
+}
+
+impl CaptureCommand for Inspect {
+    type Report = InspectReport;
+
+    fn run(self, mut files: Files, session: &Session) -> Result<Outcome<InspectReport>, Failure> {
+        files.captures.keep(session)?;
+        let judge = survey_of(&mut files.captures.first_pass(session)?, self.given)?;
+        let mut input = files.input(session)?;
+        let connections = self.connections;
+        let mut facts = CaptureFacts { judge, connections, ..CaptureFacts::default() };
+        let mut unparsed = Unparsed::default();
+        let links = input.links;
+        let ending = input.each(|entry| {
+            if let Entry::Packet(packet) = entry {
+                facts.count(packet);
+                match links.of(packet) {
+                    Some(link) => facts.look(packet, link),
+                    None => unparsed.count(packet),
+                }
+            }
+            Ok(Next::Go)
+        })?;
+        let truncated = match &ending {
+            Ending::Damaged(_, error) => Some(error.to_string()),
+            _ => None,
+        };
+        facts.tally.notes().for_each(|note| session.note(note));
+        for (note, hint) in facts.suspicions.notes() {
+            session.note(note);
+            session.hint(&hint);
+        }
+        let report = facts.report(&input, truncated);
+        let is_no = !report.verdict.wire_faithful;
+        let end = End::new(ending, unparsed, input, EndWords::PROCESSED).no_if(is_no);
+        Ok(Outcome { report, place: Place::Standard, end })
+    }
+}
+
+/// The facts gathered from a capture.
+#[derive(Default)]
+struct CaptureFacts {
+    bytes: u64,
+    first_ns: Option<u64>,
+    last_ns: Option<u64>,
+    snaplen: u32,
+    /// Packets by link type; at most [`LINK_TYPES_MAX`] of them are named.
+    link_types: BTreeMap<u32, u64>,
+    cut_packets: u64,
+    first_cut: Option<(u64, u64)>,
+    judge: Judge,
+    superframes: Superframes,
+    on_link: OnLink,
+    sizes: HashMap<Size, SizeFlows>,
+    undecided: u64,
+    tally: Tally,
+    suspicions: Suspicions,
+    vantages: Vantages,
+    connections: Connections,
+    checksums: Verdicts,
+    levels: Levels,
+    fragments: FragmentSets,
+    /// Packets by the tunnels around them.
+    tunnels: BTreeMap<&'static str, u64>,
+    parsed: u64,
+    plain_partial: u64,
+    /// Packets whose checksums `wire` completes.
+    unfinished: u64,
+    /// Packets with data one of whose checksums could be verified.
+    verified: u64,
+}
+
+/// The flows of one segment size, and the number of identifications that agree with it.
+#[derive(Default)]
+struct SizeFlows {
+    flows: HashSet<Endpoints>,
+    agree: u64,
+    pairs: u64,
+}
+
+impl CaptureFacts {
+    /// Counts the properties that need no parsing.
+    fn count(&mut self, packet: &Packet<'_>) {
+        self.bytes += packet.data.len() as u64;
+        self.on_link.bytes += on_link(packet);
+        let time = packet.timestamp_ns;
+        self.first_ns = self.first_ns.into_iter().chain(time).min();
+        self.last_ns = self.last_ns.max(time);
+        self.snaplen = self.snaplen.max(packet.description.snaplen);
+        let link_type = packet.description.link_type;
+        if self.link_types.contains_key(&link_type) || self.link_types.len() < LINK_TYPES_MAX {
+            *self.link_types.entry(link_type).or_default() += 1;
+        }
+        if packet.is_cut() {
+            self.cut_packets += 1;
+            let lengths = (packet.data.len() as u64, u64::from(packet.original_len));
+            self.first_cut.get_or_insert(lengths);
+        }
+    }
+
+    fn look(&mut self, packet: &Packet<'_>, link: LinkType) {
+        let said = packet.meta();
+        let ports = self.judge.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        let ip = stack.layers().iter().find(|layer| is_ip(layer));
+        self.parsed += u64::from(ip.is_some());
+        if let Some(ip) = ip {
+            self.on_link.count(on_link(packet), ip.offset.into());
+        }
+        self.look_at_tunnels(&stack);
+        self.suspicions.observe(packet.data, &stack);
+        if stack.stop == Stop::Fragment {
+            self.fragments.count(packet.data, &stack);
+        }
+        let sight = Sight::new(packet, &said, &stack, link, ports);
+        let judgment = self.judge.judge(&sight);
+        self.tally.count(&judgment);
+        let is_superframe = judgment.nature != Nature::Packet;
+        if is_superframe {
+            self.look_at_superframe(&sight, &judgment);
+        }
+        if !is_superframe {
+            self.unfinished += u64::from(self.judge.finish(&sight).completes);
+        }
+        let claim = self.judge.claim(&sight);
+        judge(packet.data, packet.is_cut(), &stack, claim, &mut self.levels);
+        let verdict = self.levels.worst();
+        if let Some(verdict) = verdict {
+            self.checksums.count(verdict);
+            self.plain_partial += u64::from(verdict == Verdict::Partial && !is_superframe);
+            let is_read = |level: &Level| {
+                level.layer.kind != Kind::Ipv4 && level.verdict != Verdict::Unverifiable
+            };
+            let has_data = sight.transport.is_some_and(|transport| transport.payload > 0);
+            self.verified += u64::from(has_data && self.levels.iter().any(is_read));
+        }
+        self.connections.observe(&sight, &judgment, verdict == Some(Verdict::Bad));
+        if sight.transport.is_some() {
+            // Only packets about to leave have headers that a device is to repeat, or a sum without its length.
+            let is_left_to_device = self.judge.repeats_headers(&sight)
+                || is_superframe && is_seeded_without_length(packet.data, &stack);
+            // Only what was received has the checksum of its first packet.
+            let is_merged = self.levels.prefix.is_some();
+            let by_checksum = match (is_left_to_device, is_merged) {
+                (true, _) => Some(Side::Sender),
+                (false, true) => Some(Side::Receiver),
+                (false, false) => None,
+            };
+            let side = side_said(packet.data, &stack, &said).or(by_checksum);
+            self.vantages.count(sight.endpoints, is_superframe, verdict, side);
+        }
+    }
+
+    /// Counts a frame that is not a packet of the wire.
+    fn look_at_superframe(&mut self, sight: &Sight<'_>, judgment: &Judgment) {
+        let payload = match judgment.nature {
+            Nature::Superframe { ports, .. } => {
+                let headers = dissect(sight.packet.data, sight.link, &ports).header_len();
+                (sight.packet.original_len as usize).saturating_sub(headers)
+            }
+            Nature::Packet | Nature::Left(_) => 0,
+        };
+        let superframes = &mut self.superframes;
+        let len = on_link(sight.packet);
+        superframes.packets += 1;
+        superframes.bytes += len;
+        superframes.largest_bytes = superframes.largest_bytes.max(len);
+        superframes.wire_packets_estimate += judgment.packets(payload.max(1)) as u64;
+        let name = match sight.transport {
+            Some(transport) => match (transport.is_tcp(), transport.ip.kind) {
+                (true, Kind::Ipv4) => "tcp4",
+                (true, _) => "tcp6",
+                (false, Kind::Ipv4) => "udp4",
+                (false, _) => "udp6",
+            },
+            None => "other",
+        };
+        *superframes.by_proto.entry(name).or_default() += 1;
+        match judgment.nature {
+            Nature::Superframe { size, .. } => {
+                let is_known = self.sizes.contains_key(&size) || self.sizes.len() < MSS_LINES_MAX;
+                if !is_known {
+                    return;
+                }
+                let sizes = self.sizes.entry(size).or_default();
+                if sizes.flows.len() < SETS_MAX && sizes.flows.insert(sight.endpoints) {
+                    let (agree, pairs) = self.judge.agreement(sight, size);
+                    sizes.agree += agree;
+                    sizes.pairs += pairs;
+                }
+            }
+            Nature::Left(_) => self.undecided += 1,
+            Nature::Packet => {}
+        }
+    }
+
+    fn look_at_tunnels(&mut self, stack: &Stack) {
+        let mut above = None;
+        for layer in stack.layers() {
+            let class = layer.kind.class();
+            let name = match (class, above.replace(class)) {
+                (Class::Tunnel | Class::Security, _) => layer.kind.name(),
+                (Class::Network, Some(Class::Network | Class::Extension)) => "ip-in-ip",
+                (Class::Network, Some(Class::Transport)) => "ip-in-udp",
+                _ => continue,
+            };
+            *self.tunnels.entry(name).or_default() += 1;
+        }
+    }
+
+    fn report(mut self, input: &Input, truncated: Option<String>) -> InspectReport {
+        let verdict = self.verdict();
+        self.superframes.mss = self.mss();
+        self.superframes.undecided = self.undecided;
+        self.superframes.guessed = self.tally.guessed;
+        self.superframes.contradictions = self.tally.contradictions();
+        let names = self.link_types.keys().map(|&number| link_name(number));
+        let linktype = if self.link_types.is_empty() {
+            link_name(input.reader.interfaces().first().map_or(1, |first| first.link_type))
+        } else {
+            names.collect::<Vec<_>>().join(" and ")
+        };
+        let tunnels = self.tunnels.iter();
+        InspectReport {
+            schema: InspectReport::FORM.name,
+            tool: Tool::THIS,
+            input: InspectInput {
+                facts: input.facts(self.bytes),
+                linktype,
+                snaplen: self.snaplen,
+                first_ts_ns: self.first_ns,
+                last_ts_ns: self.last_ns,
+                truncated,
+                cut_packets: self.cut_packets,
+                first_cut: self.first_cut,
+            },
+            superframes: self.superframes,
+            checksums: self.checksums,
+            fragments: self.fragments.summary(),
+            tunnels: tunnels.map(|(&kind, &packets)| TunnelPackets { kind, packets }).collect(),
+            slowdown: self.connections.conclude(),
+            verdict,
+            on_link: self.on_link,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The place of the capture. Superframes and partial checksums are not packets of a wire; the plain packets of both
+    /// directions tell on which host they were seen.
+    fn verdict(&self) -> Vantage {
+        let has_superframes = self.superframes.packets > 0;
+        let has_partial = self.checksums.partial > 0 || self.unfinished > 0;
+        let is_read =
+            self.verified > 0 || self.cut_packets == 0 || self.checksums.unverifiable == 0;
+        let mut reasons = Vec::new();
+        if has_superframes {
+            reasons.push("superframes");
+        }
+        if has_partial {
+            reasons.push("partial_checksums");
+        }
+        if !is_read {
+            reasons.push("checksums_unverifiable");
+        }
+        let is_empty = self.link_types.is_empty();
+        if self.parsed == 0 && !is_empty {
+            reasons.push("nothing_parsed");
+        }
+        let vantage = match self.vantages.side() {
+            _ if is_empty => "empty",
+            _ if self.parsed == 0 => "unknown",
+            Some(Side::Sender) if has_superframes => "sender-host",
+            Some(Side::Receiver) if has_superframes => "receiver-host",
+            _ if has_superframes => "host",
+            _ if has_partial => "sender-host",
+            _ if !is_read => "undecided",
+            _ => "wire",
+        };
+        Vantage { wire_faithful: reasons.is_empty(), vantage, reasons }
+    }
+
+    /// The segment sizes of flows with superframes, most flows first.
+    fn mss(&self) -> Vec<Mss> {
+        let row = |(size, sizes): (&Size, &SizeFlows)| Mss {
+            bytes: size.bytes,
+            flows: sizes.flows.len() as u64,
+            source: size.by,
+            guess: size.is_guess,
+            ip_id_agree: sizes.agree,
+            ip_id_pairs: sizes.pairs,
+        };
+        let mut list: Vec<Mss> = self.sizes.iter().map(row).collect();
+        list.sort_by_key(|mss| (core::cmp::Reverse(mss.flows), mss.bytes, mss.source));
+        list
+    }
+}
+
+/// Fragmented datagrams, at most [`SETS_MAX`] of them at once.
+#[derive(Debug, Default)]
+struct FragmentSets {
+    packets: u64,
+    sets: u64,
+    complete: u64,
+    open: HashMap<([u8; 32], u32, u8), FragmentSet>,
+}
+
+/// The fragments of one datagram: complete if their bytes add up to the end of the last one.
+#[derive(Clone, Copy, Debug, Default)]
+struct FragmentSet {
+    bytes: usize,
+    end: Option<usize>,
+}
+
+impl FragmentSets {
+    fn count(&mut self, packet: &[u8], stack: &Stack) {
+        self.packets += 1;
+        let Some(fragment) = SeenFragment::of(packet, stack) else { return };
+        if self.open.len() >= SETS_MAX && !self.open.contains_key(&fragment.key) {
+            self.sets += 1;
+            return;
+        }
+        let is_new = !self.open.contains_key(&fragment.key);
+        self.sets += u64::from(is_new);
+        let set = self.open.entry(fragment.key).or_default();
+        set.bytes += fragment.bytes;
+        if fragment.is_last {
+            set.end = Some(fragment.offset + fragment.bytes);
+        }
+        if set.end.is_some_and(|end| set.bytes >= end) {
+            self.complete += 1;
+            self.open.remove(&fragment.key);
+        }
+    }
+
+    fn summary(&self) -> Fragments {
+        let Self { packets, sets, complete, .. } = *self;
+        Fragments { packets, sets, complete, incomplete: sets - complete }
+    }
+}
+
+/// One fragment.
+struct SeenFragment {
+    /// Addresses, identification, protocol.
+    key: ([u8; 32], u32, u8),
+    offset: usize,
+    bytes: usize,
+    is_last: bool,
+}
+
+impl SeenFragment {
+    fn of(packet: &[u8], stack: &Stack) -> Option<Self> {
+        let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
+        let start = ip.offset as usize;
+        let header = packet.get(start..ip.end())?;
+        let mut addresses = [0; 32];
+        if ip.kind == Kind::Ipv4 {
+            addresses[..8].copy_from_slice(header.get(12..20)?);
+            let word = u16_at(header, ipv4::field::FRAGMENT.start);
+            let total = u16_at(header, ipv4::field::TOTAL_LENGTH.start) as usize;
+            let identification = u32::from(u16_at(header, ipv4::field::IDENTIFICATION.start));
+            return Some(Self {
+                key: (addresses, identification, header[ipv4::field::PROTOCOL.start]),
+                offset: (word & 0x1fff) as usize * 8,
+                bytes: total.saturating_sub(ip.len as usize),
+                is_last: word & 0x2000 == 0,
+            });
+        }
+        addresses.copy_from_slice(header.get(ipv6::field::SOURCE.start..ipv6::HEADER_LEN)?);
+        let fragment = stack.layers().iter().find(|layer| layer.kind == Kind::Ipv6Fragment)?;
+        let at = fragment.offset as usize;
+        let word = u16_at(packet, at + 2);
+        let payload = u16_at(header, ipv6::field::PAYLOAD_LENGTH.start) as usize;
+        Some(Self {
+            key: (addresses, u32_at(packet, at + 4), *packet.get(at)?),
+            offset: (word & 0xfff8) as usize,
+            bytes: (start + ipv6::HEADER_LEN + payload).saturating_sub(fragment.end()),
+            is_last: word & 1 == 0,
+        })
+    }
+}
+
+/// The length of a packet on its link.
+fn on_link(packet: &Packet<'_>) -> u64 {
+    u64::from(packet.original_len).max(packet.data.len() as u64)
+}
+
+/// The name of a link type.
+fn link_name(number: u32) -> String {
+    match LinkType::from_pcap(number) {
+        Some(link) => link.to_string(),
+        None => format!("link type {number}"),
+    }
+}
+
+/// Most link types that a report names.
+const LINK_TYPES_MAX: usize = 8;
+/// Most segment sizes that a report lists.
+const MSS_LINES_MAX: usize = 8;
+/// Most datagrams whose fragments are followed at once.
+const SETS_MAX: usize = 4096;

@@ -1,0 +1,450 @@
+//! Replay of a capture through coalescers, as if its packets arrived now.
+
+mod records;
+mod rules;
+mod seen;
+
+use std::path::Path;
+
+use grosso::{
+    CoalesceOptions, Frame, Profile, Sink, Verdict,
+    coalesce::{
+        Batch as Order, Level, RoundTrips,
+        reason::{Close, NoMerge, Pass, Release},
+    },
+    stats::CoalesceStats,
+};
+use grosso_io::{PortBuffer, PortCoalescer};
+use grosso_wire::{LinkType, Ports};
+
+pub use self::rules::{Batch, Bounds, HoldTime, Repair, Rules};
+pub(crate) use self::{
+    records::Records,
+    seen::{Arrived, Seen, meta_of},
+};
+use crate::{
+    capture::{Session, random_seed},
+    error::Failure,
+    profile, units,
+};
+
+/// Takes deliveries, and keeps packets until then.
+pub(crate) trait Receiver: Sink<PortBuffer> {
+    /// Keeps a packet.
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer;
+
+    /// Sets the time at which the deliveries from here on leave.
+    fn at(&mut self, _now_ns: u64) {}
+}
+
+/// The fate of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The engine took it.
+    Engine(Verdict),
+    /// The packet bypasses the engine: the caller writes it unchanged, at the same position.
+    Aside(Aside),
+}
+
+/// The purpose of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Deliveries are written, so every packet must come back out of its superframe unchanged.
+    Writes,
+    /// Deliveries are counted as if they were written, but packets that the capture truncated may merge.
+    Counts,
+    /// Deliveries are only examined, so properties that a file could not give back do not matter.
+    Looks,
+}
+
+/// The reason why a packet stays outside of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Aside {
+    /// Its link type has no view here.
+    LinkType,
+    /// It carries options that a superframe could not give back.
+    Options,
+    /// The capture cut it, or its recorded length is wrong.
+    Length,
+    /// It has no time, or one that nanoseconds cannot hold.
+    Time,
+    /// Too many interfaces send at once.
+    Interfaces,
+}
+
+impl Aside {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::LinkType, Self::Options, Self::Length, Self::Time, Self::Interfaces];
+
+    /// The name in reports.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::LinkType => "capture_link_type",
+            Self::Options => "capture_options",
+            Self::Length => "capture_length",
+            Self::Time => "capture_time",
+            Self::Interfaces => "capture_interfaces",
+        }
+    }
+
+    /// The sentence that people read.
+    pub(crate) const fn sentence(self) -> &'static str {
+        match self {
+            Self::LinkType => "Its link type is not supported.",
+            Self::Options => "It has options that a superframe could not restore.",
+            Self::Length => "Its headers are truncated, or its length field is wrong.",
+            Self::Time => "It has no timestamp, or one that does not fit into nanoseconds.",
+            Self::Interfaces => "Too many interfaces are active at once.",
+        }
+    }
+}
+
+/// Coalescers over the packets of a capture: one for each device and direction.
+pub(crate) struct Replay {
+    profile: Profile,
+    batch: Batch,
+    purpose: Purpose,
+    seed: u64,
+    lanes: Vec<Lane>,
+    /// The measurement of round trips, if a hold asks for them.
+    round_trips: Option<RoundTrips>,
+    /// Packets of the poll so far.
+    polled: u64,
+    stamp: Option<u64>,
+    /// The counts of lanes that have ended.
+    stats: CoalesceStats,
+    /// Packets that stayed outside, by reason.
+    pub(crate) asides: [u64; Aside::ALL.len()],
+    /// Flows whose round trip a hold asked for and that showed none.
+    pub(crate) blind_flows: u64,
+}
+
+/// The packets of one device in one direction.
+struct Lane {
+    device: u32,
+    direction: u32,
+    /// The UDP ports that mean a tunnel in them.
+    ports: Ports,
+    coalescer: PortCoalescer,
+    /// The flags of the held packets except those about offloads: a superframe has room for one word.
+    flags: u32,
+    last_ns: u64,
+    /// Whether a poll has begun and not ended.
+    is_polling: bool,
+    /// Whether a poll may last any time, so that trains leave within it when their hold is over.
+    is_poll_long: bool,
+}
+
+impl Replay {
+    /// A replay by these rules.
+    pub(crate) fn new(rules: &Rules, purpose: Purpose) -> Result<Self, Failure> {
+        let (profile, seed) = (asked_for(rules)?, random_seed());
+        Ok(Self {
+            round_trips: profile.wants_round_trips().then(|| RoundTrips::new(seed)),
+            profile,
+            batch: rules.batch,
+            purpose,
+            seed,
+            lanes: Vec::new(),
+            polled: 0,
+            stamp: None,
+            stats: CoalesceStats::default(),
+            asides: [0; Aside::ALL.len()],
+            blind_flows: 0,
+        })
+    }
+
+    /// The profile that the replay merges by.
+    pub(crate) fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Takes the next packet. Deliveries that it causes are made before this returns, so a packet that stays outside
+    /// may be written at once and overtakes nothing.
+    pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver) -> Fate {
+        self.push_as(&seen.arrived(), sink, |sink| sink.keep(seen))
+    }
+
+    /// The same for a packet that is no longer at hand, which `keep` keeps.
+    pub(crate) fn push_as(
+        &mut self,
+        packet: &Arrived<'_>,
+        sink: &mut dyn Receiver,
+        keep: impl FnOnce(&mut dyn Receiver) -> PortBuffer,
+    ) -> Fate {
+        self.begin(packet.timestamp_ns, sink);
+        let fate = self.place(packet, sink, keep);
+        if let Fate::Aside(aside) = fate {
+            self.asides[aside as usize] += 1;
+        }
+        self.end(packet.timestamp_ns, sink);
+        fate
+    }
+
+    /// Delivers everything, because the capture or its section ends.
+    pub(crate) fn finish(&mut self, sink: &mut dyn Receiver) {
+        let now_ns = self.stamp.unwrap_or(0);
+        for mut lane in self.lanes.drain(..) {
+            lane.expire(now_ns, sink);
+            lane.coalescer.finish(sink);
+            add(&mut self.stats, lane.coalescer.stats());
+            self.blind_flows += lane.coalescer.flows_without_round_trip() as u64;
+        }
+        self.polled = 0;
+    }
+
+    /// The counts of all coalescers; complete after [`Self::finish`].
+    pub(crate) fn stats(&self) -> &CoalesceStats {
+        &self.stats
+    }
+
+    /// Ends the poll before the packet, if polls end where the time changes.
+    fn begin(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
+        let before = self.stamp;
+        let is_over = match self.batch {
+            Batch::Packets(_) => false,
+            Batch::Stamp => before != now,
+            Batch::Gap(most_ns) => {
+                let passed = before.zip(now).map(|(before, now)| now.saturating_sub(before));
+                passed.is_none_or(|passed_ns| passed_ns > most_ns)
+            }
+        };
+        if is_over {
+            self.poll_end(before.unwrap_or(0), false, sink);
+        }
+        self.stamp = now;
+    }
+
+    fn end(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
+        self.polled += 1;
+        // What comes within the gap behind as many packets as a path polls was there already.
+        let (most, is_full) = match self.batch {
+            Batch::Packets(most) => (most, false),
+            Batch::Gap(_) => (POLL_PACKETS_MAX, true),
+            Batch::Stamp => return,
+        };
+        if self.polled >= most {
+            self.poll_end(now.unwrap_or(0), is_full, sink);
+        }
+    }
+
+    /// Ends a poll, behind which more packets may have been there already.
+    fn poll_end(&mut self, now_ns: u64, is_full: bool, sink: &mut dyn Receiver) {
+        self.polled = 0;
+        for lane in &mut self.lanes {
+            lane.expire(now_ns, sink);
+            match is_full {
+                true => lane.coalescer.poll_end_full(now_ns, sink),
+                false => lane.coalescer.poll_end(now_ns, sink),
+            }
+            lane.is_polling = is_full && lane.coalescer.profile().outlasts_full_polls();
+        }
+    }
+
+    fn place(
+        &mut self,
+        packet: &Arrived<'_>,
+        sink: &mut dyn Receiver,
+        keep: impl FnOnce(&mut dyn Receiver) -> PortBuffer,
+    ) -> Fate {
+        let Some(link) = packet.link else { return Fate::Aside(Aside::LinkType) };
+        let round_trip = self.round_trip(packet, link);
+        let flags = packet.flags;
+        let direction = flags & DIRECTION;
+        let to_keep = if self.purpose == Purpose::Looks { direction } else { flags };
+        let Some(index) = self.lane(packet.device, direction, link, packet.ports) else {
+            return Fate::Aside(Aside::Interfaces);
+        };
+        self.look_for(index, packet.ports, link, sink);
+        let Some(lane) = self.lanes.get_mut(index) else {
+            return Fate::Aside(Aside::Interfaces);
+        };
+        match packet.time {
+            Err(aside) => {
+                lane.coalescer.flush_before(packet.data, None, sink);
+                Fate::Aside(aside)
+            }
+            Ok(now_ns) => {
+                if let Some(round_trip_ns) = round_trip {
+                    lane.coalescer.learn_round_trip(packet.data, round_trip_ns, now_ns);
+                }
+                lane.make_way(to_keep, now_ns, sink);
+                let frame = Frame { buffer: keep(sink), meta: packet.meta };
+                lane.is_polling = true;
+                Fate::Engine(lane.coalescer.push(frame, now_ns, sink))
+            }
+        }
+    }
+
+    /// The round trip time of the packet's connection in nanoseconds, if this packet tells it.
+    fn round_trip(&mut self, packet: &Arrived<'_>, link: LinkType) -> Option<u64> {
+        let now_ns = packet.time.ok()?;
+        self.round_trips.as_mut()?.observe(packet.data, link, &packet.ports, now_ns)
+    }
+
+    /// Returns the index of the coalescer for a device and direction; `None` if there are already `LANES_MAX`.
+    fn lane(&mut self, device: u32, direction: u32, link: LinkType, ports: Ports) -> Option<usize> {
+        let is_it = |lane: &Lane| lane.device == device && lane.direction == direction;
+        match self.lanes.iter().position(is_it) {
+            Some(index) => Some(index),
+            None if self.lanes.len() >= LANES_MAX => None,
+            None => {
+                let profile = self.profile.clone();
+                let coalescer = PortCoalescer::new(
+                    CoalesceOptions::new(link, self.seed).profile(profile).ports(ports),
+                );
+                self.lanes.push(Lane {
+                    device,
+                    direction,
+                    ports,
+                    coalescer,
+                    flags: 0,
+                    last_ns: 0,
+                    is_polling: false,
+                    is_poll_long: matches!(self.batch, Batch::Packets(_)),
+                });
+                Some(self.lanes.len() - 1)
+            }
+        }
+    }
+
+    /// Lets a lane look for tunnels on these ports from here on. Its held packets leave first: so packets of one flow
+    /// do not overtake each other if their captures say different ports.
+    fn look_for(&mut self, index: usize, ports: Ports, link: LinkType, sink: &mut dyn Receiver) {
+        let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.ports != ports) else {
+            return;
+        };
+        lane.coalescer.finish(sink);
+        let next = PortCoalescer::new(
+            CoalesceOptions::new(link, self.seed).profile(self.profile.clone()).ports(ports),
+        );
+        let before = core::mem::replace(&mut lane.coalescer, next);
+        lane.ports = ports;
+        add(&mut self.stats, before.stats());
+        self.blind_flows += before.flows_without_round_trip() as u64;
+    }
+}
+
+impl Lane {
+    /// Delivers the trains whose hold is over, each at the time when it was. Within a poll only trains that are held
+    /// across polls leave, and none if a poll is taken as a whole, flow by flow or in order: so a hold never makes
+    /// trains shorter than no hold does.
+    fn expire(&mut self, now_ns: u64, sink: &mut dyn Receiver) {
+        let profile = self.coalescer.profile();
+        let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;
+        let is_within_poll = self.is_poll_long && profile.limits.hold_ns > 0 && !is_whole;
+        let mut before = None;
+        while let Some(deadline) = self.coalescer.deadline()
+            && deadline <= now_ns
+            && before != Some(deadline)
+            && (is_within_poll || !self.is_polling)
+        {
+            sink.at(deadline);
+            self.coalescer.expire(deadline, sink);
+            before = Some(deadline);
+        }
+        sink.at(now_ns);
+    }
+
+    /// Delivers the held packets if they could not be given back exactly once this packet joined them: a superframe
+    /// holds one word of flags, and arrivals as steps forward of less than 4.3 seconds.
+    fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut dyn Receiver) {
+        self.expire(now_ns, sink);
+        let hold_ns = self.coalescer.profile().limits.hold_ns;
+        if let Some(deadline) = self.coalescer.deadline() {
+            let created = deadline.saturating_sub(hold_ns);
+            let is_far = now_ns.saturating_sub(created) > u64::from(u32::MAX);
+            if is_far || now_ns < self.last_ns || flags != self.flags {
+                self.coalescer.finish(sink);
+            }
+        }
+        self.flags = flags;
+        self.last_ns = now_ns;
+    }
+}
+
+/// Notes the number of flows whose round trip was not seen, if a hold asked for it.
+pub(crate) fn note_blind_flows(flows: u64, session: &Session) {
+    if flows == 0 {
+        return;
+    }
+    let flows = units::count(flows, "flow");
+    session.note(format!(
+        "this capture does not show the round-trip time of {flows}: `auto` holds their trains as \
+         for a path of 1 ms"
+    ));
+    session.hint("if you know the round-trip time, pass --round-trip 200us");
+}
+
+/// The profile that the user selected, with the options that override it.
+fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
+    let mut profile = profile::find(&rules.profile, Path::new(""))?;
+    let bounds = &rules.bounds;
+    rules.hold.into_iter().for_each(|hold| hold.apply(&mut profile));
+    rules.reorder.into_iter().for_each(|repair| repair.apply(&mut profile));
+    let limits = &mut profile.limits;
+    limits.parts = limits.parts.min(PARTS_MAX);
+    limits.tcp_segments = limits.tcp_segments.min(ARRIVALS_MAX);
+    limits.udp_segments = limits.udp_segments.min(ARRIVALS_MAX);
+    if let Some(size) = bounds.max_size {
+        limits.size_bytes = size;
+    }
+    if let Some(segments) = bounds.max_segs {
+        limits.tcp_segments = segments.min(ARRIVALS_MAX);
+        limits.udp_segments = segments.min(ARRIVALS_MAX);
+    }
+    if let Some(flows) = bounds.flows {
+        limits.flows = flows;
+        // Twice the room, so that buckets of eight rarely overflow.
+        profile.table.buckets = (flows / 4).max(1);
+    }
+    if let Some(tunnels) = bounds.tunnels {
+        profile.tunnels_max = tunnels;
+    }
+    profile.udp &= !bounds.no_udp;
+    if let Some(round_trip_ns) = bounds.round_trip {
+        profile.reorder.round_trip_ns = round_trip_ns;
+    }
+    Ok(profile)
+}
+
+/// Adds the counts of a coalescer to a total.
+fn add(total: &mut CoalesceStats, stats: &CoalesceStats) {
+    total.frames_in += stats.frames_in;
+    total.bytes_in += stats.bytes_in;
+    total.packets_in += stats.packets_in;
+    total.frames_out += stats.frames_out;
+    total.bytes_out += stats.bytes_out;
+    total.packets_out += stats.packets_out;
+    total.superframes += stats.superframes;
+    total.superframe_packets += stats.superframe_packets;
+    add_all::<{ Pass::COUNT }>(&mut total.passed, &stats.passed);
+    add_all::<{ NoMerge::COUNT }>(&mut total.refused, &stats.refused);
+    add_all::<{ Close::COUNT }>(&mut total.closed, &stats.closed);
+    total.filtered += stats.filtered;
+    add_all(&mut total.kept, &stats.kept);
+    total.vectors += stats.vectors;
+    total.vector_packets += stats.vector_packets;
+    add_all(&mut total.segments, &stats.segments);
+    total.reorder.waited += stats.reorder.waited;
+    add_all::<{ Release::COUNT }>(&mut total.reorder.released, &stats.reorder.released);
+    total.reorder.bytes_max = total.reorder.bytes_max.max(stats.reorder.bytes_max);
+}
+
+fn add_all<const N: usize>(total: &mut [u64; N], more: &[u64; N]) {
+    for (total, more) in total.iter_mut().zip(more) {
+        *total += more;
+    }
+}
+
+/// The bits of `epb_flags` that hold the direction.
+const DIRECTION: u32 = 0b11;
+/// Most packets of a poll that ends with a gap: the budget of NAPI.
+const POLL_PACKETS_MAX: u64 = 64;
+/// Most interfaces and directions at once; each has tables of its own.
+const LANES_MAX: usize = 16;
+/// Most packets held by one lane: with 1500 bytes each, 50 MB.
+const PARTS_MAX: usize = 32768;
+/// Most packets of a superframe whose times fit into one option of 65,535 bytes.
+const ARRIVALS_MAX: u16 = 16_374;

@@ -1,0 +1,289 @@
+//! The rules of a replay: profile, end of polls, hold, repair of order, and limits.
+
+use core::fmt;
+
+use grosso::{
+    Profile,
+    coalesce::{Hold, Level, Reorder},
+};
+
+use crate::{
+    profile::AUTO_HOLD_NS,
+    units::{exact_time, parse_time},
+};
+
+/// Rules of merging, and of the times at which trains leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Profile: a built-in name, or a file.
+    pub profile: String,
+    /// Rule that ends a poll.
+    pub batch: Batch,
+    /// Hold of trains across polls, instead of the profile's.
+    pub hold: Option<HoldTime>,
+    /// Repair of the order of TCP, instead of the profile's.
+    pub reorder: Option<Repair>,
+    /// Limits that override those of the profile.
+    pub bounds: Bounds,
+}
+
+impl Default for Rules {
+    /// Creates the rules of the default profile, with polls of 64 packets.
+    fn default() -> Self {
+        let profile = Profile::default().name.into_owned();
+        let (batch, bounds) = (Batch::Packets(64), Bounds::default());
+        Self { profile, batch, hold: None, reorder: None, bounds }
+    }
+}
+
+/// Limits that override those of a profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes that a superframe stays below, counted from the IP header.
+    pub max_size: Option<u32>,
+    /// Most packets of a superframe.
+    pub max_segs: Option<u16>,
+    /// Most trains held at once.
+    pub flows: Option<usize>,
+    /// Most tunnel layers around merged packets.
+    pub tunnels: Option<u8>,
+    /// Whether only TCP is merged.
+    pub no_udp: bool,
+    /// Round-trip time in nanoseconds of connections without a measured one.
+    pub round_trip: Option<u64>,
+}
+
+impl Bounds {
+    /// Returns the options as the command line takes them.
+    pub fn words(&self) -> Vec<String> {
+        let Self { max_size, max_segs, flows, tunnels, no_udp, round_trip } = self;
+        let options = [
+            max_size.map(|size| format!("--max-size={size}")),
+            max_segs.map(|segments| format!("--max-segs={segments}")),
+            flows.map(|flows| format!("--flows={flows}")),
+            tunnels.map(|tunnels| format!("--tunnels={tunnels}")),
+            no_udp.then(|| "--no-udp".into()),
+            round_trip.map(|time_ns| format!("--round-trip={}", exact_time(time_ns))),
+        ];
+        options.into_iter().flatten().collect()
+    }
+}
+
+/// The hold of trains across polls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldTime {
+    hold: Hold,
+    /// The longest hold, in nanoseconds.
+    most_ns: u64,
+}
+
+impl HoldTime {
+    /// A hold of this many nanoseconds, for every train.
+    pub fn fixed(most_ns: u64) -> Self {
+        Self { hold: Hold::Fixed, most_ns }
+    }
+
+    /// The hold of a profile, as it would be typed.
+    pub fn of(profile: &Profile) -> Self {
+        Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
+    }
+
+    /// Parses a time; or `auto`, optionally followed by the longest time.
+    ///
+    /// # Errors
+    /// If the text is neither.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some(most) = text.strip_prefix("auto") else {
+            let why = |why| format!("{why}; or auto, or auto:100us");
+            return parse_time(text).map(Self::fixed).map_err(why);
+        };
+        let most_ns = match most.strip_prefix(':') {
+            Some(time) => parse_time(time)?,
+            None if most.is_empty() => AUTO_HOLD_NS,
+            None => return Err("expected auto, or auto:100us".into()),
+        };
+        Ok(Self { hold: Hold::Controlled, most_ns })
+    }
+
+    /// Sets the hold of a profile.
+    pub fn apply(self, profile: &mut Profile) {
+        profile.hold = self.hold;
+        profile.limits.hold_ns = self.most_ns;
+    }
+}
+
+impl fmt::Display for HoldTime {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = exact_time(self.most_ns);
+        match self.hold {
+            Hold::Fixed => formatter.write_str(&most),
+            Hold::Controlled if self.most_ns == AUTO_HOLD_NS => formatter.write_str("auto"),
+            Hold::Controlled => write!(formatter, "auto:{most}"),
+        }
+    }
+}
+
+/// The repair of reordered TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repair {
+    level: Level,
+    /// The longest wait for a hole to be filled, in nanoseconds; `None` for the profile's.
+    hole_ns: Option<u64>,
+}
+
+impl Repair {
+    /// Packets of a poll are put in order; none waits for the next poll.
+    pub const BATCH: Self = Self { level: Level::Batch, hole_ns: None };
+
+    /// The repair of a profile, as it would be typed.
+    pub fn of(profile: &Profile) -> Self {
+        let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
+        let is_told = level == Level::Holes && hole_ns_max == hole_ns_min;
+        Self { level, hole_ns: is_told.then_some(hole_ns_max) }
+    }
+
+    /// Parses `off`, `batch` or `holes`; the last may be followed by a time.
+    ///
+    /// # Errors
+    /// If the text is none of these.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let level = match text {
+            "off" => Some(Level::Off),
+            "batch" => Some(Level::Batch),
+            "holes" => Some(Level::Holes),
+            _ => None,
+        };
+        if let Some(level) = level {
+            return Ok(Self { level, hole_ns: None });
+        }
+        let expected = || "expected off, batch, holes, or holes:TIME up to 1s".to_string();
+        let time = text.strip_prefix("holes:").ok_or_else(expected)?;
+        let hole_ns = parse_time(time).ok().filter(|&hole_ns| hole_ns <= HOLE_NS_MAX);
+        Ok(Self { level: Level::Holes, hole_ns: Some(hole_ns.ok_or_else(expected)?) })
+    }
+
+    /// Sets the repair of a profile.
+    pub fn apply(self, profile: &mut Profile) {
+        profile.reorder.level = self.level;
+        if let Some(hole_ns) = self.hole_ns {
+            (profile.reorder.hole_ns_max, profile.reorder.hole_ns_min) = (hole_ns, hole_ns);
+        }
+    }
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.level {
+            Level::Off => "off",
+            Level::Batch => "batch",
+            Level::Holes => "holes",
+        })?;
+        match self.hole_ns {
+            Some(hole_ns) if hole_ns != Reorder::OFF.hole_ns_max => {
+                write!(formatter, ":{}", exact_time(hole_ns))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The rule that ends a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// Ends after this many packets.
+    Packets(u64),
+    /// Ends before a packet with another timestamp.
+    Stamp,
+    /// Ends before a packet more than this many nanoseconds after the one before it, and at the budget of a poll.
+    Gap(u64),
+}
+
+impl Batch {
+    /// Parses a number of packets, a gap, or `stamp`.
+    ///
+    /// # Errors
+    /// If the text is none of these.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "stamp" {
+            return Ok(Self::Stamp);
+        }
+        match text.parse() {
+            Ok(packets @ 1..) => return Ok(Self::Packets(packets)),
+            Ok(0) => {}
+            Err(_) => {
+                if let Ok(gap_ns) = parse_time(text) {
+                    return Ok(Self::Gap(gap_ns));
+                }
+            }
+        }
+        Err("expected a number of packets, a gap such as 5us, or stamp".into())
+    }
+}
+
+impl fmt::Display for Batch {
+    /// The value as `--batch` takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packets(packets) => write!(f, "{packets}"),
+            Self::Stamp => f.write_str("stamp"),
+            Self::Gap(gap_ns) if gap_ns.is_multiple_of(1000) => write!(f, "{}us", gap_ns / 1000),
+            Self::Gap(gap_ns) => write!(f, "{gap_ns}ns"),
+        }
+    }
+}
+
+/// The sender has retransmitted a missing segment by then.
+const HOLE_NS_MAX: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_is_a_time_or_is_found() {
+        let auto = |most_ns| Ok(HoldTime { hold: Hold::Controlled, most_ns });
+        assert_eq!(HoldTime::parse("20us"), Ok(HoldTime::fixed(20_000)));
+        assert_eq!(HoldTime::parse("0"), Ok(HoldTime::fixed(0)));
+        assert_eq!(HoldTime::parse("auto"), auto(100_000));
+        assert_eq!(HoldTime::parse("auto:1ms"), auto(1_000_000));
+        for text in ["0", "20us", "1500ns", "auto", "auto:1ms"] {
+            assert_eq!(HoldTime::parse(text).unwrap().to_string(), text);
+        }
+        for wrong in ["", "auto:", "auto:5", "autos", "20", "Auto"] {
+            assert!(HoldTime::parse(wrong).is_err(), "{wrong}");
+        }
+        let mut profile = Profile::linux();
+        HoldTime::parse("auto:50us").unwrap().apply(&mut profile);
+        assert_eq!((profile.hold, profile.limits.hold_ns), (Hold::Controlled, 50_000));
+    }
+
+    #[test]
+    fn reordering_is_repaired_as_the_key_of_a_profile_says() {
+        let key = crate::profile::KEYS.iter().find(|key| key.full_name() == "reorder.level");
+        let choices = (key.expect("a key").choices)();
+        let words: Vec<_> = choices.split(", ").flat_map(|words| words.split(" or ")).collect();
+        assert_eq!(words, ["off", "batch", "holes"]);
+        for text in words.into_iter().chain(["holes:40us", "holes:0", "holes:1s"]) {
+            let mut profile = Profile::linux();
+            Repair::parse(text).unwrap().apply(&mut profile);
+            assert_eq!(Repair::of(&profile).to_string(), text);
+        }
+        for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
+            assert!(Repair::parse(wrong).is_err(), "{wrong}");
+        }
+        // A hole time of a profile stays as it is, and need not be one time.
+        let mut profile = Profile::linux();
+        profile.reorder = Reorder::adaptive(1_000, 90_000);
+        Repair::parse("holes").unwrap().apply(&mut profile);
+        assert_eq!(profile.reorder, Reorder::adaptive(1_000, 90_000));
+        assert_eq!(Repair::of(&profile).to_string(), "holes");
+    }
+
+    #[test]
+    fn a_poll_ends_by_number_gap_or_timestamp() {
+        assert_eq!(Batch::parse("64"), Ok(Batch::Packets(64)));
+        assert_eq!(Batch::parse("5us"), Ok(Batch::Gap(5000)));
+        assert_eq!(Batch::parse("stamp"), Ok(Batch::Stamp));
+        assert!(["0", "-1", "5 us", "gap"].iter().all(|text| Batch::parse(text).is_err()));
+    }
+}

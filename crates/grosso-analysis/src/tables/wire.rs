@@ -1,0 +1,144 @@
+//! The packets of the wire that the frames of a capture were, row by row.
+
+use grosso::meta::Gso;
+use grosso_capture::PacketMeta;
+use grosso_wire::{LinkType, Ports, Stack, dissect_into};
+
+use super::{
+    FileNames, Headers, StackNames,
+    packets::{FrameFinding, Packet, row},
+    packets_of,
+};
+use crate::{
+    checksums::{Levels, Verdict, judge as judge_checksums},
+    convert::{Cutter, How, Uncut},
+    error::Failure,
+    evidence::{Evidence, Judge, Judgment, Nature, Sight, Size},
+    replay::Seen,
+    shard::Shard,
+};
+
+/// Makes rows of the packets of the wire.
+pub(crate) struct WireRows {
+    files: FileNames,
+    shard: Shard,
+    stack_names: StackNames,
+    stack: Stack,
+    levels: Levels,
+    cutter: Cutter,
+    /// The headers of one packet of a superframe.
+    inner: Stack,
+}
+
+/// Segment size of a superframe, and the ports that dissect it.
+struct Segmentation {
+    gso: Gso,
+    size: Size,
+    ports: Ports,
+}
+
+impl WireRows {
+    /// The rows of a share of the flows of these files.
+    pub(crate) fn new(files: FileNames, shard: Shard) -> Self {
+        Self {
+            files,
+            shard,
+            stack_names: StackNames::default(),
+            stack: Stack::new(0),
+            levels: Levels::default(),
+            cutter: Cutter::default(),
+            inner: Stack::new(0),
+        }
+    }
+
+    /// Passes on the packets that a frame was, or the frame if it stays whole.
+    ///
+    /// # Errors
+    /// A defect of the cut.
+    pub(crate) fn each(
+        &mut self,
+        seen: &Seen<'_>,
+        judge: &Judge,
+        take: &mut dyn FnMut(Packet<'_>),
+    ) -> Result<(), Failure> {
+        let (Some(link), Some(judgment)) = (seen.link, seen.judgment) else {
+            if Headers::default().are_in(self.shard) {
+                take(row(seen.packet, Headers::default(), FrameFinding::default(), &self.files));
+            }
+            return Ok(());
+        };
+        let packet = seen.packet;
+        dissect_into(packet.data, link, &seen.ports, &mut self.stack);
+        let len = packet.original_len as usize;
+        if !self.stack_names.headers(packet.data, len, &self.stack).are_in(self.shard) {
+            return Ok(());
+        }
+        let said = packet.meta();
+        let mut finding = self.finding(seen, &said, link, judge, &judgment);
+        match judgment.nature {
+            Nature::Packet => {}
+            Nature::Left(reason) => finding.left = Some(reason),
+            Nature::Superframe { gso, size, ports } => {
+                match self.cut(seen, &said, &Segmentation { gso, size, ports }, finding, take)? {
+                    Ok(()) => return Ok(()),
+                    Err(Uncut::Whole) => {}
+                    Err(uncut) => finding.left = Some(uncut.name()),
+                }
+            }
+        }
+        let headers = self.stack_names.headers(packet.data, len, &self.stack);
+        take(row(seen.packet, headers, finding, &self.files));
+        Ok(())
+    }
+
+    fn finding(
+        &mut self,
+        seen: &Seen<'_>,
+        said: &PacketMeta,
+        link: LinkType,
+        judge: &Judge,
+        judgment: &Judgment,
+    ) -> FrameFinding {
+        let packet = seen.packet;
+        let claim = judge.claim(&Sight::new(packet, said, &self.stack, link, seen.ports));
+        judge_checksums(packet.data, packet.is_cut(), &self.stack, claim, &mut self.levels);
+        FrameFinding {
+            checksum: self.levels.worst().map(Verdict::name),
+            evidence: judgment.by.map(Evidence::code),
+            is_guess: judgment.is_guess,
+            ..FrameFinding::default()
+        }
+    }
+
+    /// Passes on the packets of a superframe, or says why it stays whole.
+    fn cut(
+        &mut self,
+        seen: &Seen<'_>,
+        said: &PacketMeta,
+        cut: &Segmentation,
+        finding: FrameFinding,
+        take: &mut dyn FnMut(Packet<'_>),
+    ) -> Result<Result<(), Uncut>, Failure> {
+        let Self { files, stack_names, inner, cutter, .. } = self;
+        let Some(link) = seen.link else { return Ok(Err(Uncut::Whole)) };
+        let gso = Gso { partial_members: false, ..cut.gso };
+        let (packets, _) = packets_of(seen);
+        let mut segment = 0;
+        let how = How { gso, link, ports: cut.ports };
+        cutter.each(seen.packet, said, how, |meta, bytes, _| {
+            segment += 1;
+            dissect_into(bytes, link, &seen.ports, inner);
+            let headers = stack_names.headers(bytes, bytes.len(), inner);
+            let finding = FrameFinding { segment: Some(segment), ..finding };
+            take(Packet {
+                time_ns: meta.timestamp_ns,
+                length: bytes.len() as u32,
+                data: bytes,
+                segment_size: Some(cut.size.bytes),
+                packets: Some(packets),
+                ..row(seen.packet, headers, finding, files)
+            });
+            Ok(())
+        })
+    }
+}

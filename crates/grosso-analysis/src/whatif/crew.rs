@@ -1,0 +1,164 @@
+//! The threads that try the settings.
+//!
+//! Each has a share of the settings and sees every packet, so a result does not depend on how many there are. Packets
+//! go to all in batches that they share; a thread that falls behind stops the reader.
+
+use std::{
+    panic::resume_unwind,
+    sync::{
+        Arc,
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use super::{meter::Kept, trial::Trial};
+use crate::{
+    error::Failure,
+    replay::{Rules, Seen},
+    reports::whatif::Setting,
+};
+
+/// All settings during the run.
+pub(super) enum Crew {
+    /// One thread does everything.
+    Alone(Vec<Trial>),
+    Many {
+        workers: Vec<Worker>,
+        batch: Vec<Step>,
+        /// The bytes of the packets in it.
+        bytes: usize,
+        settings: usize,
+    },
+}
+
+/// A thread with a share of the settings.
+pub(super) struct Worker {
+    steps: SyncSender<Arc<Vec<Step>>>,
+    /// The results, with the places of their settings.
+    thread: JoinHandle<Result<Vec<(usize, Setting)>, Failure>>,
+}
+
+/// A step of all replays.
+pub(super) enum Step {
+    Packet(Kept),
+    /// A section of the capture ends.
+    Section,
+}
+
+impl Crew {
+    /// At most this many threads beside the one that reads; one does without.
+    ///
+    /// # Errors
+    /// If a setting cannot be, or the system has no thread.
+    pub(super) fn new(rules: Vec<Rules>, jobs: u16) -> Result<Self, Failure> {
+        let jobs = usize::from(jobs).min(rules.len());
+        let trials: Result<Vec<Trial>, Failure> = rules.iter().cloned().map(Trial::new).collect();
+        let trials = trials?;
+        if jobs < 2 {
+            return Ok(Self::Alone(trials));
+        }
+        let settings = rules.len();
+        let share = |job: usize| rules.iter().cloned().enumerate().skip(job).step_by(jobs);
+        let workers: Result<Vec<Worker>, Failure> =
+            (0..jobs).map(|job| Worker::start(share(job).collect())).collect();
+        Ok(Self::Many { workers: workers?, batch: Vec::new(), bytes: 0, settings })
+    }
+
+    /// Shows a packet to all settings.
+    pub(super) fn push(&mut self, seen: &Seen<'_>) {
+        match self {
+            Self::Alone(trials) => {
+                let kept = Kept::of(seen);
+                trials.iter_mut().for_each(|trial| trial.push(&kept));
+            }
+            Self::Many { .. } => self.step(Step::Packet(Kept::of(seen))),
+        }
+    }
+
+    /// Ends a section of the capture.
+    pub(super) fn end_section(&mut self) {
+        match self {
+            Self::Alone(trials) => trials.iter_mut().for_each(Trial::finish),
+            Self::Many { .. } => self.step(Step::Section),
+        }
+    }
+
+    /// Ends the capture. Returns the results in the order of the settings.
+    ///
+    /// # Errors
+    /// If a setting no longer can be.
+    pub(super) fn finish(mut self) -> Result<Vec<Setting>, Failure> {
+        self.end_section();
+        self.send();
+        match self {
+            Self::Alone(trials) => Ok(trials.into_iter().map(Trial::result).collect()),
+            Self::Many { workers, settings, .. } => {
+                let mut results = Vec::with_capacity(settings);
+                for Worker { steps, thread } in workers {
+                    drop(steps);
+                    results.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+                }
+                results.sort_by_key(|(place, _)| *place);
+                Ok(results.into_iter().map(|(_, setting)| setting).collect())
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        let Self::Many { batch, bytes, .. } = self else { return };
+        if let Step::Packet(kept) = &step {
+            *bytes += kept.len();
+        }
+        batch.push(step);
+        if batch.len() >= BATCH_STEPS || *bytes >= BATCH_BYTES {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        let Self::Many { workers, batch, bytes, .. } = self else { return };
+        *bytes = 0;
+        let full = Arc::new(core::mem::take(batch));
+        for worker in workers {
+            // A thread that has ended says why when it is joined.
+            let _ = worker.steps.send(Arc::clone(&full));
+        }
+    }
+}
+
+impl Worker {
+    fn start(rules: Vec<(usize, Rules)>) -> Result<Self, Failure> {
+        let (steps, incoming) = sync_channel::<Arc<Vec<Step>>>(BATCHES);
+        let work = move || {
+            let mut trials = Vec::with_capacity(rules.len());
+            for (place, rules) in rules {
+                trials.push((place, Trial::new(rules)?));
+            }
+            for batch in incoming {
+                for step in &*batch {
+                    match step {
+                        Step::Packet(kept) => {
+                            trials.iter_mut().for_each(|(_, trial)| trial.push(kept));
+                        }
+                        Step::Section => trials.iter_mut().for_each(|(_, trial)| trial.finish()),
+                    }
+                }
+            }
+            Ok(trials.into_iter().map(|(place, trial)| (place, trial.result())).collect())
+        };
+        let thread = thread::Builder::new().name("whatif".into()).spawn(work);
+        let thread = thread.map_err(|error| {
+            let message = format!("whatif: cannot start the threads of --jobs: {error}");
+            Failure::environment("environment.thread", message).hint("--jobs 1 starts no threads")
+        })?;
+        Ok(Self { steps, thread })
+    }
+}
+
+/// Most steps of a batch.
+const BATCH_STEPS: usize = 512;
+/// Bytes of packets from which on a batch is full.
+const BATCH_BYTES: usize = 1 << 20;
+/// Most batches that wait for a thread.
+const BATCHES: usize = 4;

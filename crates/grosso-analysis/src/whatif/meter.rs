@@ -1,0 +1,107 @@
+//! The effect of one setting on packets: the number that leave together, and the time that they waited.
+
+use std::sync::Arc;
+
+use grosso::{Delivery, Sink};
+use grosso_io::PortBuffer;
+use grosso_wire::dissect;
+
+use crate::{
+    distribution::Distribution,
+    headers::Transport,
+    replay::{Arrived, Receiver, Seen},
+};
+
+/// A packet that no longer needs its capture, shared by all settings.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Its time, if it has a payload of TCP or UDP, and then its bytes.
+    memory: Arc<Vec<u8>>,
+    /// Start of its bytes.
+    start: usize,
+    /// Its other properties, with no bytes.
+    properties: Arrived<'static>,
+}
+
+impl Kept {
+    pub(super) fn of(seen: &Seen<'_>) -> Self {
+        let data = &*seen.data;
+        let payload = seen.link.and_then(|link| {
+            let stack = dissect(data, link, &seen.ports);
+            Some(Transport::of(&stack, data.len())?.payload)
+        });
+        let is_data = payload.is_some_and(|bytes| bytes > 0);
+        let time = seen.time.unwrap_or(0).to_ne_bytes();
+        let before = if is_data { &time[..] } else { &[] };
+        let memory = Arc::new([before, data].concat());
+        let properties = Arrived { data: &[], ..seen.arrived() };
+        Self { memory, start: before.len(), properties }
+    }
+
+    pub(super) fn arrived(&self) -> Arrived<'_> {
+        Arrived { data: &self.memory[self.start..], ..self.properties }
+    }
+
+    /// A buffer with the packet.
+    pub(super) fn buffer(&self) -> PortBuffer {
+        PortBuffer::shared(Arc::clone(&self.memory), self.start..self.memory.len())
+    }
+
+    /// The bytes that it takes.
+    pub(super) fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Whether it has a payload of TCP or UDP.
+    fn is_data(&self) -> bool {
+        self.start > 0
+    }
+}
+
+/// The time of a packet with a payload, which stands in front of it.
+fn time_of_data(packet: &PortBuffer) -> Option<u64> {
+    packet.before().first_chunk().copied().map(u64::from_ne_bytes)
+}
+
+/// Measures deliveries.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// Wire packets of each train, counting those with a payload of TCP or UDP. A packet that leaves alone is a train
+    /// of one, whether it could have merged or not, so that profiles differ only in merging.
+    pub(super) segments: Distribution,
+    /// The waiting times of such packets, in nanoseconds.
+    pub(super) held: Distribution,
+    now_ns: u64,
+}
+
+impl Meter {
+    /// Counts a packet that stayed outside of the engine.
+    pub(super) fn count_aside(&mut self, kept: &Kept) {
+        if kept.is_data() {
+            self.segments.add(1, 1);
+            self.held.add(0, 1);
+        }
+    }
+}
+
+impl Sink<PortBuffer> for Meter {
+    fn deliver(&mut self, delivery: Delivery<'_, PortBuffer>) {
+        let mut times = delivery.parts().filter_map(|part| time_of_data(&part.buffer)).peekable();
+        if times.peek().is_some() {
+            self.segments.add(delivery.packets.into(), 1);
+        }
+        for time_ns in times {
+            self.held.add(self.now_ns.saturating_sub(time_ns), 1);
+        }
+    }
+}
+
+impl Receiver for Meter {
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
+        Kept::of(seen).buffer()
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+}

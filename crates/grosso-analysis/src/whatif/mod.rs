@@ -1,0 +1,246 @@
+//! `grosso whatif`: the effect of profiles, reordering and holds on the traffic of a capture.
+//!
+//! The capture is read once: every packet goes through one replay for each setting. Settings know nothing of each
+//! other, so any number of threads gives the same report; the replays of a thread share the packets that they hold.
+
+mod crew;
+mod meter;
+mod trial;
+
+use std::path::{Path, PathBuf};
+
+use grosso::Profile;
+use grosso_capture::{Entry, Packet};
+use grosso_sys::path;
+use grosso_wire::dissect;
+
+use self::crew::Crew;
+use crate::{
+    capture::{
+        CaptureCommand, End, EndWords, Files, Input, Next, OUTPUT_MODE, Outcome, Session, Unparsed,
+        note_others, refuse_input, survey,
+    },
+    checksums::{self, Levels, Verdict},
+    error::Failure,
+    evidence::{Given, Judge, Sight},
+    name::{Name, quoted, shown},
+    replay::{Batch, Bounds, HoldTime, Purpose, Repair, Rules, Seen, note_blind_flows},
+    report::{Place, Tool},
+    reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
+    slowdown::{Connections, Slowdowns},
+};
+
+/// Comparison of merge settings on the traffic of a capture: every combination of profile, repair and hold.
+#[derive(Clone, Debug)]
+pub struct Whatif {
+    /// Names or files of profiles; `all` means every built-in profile.
+    pub profiles: Vec<String>,
+    /// Hold times of trains.
+    pub holds: Vec<HoldTime>,
+    /// Reorder levels; those of the profiles if there are none.
+    pub repairs: Vec<Repair>,
+    /// Rule that ends a poll.
+    pub batch: Batch,
+    /// Limits that override those of the profiles.
+    pub bounds: Bounds,
+    /// Knowledge of the wire that the capture does not show.
+    pub given: Given,
+    /// Number of threads that replay the capture, beside the thread that reads; with 1, none is started.
+    pub jobs: u16,
+    /// File for an HTML page with plots.
+    pub html: Option<PathBuf>,
+}
+
+impl Whatif {
+    /// Checks the number of combinations.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn check(&self) -> Result<(), Failure> {
+        match settings(self).len() {
+            0..=SETTINGS_MAX => Ok(()),
+            settings => {
+                let message =
+                    format!("too many combinations: {settings}; the limit is {SETTINGS_MAX}");
+                Err(Failure::usage("usage.settings", message))
+            }
+        }
+    }
+}
+
+impl CaptureCommand for Whatif {
+    type Report = WhatifReport;
+
+    fn run(self, files: Files, session: &Session) -> Result<Outcome<WhatifReport>, Failure> {
+        self.check()?;
+        let options = &self;
+        let rules = settings(options);
+        let mut judge = survey(&files.captures, self.given, session)?;
+        let mut input = files.input(session)?;
+        if let Some(page) = &options.html {
+            refuse_input(&input, page, &shown(page))?;
+        }
+        let mut crew =
+            Crew::new(rules.into_iter().chain(ordered(options)).collect(), options.jobs)?;
+        let mut offered = Offered::default();
+        let mut streams = Streams::default();
+        let mut unparsed = Unparsed::default();
+        let links = input.links;
+        let ending = input.each(|entry| {
+            match entry {
+                Entry::Packet(packet) => {
+                    let seen = Seen::of(packet, links, Purpose::Looks, &mut judge);
+                    offered.count(packet, seen.meta.gso.as_ref());
+                    crew.push(&seen);
+                    streams.observe(packet, &seen, &judge);
+                    if seen.link.is_none() {
+                        unparsed.count(packet);
+                    }
+                }
+                Entry::Block(block) if block.is_section_header() => {
+                    crew.end_section();
+                }
+                Entry::Block(_) => {}
+            }
+            Ok(Next::Go)
+        })?;
+        let slowdown = streams.connections.conclude();
+        let mut report = report(options, &input, offered, crew.finish()?, slowdown);
+        // The time of a long capture is reported even if its page cannot be written.
+        let written = options.html.as_deref().map_or(Ok(()), |page| {
+            report.html = Some(Name::of(page));
+            write_page(&mut report, page, session)
+        });
+        report.elapsed_s = session.elapsed_s();
+        note_superframes(&report, session);
+        let blind_flows = report.settings.iter().map(|setting| setting.blind_flows).max();
+        note_blind_flows(blind_flows.unwrap_or(0), session);
+        let end = End::new(ending, unparsed, input, EndWords::PROCESSED);
+        let end = end.bytes(report.input.bytes).failure(written.err());
+        Ok(Outcome { report, place: Place::Standard, end })
+    }
+}
+
+/// The TCP connections of the capture, whatever the setting.
+#[derive(Default)]
+struct Streams {
+    connections: Connections,
+    levels: Levels,
+}
+
+impl Streams {
+    fn observe(&mut self, packet: &Packet<'_>, seen: &Seen<'_>, judge: &Judge) {
+        let (Some(link), Some(judgment)) = (seen.link, &seen.judgment) else { return };
+        let described = packet.meta();
+        let stack = dissect(packet.data, link, &seen.ports);
+        let sight = Sight::new(packet, &described, &stack, link, seen.ports);
+        let claim = judge.claim(&sight);
+        checksums::judge(packet.data, packet.is_cut(), &stack, claim, &mut self.levels);
+        let is_bad = self.levels.worst() == Some(Verdict::Bad);
+        self.connections.observe(&sight, judgment, is_bad);
+    }
+}
+
+fn write_page(report: &mut WhatifReport, page: &Path, session: &Session) -> Result<(), Failure> {
+    note_others(page, session);
+    let text = report.page(&session.command_line);
+    path::write(page, text.as_bytes(), OUTPUT_MODE).map_err(|error| {
+        report.html = None;
+        let message = format!("whatif: {}: {error}", shown(page));
+        Failure::environment("environment.write", message)
+    })
+}
+
+/// The rules of every setting: all holds of the first profile and level of order, then those of the next level, and
+/// then the next profile.
+fn settings(options: &Whatif) -> Vec<Rules> {
+    let is_all = options.profiles.iter().any(|name| name == "all");
+    let names: Vec<String> = if is_all {
+        Profile::all().iter().map(|profile| profile.name.to_string()).collect()
+    } else {
+        options.profiles.clone()
+    };
+    let repairs: Vec<Option<Repair>> = match &options.repairs[..] {
+        [] => vec![None],
+        repairs => repairs.iter().copied().map(Some).collect(),
+    };
+    let mut settings = Vec::new();
+    for (name, &reorder) in names.iter().flat_map(|name| repairs.iter().map(move |r| (name, r))) {
+        settings.extend(options.holds.iter().map(|&hold| Rules {
+            profile: name.clone(),
+            batch: options.batch,
+            hold: Some(hold),
+            reorder,
+            bounds: options.bounds.clone(),
+        }));
+    }
+    settings
+}
+
+/// The rules of a trial that nobody asked for: the first setting with packets put in order within a poll. It shows
+/// whether their order is what keeps packets from merging.
+fn ordered(options: &Whatif) -> Option<Rules> {
+    let first = settings(options).into_iter().next()?;
+    options.repairs.is_empty().then_some(Rules { reorder: Some(Repair::BATCH), ..first })
+}
+
+fn report(
+    options: &Whatif,
+    input: &Input,
+    offered: Offered,
+    mut settings: Vec<Setting>,
+    slowdown: Slowdowns,
+) -> WhatifReport {
+    let command = |setting: &Setting| command(options, input, setting);
+    let ordered = ordered(options).and_then(|_| settings.pop());
+    let disorder = ordered.and_then(|ordered| Disorder::of(settings.first()?, &ordered, command));
+    let best = Best::of(&settings, input.reader.packets(), command);
+    WhatifReport {
+        schema: WhatifReport::FORM.name,
+        tool: Tool::THIS,
+        input: input.facts(offered.bytes),
+        offered,
+        batch: options.batch.to_string(),
+        settings,
+        best,
+        disorder,
+        slowdown,
+        not_known: NOT_KNOWN,
+        html: None,
+        elapsed_s: 0.0,
+        warnings: Vec::new(),
+    }
+}
+
+/// The command that does to the capture what a setting does.
+fn command(options: &Whatif, input: &Input, setting: &Setting) -> String {
+    let mut words = ["grosso", "coalesce"].map(String::from).to_vec();
+    words.extend(input.typed());
+    words.extend(["-w", "gro.pcapng"].map(String::from));
+    if setting.profile != Profile::default().name {
+        words.extend(["--profile".into(), setting.profile.clone()]);
+    }
+    words.extend(["--hold".into(), setting.hold.clone()]);
+    if !options.repairs.is_empty() || setting.reorder == Repair::BATCH.to_string() {
+        words.extend(["--reorder".into(), setting.reorder.clone()]);
+    }
+    words.extend(["--batch".into(), options.batch.to_string()]);
+    words.extend(options.bounds.words());
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn note_superframes(report: &WhatifReport, session: &Session) {
+    let superframes = report.offered.superframes;
+    if superframes == 0 {
+        return;
+    }
+    let are = if superframes == 1 { "packet is a superframe" } else { "packets are superframes" };
+    session.note(format!(
+        "{superframes} {are} already: this host merged them, or had not yet split them"
+    ));
+    let input = report.input.words();
+    session.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));
+}
+
+/// Most settings: each has tables of its own, of several hundred kilobytes.
+const SETTINGS_MAX: usize = 256;

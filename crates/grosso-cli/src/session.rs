@@ -1,0 +1,64 @@
+//! The state that every command needs beside its own options, and the console as the observer of readings.
+
+use core::time::Duration;
+use std::{rc::Rc, time::Instant};
+
+use grosso_analysis::capture::{self, Observer, ReadingProgress};
+
+use crate::{progress::Progress, talk::Talk};
+
+/// The state that every command needs beside its own options.
+pub(crate) struct Session {
+    pub(crate) talk: Talk,
+    /// The settings of readings, whose observer prints by `talk`.
+    pub(crate) reading: capture::Session,
+}
+
+impl Session {
+    /// Creates the session of a command that begins now.
+    pub(crate) fn new(talk: Talk, reading: capture::Session) -> Self {
+        let console = Console { talk: talk.clone(), started: Instant::now() };
+        Self { talk, reading: capture::Session { observer: Rc::new(console), ..reading } }
+    }
+}
+
+/// Prints what a reading notes, and shows its progress.
+struct Console {
+    talk: Talk,
+    started: Instant,
+}
+
+impl Observer for Console {
+    fn note(&self, text: String) {
+        self.talk.note(text);
+    }
+
+    fn hint(&self, text: &str) {
+        self.talk.hint(text);
+    }
+
+    fn begin(&self, bytes: Option<u64>) -> Box<dyn ReadingProgress> {
+        Box::new(Bar(Progress::new(bytes, !self.talk.quiet)))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// A progress bar for a reading.
+struct Bar(Progress);
+
+impl ReadingProgress for Bar {
+    fn name(&self, pass: &str) {
+        self.0.name(pass);
+    }
+
+    fn at(&self, bytes: u64) {
+        self.0.at(bytes);
+    }
+
+    fn finish(&self) {
+        self.0.finish();
+    }
+}
