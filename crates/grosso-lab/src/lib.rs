@@ -71,6 +71,7 @@ pub mod offload;
 mod page;
 mod profiler;
 pub mod profiles;
+mod publications;
 pub mod report;
 mod running;
 pub mod statistics;

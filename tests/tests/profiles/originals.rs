@@ -5,6 +5,10 @@
 
 use std::{collections::BTreeMap, fs};
 
+use grosso::coalesce::{
+    Acknowledgments, AtLimit, FullTable, Options, Padding, Push, Refused, Sizes, TrainChecksum,
+    ZeroEcho,
+};
 use grosso_testkit::{
     originals::{Delivered, Departure, InetLro, Mxge, Original, TcpLro, polls},
     random::Random,
@@ -34,7 +38,7 @@ fn profile_delivers(profile: &Profile, frames: &[Vec<Vec<u8>>]) -> Vec<Delivered
         }
         engine.poll_end(0);
     }
-    let is_complete = profile.rules.checksum == grosso::coalesce::TrainChecksum::Complete;
+    let is_complete = profile.rules.checksum == TrainChecksum::Complete;
     let outs = engine.delivered.into_iter().map(|mut out| {
         if let Checksum::Partial { start, offset } = out.meta.checksum {
             assert!(!is_complete, "{out:?}");
@@ -59,8 +63,9 @@ fn original_delivers<O: Original>(
     original.delivered().to_vec()
 }
 
-/// Compares a profile with the model of its original on random packets. Returns the longest train in packets.
-fn assert_agree<O: Original>(profile: &Profile, connections: u16) -> u32 {
+/// Compares a profile with the model of its original on random packets. Returns the longest train in packets, or the
+/// first difference.
+fn compare<O: Original>(profile: &Profile, connections: u16) -> Result<u32, String> {
     let factor = std::env::var("GROSSO_CASES_FACTOR").ok().and_then(|factor| factor.parse().ok());
     let mut left = PACKETS * factor.unwrap_or(1_usize);
     let (mut seed, mut longest) = (0, 0);
@@ -72,20 +77,29 @@ fn assert_agree<O: Original>(profile: &Profile, connections: u16) -> u32 {
         let actual = by_connection(&profile_delivers(profile, &frames));
         for (key, expected) in &expected {
             let actual = actual.get(key).map_or(&[][..], Vec::as_slice);
-            let differs = expected.iter().zip(actual).position(|(one, other)| one != other);
-            assert!(
-                differs.is_none() && expected.len() == actual.len(),
-                "{}: seed {seed}, delivery {differs:?} of {} and {}; the original's, the profile's and the packets:\n{}",
-                profile.name,
-                expected.len(),
-                actual.len(),
-                [listed(expected), listed(actual), pushed(key, &frames)].join("\n"),
-            );
+            if expected != actual {
+                let differs = expected.iter().zip(actual).position(|(one, other)| one != other);
+                return Err(format!(
+                    "{}: seed {seed}, delivery {differs:?}; the original's, the profile's and the packets:\n{}",
+                    profile.name,
+                    [listed(expected), listed(actual), pushed(key, &frames)].join("\n"),
+                ));
+            }
             longest = longest.max(expected.iter().map(|out| out.packets).max().unwrap_or(0));
         }
-        assert_eq!(expected.len(), actual.len(), "{}: seed {seed}", profile.name);
+        if expected.len() != actual.len() {
+            return Err(format!("{}: seed {seed}: other connections", profile.name));
+        }
     }
-    longest
+    Ok(longest)
+}
+
+/// Checks that a profile agrees with the model, and that some trains reach the limits.
+#[track_caller]
+fn assert_agree<O: Original>(profile: &Profile, connections: u16) {
+    let longest =
+        compare::<O>(profile, connections).unwrap_or_else(|difference| panic!("{difference}"));
+    assert!(longest >= 45, "{longest}");
 }
 
 /// Returns a line per delivery, to read the failure.
@@ -131,26 +145,89 @@ fn described(frame: &[u8]) -> String {
 
 #[test]
 fn myri10ge_decides_as_its_original() {
-    assert!(assert_agree::<Mxge>(&Profile::myri10ge(), 12) >= 45);
-    assert!(assert_agree::<Mxge>(&Profile::myri10ge(), 2) >= 45);
+    assert_agree::<Mxge>(&Profile::myri10ge(), 12);
+    assert_agree::<Mxge>(&Profile::myri10ge(), 2);
 }
 
 #[test]
 fn freebsd_2011_decides_as_its_original() {
-    assert!(assert_agree::<Mxge>(&Profile::freebsd_2011(), 12) >= 45);
+    assert_agree::<Mxge>(&Profile::freebsd_2011(), 12);
 }
 
 #[test]
 fn inet_lro_decides_as_its_original() {
-    assert!(assert_agree::<InetLro>(&Profile::inet_lro(), 12) >= 45);
-    assert!(assert_agree::<InetLro>(&Profile::inet_lro(), 2) >= 45);
+    assert_agree::<InetLro>(&Profile::inet_lro(), 12);
+    assert_agree::<InetLro>(&Profile::inet_lro(), 2);
 }
 
 #[test]
 fn freebsd_decides_as_its_original() {
     // Fewer connections than entries: the original's batches need no more, because they are sorted.
-    assert!(assert_agree::<TcpLro>(&Profile::freebsd(), 8) >= 45);
-    assert!(assert_agree::<TcpLro>(&Profile::freebsd(), 2) >= 45);
+    assert_agree::<TcpLro>(&Profile::freebsd(), 8);
+    assert_agree::<TcpLro>(&Profile::freebsd(), 2);
+}
+
+/// Tests that the comparison would find a profile that differs in a single rule.
+#[test]
+fn a_single_other_rule_is_found() {
+    fn assert_found<O: Original>(profile: &Profile, edits: &[(&str, fn(&mut Profile))]) {
+        // FreeBSD's profile has no more connections than entries, see above.
+        let connections = if profile.name == "freebsd" { 8 } else { 12 };
+        assert_eq!(compare::<O>(profile, connections).map(drop), Ok(()));
+        for (rule, edit) in edits {
+            let mut edited = profile.clone();
+            edit(&mut edited);
+            assert_ne!(edited, *profile, "{rule}");
+            assert!(compare::<O>(&edited, connections).is_err(), "{}: {rule}", profile.name);
+        }
+    }
+    let every: &[(&str, fn(&mut Profile))] = &[
+        ("window", |profile| profile.rules.window = Vary::First),
+        ("acknowledgment", |profile| profile.rules.acknowledgment = Vary::First),
+        ("timestamp-echo", |profile| profile.rules.timestamp_echo = Vary::First),
+        ("time-to-live", |profile| profile.rules.time_to_live = Vary::Equal),
+        ("identification", |profile| profile.rules.identification = Vary::Latest),
+        ("sizes", |profile| profile.rules.sizes = Sizes::EqualButLast),
+        ("push", |profile| profile.rules.push = Push::Ends),
+        ("flags-alone", |profile| profile.rules.flags_alone = 0),
+        ("options", |profile| profile.rules.options = Options::Any),
+    ];
+    let at_once: &[(&str, fn(&mut Profile))] = &[
+        ("at-limit", |profile| profile.rules.at_limit = AtLimit::Next),
+        ("size-bytes", |profile| profile.limits.size_bytes += 700),
+        ("refused", |profile| profile.rules.refused = Refused::Starts),
+        ("full", |profile| profile.rules.full = FullTable::Evicts),
+        ("zero-echo", |profile| profile.rules.zero_echo = ZeroEcho::Joins),
+        ("flows", |profile| profile.limits.flows = 7),
+    ];
+    let trims: &[(&str, fn(&mut Profile))] = &[
+        ("padding", |profile| profile.rules.padding = Padding::Alone),
+        ("timestamp-value", |profile| profile.rules.timestamp_value = Vary::First),
+        ("acknowledgments", |profile| profile.rules.acknowledgments = Acknowledgments::Alone),
+    ];
+    for profile in [Profile::myri10ge(), Profile::freebsd_2011()] {
+        assert_found::<Mxge>(&profile, &[every, at_once, trims].concat());
+        let joins = |profile: &mut Profile| profile.rules.acknowledgments = Acknowledgments::Join;
+        let alone = |profile: &mut Profile| profile.rules.zero_echo = ZeroEcho::Alone;
+        assert_found::<Mxge>(&profile, &[("acknowledgments", joins), ("zero-echo", alone)]);
+    }
+    assert_found::<InetLro>(&Profile::inet_lro(), &[every, at_once].concat());
+    let inet_lro: &[(&str, fn(&mut Profile))] = &[
+        ("padding", |profile| profile.rules.padding = Padding::Trim),
+        ("timestamp-value", |profile| profile.rules.timestamp_value = Vary::Latest),
+        ("zero-echo", |profile| profile.rules.zero_echo = ZeroEcho::Starts),
+        ("congestion-alone", |profile| profile.rules.congestion_alone = false),
+        ("tcp-segments", |profile| profile.limits.tcp_segments = 65),
+    ];
+    assert_found::<InetLro>(&Profile::inet_lro(), inet_lro);
+    assert_found::<TcpLro>(&Profile::freebsd(), &[every, trims].concat());
+    let freebsd: &[(&str, fn(&mut Profile))] = &[
+        ("refused", |profile| profile.rules.refused = Refused::Leaves),
+        ("payload-bytes", |profile| profile.limits.payload_bytes -= 700),
+        ("zero-echo", |profile| profile.rules.zero_echo = ZeroEcho::Starts),
+        ("acknowledgments", |profile| profile.rules.acknowledgments = Acknowledgments::Newer),
+    ];
+    assert_found::<TcpLro>(&Profile::freebsd(), freebsd);
 }
 
 /// Tests that each departure is real: without it, the model decides differently, so that the list contains no departure

@@ -54,7 +54,12 @@ impl Connection {
             value: if random.one_in(4) { u32::MAX - 20 } else { 1000 },
             echo: 50,
             is_stamped,
-            size: if is_stamped { 1448 } else { 1460 },
+            // Small packets reach limits of packets.
+            size: match random.one_in(3) {
+                true => 500,
+                false if is_stamped => 1448,
+                false => 1460,
+            },
         }
     }
 
