@@ -8,7 +8,7 @@ use crate::{
 
 /// One direction of a connection.
 #[derive(Clone, Debug)]
-struct Connection {
+struct GeneratedFlow {
     index: u16,
     sequence: u32,
     ack: u32,
@@ -23,11 +23,12 @@ struct Connection {
 /// Returns the frames of `count` polls of up to 200 packets, of this many connections. Some connections have the same
 /// addresses.
 pub fn polls(random: &mut Random, connections: u16, count: usize) -> Vec<Vec<Vec<u8>>> {
-    let mut all: Vec<_> = (0..connections).map(|index| Connection::random(random, index)).collect();
+    let mut all: Vec<_> =
+        (0..connections).map(|index| GeneratedFlow::random(random, index)).collect();
     (0..count).map(|_| poll(random, &mut all)).collect()
 }
 
-fn poll(random: &mut Random, all: &mut [Connection]) -> Vec<Vec<u8>> {
+fn poll(random: &mut Random, all: &mut [GeneratedFlow]) -> Vec<Vec<u8>> {
     let packets = random.within(1, 200);
     let mut frames = Vec::new();
     // Few deviations let trains reach their limits.
@@ -42,7 +43,7 @@ fn poll(random: &mut Random, all: &mut [Connection]) -> Vec<Vec<u8>> {
     frames
 }
 
-impl Connection {
+impl GeneratedFlow {
     fn random(random: &mut Random, index: u16) -> Self {
         let is_stamped = random.one_in(2);
         Self {
@@ -120,7 +121,7 @@ impl Connection {
     }
 }
 
-/// What varies in a packet.
+/// Fields of a packet that vary.
 #[derive(Clone, Debug)]
 struct Shown {
     sequence: u32,

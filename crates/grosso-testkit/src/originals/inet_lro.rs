@@ -2,7 +2,7 @@
 
 use super::{
     Delivered, Departure, Original, Sessions,
-    segment::{Carries, Segment, Train, is_eligible, precedes, without_padding},
+    segment::{Carries, HeldTrain, Segment, is_eligible, precedes, without_padding},
 };
 use crate::headers::Tcp;
 
@@ -12,7 +12,7 @@ pub struct InetLro(Sessions);
 
 impl InetLro {
     /// Returns whether a segment may be in a session: in `train`, or in a new one.
-    fn suits(&self, frame: &[u8], segment: &Segment, train: Option<&Train>) -> bool {
+    fn suits(&self, frame: &[u8], segment: &Segment, train: Option<&HeldTrain>) -> bool {
         const REFUSED: u16 = Tcp::CWR | Tcp::ECE | Tcp::URG | Tcp::RST | Tcp::SYN | Tcp::FIN;
         let is_padded = without_padding(frame).len() != frame.len();
         if is_padded || segment.payload().is_empty() || segment.flags() & REFUSED != 0 {
@@ -35,7 +35,7 @@ impl InetLro {
     }
 
     /// Returns whether the guarantees of the profile let a segment join a train.
-    fn is_guaranteed(&self, segment: &Segment, train: &Train) -> bool {
+    fn is_guaranteed(&self, segment: &Segment, train: &HeldTrain) -> bool {
         let departs = |departure| self.0.departs(departure);
         let ack_flags = [train.first.flags(), segment.flags()].map(|flags| flags & Tcp::ACK);
         (!departs(Departure::Headers) || train.has_headers_of(segment))
@@ -59,7 +59,7 @@ impl Original for InetLro {
             self.0.held.iter().position(|train| train.first.connection() == segment.connection());
         let Some(index) = held else {
             if self.0.held.len() < SESSIONS && self.suits(frame, &segment, None) {
-                self.0.held.push(Train::start(segment));
+                self.0.held.push(HeldTrain::start(segment));
             } else {
                 self.0.pass(frame);
             }

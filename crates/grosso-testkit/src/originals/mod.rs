@@ -12,7 +12,7 @@ mod tcp_lro;
 
 pub use self::{generator::polls, inet_lro::InetLro, mxge::Mxge, tcp_lro::TcpLro};
 
-use self::segment::Train;
+use self::segment::HeldTrain;
 
 /// A difference between an original and its profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub trait Original {
 #[derive(Debug)]
 struct Sessions {
     departures: Vec<Departure>,
-    held: Vec<Train>,
+    held: Vec<HeldTrain>,
     delivered: Vec<Delivered>,
 }
 

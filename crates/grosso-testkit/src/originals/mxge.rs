@@ -3,7 +3,7 @@
 
 use super::{
     Delivered, Departure, Original, Sessions,
-    segment::{Carries, Segment, Train, is_eligible, precedes},
+    segment::{Carries, HeldTrain, Segment, is_eligible, precedes},
 };
 use crate::headers::Tcp;
 
@@ -13,7 +13,7 @@ pub struct Mxge(Sessions);
 
 impl Mxge {
     /// Returns whether a segment's timestamp lets it join a train.
-    fn timestamp_suits(&self, segment: &Segment, train: &Train) -> bool {
+    fn timestamp_suits(&self, segment: &Segment, train: &HeldTrain) -> bool {
         let Carries::Timestamp(value, echo) = segment.carries() else { return true };
         // A session without timestamps kept zero, or that of an earlier connection.
         let (held, _) = train.timestamp.unwrap_or_default();
@@ -25,7 +25,7 @@ impl Mxge {
     }
 
     /// Returns whether the guarantees of the profile let a segment join a train.
-    fn is_guaranteed(&self, segment: &Segment, train: &Train) -> bool {
+    fn is_guaranteed(&self, segment: &Segment, train: &HeldTrain) -> bool {
         let departs = |departure| self.0.departs(departure);
         let ack_flags = [train.first.flags(), segment.flags()].map(|flags| flags & Tcp::ACK);
         (!departs(Departure::Headers) || train.has_headers_of(segment))
@@ -56,7 +56,7 @@ impl Original for Mxge {
             if self.0.held.len() == SESSIONS {
                 return self.0.pass(frame);
             }
-            return self.0.held.push(Train::start(segment));
+            return self.0.held.push(HeldTrain::start(segment));
         };
         let train = &self.0.held[index];
         let is_duplicate = is_empty && segment.ack() == train.ack;

@@ -132,7 +132,7 @@ fn connection_at(frame: &[u8], tcp: usize) -> [u8; 12] {
 
 /// A train: its first segment, the payload of all, and the fields that a later segment replaces.
 #[derive(Clone, Debug)]
-pub(super) struct Train {
+pub(super) struct HeldTrain {
     pub(super) first: Segment,
     pub(super) payload: Vec<u8>,
     pub(super) packets: u32,
@@ -145,7 +145,7 @@ pub(super) struct Train {
     push: u16,
 }
 
-impl Train {
+impl HeldTrain {
     pub(super) fn start(first: Segment) -> Self {
         let payload = first.payload().to_vec();
         let timestamp = match first.carries() {

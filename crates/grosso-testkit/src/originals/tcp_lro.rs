@@ -3,7 +3,7 @@
 
 use super::{
     Delivered, Departure, Original, Sessions,
-    segment::{Carries, Segment, Train, is_eligible, precedes},
+    segment::{Carries, HeldTrain, Segment, is_eligible, precedes},
 };
 use crate::headers::Tcp;
 
@@ -38,7 +38,7 @@ impl TcpLro {
                 // The profile starts no train with a packet of this kind.
                 match self.departs(Departure::Head) && is_special(&segment) {
                     true => self.sessions.pass(&segment.frame),
-                    false => train = Some(Train::start(segment)),
+                    false => train = Some(HeldTrain::start(segment)),
                 }
                 continue;
             };
@@ -49,7 +49,7 @@ impl TcpLro {
                 }
                 Fate::Replaces => {
                     self.sessions.delivered.push(head.deliver(keeps_push));
-                    train = Some(Train::start(segment));
+                    train = Some(HeldTrain::start(segment));
                 }
                 Fate::Leaves => {
                     self.sessions.delivered.push(head.deliver(keeps_push));
@@ -62,7 +62,7 @@ impl TcpLro {
         }
     }
 
-    fn fate(&self, head: &Train, segment: &Segment) -> Fate {
+    fn fate(&self, head: &HeldTrain, segment: &Segment) -> Fate {
         let data = segment.payload().len();
         if self.departs(Departure::Head) && is_special(segment) {
             return Fate::Leaves;
@@ -98,7 +98,7 @@ impl TcpLro {
         Fate::Joins
     }
 
-    fn join(&self, head: &mut Train, segment: &Segment) {
+    fn join(&self, head: &mut HeldTrain, segment: &Segment) {
         head.append(segment);
         if let Carries::Timestamp(value, echo) = segment.carries() {
             head.timestamp = Some((value, echo));
@@ -144,7 +144,7 @@ impl Original for TcpLro {
             if self.departs(Departure::Head) && is_special(&segment) {
                 return self.sessions.pass(frame);
             }
-            self.sessions.held.push(Train::start(segment));
+            self.sessions.held.push(HeldTrain::start(segment));
             return self.chains.push(Vec::new());
         };
         let is_older = precedes(segment.ack(), self.sessions.held[index].first.ack());

@@ -93,11 +93,11 @@ pub enum Padding {
 /// Treatment of packets with a timestamp that echoes zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ZeroEcho {
-    /// They merge like others.
+    /// Such packets merge like others.
     Joins,
-    /// They may start a train, but do not join one.
+    /// Such packets may start a train, but do not join one.
     Starts,
-    /// They are delivered alone.
+    /// Such packets are delivered alone.
     Alone,
 }
 

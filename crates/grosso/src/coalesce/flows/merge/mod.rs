@@ -451,9 +451,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 }
 
-/// Completes the checksum of a superframe's header, which holds the pseudo-header sum, if the rules ask for that and the
-/// train has complete checksums and no tunnel. The sum of the payload follows from the checksums of the packets, so
-/// payload is not read.
+/// Completes the checksum of a superframe's header, which holds the pseudo-header sum, if the rules ask for that and
+/// the train has complete checksums and no tunnel. The sum of the payload follows from the checksums of the packets,
+/// so payload is not read.
 #[inline(never)]
 fn complete_checksum<B: AsRef<[u8]>>(
     known: &CachedStack,
