@@ -201,6 +201,11 @@ fn l04_coalesce_shows_what_the_original_counts() {
             json!({ "aggregated": 11, "flushed": 9, "no_desc": 1 }),
             "  original counts  aggregated 11, flushed 9, no_desc 1\n",
         ),
+        (
+            "freebsd-2011",
+            json!({ "lro_queued": 10, "lro_flushed": 8 }),
+            "  original counts  lro_flushed 8, lro_queued 10\n",
+        ),
         // In sorted batches, refused packets are counted too.
         (
             "freebsd",

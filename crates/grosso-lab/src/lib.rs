@@ -72,6 +72,7 @@ pub mod offload;
 mod page;
 mod profiler;
 pub mod profiles;
+mod publications;
 pub mod report;
 mod running;
 pub mod statistics;

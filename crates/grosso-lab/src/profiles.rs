@@ -296,7 +296,8 @@ mod tests {
             let row = row(&profile.name);
             assert_eq!(row.melted == 0, profile.rules.is_invertible(), "{row:?}");
             let is_all = row.acknowledgments == results.acknowledgments;
-            assert_eq!(is_all, profile.name != "freebsd", "{row:?}");
+            let merges = ["myri10ge", "freebsd-2011", "freebsd"].contains(&&*profile.name);
+            assert_eq!(is_all, !merges, "{row:?}");
         }
         assert_eq!(row("ndis-uro").frames, PACKETS, "there is no UDP");
         assert!(row("inet-lro-2007").segments_p99 <= 7);

@@ -10,7 +10,9 @@ use serde::Serialize;
 use crate::{
     beside::{self, BesideRow},
     netns::Device,
-    page::{STYLE, document, escape},
+    page::{Bar, Chart, Column, STYLE, bars, document, escape},
+    publications::{linked, page_list, pages, provenance},
+    statistics::Spread,
     verdict::{Answer, Verdict},
 };
 
@@ -39,6 +41,11 @@ pub trait Findings: Serialize + JsonSchema {
     /// Returns the published ratios beside those of this machine; the default is those of the verdicts.
     fn beside(&self) -> Vec<BesideRow> {
         Vec::new()
+    }
+
+    /// Returns whether the figures show this observation of [`Self::KNOBS`].
+    fn is_seen(&self, _observation: &str) -> bool {
+        true
     }
 
     /// Returns the conditions that distort the figures of this measurement.
@@ -122,14 +129,23 @@ impl<F: Findings> Report<F> {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = self.figures();
-        if !F::KNOBS.is_empty() {
+        let knobs = self.knobs();
+        if !knobs.is_empty() {
             text += "\nSettings to try, on DEV or on a Grosso path:\n";
         }
-        for Knob { seen, turn } in F::KNOBS {
+        for Knob { seen, turn } in knobs {
             text += &format!("  {seen}:\n");
             turn.iter().for_each(|turn| text += &format!("    {turn}\n"));
         }
+        if self.experiment.is_empty() {
+            text += &pages();
+        }
         text
+    }
+
+    /// Returns the settings to try, for what the figures show.
+    fn knobs(&self) -> Vec<&'static Knob> {
+        F::KNOBS.iter().filter(|knob| self.findings.is_seen(knob.seen)).collect()
     }
 
     /// Returns the arguments of the command after `grosso`.
@@ -171,20 +187,25 @@ impl<F: Findings> Report<F> {
     /// Formats the results as an HTML page. `command` is the command that repeats the experiment.
     #[must_use]
     pub fn page(&self, command: &str) -> String {
-        let verdicts: String = self.verdicts.iter().map(item).collect();
+        let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();
         let body = format!(
-            "<h1>{headline}</h1>\n<p>{legend}</p>\n<ul>{verdicts}</ul>\n{charts}{knobs}\
-             <h2>The figures</h2>\n<pre>{table}</pre>\n\
-             <p>Measured on {processor}, by <code>{command}</code></p>\n",
+            "<h1>{headline}</h1>\n<p>{legend}</p>\n{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n\
+             {charts}{knobs}{pages}<h2>The figures</h2>\n<pre>{table}</pre>\n\
+             <p>Measured on {processor}, Linux {kernel}, by <code>{command}</code>; {provenance}</p>\n",
+            compared = compared(&self.verdicts),
+            pages = if self.experiment.is_empty() { page_list() } else { String::new() },
+            kernel = escape(&self.environment.kernel),
+            provenance = escape(&provenance()),
             headline = escape(&self.findings.headline()),
             legend = F::LEGEND,
             charts = self.findings.charts(),
-            knobs = knobs(F::KNOBS),
+            knobs = knobs(&self.knobs()),
             table = escape(&self.figures()),
             processor = escape(&self.environment.processor),
             command = escape(command),
         );
-        document(&format!("grosso {}", self.command()), STYLE, &body)
+        let style = [STYLE, bars::STYLE].concat();
+        document(&format!("grosso {}", self.command()), &style, &body)
     }
 
     /// Returns the conditions that distort the figures of this measurement.
@@ -255,11 +276,11 @@ fn wrapped(paragraph: &str) -> String {
 const LINE: usize = 80;
 
 /// Returns the page's section of settings to try.
-fn knobs(knobs: &[Knob]) -> String {
+fn knobs(knobs: &[&Knob]) -> String {
     if knobs.is_empty() {
         return String::new();
     }
-    let entry = |Knob { seen, turn }: &Knob| {
+    let entry = |Knob { seen, turn }: &&Knob| {
         let turn: Vec<String> =
             turn.iter().map(|turn| format!("<code>{}</code>", escape(turn))).collect();
         format!("<dt>{}</dt>\n<dd>{}</dd>\n", escape(seen), turn.join("<br>\n"))
@@ -268,16 +289,78 @@ fn knobs(knobs: &[Knob]) -> String {
     format!("<h2>Settings to try, on DEV or on a Grosso path</h2>\n<dl>\n{entries}</dl>\n")
 }
 
-/// Formats a verdict as an item of a list.
-fn item(verdict: &Verdict) -> String {
-    let answer = verdict.answer;
+/// Returns the page's section with the published figures, those here, and their ratios, as a chart and as a table.
+fn compared(verdicts: &[Verdict]) -> String {
+    let (mut lines, mut bars) = (String::new(), Vec::new());
+    for (number, verdict) in (1..).zip(verdicts) {
+        let (Some(beside), Some((figures, is_ratio))) = (verdict.published, verdict.comparison())
+        else {
+            continue;
+        };
+        let values = [beside.published.ratio, beside.here];
+        lines += &format!(
+            "<tr><td><a href=\"#claim-{number}\">{number}</a></td><td>{}</td><td>{} ({})</td><td>{}</td>\
+             <td>{:.2}</td><td>{}</td></tr>\n",
+            escape(&verdict.claim),
+            escape(&figures[0]),
+            linked(beside.published.source),
+            escape(&figures[1]),
+            values[1] / values[0],
+            answered(verdict.answer),
+        );
+        if is_ratio {
+            let [published, here] = figures;
+            let bar = |class, value: f64, label| {
+                Bar::middle(class, Spread::of([value]), [].into_iter(), label)
+            };
+            let drawn = [bar("sender", values[0], published), bar("path", values[1], here)];
+            bars.push((values, (format!("{number}. {}", shortened(&verdict.claim)), drawn)));
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let greatest = bars.iter().flat_map(|(values, _)| *values).fold(f64::MIN_POSITIVE, f64::max);
+    let column = |heading| Column::new(heading, [greatest].into_iter());
+    let chart = Chart {
+        title: "Published and here".into(),
+        columns: [column("published"), column("here")],
+        rows: bars.into_iter().map(|(_, row)| row).collect(),
+    };
+    let chart =
+        if chart.rows.is_empty() { "<h2>Published and here</h2>\n".into() } else { chart.draw() };
+    format!(
+        "{chart}<div class=\"wide\"><table><tr><th></th><th>claim</th><th>published</th><th>here</th>\
+         <th>here / published</th><th>answer</th></tr>\n{lines}</table></div>\n"
+    )
+}
+
+/// Shortens a claim to the width of a chart.
+fn shortened(claim: &str) -> String {
+    match claim.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}...", claim[..end].trim_end()),
+        None => claim.into(),
+    }
+}
+
+/// Characters of a row's name in a chart.
+const NAME: usize = 44;
+
+/// Formats an answer, in its colour.
+fn answered(answer: Answer) -> String {
     let class = match answer {
         Answer::Reproduced => "yes",
         Answer::NotReproduced { .. } => "no",
         Answer::Undecided { .. } | Answer::CannotBeShownHere { .. } => "open",
     };
+    format!("<b class=\"{class}\">{answer}</b>")
+}
+
+/// Formats a verdict as an item of a numbered list.
+fn item((number, verdict): (usize, &Verdict)) -> String {
     let (claim, reasons) = (escape(&verdict.claim), escape(&verdict.reasons()));
-    format!("<li><b class=\"{class}\">{answer}</b> {claim}: {reasons}</li>\n")
+    let answer = answered(verdict.answer);
+    format!("<li id=\"claim-{number}\">{answer} {claim}: {reasons}</li>\n")
 }
 
 fn processor_name() -> String {

@@ -362,6 +362,13 @@ impl Verdict {
         matches!(self.answer, Answer::NotReproduced { .. })
     }
 
+    /// Returns the published figure and the one here in the unit of the claim, and whether they are ratios.
+    pub(crate) fn comparison(&self) -> Option<([String; 2], bool)> {
+        let (beside, (_, unit)) = self.published.zip(self.judged)?;
+        let figures = [beside.published.ratio, beside.here].map(|figure| unit.format(figure));
+        Some((figures, !matches!(unit, Unit::Of(_))))
+    }
+
     /// Returns the figures, the published figure next to them, and the reason for the answer.
     pub(crate) fn reasons(&self) -> String {
         let mut reasons = vec![self.measured.clone()];

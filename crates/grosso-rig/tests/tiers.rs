@@ -10,8 +10,9 @@ use grosso::{
     acknowledge::{Record, Summary},
     checksum::Checksum,
     coalesce::{
-        Acknowledgments, Batch, Bypass, FixedIdentification, Hold, Level, Options, Push, Refused,
-        Reorder, Rules, Sizes, Vary, Vector, reason::Close,
+        Acknowledgments, AtLimit, Batch, Bypass, FixedIdentification, Hold, Level, Options,
+        Padding, Push, Refused, Reorder, Rules, Sizes, TrainChecksum, Vary, Vector, ZeroEcho,
+        reason::Close,
     },
     meta::Gso,
 };
@@ -280,10 +281,16 @@ fn rules(rules: &mut Rules, random: &mut Random) {
     rules.refused = *random.choose(&[Refused::Starts, Refused::Leaves]);
     rules.flags_alone = *random.choose(&[0, 0, 0x41, 0xc1]);
     rules.congestion_alone = random.one_in(2);
+    rules.at_limit = *random.choose(&[AtLimit::Next, AtLimit::Next, AtLimit::Ends]);
+    rules.padding = *random.choose(&[Padding::Alone, Padding::Trim]);
+    rules.zero_echo =
+        *random.choose(&[ZeroEcho::Joins, ZeroEcho::Joins, ZeroEcho::Starts, ZeroEcho::Alone]);
+    rules.checksum = *random.choose(&[TrainChecksum::Partial, TrainChecksum::Complete]);
     rules.acknowledgments = *random.choose(&[
         Acknowledgments::Alone,
         Acknowledgments::WindowUpdates,
         Acknowledgments::Join,
+        Acknowledgments::Newer,
         Acknowledgments::Vector,
         Acknowledgments::Filter,
         Acknowledgments::FilterAggressive,

@@ -9,6 +9,7 @@
 //! | `front_end` | a vhost-user front end: a VM without a CPU (Linux) |
 //! | `processor` | an exclusive CPU for each test that measures (Linux) |
 //! | [`oracle`] | expected results and the flow of a frame, computed slowly and literally |
+//! | [`originals`] | literal models of published receive offloads |
 //! | [`stack`] | header stacks, nested |
 //! | [`transfer`] | a TCP transfer over a path with one fault, captured at both endpoints |
 //! | [`Traffic`] | seeded flows with deviations |
@@ -50,6 +51,7 @@ pub mod flows;
 pub mod front_end;
 pub mod headers;
 pub mod oracle;
+pub mod originals;
 mod packet;
 #[cfg(target_os = "linux")]
 pub mod processor;

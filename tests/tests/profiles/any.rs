@@ -1,12 +1,19 @@
 //! Arbitrary user profiles: nothing is lost, nothing overtakes within a connection, nothing panics.
 
-use grosso::coalesce::{Acknowledgments, FixedIdentification, Options, Push, Refused, Sizes};
+use grosso::coalesce::{
+    Acknowledgments, AtLimit, FixedIdentification, Options, Padding, Push, Refused, Sizes,
+    TrainChecksum, ZeroEcho,
+};
 use proptest::prelude::*;
 
 use super::*;
 
 fn vary() -> impl Strategy<Value = Vary> {
     prop_oneof![Just(Vary::Equal), Just(Vary::First), Just(Vary::Latest)]
+}
+
+fn or_of<T>(yes: bool, one: T, other: T) -> T {
+    if yes { one } else { other }
 }
 
 /// Generates a profile with arbitrary rules and small limits.
@@ -19,6 +26,7 @@ fn profile() -> impl Strategy<Value = Profile> {
             Just(Acknowledgments::Alone),
             Just(Acknowledgments::WindowUpdates),
             Just(Acknowledgments::Join),
+            Just(Acknowledgments::Newer),
             Just(Acknowledgments::Vector),
         ],
     );
@@ -37,15 +45,18 @@ fn profile() -> impl Strategy<Value = Profile> {
             rules.timestamp_value,
             rules.timestamp_echo,
         ] = fields;
-        let or = |yes: bool, one, other| if yes { one } else { other };
         rules.options = if yes[0] { Options::Any } else { Options::TimestampOnly };
         rules.sizes = if yes[1] { Sizes::Any } else { Sizes::EqualButLast };
         rules.push = if yes[2] { Push::Ends } else { Push::Joins };
         rules.refused = if yes[3] { Refused::Starts } else { Refused::Leaves };
         rules.congestion_alone = yes[4];
         rules.fixed_identification =
-            or(yes[5], FixedIdentification::Any, FixedIdentification::DontFragment);
+            or_of(yes[5], FixedIdentification::Any, FixedIdentification::DontFragment);
         rules.flags_alone = flags;
+        rules.at_limit = or_of(yes[0] ^ yes[2], AtLimit::Next, AtLimit::Ends);
+        rules.padding = or_of(yes[1] ^ yes[3], Padding::Alone, Padding::Trim);
+        rules.zero_echo = or_of(yes[2] ^ yes[4], ZeroEcho::Starts, ZeroEcho::Alone);
+        rules.checksum = or_of(yes[3] ^ yes[5], TrainChecksum::Partial, TrainChecksum::Complete);
         rules.acknowledgments = acknowledgments;
         profile.tcp = yes[6];
         profile.extension_headers = yes[7];

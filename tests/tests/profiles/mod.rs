@@ -6,6 +6,7 @@ mod freebsd;
 mod inet_lro;
 mod invertible;
 mod ndis;
+mod originals;
 mod pitfalls;
 mod review;
 mod userspace;
@@ -124,7 +125,7 @@ fn which_profiles_are_invertible() {
         some.map(|profile| profile.name).collect()
     };
     assert_eq!(of(true), ["linux", "linux-8x8", "linux-6.12", "ndis-uro"]);
-    assert_eq!(of(false).len(), 8);
+    assert_eq!(of(false).len(), 9);
     assert!(Rules::INVERTIBLE.is_invertible());
 }
 

@@ -3,8 +3,8 @@
 use core::ops::RangeInclusive;
 
 use grosso::coalesce::{
-    Acknowledgments, Batch, BucketChoice, Bypass, FixedIdentification, FullTable, Hold, Level,
-    Options, Push, Refused, Sizes, Vary,
+    Acknowledgments, AtLimit, Batch, BucketChoice, Bypass, FixedIdentification, FullTable, Hold,
+    Level, Options, Padding, Push, Refused, Sizes, TrainChecksum, Vary, ZeroEcho,
 };
 use grosso_wire::tcp;
 use serde_json::{Value, json};
@@ -69,12 +69,17 @@ words!(Acknowledgments {
     Alone: "alone",
     WindowUpdates: "window-updates",
     Join: "join",
+    Newer: "newer",
     Vector: "vector",
     Filter: "filter",
     FilterAggressive: "filter-aggressive"
 });
 words!(Refused { Starts: "starts", Leaves: "leaves" });
 words!(FullTable { Evicts: "evicts", Leaves: "leaves" });
+words!(AtLimit { Next: "next", Ends: "ends" });
+words!(Padding { Alone: "alone", Trim: "trim" });
+words!(ZeroEcho { Joins: "joins", Starts: "starts", Alone: "alone" });
+words!(TrainChecksum { Partial: "partial", Complete: "complete" });
 words!(Level { Off: "off", Batch: "batch", Holes: "holes" });
 words!(BucketChoice { Seeded: "seeded", Device: "device" });
 words!(Hold { Fixed: "fixed", Controlled: "controlled" });

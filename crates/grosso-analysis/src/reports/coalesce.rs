@@ -71,6 +71,11 @@ pub fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
         "freebsd" => {
             Some([("lro_queued", stats.packets_in), ("lro_flushed", stats.frames_out)].into())
         }
+        // In 2011, refused packets were not counted.
+        "freebsd-2011" => {
+            let lro = stats.lro();
+            Some([("lro_queued", lro.aggregated), ("lro_flushed", lro.flushed)].into())
+        }
         // The counters are those of Linux's driver, which does not count packets that were not merged.
         "rsc-82599" => {
             let aggregated = ("hw_rsc_aggregated", stats.superframe_packets);

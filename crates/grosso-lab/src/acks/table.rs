@@ -66,23 +66,67 @@ impl Findings for AckFindings {
     }
 
     fn charts(&self) -> String {
-        SIDES.iter().map(|(side, title)| self.chart(*side, title).draw()).collect()
+        let columns = [
+            Column::new("Gb/s", self.rows.iter().map(|row| row.gigabits_a_second.max)),
+            Column::new(
+                "acknowledgments/s at the sender",
+                self.rows.iter().map(|row| row.acknowledgments_reached.max),
+            ),
+        ];
+        let sides = SIDES.iter().map(|(side, title)| self.chart(*side, title, columns).draw());
+        sides.chain(self.transfer_charts()).collect()
+    }
+
+    fn is_seen(&self, observation: &str) -> bool {
+        let is_slow = |side| {
+            let mut rows = self.transfers.iter().filter(|row| row.side == side);
+            rows.any(|row| self.times_off(row).is_some_and(|times| times >= SLOW))
+        };
+        match observation {
+            SLOW_SENDER => is_slow(NicOf::Sender),
+            SLOW_RECEIVER => is_slow(NicOf::Receiver),
+            COUNTS => self.transfers.iter().any(|row| {
+                row.worth == Worth::One && self.times_off(row).is_some_and(|times| times >= SLOW)
+            }),
+            _ => true,
+        }
     }
 }
 
 impl AckFindings {
     /// Returns a chart of throughput and acknowledgments for the rows of one side.
-    fn chart(&self, side: NicOf, title: &str) -> Chart {
-        let rows = || self.rows.iter().filter(move |row| row.side == side);
+    fn chart(&self, side: NicOf, title: &str, columns: [Column; 2]) -> Chart {
+        let rows = self.rows.iter().filter(|row| row.side == side);
+        let rows = rows.map(|row| (row.name(), row.bars())).collect();
+        Chart { title: title.into(), columns, rows }
+    }
+
+    /// Returns a chart of the transfers over each wire: the time, and its ratio to the time without coalescing.
+    fn transfer_charts(&self) -> Vec<String> {
+        let times = |row: &TransferRow| self.times_off(row).unwrap_or(0.0);
         let columns = [
-            Column::new("Gb/s", rows().map(|row| row.gigabits_a_second.max)),
-            Column::new(
-                "acknowledgments/s at the sender",
-                rows().map(|row| row.acknowledgments_reached.max),
-            ),
+            Column::new("ms", self.transfers.iter().map(|row| row.milliseconds.max)),
+            Column::new("times off", self.transfers.iter().map(times)),
         ];
-        let rows = rows().map(|row| (row.name(), row.bars())).collect();
-        Chart { title: title.into(), names: 190, columns, rows }
+        let is_first = |(index, row): &(usize, &TransferRow)| {
+            !self.transfers[..*index].iter().any(|other| other.is_beside(row))
+        };
+        let wires = self.transfers.iter().enumerate().filter(is_first).map(|(_, first)| {
+            let rows = Worth::ALL.iter().flat_map(|worth| {
+                let rows = self.transfers.iter().filter(|row| row.is_beside(first));
+                rows.filter(move |row| row.worth == *worth)
+            });
+            let rows = rows.map(|row| (row.name(), row.bars(self.times_off(row)))).collect();
+            Chart { title: format!("Transfers: {}", first.wire()), columns, rows }.draw()
+        });
+        wires.collect()
+    }
+
+    /// Returns how many times the time without coalescing a transfer took.
+    fn times_off(&self, row: &TransferRow) -> Option<f64> {
+        let mut others = self.transfers.iter().filter(|other| other.is_beside(row));
+        let off = others.find(|other| other.handling == Handling::Off && other.worth == row.worth);
+        ratio(row.milliseconds.median, off?.milliseconds.median)
     }
 
     /// Writes a table for each wire and side, with a line per treatment and a column per sender.
@@ -178,16 +222,35 @@ impl AckRow {
 }
 
 impl TransferRow {
-    fn write_heading(&self, text: &mut String) {
+    fn name(&self) -> String {
+        format!("{}, {} us; sender: {}", self.handling, self.hold_us, self.worth)
+    }
+
+    fn bars(&self, times_off: Option<f64>) -> [Bar; 2] {
+        let times = times_off.unwrap_or(f64::NAN);
+        let runs = self.runs.iter().map(|run| run.seconds * 1e3);
+        [
+            Bar::middle("speed", self.milliseconds, runs, thousands(self.milliseconds.median)),
+            Bar::middle("acks", Spread::of([times]), [].into_iter(), digits(times)),
+        ]
+    }
+
+    /// Returns the properties of the wire, and the side of the data path.
+    fn wire(&self) -> String {
         let side = if self.side == NicOf::Sender { "sender" } else { "receiver" };
         let wire = match self.window_bytes {
             Some(bytes) => format!("LAN, {} ms, window {} KB", self.round_trip_ms, bytes >> 10),
             None => format!("{} ms round trip, {} % loss", self.round_trip_ms, self.loss * 100.0),
         };
+        format!("{wire}, Grosso the {side}'s NIC")
+    }
+
+    fn write_heading(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\n{wire}, Grosso the {side}'s NIC: ms, and times off\n\
+            "\n{}: ms, and times off\n\
              handling    hold{}",
+            self.wire(),
             Worth::ALL.map(|worth| format!("{:>20}", format!("sender: {worth}"))).concat(),
         );
     }
@@ -231,21 +294,25 @@ const SIDES: [(NicOf, &str); 2] = [
 
 const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run: \
-throughput, and the <b class=\"acks\">acknowledgments</b> that reach the sender of the bytes.";
+throughput, and the <b class=\"acks\">acknowledgments</b> that reach the sender of the bytes. \
+Transfers: the time, and its <b class=\"acks\">ratio</b> to the time without coalescing.";
+
+const SLOW_SENDER: &str = "a sender grows slowly behind a device that merges acknowledgments";
+const SLOW_RECEIVER: &str = "a sender grows slowly towards a receiver that merges data";
+const COUNTS: &str = "a userspace sender counts acknowledgments";
+/// Ratio of times from which a transfer counts as slow.
+const SLOW: f64 = 1.2;
 
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "a sender grows slowly behind a device that merges acknowledgments",
+        seen: SLOW_SENDER,
         turn: &["ethtool -K DEV lro off rx-gro-hw off", "grosso bridge ... --profile linux"],
     },
     Knob {
-        seen: "a sender grows slowly towards a receiver that merges data",
+        seen: SLOW_RECEIVER,
         turn: &["grosso bridge ... --terminates --expand-acks", "grosso bridge ... --hold 0"],
     },
-    Knob {
-        seen: "a userspace sender counts acknowledgments",
-        turn: &["count acknowledged bytes instead (RFC 3465)"],
-    },
+    Knob { seen: COUNTS, turn: &["count acknowledged bytes instead (RFC 3465)"] },
 ];
 
 /// Heading of the columns of [`AckRow::write`].
@@ -281,9 +348,12 @@ mod tests {
 
     #[test]
     fn page_is_self_contained_and_shows_every_run() {
-        let page = report().page("grosso lab acks --html \"a&b.html\"");
+        let report = report();
+        let page = report.page("grosso lab acks --html \"a&b.html\"");
         assert!(page.contains("4.00 Gb/s with merged acknowledgments, 8.00 with each"), "{page}");
-        assert_eq!(page.matches("<circle ").count(), 76 * 2 * 3);
+        let transfers = report.findings.transfers.iter().map(|row| row.runs.len());
+        assert_eq!(page.matches("<circle ").count(), 76 * 2 * 3 + transfers.sum::<usize>());
+        assert_eq!(page.matches("<h2>Transfers: ").count(), 5, "{page}");
         assert_shown(&page);
     }
 }

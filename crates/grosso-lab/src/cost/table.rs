@@ -74,7 +74,7 @@ impl Findings for CostFindings {
         let rows = self.rows.iter().map(|row| (row.name(), row.paths.map(|path| path.bar())));
         let chart = Chart {
             title: "Thread time per packet in nanoseconds".into(),
-            names: 110,
+
             columns: [column("path a, host to wire", 0), column("path b, wire to host", 1)],
             rows: rows.collect(),
         };

@@ -58,7 +58,7 @@ the median, a dot a run: <b class=\"path\">throughput</b> and \
             Column::new("CPU s/GB", self.rows.iter().map(|row| row.cpu_s_per_gb.max)),
         ];
         let rows = self.rows.iter().map(|row| (row.setting.clone(), row.bars())).collect();
-        Chart { title: "Throughput and its cost".into(), names: 190, columns, rows }.draw()
+        Chart { title: "Throughput and its cost".into(), columns, rows }.draw()
     }
 }
 

@@ -60,8 +60,22 @@ impl Findings for FragmentFindings {
         }
     }
 
+    fn is_seen(&self, observation: &str) -> bool {
+        let mut rows = self.groups.iter().flat_map(|group| &group.rows);
+        match observation {
+            LACK_OF_BUFFERS => rows.any(|row| row.no_buffer_a_second.median > 0.0),
+            SILENCE => rows.any(|row| row.silence_ms.median >= SILENT_MS),
+            _ => true,
+        }
+    }
+
     fn charts(&self) -> String {
-        self.groups.iter().map(|group| group.chart().draw()).collect()
+        let rows = || self.groups.iter().flat_map(|group| &group.rows);
+        let columns = [
+            Column::new("goodput, Mb/s", rows().map(|row| row.goodput_gbps.max)),
+            Column::new("longest silence, ms", rows().map(|row| row.silence_ms.max)),
+        ];
+        self.groups.iter().map(|group| group.chart(columns).draw()).collect()
     }
 
     fn remarks(&self, environment: &Environment<FragmentParameters>) -> Vec<&'static str> {
@@ -82,14 +96,10 @@ impl Findings for FragmentFindings {
 
 impl FragmentGroup {
     /// Returns a chart of goodput and the longest silence of each row, side by side.
-    fn chart(&self) -> Chart {
-        let columns = [
-            Column::new("goodput, Mb/s", self.rows.iter().map(|row| row.goodput_gbps.max)),
-            Column::new("longest silence, ms", self.rows.iter().map(|row| row.silence_ms.max)),
-        ];
+    fn chart(&self, columns: [Column; 2]) -> Chart {
         let name = |row: &FragmentRow| format!("{}: {}", row.buffers(), row.receiver);
         let rows = self.rows.iter().map(|row| (name(row), row.bars())).collect();
-        Chart { title: self.title(), names: 190, columns, rows }
+        Chart { title: self.title(), columns, rows }
     }
 
     /// Returns the title of the group: the loss or the load that its rows share.
@@ -159,17 +169,22 @@ Datagrams of many fragments, inside ESP, between two network namespaces of this 
 the median, a dot a run: <b class=\"path\">complete datagrams</b>, and \
 <b class=\"receiver\">the longest time without a datagram</b>.";
 
+const LACK_OF_BUFFERS: &str = "fragments are dropped for lack of buffers";
+const SILENCE: &str = "nothing arrives for long after a loss";
+/// A silence that a user notices, in milliseconds.
+const SILENT_MS: f64 = 100.0;
+
 const KNOBS: &[Knob] = &[
     Knob {
         seen: "datagrams arrive as fragments",
         turn: &["ip link set TUNNEL mtu MTU-OF-THE-PATH-LESS-HEADERS"],
     },
     Knob {
-        seen: "fragments are dropped for lack of buffers",
+        seen: LACK_OF_BUFFERS,
         turn: &["ethtool -G DEV rx 4096", "grosso run: left = { ..., fragments = {} }"],
     },
     Knob {
-        seen: "nothing arrives for long after a loss",
+        seen: SILENCE,
         turn: &[
             "sysctl net.ipv4.ipfrag_time=2 net.ipv6.ip6frag_time=2",
             "sysctl net.ipv4.ipfrag_high_thresh=16777216",

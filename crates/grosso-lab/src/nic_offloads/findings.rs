@@ -152,7 +152,7 @@ Bars are medians, dots the single runs.";
         });
         let chart = Chart {
             title: "Each feature off and on".into(),
-            names: 260,
+
             columns: [
                 column("Gb/s", |row| row.gigabits_a_second),
                 column("Gb per CPU-second", |row| row.gigabits_a_cpu_second),

@@ -2,6 +2,8 @@
 
 use core::fmt::Write;
 
+use grosso::Profile;
+
 use super::{Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow};
 use crate::{
     beside::BesideRow,
@@ -83,13 +85,38 @@ impl Findings for OffloadFindings {
             })
     }
 
+    fn is_seen(&self, observation: &str) -> bool {
+        let varies = |cost: fn(&OffloadRow) -> f64| {
+            self.groups.iter().any(|group| {
+                let costs = group.rows.iter().map(cost).filter(|cost| *cost > 0.0);
+                let least = costs.clone().fold(f64::INFINITY, f64::min);
+                costs.fold(0.0, f64::max) >= least * NOTICED
+            })
+        };
+        match observation {
+            RECEIVER_COST => varies(|row| row.receiver_cpu_s_per_gb.median),
+            SENDER_COST => varies(|row| row.sender_cpu_s_per_gb.median),
+            SHORT_TRAINS => {
+                let trains = self.rows().filter_map(|row| row.segments_per_train);
+                trains.into_iter().any(|trains| trains.median > 1.0 && trains.median < FEW_SEGMENTS)
+            }
+            WAITING => varies(|row| row.latency.map_or(0.0, |latency| latency.p50_us)),
+            REORDERING => self.rows().any(|row| row.retransmits > 0),
+            IRREVERSIBLE => self.rows().any(|row| {
+                Profile::named(&row.name).is_some_and(|profile| !profile.rules.is_invertible())
+            }),
+            _ => true,
+        }
+    }
+
     fn charts(&self) -> String {
         match self.is_sweep() {
             true => self.curves(),
             false => {
                 let is_timed = self.rows().any(|row| row.latency.is_some());
                 let parts = if is_timed { LATENCY_LEGEND } else { ROLES_LEGEND };
-                let charts = self.groups.iter().map(|group| group.chart().draw());
+                let columns = self.columns();
+                let charts = self.groups.iter().map(|group| group.chart(columns).draw());
                 format!("<p>{parts}</p>\n{}", charts.collect::<String>())
             }
         }
@@ -128,6 +155,18 @@ impl Findings for OffloadFindings {
 }
 
 impl OffloadFindings {
+    /// Returns the columns of all charts, so that the page has one scale.
+    fn columns(&self) -> [Column; 2] {
+        let [speed, cost] = match self.rows().any(|row| row.latency.is_some()) {
+            true => ["requests a second", "microseconds: 50, 90, 99 % of requests"],
+            false => ["Gb/s per CPU", "CPU seconds per GB"],
+        };
+        [
+            Column::new(speed, self.rows().map(|row| row.speed().max)),
+            Column::new(cost, self.rows().map(|row| row.costs().iter().sum())),
+        ]
+    }
+
     /// Returns the headline of rows that differ in the offered load or in the number of connections: the train length
     /// in the first and in the last row. Rows without a load limit are not compared.
     fn headline_of_trains(&self) -> Option<String> {
@@ -199,17 +238,9 @@ impl OffloadGroup {
     }
 
     /// Returns a chart of throughput and cost of each row, side by side.
-    fn chart(&self) -> Chart {
-        let [speed, cost] = match self.rows.iter().any(|row| row.latency.is_some()) {
-            true => ["requests a second", "microseconds: 50, 90, 99 % of requests"],
-            false => ["Gb/s per CPU", "CPU seconds per GB"],
-        };
-        let columns = [
-            Column::new(speed, self.rows.iter().map(|row| row.speed().max)),
-            Column::new(cost, self.rows.iter().map(|row| row.costs().iter().sum())),
-        ];
+    fn chart(&self, columns: [Column; 2]) -> Chart {
         let rows = self.rows.iter().map(|row| (row.name.clone(), row.bars())).collect();
-        Chart { title: self.title.clone(), names: 130, columns, rows }
+        Chart { title: self.title.clone(), columns, rows }
     }
 
     fn write(&self, text: &mut String) {
@@ -348,13 +379,24 @@ const LATENCY_LEGEND: &str = "\
 Time of the fastest <b class=\"sender\">50 %</b>, <b class=\"path\">90 %</b> and \
 <b class=\"receiver\">99 %</b> of the requests.";
 
+const RECEIVER_COST: &str = "the receiver spends its time per packet";
+const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
+const WAITING: &str = "requests wait until a train ends";
+const REORDERING: &str = "out-of-order packets end trains";
+const SENDER_COST: &str = "the sender spends its time per packet";
+const IRREVERSIBLE: &str = "a host forwards superframes that its device merged irreversibly";
+/// Ratio of the greatest to the least cost of a group that shows an effect.
+const NOTICED: f64 = 1.25;
+/// Packets of a train that is not short.
+const FEW_SEGMENTS: f64 = 8.0;
+
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "the receiver spends its time per packet",
+        seen: RECEIVER_COST,
         turn: &["ethtool -K DEV gro on", "grosso bridge ... --profile linux"],
     },
     Knob {
-        seen: "trains are short although packets arrive fast",
+        seen: SHORT_TRAINS,
         turn: &[
             "ethtool -C DEV rx-usecs 50",
             "echo 2 > /sys/class/net/DEV/napi_defer_hard_irqs",
@@ -362,22 +404,13 @@ const KNOBS: &[Knob] = &[
             "grosso bridge ... --hold 100us",
         ],
     },
+    Knob { seen: WAITING, turn: &["ethtool -C DEV rx-usecs 0", "grosso bridge ... --hold 0"] },
     Knob {
-        seen: "requests wait until a train ends",
-        turn: &["ethtool -C DEV rx-usecs 0", "grosso bridge ... --hold 0"],
-    },
-    Knob {
-        seen: "out-of-order packets end trains",
+        seen: REORDERING,
         turn: &["ethtool -N DEV rx-flow-hash tcp4 sdfn", "grosso bridge ... --reorder holes"],
     },
-    Knob {
-        seen: "the sender spends its time per packet",
-        turn: &["ethtool -K DEV tx on sg on tso on gso on"],
-    },
-    Knob {
-        seen: "a host forwards superframes that its device merged irreversibly",
-        turn: &["ethtool -K DEV lro off gro on"],
-    },
+    Knob { seen: SENDER_COST, turn: &["ethtool -K DEV tx on sg on tso on gso on"] },
+    Knob { seen: IRREVERSIBLE, turn: &["ethtool -K DEV lro off gro on"] },
 ];
 
 /// Heading of the columns of [`OffloadRow::write`].
@@ -430,14 +463,22 @@ mod tests {
     }
 
     #[test]
-    fn knobs_stand_below_the_figures_and_once_on_the_page() {
-        let report = report();
-        let (table, page) = (report.table(), report.page("grosso lab"));
-        for knob in ["rx-usecs 50", "DEV/gro_flush_timeout", "--hold 100us", "gro on"] {
-            assert!(table.contains(knob), "{table}");
-            assert_eq!(page.matches(knob).count(), table.matches(knob).count(), "{knob}: {page}");
+    fn knobs_for_what_was_seen_stand_below_the_figures_and_once_on_the_page() {
+        let mut report = report();
+        let short = ["rx-usecs 50", "DEV/gro_flush_timeout", "--hold 100us"];
+        let costly = ["DEV gro on", "--profile linux", "tso on gso on"];
+        let never = ["--reorder", "lro off"];
+        for has_short_trains in [false, true] {
+            let (table, page) = (report.table(), report.page("grosso lab"));
+            for knob in short.into_iter().chain(costly).chain(never) {
+                let is_seen = costly.contains(&knob) || has_short_trains && short.contains(&knob);
+                assert_eq!(table.contains(knob), is_seen, "{knob}: {table}");
+                let counts = [&page, &table].map(|text| text.matches(knob).count());
+                assert_eq!(counts[0], counts[1], "{knob}: {page}");
+            }
+            assert_shown(&page);
+            report.findings.groups[0].rows[0].segments_per_train = Some(Spread::of([3.0]));
         }
-        assert_shown(&page);
     }
 
     #[test]
@@ -474,6 +515,6 @@ mod tests {
         assert_shown(&page);
         assert!(page.contains("a&amp;b.html") && page.contains("is &lt;script&gt;"));
         // The longest bar has the maximum length.
-        assert!(page.contains("width=\"260.0\""));
+        assert!(page.contains("width=\"270.0\""));
     }
 }

@@ -61,7 +61,7 @@ impl Findings for VmFindings {
         ];
         let chart = |VmGroup { place, rows }: &VmGroup| {
             let rows = rows.iter().map(|row| (row.carrier.to_string(), row.bars())).collect();
-            Chart { title: place.to_string(), names: 150, columns, rows }.draw()
+            Chart { title: place.to_string(), columns, rows }.draw()
         };
         self.groups.iter().map(chart).collect()
     }

@@ -9,8 +9,6 @@ use super::escape;
 pub struct BarChart {
     /// Heading of the chart.
     pub title: String,
-    /// Width reserved for the names of the rows.
-    pub names: usize,
     /// Columns of bars.
     pub columns: [Column; 2],
     /// Name and bars of each row.
@@ -112,37 +110,50 @@ impl Bar {
 }
 
 impl BarChart {
-    /// Draws the chart with its title as HTML.
+    /// Draws the chart with its title as HTML: a drawing per column, side by side, or on a narrow page below each
+    /// other.
     #[must_use]
     pub fn draw(&self) -> String {
-        let height = HEAD + ROW * self.rows.len();
-        let longest = ((WIDTH - MARGIN - LABEL - self.names) / 2) as f64;
-        let at = [self.names as f64, self.names as f64 + longest + LABEL as f64];
         let title = escape(&self.title);
-        let mut text = format!(
-            "<h2>{title}</h2>\n<div class=\"wide\"><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-             aria-label=\"{title}\">\n"
-        );
-        for (x, column) in at.into_iter().zip(self.columns) {
-            let heading = escape(column.heading);
-            let _ = writeln!(text, "<text class=\"head\" x=\"{x}\" y=\"16\">{heading}</text>");
+        let mut text = format!("<h2>{title}</h2>\n<div class=\"pair\">");
+        for (index, column) in self.columns.iter().enumerate() {
+            self.draw_column(&mut text, index, *column);
         }
+        text + "</div>\n"
+    }
+
+    /// Draws one column, with the name of each row above its bar.
+    fn draw_column(&self, text: &mut String, index: usize, column: Column) {
+        let height = HEAD + ROW * self.rows.len();
+        let longest = (WIDTH - LABEL) as f64;
+        let heading = escape(column.heading);
+        let title = escape(&self.title);
+        let _ = write!(
+            text,
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}: {heading}\">\n\
+             <text class=\"head\" x=\"0\" y=\"16\">{heading}</text>\n"
+        );
         for (i, (name, bars)) in self.rows.iter().enumerate() {
             let (y, name) = (HEAD + i * ROW, escape(name));
-            let _ = writeln!(text, "<text x=\"0\" y=\"{}\">{name}</text>", y + THICK / 2 + 5);
-            for ((x, column), bar) in at.into_iter().zip(self.columns).zip(bars) {
-                bar.draw(&mut text, (x, y), longest, column.greatest);
-            }
+            let _ = writeln!(text, "<text x=\"0\" y=\"{}\">{name}</text>", y + NAME - 6);
+            bars[index].draw(text, (0.0, y + NAME), longest, column.greatest);
         }
-        text + "</svg></div>\n"
+        text.push_str("</svg>\n");
     }
 }
 
-/// Dimensions of the drawing: its width, room for a bar's label, the right margin, and the sizes of rows.
-const WIDTH: usize = 800;
-const LABEL: usize = 90;
-const MARGIN: usize = 60;
+/// Style of the two drawings of a chart.
+pub const STYLE: &str = "
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1.5rem; }
+.pair svg { width: 100%; min-width: 0; height: auto; }
+@media (max-width: 799px) { .pair { grid-template-columns: 1fr; } }
+";
+
+/// Dimensions of a drawing: its width, room for a bar's label, and the heights of heading, name and row.
+const WIDTH: usize = 400;
+const LABEL: usize = 130;
 const GAP: f64 = 8.0;
-const HEAD: usize = 30;
-const ROW: usize = 34;
-const THICK: usize = 22;
+const HEAD: usize = 26;
+const NAME: usize = 22;
+const THICK: usize = 18;
+const ROW: usize = NAME + THICK + 6;

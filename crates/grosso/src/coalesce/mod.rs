@@ -45,8 +45,8 @@ pub use hold::{
 };
 pub use profile::coalesce_options::CoalesceOptions;
 pub use profile::{
-    Acknowledgments, Batch, Bypass, FixedIdentification, FullTable, Hold, Level, Limits, Options,
-    Profile, Push, Refused, Reorder, Rules, Sizes, Vary,
+    Acknowledgments, AtLimit, Batch, Bypass, FixedIdentification, FullTable, Hold, Level, Limits,
+    Options, Padding, Profile, Push, Refused, Reorder, Rules, Sizes, TrainChecksum, Vary, ZeroEcho,
 };
 pub use slots::pool::Part;
 

@@ -65,7 +65,7 @@ impl<'a> First<'a> {
     /// Returns the first packet of this train with known headers.
     #[inline(always)]
     pub(crate) fn of<B: AsRef<[u8]>>(train: &'a Train<B>, known: &'a CachedStack) -> Self {
-        let packet = train.first.buffer.as_ref();
+        let packet = train.first.bytes();
         let (arrived_ns, stamp) = arrival_of(&train.meta, train.created_ns);
         Self { packet, known, arrived_ns, stamp }
     }

@@ -10,7 +10,9 @@ use crate::{
         emit::reason::{Close, NoMerge},
         hold::address_pairs::AddressPairs,
         predict::prediction::Joined,
-        profile::{Acknowledgments, FixedIdentification, Push, Rules, Sizes, Vary},
+        profile::{
+            Acknowledgments, AtLimit, FixedIdentification, Push, Rules, Sizes, Vary, ZeroEcho,
+        },
         rx::{bounds::Bounds, examine::Candidate, policy::Policy, shapes::CachedStack},
         slots::{
             pool::{List, Part},
@@ -229,10 +231,13 @@ impl<B: AsRef<[u8]>> Train<B> {
         self.ending_flags |= candidate.flags & ON_LAST_ONLY;
         let is_short = rules.sizes == Sizes::EqualButLast
             && (candidate.size < self.size || candidate.short_tail);
-        let is_full = !known.shape.is_tcp && self.packets >= known.bounds.packets_max;
+        let is_full = known.bounds.ends_full && self.packets >= known.bounds.packets_max;
+        let is_long =
+            rules.at_limit == AtLimit::Ends && self.payload_len >= known.bounds.payload_full;
         ending(candidate.flags, rules)
             .or_else(|| is_short.then_some(Close::ShortSegment))
             .or_else(|| is_full.then_some(Close::SegmentLimit))
+            .or_else(|| is_long.then_some(Close::SegmentLimit))
     }
 
     /// Checks rule G32.8, in serial arithmetic (RFC 9293 section 3.4).
@@ -487,8 +492,10 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
     })
 }
 
-/// Compares a TCP packet with the last one of its train: fields that may grow must not shrink.
+/// Compares a TCP packet with the last one of its train: fields that may grow must not shrink. A timestamp is compared
+/// with the one that the superframe would have.
 pub(crate) fn beside_last(
+    first: &[u8],
     last: &[u8],
     packet: &[u8],
     candidate: &Candidate,
@@ -511,16 +518,28 @@ pub(crate) fn beside_last(
             | Acknowledgments::FilterAggressive => false,
             Acknowledgments::WindowUpdates => acknowledged == 0 && is_update,
             Acknowledgments::Join => acknowledged > 0 || is_update,
+            Acknowledgments::Newer => acknowledged > 0,
         };
         if !joins {
             return Err(NoMerge::TcpAcknowledgmentAlone);
         }
     }
-    match known.timestamps {
+    if let Some(at) = known.timestamps {
+        let at = usize::from(at);
+        let kept = if known.rules.timestamp_value == Vary::First { first } else { last };
         // In serial arithmetic (RFC 7323 section 5.2).
-        Some(at) if since(at.into()) < 0 => Err(NoMerge::TcpTimestamp),
-        _ => Ok(()),
+        let is_older = (u32_at(packet, at).wrapping_sub(u32_at(kept, at)) as i32) < 0;
+        if is_older || known.rules.zero_echo != ZeroEcho::Joins && echoes_zero(packet, known) {
+            return Err(NoMerge::TcpTimestamp);
+        }
     }
+    Ok(())
+}
+
+/// Returns whether a packet has a timestamp that echoes zero, if timestamps may vary.
+#[inline]
+pub(crate) fn echoes_zero(packet: &[u8], known: &CachedStack) -> bool {
+    known.timestamps.is_some_and(|at| u32_at(packet, usize::from(at) + 4) == 0)
 }
 
 /// Upper bound of the configurable number of trains.

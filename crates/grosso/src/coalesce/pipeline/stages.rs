@@ -144,6 +144,14 @@ impl<B: AsRef<[u8]>> Stages<B> {
     ) -> Verdict {
         match merger.parse::<ByProfile>(incoming.bytes(), incoming.meta, guess) {
             Ok(flow_match) => self.push_packet(0, Packet { incoming, flow_match }, merger, sink),
+            Err(Unknown::Passes(Pass::Padded)) if merger.trims() => {
+                if let Some(scope) = merger.dissected_might_be_of(incoming.bytes(), incoming.meta) {
+                    self.flush(scope, Release::Barrier, merger, sink);
+                    // Releasing packets may have dissected them.
+                    merger.must_not_overtake(incoming.bytes(), incoming.meta);
+                }
+                merger.take_padded(incoming, sink)
+            }
             Err(Unknown::Passes(reason)) => {
                 self.pass_unknown(incoming.into_frame(), reason, merger, sink)
             }

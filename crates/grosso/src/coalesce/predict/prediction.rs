@@ -455,10 +455,10 @@ impl IpNumbers {
 /// Returns the number of further packets with this payload that fit into the train.
 #[inline]
 fn room(known: &CachedStack, packets: u16, payload_len: usize, size: usize) -> u16 {
-    let CachedStack { shape, bounds, .. } = known;
-    let bytes_left = bounds.payload_max.saturating_sub(payload_len);
+    let bounds = &known.bounds;
+    let bytes_left = bounds.payload_open.saturating_sub(payload_len);
     // The last packet of a UDP train ends the train.
-    let last = u16::from(!shape.is_tcp);
+    let last = u16::from(bounds.ends_full);
     let packets_left = bounds.packets_max.saturating_sub(packets).saturating_sub(last);
     packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
 }

@@ -10,6 +10,8 @@ pub struct Limits {
     pub parts: usize,
     /// Limit of the superframe length in bytes from the first IP header on: 65536 allows 65535 bytes (rule G60).
     pub size_bytes: u32,
+    /// Maximum payload of a TCP train in bytes, in addition to [`Self::size_bytes`].
+    pub payload_bytes: u32,
     /// Maximum packets per TCP train.
     pub tcp_segments: u16,
     /// Maximum packets per UDP train (rule U13).

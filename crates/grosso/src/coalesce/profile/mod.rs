@@ -10,7 +10,7 @@ mod rules;
 
 use alloc::{borrow::Cow, vec, vec::Vec};
 
-use grosso_wire::tcp;
+use grosso_wire::{ethernet, tcp};
 
 pub use self::{
     batch::Batch,
@@ -19,7 +19,8 @@ pub use self::{
     limits::Limits,
     reorder::{Level, Reorder},
     rules::{
-        Acknowledgments, FixedIdentification, FullTable, Options, Push, Refused, Rules, Sizes, Vary,
+        Acknowledgments, AtLimit, FixedIdentification, FullTable, Options, Padding, Push, Refused,
+        Rules, Sizes, TrainChecksum, Vary, ZeroEcho,
     },
 };
 
@@ -86,6 +87,7 @@ impl Profile {
                 flows: 4096,
                 parts: 65536,
                 size_bytes: 65536,
+                payload_bytes: Limits::SIZE_BYTES_CEILING,
                 tcp_segments: u16::MAX,
                 udp_segments: 64,
                 hold_ns: 0,
@@ -114,56 +116,84 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of the generic LRO in Linux 2.6.24 to 4.4 (rules L10 to L15): later acknowledgments, windows
-    /// and timestamp echoes replace earlier ones, packets of any size are merged, and a packet that does not fit its
-    /// train is delivered alone.
+    /// Returns the rules of the generic LRO in Linux 2.6.24 to 4.4 (rules L10 to L15), for a device with an MTU of 1500
+    /// bytes: later acknowledgments, windows and timestamp echoes replace earlier ones, packets of any size are merged,
+    /// and a packet that does not fit its train is delivered alone.
     #[must_use]
     pub fn inet_lro() -> Self {
         let mut profile = Self::lossy("inet-lro");
-        profile.rules.timestamp_value = Vary::First;
-        profile.rules.flags_alone = CONGESTION_AND_FINISH;
-        profile.rules.congestion_alone = true;
-        profile.rules.refused = Refused::Leaves;
-        profile.rules.full = FullTable::Leaves;
+        let rules = &mut profile.rules;
+        rules.timestamp_value = Vary::First;
+        rules.zero_echo = ZeroEcho::Alone;
+        rules.flags_alone = CONGESTION_AND_FINISH;
+        rules.congestion_alone = true;
+        rules.refused = Refused::Leaves;
+        rules.full = FullTable::Leaves;
+        rules.at_limit = AtLimit::Ends;
+        rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
         // Bytes and count together, with room for one more packet (the review's sixth point).
-        profile.limits.size_bytes = 65536 - 1500;
+        profile.limits.size_bytes = 65536 - ETHERNET_MTU;
         profile.limits.tcp_segments = 64;
         profile
     }
 
     /// Returns [`Profile::inet_lro`] as submitted for review in 2007, for a receiver with this MTU in bytes. A train
     /// holds as many packets as full-sized ones would fit, even if they are short (P2), and at most `MAX_SKB_FRAGS` of
-    /// that kernel.
+    /// that kernel. Its superframes had no valid checksum; here they have a partial one.
     #[must_use]
     pub fn inet_lro_2007(mtu: u16) -> Self {
         let mut profile = Self::inet_lro();
         profile.name = Cow::Borrowed("inet-lro-2007");
+        profile.rules.checksum = TrainChecksum::Partial;
         profile.limits.size_bytes = 65536;
         profile.limits.tcp_segments = (u16::MAX / mtu.max(1)).clamp(1, SOCKET_BUFFER_PARTS);
         profile
     }
 
-    /// Returns the rules of FreeBSD's LRO, which also merges pure acknowledgments that carry new information.
+    /// Returns the rules of the myri10ge driver's LRO of 2007 (`mxge_lro.c` in FreeBSD), the ancestor of FreeBSD's, for
+    /// a device with an MTU of 1500 bytes.
+    #[must_use]
+    pub fn myri10ge() -> Self {
+        let mut profile = Self::lossy("myri10ge");
+        let rules = &mut profile.rules;
+        rules.flags_alone = CONGESTION_AND_FINISH;
+        rules.acknowledgments = Acknowledgments::Newer;
+        rules.refused = Refused::Leaves;
+        rules.full = FullTable::Leaves;
+        rules.at_limit = AtLimit::Ends;
+        rules.padding = Padding::Trim;
+        rules.zero_echo = ZeroEcho::Starts;
+        rules.checksum = TrainChecksum::Complete;
+        profile.limits.flows = 8;
+        // The original counted the Ethernet header too.
+        profile.limits.size_bytes = 65536 - ETHERNET_MTU - ethernet::HEADER_LEN as u32;
+        profile
+    }
+
+    /// Returns the rules of FreeBSD's `tcp_lro.c` from 2008 to 2012, which generalises [`Profile::myri10ge`] for all
+    /// drivers.
+    #[must_use]
+    pub fn freebsd_2011() -> Self {
+        let mut profile = Self::myri10ge();
+        profile.name = Cow::Borrowed("freebsd-2011");
+        profile
+    }
+
+    /// Returns the rules of FreeBSD's current LRO, which sorts the packets of a poll by flow, and also merges pure
+    /// acknowledgments that change only the window.
     #[must_use]
     pub fn freebsd() -> Self {
         let mut profile = Self::lossy("freebsd");
         profile.rules.flags_alone = CONGESTION_AND_FINISH;
         profile.rules.acknowledgments = Acknowledgments::Join;
+        profile.rules.padding = Padding::Trim;
+        profile.rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        profile.limits.size_bytes = 65536 - 255;
+        // Both limits of the original exclude the limit itself.
+        profile.limits.payload_bytes = 65535 - 255 - 1;
+        profile.limits.tcp_segments = u16::MAX - 1;
         profile.batch = Batch::ByFlow { packets: 1024 };
-        profile
-    }
-
-    /// Returns the rules of the myri10ge driver's LRO, the ancestor of FreeBSD's, which merges data packets only.
-    #[must_use]
-    pub fn myri10ge() -> Self {
-        let mut profile = Self::freebsd();
-        profile.name = Cow::Borrowed("myri10ge");
-        profile.rules.acknowledgments = Acknowledgments::Alone;
-        profile.rules.full = FullTable::Leaves;
-        profile.batch = Batch::AsItCame;
         profile
     }
 
@@ -318,6 +348,7 @@ impl Profile {
             Self::inet_lro(),
             Self::inet_lro_2007(9000),
             Self::myri10ge(),
+            Self::freebsd_2011(),
             Self::freebsd(),
             Self::rsc_82599(2048),
             Self::ndis_rsc(),
@@ -336,6 +367,8 @@ impl Default for Profile {
 
 /// Jiffy of Linux at 1000 Hz; at lower rates Linux keeps nothing across polls.
 const JIFFY_NS: u64 = 1_000_000;
+/// MTU of Ethernet without jumbo frames.
+const ETHERNET_MTU: u32 = 1500;
 /// FIN and the flags of congestion control, as the low byte of the TCP flags.
 const CONGESTION_AND_FINISH: u8 = (tcp::FIN | tcp::ECE | tcp::CWR) as u8;
 /// Parts of a socket buffer in 2007, with pages of 4 KiB: `MAX_SKB_FRAGS`.

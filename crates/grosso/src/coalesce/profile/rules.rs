@@ -61,6 +61,53 @@ pub struct Rules {
     pub refused: Refused,
     /// Treatment of a packet of a flow without a train when the table is full.
     pub full: FullTable,
+    /// Effect of a limit on bytes or packets.
+    pub at_limit: AtLimit,
+    /// Treatment of frames that are longer than their packet.
+    pub padding: Padding,
+    /// Treatment of packets whose timestamp echoes zero.
+    pub zero_echo: ZeroEcho,
+    /// Checksum of superframes.
+    pub checksum: TrainChecksum,
+}
+
+/// Effect of [`Limits::size_bytes`](super::Limits::size_bytes) and
+/// [`Limits::tcp_segments`](super::Limits::tcp_segments).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtLimit {
+    /// A packet that would exceed the limit starts the next train.
+    Next,
+    /// A packet that reaches the limit is the last of its train, which leaves at once.
+    Ends,
+}
+
+/// Treatment of frames that are longer than their packet, such as short Ethernet frames (P3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Padding {
+    /// Padded frames are delivered alone.
+    Alone,
+    /// Padded frames merge without their padding.
+    Trim,
+}
+
+/// Treatment of packets with a timestamp that echoes zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ZeroEcho {
+    /// Such packets merge like others.
+    Joins,
+    /// Such packets may start a train, but do not join one.
+    Starts,
+    /// Such packets are delivered alone.
+    Alone,
+}
+
+/// Checksum of a superframe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TrainChecksum {
+    /// The pseudo-header sum, which a device or the receiver completes.
+    Partial,
+    /// The complete checksum, from the checksums of the packets; partial if a packet of the train was partial.
+    Complete,
 }
 
 /// Packets whose IPv4 identification may stay fixed in a train.
@@ -110,6 +157,9 @@ pub enum Acknowledgments {
     /// Pure acknowledgments merge if they acknowledge more data or change the window. The sender then gets fewer
     /// acknowledgments, which clock its transmissions.
     Join,
+    /// Pure acknowledgments merge if they acknowledge more data; those that change only the window count as
+    /// duplicates.
+    Newer,
     /// Pure acknowledgments of a flow leave together and unchanged, with a record of each: a
     /// [`Vector`](crate::coalesce::Vector).
     Vector,
@@ -129,7 +179,7 @@ impl Vary {
 impl Acknowledgments {
     /// Returns whether some acknowledgments merge into trains.
     pub(crate) const fn join_trains(self) -> bool {
-        matches!(self, Self::WindowUpdates | Self::Join)
+        matches!(self, Self::WindowUpdates | Self::Join | Self::Newer)
     }
 
     /// Returns whether acknowledgments of a flow wait together unmerged.
@@ -186,6 +236,10 @@ impl Rules {
         acknowledgments: Acknowledgments::Alone,
         refused: Refused::Starts,
         full: FullTable::Evicts,
+        at_limit: AtLimit::Next,
+        padding: Padding::Alone,
+        zero_echo: ZeroEcho::Joins,
+        checksum: TrainChecksum::Partial,
     };
 
     /// Returns whether segmenting any train restores the original packets. If not, only the host that terminates TCP
@@ -205,6 +259,7 @@ impl Rules {
             sizes,
             push,
             acknowledgments,
+            padding,
             // Packets that are excluded from trains or dropped do not change other packets.
             fixed_identification: _,
             options: _,
@@ -212,6 +267,10 @@ impl Rules {
             congestion_alone: _,
             refused: _,
             full: _,
+            at_limit: _,
+            zero_echo: _,
+            // The receiver of a superframe completes its checksum anyway.
+            checksum: _,
         } = *self;
         differentiated_services.is_equal()
             && flow_label.is_equal()
@@ -224,6 +283,7 @@ impl Rules {
             && matches!(sizes, Sizes::EqualButLast)
             && matches!(push, Push::Ends)
             && !acknowledgments.join_trains()
+            && matches!(padding, Padding::Alone)
     }
 
     /// Returns whether the timestamp option may vary.

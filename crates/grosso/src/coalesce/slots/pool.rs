@@ -18,6 +18,11 @@ impl<B: AsRef<[u8]>> Part<B> {
         Self { buffer, start: range.start as u32, end: range.end as u32 }
     }
 
+    /// Removes the bytes of the buffer from `end` on.
+    pub(crate) fn truncate(&mut self, end: usize) {
+        self.end = self.end.min(end as u32);
+    }
+
     /// Returns the range of the buffer that belongs to the frame.
     #[inline]
     #[must_use]

@@ -11,8 +11,8 @@ use crate::{
             verdict::Verdict,
         },
         flows::flow_match::FlowMatch,
-        hold::train::{Examined, beside_last, ending},
-        profile::{Acknowledgments, FullTable, Refused},
+        hold::train::{Examined, beside_last, echoes_zero, ending},
+        profile::{Acknowledgments, FullTable, Refused, ZeroEcho},
         rx::{
             examine::{Candidate, examine},
             policy::Policy,
@@ -138,8 +138,10 @@ impl<B: AsRef<[u8]>> Merger<B> {
             let last = rules.compares_with_last().then(|| self.pool.last(&train.rest));
             agrees.and_then(|()| {
                 if let Some(last) = last {
-                    let last = last.unwrap_or(&train.first).buffer.as_ref();
-                    beside_last(last, examined.frame.buffer.as_ref(), &examined.candidate, known)?;
+                    let (first, packet) =
+                        (train.first.buffer.as_ref(), examined.frame.buffer.as_ref());
+                    let last = last.map_or(first, |last| last.buffer.as_ref());
+                    beside_last(first, last, packet, &examined.candidate, known)?;
                 }
                 train.admits::<P>(&examined, known)
             })
@@ -232,12 +234,26 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let known = &self.shapes[examined.known];
-        if let Some(reason) = ends_alone::<P>(known, &examined.candidate) {
+        let rules = P::rules(known);
+        let is_without_echo = rules.zero_echo == ZeroEcho::Alone
+            && echoes_zero(examined.frame.buffer.as_ref(), known);
+        let alone = if is_without_echo {
+            Some(Pass::TcpOptions)
+        } else {
+            ends_alone::<P>(known, &examined.candidate)
+        };
+        if let Some(reason) = alone {
             let Examined { frame, candidate, .. } = examined;
             let meta = verified(&known.shape, candidate.partial, frame.meta);
             return self.pass_here(frame.buffer, meta, reason, sink);
         }
         self.start::<P>(examined, free, sink)
+    }
+
+    /// Returns whether a packet may start a train, but joins none.
+    fn joins_none(&self, known: ShapeId, frame: &Frame<B>) -> bool {
+        let known = &self.shapes[known];
+        known.rules.zero_echo == ZeroEcho::Starts && echoes_zero(frame.buffer.as_ref(), known)
     }
 
     /// Starts a train with a packet.
@@ -249,6 +265,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Examined { ref frame, known, flow, resembles, .. } = examined;
+        // The prediction of a packet that starts a train covers equal timestamps.
+        let resembles = resembles && !(P::IS_WATCHED && self.joins_none(known, frame));
         let place = match free {
             Some(place) => place,
             None => match self.room_for::<P>(known, flow, frame.meta.hash, sink) {

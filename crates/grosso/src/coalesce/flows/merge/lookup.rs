@@ -20,13 +20,15 @@
 use super::{Merger, Unknown, admit::ends_alone, verified};
 use crate::{
     bytes::byte_at,
+    checksum::Checksum,
     coalesce::{
         emit::{delivery::Sink, reason::Pass, verdict::Verdict},
         flows::flow_match::FlowMatch,
-        hold::train::ending,
+        hold::train::{Examined, ending},
+        profile::{Padding, Rules},
         rx::{
             examine::{examine, lengths_agree, verify_all},
-            policy::Policy,
+            policy::{ByProfile, Policy},
             rx_packet::RxPacket,
         },
         slots::{prediction_id::PredictionId, shape_id::ShapeId, train_id::TrainId},
@@ -217,12 +219,69 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         match unknown {
-            Unknown::Passes(reason) => self.pass_unknown(incoming.into_frame(), reason, sink),
+            Unknown::Passes(reason) => {
+                match P::IS_WATCHED && reason == Pass::Padded && self.trims() {
+                    true => self.take_padded(incoming, sink),
+                    false => self.pass_unknown(incoming.into_frame(), reason, sink),
+                }
+            }
             Unknown::OneTooMany => {
                 self.forget_shapes(sink);
                 self.take::<P>(incoming, sink)
             }
         }
+    }
+
+    /// Returns whether padded packets merge without their padding. Acknowledgments that wait unmerged stay as they are.
+    pub(crate) fn trims(&self) -> bool {
+        let Rules { padding, acknowledgments, .. } = self.profile.rules;
+        padding == Padding::Trim && !acknowledgments.are_gathered()
+    }
+
+    /// Processes a packet that was just dissected and has padding, like one without padding if its headers end in TCP.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_padded(
+        &mut self,
+        incoming: RxPacket<'_, B>,
+        sink: &mut (impl Sink<B> + ?Sized),
+    ) -> Verdict {
+        let end = self.stack.end as usize;
+        let packet = incoming.bytes().get(..end).unwrap_or_default();
+        let mut headers = self.headers::<ByProfile>(packet, incoming.meta);
+        if let Err(Unknown::OneTooMany) = headers {
+            self.forget_shapes(sink);
+            headers = self.headers::<ByProfile>(packet, incoming.meta);
+        }
+        let known = match headers {
+            Ok(known) if self.shapes[known].shape.is_tcp => known,
+            _ => return self.pass_unknown(incoming.into_frame(), Pass::Padded, sink),
+        };
+        // The sum of a device covers the padding too.
+        let checksum = match incoming.meta.checksum {
+            Checksum::Complete { .. } => Checksum::None,
+            verified => verified,
+        };
+        let meta = Meta { checksum, ..*incoming.meta };
+        let examined = examine::<ByProfile>(packet, &self.shapes[known], &meta);
+        let FlowMatch { flow, found, .. } = self.locate(packet, &meta, known, &Guess::NONE);
+        let now_ns = incoming.now_ns;
+        let frame = incoming.into_frame();
+        let candidate = match examined {
+            Ok(candidate) => candidate,
+            Err(reason) => return self.pass_behind(found, frame, reason, sink),
+        };
+        let hash = frame.meta.hash;
+        let examined = Examined { frame, candidate, known, flow, now_ns, resembles: false };
+        let verdict = self.admit::<ByProfile>(found, examined, false, sink);
+        if let (Verdict::Held | Verdict::Refused(_), Found::Slot(slot)) =
+            (verdict, self.table.find(flow, hash))
+            && let Some(train) = self.trains.held_mut(slot)
+        {
+            // The packet started the train.
+            train.first.truncate(end);
+        }
+        verdict
     }
 
     /// Finds the flow of a packet with this expectation, without parsing it.

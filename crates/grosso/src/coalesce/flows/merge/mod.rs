@@ -6,12 +6,14 @@ mod gathered;
 mod lookup;
 mod predicted;
 
-use core::num::NonZeroU16;
+use core::{iter, num::NonZeroU16};
 
+use grosso_checksum::Sum;
 use grosso_wire::{Extent, LinkType, Ports, Stack, dissect, dissect_into, tcp};
 
 pub(crate) use self::lookup::{ExpectedFlow, Guess, Lookup};
 use crate::{
+    bytes::put_u16,
     checksum::Checksum,
     coalesce::{
         emit::{
@@ -30,12 +32,12 @@ use crate::{
             train::{Train, Trains},
         },
         predict::{passthrough::Passthrough, predictions::Predictions},
-        profile::{Profile, Rules},
+        profile::{Profile, Rules, TrainChecksum},
         rx::{
             bounds::Bounds,
             examine::{ends_in_transport, lengths_agree, refusal_of_headers, refusal_of_stack},
             policy::Tiers,
-            shapes::Shapes,
+            shapes::{CachedStack, Shapes},
         },
         slots::{
             pool::{List, Part, Pool},
@@ -47,7 +49,7 @@ use crate::{
     meta::{Cwr, Gso, GsoSize, Meta},
     template::{
         self, HEADER_BYTES_MAX,
-        render::{Checksums, Template},
+        render::{Checksums, Template, pseudo_of, sum_of},
         shape::Shape,
     },
 };
@@ -336,8 +338,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
         let shape = Shape::new(stack, packet);
         let refusal = refusal_of_headers(packet, stack, &shape, &self.ports, &self.profile);
-        let bounds = Bounds::of(&shape, &self.profile.limits);
         let rules = &self.profile.rules;
+        let bounds = Bounds::of(&shape, &self.profile.limits, rules);
         Ok(self.shapes.remember(stack, shape, packet, rules, bounds, refusal))
     }
 
@@ -417,7 +419,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         };
         template.render(place, Checksums::PseudoHeader, header);
         let transport = shape.covers.last().map_or((0, 0), |cover| (cover.start, cover.at));
-        let meta = Meta {
+        let mut meta = Meta {
             checksum: Checksum::Partial { start: transport.0, offset: transport.1 - transport.0 },
             gso: NonZeroU16::new(train.size).filter(|_| known.is_invertible).map(|size| Gso {
                 size: GsoSize::Every(size),
@@ -432,7 +434,12 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let len = shape.header_len + train.payload_len;
         let is_summed = self.is_watched && !known.is_invertible;
         let summary = match is_summed {
-            true => self.acknowledgments.summary(slot, First::of(&train, known)),
+            true => {
+                if complete_checksum(known, &train, &self.pool, header) {
+                    meta.checksum = Checksum::Unnecessary { levels: 0 };
+                }
+                self.acknowledgments.summary(slot, First::of(&train, known))
+            }
             false => None,
         };
         let packets = u32::from(train.packets);
@@ -442,6 +449,37 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let closing = Closing { summary, meta, packets, len, closed };
         sink.deliver(Delivery::train(header, first, train.rest, &mut self.pool, closing));
     }
+}
+
+/// Completes the checksum of a superframe's header, which holds the pseudo-header sum, if the rules ask for that and
+/// the train has complete checksums and no tunnel. The sum of the payload follows from the checksums of the packets,
+/// so payload is not read.
+#[inline(never)]
+fn complete_checksum<B: AsRef<[u8]>>(
+    known: &CachedStack,
+    train: &Train<B>,
+    pool: &Pool<B>,
+    header: &mut [u8],
+) -> bool {
+    let CachedStack { shape, rules, .. } = known;
+    let [covering] = &shape.covers[..] else { return false };
+    let is_left = train.partial || shape.remote_checksum.is_some();
+    if rules.checksum == TrainChecksum::Partial || is_left {
+        return false;
+    }
+    let start = usize::from(covering.start);
+    let (mut payload, mut len) = (Sum::ZERO, 0);
+    for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
+        let packet = part.buffer.as_ref();
+        let payload_len = part.range().end - shape.header_len;
+        let before = sum_of(packet, start, shape.header_len);
+        let pseudo = pseudo_of(covering, packet, shape.header_len + payload_len - start);
+        payload = payload.append(len, Sum::ZERO.subtract(before + pseudo));
+        len += payload_len;
+    }
+    let sum = sum_of(header, start, header.len()) + payload;
+    put_u16(header, covering.at.into(), sum.checksum());
+    true
 }
 
 /// Returns the number of wire packets in a frame.
