@@ -308,7 +308,7 @@ Coalesces: each fragment is copied into place and its buffer is returned.\n\
 Queues: each fragment keeps its buffer, as in Linux until 2019. Evicts: like\n\
 queues, but in half of the buffers; the datagram that waited longest is evicted.\n\
 The wire's queue is long: frames are dropped only when no buffer is free. In the\n\
-last group it has room for about as many frames as the NIC has buffers, and frames\n\
+last group it has room for about as many frames as the NIC has buffers; frames\n\
 that find no room count as dropped for lack of buffers.\n\
 Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
 
