@@ -146,13 +146,6 @@ impl Words {
         self.said.get(name)
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
-        match self.value(name) {
-            Some(Value::Number(number)) => Some(*number),
-            _ => None,
-        }
-    }
-
     pub(super) fn switch(&self, name: &str) -> Option<bool> {
         match self.value(name) {
             Some(Value::Switch(is_on)) => Some(*is_on),

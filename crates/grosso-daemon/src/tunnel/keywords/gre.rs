@@ -45,11 +45,13 @@ fn set_sequence(tunnel: &mut Description, value: &Value) {
 }
 
 fn check_key(_: &Description, _: &Value, words: &Words) -> Result<(), String> {
-    let [inward, outward] = ["ikey", "okey"].map(|name| words.value(name).or(words.value("key")));
+    let [inward, outward] =
+        ["ikey", "okey"].map(|name| words.value(name).or_else(|| words.value("key")));
     if inward == outward {
         return Ok(());
     }
-    let shown = |key: Option<&Value>| key.map_or("no".to_owned(), |key| format!("key {key}"));
+    let shown =
+        |key: Option<&Value>| key.map_or_else(|| "no".to_owned(), |key| format!("key {key}"));
     let (inward, outward) = (shown(inward), shown(outward));
     Err(format!("{inward} inwards and {outward} outwards, but key sets both"))
 }
@@ -64,7 +66,7 @@ fn check_sequence(_: &Description, _: &Value, words: &Words) -> Result<(), Strin
 
 /// Checks a switch that `ip` also has for each direction.
 fn check_both_ways(words: &Words, [both, inward, outward]: [&str; 3]) -> Result<(), String> {
-    let is_on = |name| words.switch(name).or(words.switch(both)).unwrap_or(false);
+    let is_on = |name| words.switch(name).or_else(|| words.switch(both)).unwrap_or(false);
     if is_on(inward) == is_on(outward) {
         return Ok(());
     }
