@@ -8,8 +8,8 @@ use grosso_io::stage::Forwarding;
 
 use super::{
     Definition, Description,
+    kind::Kind,
     value::{Value, link_address},
-    words::Kind,
 };
 
 /// A text for another program, and notes about settings that the other program lacks.

@@ -2,19 +2,23 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `words` | the grammar: keywords, their types and their values |
+//! | `kind` | the types of tunnels |
+//! | `keywords` | a row for each keyword: the types that have it, its values, and how it sets and reads a tunnel |
+//! | `words` | the grammar: a type, and keywords with values |
 //! | `value` | the values of keywords, read and written |
 //! | `table` | the same keywords as keys of a TOML table (Linux) |
 //! | `definition`, `store` | a tunnel with its device, as a file; the location of these files (Linux) |
 //! | `export` | a tunnel in the syntax of other programs (Linux) |
 //! | `report` | the report on tunnels (Linux) |
-//! | `description` | the meaning of the keywords: from keywords to a tunnel endpoint of the engine, and back |
+//! | `description` | a tunnel, made from keywords and turned back into them by their rows |
 
 #[cfg(target_os = "linux")]
 mod definition;
 mod description;
 #[cfg(target_os = "linux")]
 pub mod export;
+mod keywords;
+mod kind;
 #[cfg(target_os = "linux")]
 pub mod report;
 #[cfg(target_os = "linux")]
@@ -27,7 +31,7 @@ mod words;
 use self::words::Words;
 #[cfg(target_os = "linux")]
 pub use self::{definition::Definition, store::TunnelFiles};
-pub use self::{description::Description, words::word_names};
+pub use self::{description::Description, keywords::word_names};
 use crate::error::Failure;
 
 /// Returns the tunnel that these words describe, from the type on, for the command `command`.

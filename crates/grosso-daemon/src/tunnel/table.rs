@@ -9,8 +9,10 @@ use serde::{
 
 use super::{
     Description,
+    keywords::Keyword,
+    kind::Kind,
     value::{Form, Value},
-    words::{Kind, Word, Words, no_such_key},
+    words::{Words, no_such_key},
 };
 
 /// A table with a key `type`, and the keywords of the type.
@@ -52,7 +54,7 @@ impl<'de> Deserialize<'de> for Description {
 
 enum TableKey {
     Type,
-    Word(&'static Word),
+    Word(&'static Keyword),
 }
 
 struct KeySeed;
@@ -65,7 +67,9 @@ impl<'de> DeserializeSeed<'de> for KeySeed {
         if name == "type" {
             return Ok(TableKey::Type);
         }
-        Word::named(&name).map(TableKey::Word).ok_or_else(|| D::Error::custom(no_such_key(&name)))
+        Keyword::named(&name)
+            .map(TableKey::Word)
+            .ok_or_else(|| D::Error::custom(no_such_key(&name)))
     }
 }
 
@@ -79,13 +83,13 @@ impl<'de> DeserializeSeed<'de> for KindSeed {
     }
 }
 
-struct ValueSeed(&'static Word);
+struct ValueSeed(&'static Keyword);
 
 impl<'de> DeserializeSeed<'de> for ValueSeed {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let Word { name, form, .. } = self.0;
+        let Keyword { name, form, .. } = self.0;
         let value = toml::Value::deserialize(deserializer)?;
         read(*form, &value).map_err(|why| D::Error::custom(format!("{name}: {why}")))
     }

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use grosso::tunnel::{IpVersion, RemoteChecksumUse};
+
 use super::*;
 
 fn describe(line: &str) -> Result<Description, String> {

@@ -138,6 +138,19 @@ impl Value {
         }
     }
 
+    /// Returns whether a switch is on.
+    pub(super) const fn is_on(&self) -> bool {
+        matches!(self, Self::Switch(true))
+    }
+
+    /// Returns the number, if the value is one and fits.
+    pub(super) fn number<T: TryFrom<u64>>(&self) -> Option<T> {
+        match self {
+            Self::Number(number) => T::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
     /// Adds the value of a repeated keyword, if repetition is allowed.
     pub(super) fn and(&self, more: &Self) -> Option<Self> {
         match (self, more) {

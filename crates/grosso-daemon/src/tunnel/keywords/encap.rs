@@ -1,0 +1,176 @@
+//! UDP around the types that do not need it: FOU and GUE.
+
+use grosso::tunnel::Carrier;
+
+use super::{
+    Description, Form, Keyword, Value, Words, switched_off,
+    udp::{PORT, SOURCE_PORTS, default_udp, destination, set_destination},
+};
+use crate::tunnel::kind::IN_UDP;
+
+/// `encap` comes first: the other rows change the carrier that it sets.
+pub(super) const ROWS: &[Keyword] = &[
+    Keyword::new(
+        "encap",
+        IN_UDP,
+        Form::Choice(&["fou", "gue", "none"]),
+        |tunnel, value| {
+            let mut udp = default_udp();
+            // As in Linux, an endpoint that accepts GUE accepts this; it must be protected (rule C54).
+            udp.remote_checksum.receive = *value == Value::Choice("gue");
+            tunnel.endpoint.carrier = match value {
+                Value::Choice("fou") => Carrier::Udp(udp),
+                Value::Choice("gue") => Carrier::Gue(udp),
+                _ => return,
+            };
+            tunnel.endpoint.encapsulation_limit = None;
+        },
+        |tunnel| match &tunnel.endpoint.carrier {
+            Carrier::Ip => None,
+            Carrier::Udp(_) => Some(Value::Choice("fou")),
+            Carrier::Gue(_) | Carrier::DirectGue(_) => Some(Value::Choice("gue")),
+        },
+    )
+    .check(|tunnel, _, _| match tunnel.endpoint.udp() {
+        Some(udp) if udp.destination == 0 => {
+            Err("encap-dport is missing: encap fou has no default port".to_owned())
+        }
+        _ => Ok(()),
+    }),
+    Keyword::new(
+        "encap-variant",
+        IN_UDP,
+        Form::Number(0, 1, &[]),
+        |tunnel, value| {
+            if let (Carrier::Gue(udp), Value::Number(1)) = (&tunnel.endpoint.carrier, value) {
+                // There is no header with room for remote checksum offload.
+                let mut udp = udp.clone();
+                udp.remote_checksum.receive = false;
+                tunnel.endpoint.carrier = Carrier::DirectGue(udp);
+            }
+        },
+        |tunnel| match tunnel.endpoint.carrier {
+            Carrier::DirectGue(_) => Some(Value::Number(1)),
+            _ => None,
+        },
+    )
+    .check(|tunnel, _, _| match tunnel.endpoint.carrier {
+        Carrier::Udp(_) => Err("encap-variant needs encap gue, not encap fou".to_owned()),
+        Carrier::DirectGue(_) if tunnel.kind.is_gre() => {
+            let kind = tunnel.kind.name();
+            Err(format!("encap-variant 1 carries IP packets only, not {kind}"))
+        }
+        _ => Ok(()),
+    }),
+    Keyword::new(
+        "encap-sport",
+        IN_UDP,
+        Form::Number(1, 65535, &["auto"]),
+        |tunnel, value| {
+            if let Some(udp) = tunnel.udp_mut() {
+                udp.source = value.number().map_or(SOURCE_PORTS, |port| port..=port);
+            }
+        },
+        |tunnel| {
+            let source = &tunnel.endpoint.udp()?.source;
+            let is_one = source.start() == source.end();
+            Some(if is_one {
+                Value::Number((*source.start()).into())
+            } else {
+                Value::Choice("auto")
+            })
+        },
+    )
+    .check(|tunnel, _, _| needs_encap("encap-sport", tunnel)),
+    Keyword::new("encap-dport", IN_UDP, PORT, set_destination, destination)
+        .check(|tunnel, _, _| needs_encap("encap-dport", tunnel)),
+    Keyword::new("encap-csum", IN_UDP, Form::Switch, set_checksum, |tunnel| {
+        match tunnel.endpoint.remote.is_ipv4() {
+            true => Some(Value::Switch(tunnel.endpoint.udp()?.checksum)),
+            false => None,
+        }
+    })
+    .check(|tunnel, value, _| match value.is_on() {
+        true => needs_encap("encap-csum", tunnel),
+        false => Ok(()),
+    }),
+    Keyword::new(
+        "encap-csum6",
+        IN_UDP,
+        Form::Switch,
+        |tunnel, value| {
+            if tunnel.endpoint.remote.is_ipv6() {
+                set_checksum(tunnel, value);
+            }
+        },
+        |tunnel| match tunnel.endpoint.remote.is_ipv6() {
+            true => Some(Value::Switch(tunnel.endpoint.udp()?.checksum)),
+            false => None,
+        },
+    )
+    .synonyms(&["encap-udp6-csum"]),
+    Keyword::new(
+        "encap-remcsum",
+        IN_UDP,
+        Form::Switch,
+        |tunnel, value| {
+            if let Some(udp) = tunnel.udp_mut() {
+                udp.remote_checksum.transmit = value.is_on();
+            }
+        },
+        |tunnel| match &tunnel.endpoint.carrier {
+            Carrier::Gue(udp) => Some(Value::Switch(udp.remote_checksum.transmit)),
+            _ => None,
+        },
+    )
+    .check(check_offload),
+    Keyword::new(
+        "encap-remcsumpartial",
+        IN_UDP,
+        Form::Switch,
+        |tunnel, value| {
+            if let Carrier::Gue(udp) = &mut tunnel.endpoint.carrier {
+                udp.remote_checksum.complete = !value.is_on();
+            }
+        },
+        |tunnel| switched_off(!tunnel.endpoint.udp()?.remote_checksum.complete),
+    ),
+];
+
+fn set_checksum(tunnel: &mut Description, value: &Value) {
+    let is_over_ipv6 = tunnel.endpoint.remote.is_ipv6();
+    let is_gue = matches!(tunnel.endpoint.carrier, Carrier::Gue(_));
+    if let Some(udp) = tunnel.udp_mut() {
+        udp.checksum = value.is_on();
+        udp.ipv6_without_checksum = is_over_ipv6 && !value.is_on();
+        udp.remote_checksum.receive = is_gue && value.is_on();
+    }
+}
+
+fn needs_encap(name: &str, tunnel: &Description) -> Result<(), String> {
+    match tunnel.endpoint.carrier {
+        Carrier::Ip => Err(format!("{name} needs encap fou or encap gue")),
+        _ => Ok(()),
+    }
+}
+
+fn check_offload(tunnel: &Description, value: &Value, _: &Words) -> Result<(), String> {
+    if !value.is_on() {
+        return Ok(());
+    }
+    needs_encap("encap-remcsum", tunnel)?;
+    let without_header = match tunnel.endpoint.carrier {
+        Carrier::Udp(_) => Some("encap fou"),
+        Carrier::DirectGue(_) => Some("encap-variant 1"),
+        _ => None,
+    };
+    if let Some(what) = without_header {
+        return Err(format!("encap-remcsum requires a GUE header, and {what} has none"));
+    }
+    if tunnel.endpoint.udp().is_some_and(|udp| !udp.checksum) {
+        return Err("noencap-csum and encap-remcsum cannot be combined: packets would have no \
+                    checksum, inside or outside"
+            .to_owned());
+    }
+    Ok(())
+}

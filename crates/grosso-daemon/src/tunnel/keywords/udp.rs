@@ -1,0 +1,172 @@
+//! The UDP header of VXLAN and Geneve.
+
+use core::ops::RangeInclusive;
+
+use grosso::tunnel::{Header, RemoteChecksumUse, Udp};
+
+use super::{Description, Form, Keyword, Kind, Value, switched_off, switched_on};
+use crate::tunnel::kind::WITH_PORT;
+
+pub(super) const ROWS: &[Keyword] = &[
+    Keyword::new(
+        "srcport",
+        WITH_PORT,
+        Form::Ports,
+        |tunnel, value| {
+            if let (Some(udp), Value::Ports(low, high)) = (tunnel.udp_mut(), value) {
+                udp.source = *low..=*high;
+            }
+        },
+        |tunnel| {
+            let source = &tunnel.endpoint.udp()?.source;
+            Some(Value::Ports(*source.start(), *source.end()))
+        },
+    )
+    .synonyms(&["port"]),
+    Keyword::new("dstport", WITH_PORT, PORT, set_destination, destination),
+    Keyword::new(
+        "udpcsum",
+        WITH_PORT,
+        Form::Switch,
+        |tunnel, value| {
+            let is_over_ipv4 = tunnel.endpoint.remote.is_ipv4();
+            if let Some(udp) = tunnel.udp_mut().filter(|_| is_over_ipv4) {
+                udp.checksum = value.is_on();
+            }
+        },
+        |tunnel| match tunnel.endpoint.remote.is_ipv4() {
+            true => Some(Value::Switch(tunnel.endpoint.udp()?.checksum)),
+            false => None,
+        },
+    )
+    .check(|tunnel, value, words| {
+        let is_zero = words.switch("udp6zerocsumtx") == Some(true);
+        if tunnel.endpoint.remote.is_ipv6() && !value.is_on() && !is_zero {
+            return Err("noudpcsum applies to IPv4 only; for IPv6 use udp6zerocsumtx".to_owned());
+        }
+        Ok(())
+    }),
+    Keyword::new(
+        "udp6zerocsumtx",
+        WITH_PORT,
+        Form::Switch,
+        |tunnel, value| {
+            let is_over_ipv6 = tunnel.endpoint.remote.is_ipv6();
+            if let Some(udp) = tunnel.udp_mut().filter(|_| is_over_ipv6) {
+                udp.checksum = !value.is_on();
+            }
+        },
+        |tunnel| match tunnel.endpoint.remote.is_ipv6() {
+            true => Some(Value::Switch(!tunnel.endpoint.udp()?.checksum)),
+            false => None,
+        },
+    )
+    .check(|tunnel, value, _| check_over_ipv6("udp6zerocsumtx", tunnel, value)),
+    Keyword::new(
+        "udp6zerocsumrx",
+        WITH_PORT,
+        Form::Switch,
+        |tunnel, value| {
+            if let Some(udp) = tunnel.udp_mut() {
+                udp.ipv6_without_checksum = value.is_on();
+            }
+        },
+        |tunnel| match tunnel.endpoint.remote.is_ipv6() {
+            true => Some(Value::Switch(tunnel.endpoint.udp()?.ipv6_without_checksum)),
+            false => None,
+        },
+    )
+    .check(|tunnel, value, _| check_over_ipv6("udp6zerocsumrx", tunnel, value)),
+    Keyword::new(
+        "remcsumtx",
+        &[Kind::Vxlan],
+        Form::Switch,
+        |tunnel, value| {
+            if let Some(udp) = tunnel.udp_mut() {
+                udp.remote_checksum.transmit = value.is_on();
+            }
+        },
+        |tunnel| switched_on(tunnel.endpoint.udp()?.remote_checksum.transmit),
+    )
+    .check(|tunnel, value, _| check_offload("remcsumtx", tunnel, value)),
+    Keyword::new(
+        "remcsumrx",
+        &[Kind::Vxlan],
+        Form::Switch,
+        |tunnel, value| {
+            if let Some(udp) = tunnel.udp_mut() {
+                udp.remote_checksum.receive = value.is_on();
+            }
+        },
+        |tunnel| switched_on(tunnel.endpoint.udp()?.remote_checksum.receive),
+    )
+    .check(|tunnel, value, _| check_offload("remcsumrx", tunnel, value)),
+    Keyword::new(
+        "remcsumpartial",
+        &[Kind::Vxlan],
+        Form::Switch,
+        |tunnel, value| {
+            if let Some(udp) = tunnel.udp_mut() {
+                udp.remote_checksum.complete = !value.is_on();
+            }
+        },
+        |tunnel| switched_off(!tunnel.endpoint.udp()?.remote_checksum.complete),
+    )
+    .check(|tunnel, _, _| match tunnel.endpoint.udp() {
+        Some(udp) if udp.remote_checksum.complete && !udp.remote_checksum.receive => {
+            Err("noremcsumpartial needs remcsumrx".to_owned())
+        }
+        _ => Ok(()),
+    }),
+];
+
+/// Returns the UDP header without keywords: `Description` chooses the port if no keyword does.
+pub(in crate::tunnel) fn default_udp() -> Udp {
+    Udp {
+        source: SOURCE_PORTS,
+        destination: 0,
+        checksum: true,
+        ipv6_without_checksum: false,
+        remote_checksum: RemoteChecksumUse::default(),
+    }
+}
+
+pub(super) fn set_destination(tunnel: &mut Description, value: &Value) {
+    if let (Some(udp), Some(port)) = (tunnel.udp_mut(), value.number()) {
+        udp.destination = port;
+    }
+}
+
+pub(super) fn destination(tunnel: &Description) -> Option<Value> {
+    Some(Value::Number(tunnel.endpoint.udp()?.destination.into()))
+}
+
+fn check_over_ipv6(name: &str, tunnel: &Description, value: &Value) -> Result<(), String> {
+    if value.is_on() && tunnel.endpoint.remote.is_ipv4() {
+        return Err(format!("{name} applies to IPv6 only; for IPv4 use noudpcsum"));
+    }
+    Ok(())
+}
+
+/// Checks that a tunnel with remote checksum offload has the header field and a checksum.
+fn check_offload(name: &str, tunnel: &Description, value: &Value) -> Result<(), String> {
+    if !value.is_on() {
+        return Ok(());
+    }
+    if matches!(tunnel.endpoint.header, Header::Vxlan { generic_protocol: true, .. }) {
+        return Err(format!("gpe and {name} cannot be combined: they use the same header field"));
+    }
+    if tunnel.endpoint.udp().is_some_and(|udp| !udp.checksum) {
+        let off = if tunnel.endpoint.remote.is_ipv4() { "noudpcsum" } else { "udp6zerocsumtx" };
+        return Err(format!(
+            "{off} and {name} cannot be combined: packets would have no checksum, inside or \
+             outside"
+        ));
+    }
+    Ok(())
+}
+
+/// A port number.
+pub(super) const PORT: Form = Form::Number(1, 65535, &[]);
+/// Source ports of packets: those for dynamic use (RFC 6335 section 6). Linux uses 32768 to 60999 by default.
+pub(super) const SOURCE_PORTS: RangeInclusive<u16> = 49152..=65535;
