@@ -34,7 +34,7 @@ fn every_profile_is_listed_with_what_it_is_and_whether_it_can_be_undone() {
     let name = |profile: &Value| profile["name"].as_str().unwrap().to_owned();
     let invertible: Vec<_> = profiles.iter().filter(invertible).map(name).collect();
     assert_eq!(invertible, ["linux", "linux-8x8", "linux-6.12", "ndis-uro"]);
-    assert_eq!(profiles.len(), 12);
+    assert_eq!(profiles.len(), 13);
 }
 
 #[test]

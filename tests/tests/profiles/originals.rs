@@ -167,10 +167,13 @@ fn freebsd_decides_as_its_original() {
     assert_agree::<TcpLro>(&Profile::freebsd(), 2);
 }
 
+/// The name of a rule, and a change of it.
+type Edit = (&'static str, fn(&mut Profile));
+
 /// Tests that the comparison would find a profile that differs in a single rule.
 #[test]
 fn a_single_other_rule_is_found() {
-    fn assert_found<O: Original>(profile: &Profile, edits: &[(&str, fn(&mut Profile))]) {
+    fn assert_found<O: Original>(profile: &Profile, edits: &[Edit]) {
         // FreeBSD's profile has no more connections than entries, see above.
         let connections = if profile.name == "freebsd" { 8 } else { 12 };
         assert_eq!(compare::<O>(profile, connections).map(drop), Ok(()));
@@ -181,26 +184,26 @@ fn a_single_other_rule_is_found() {
             assert!(compare::<O>(&edited, connections).is_err(), "{}: {rule}", profile.name);
         }
     }
-    let every: &[(&str, fn(&mut Profile))] = &[
+    let every: &[Edit] = &[
         ("window", |profile| profile.rules.window = Vary::First),
         ("acknowledgment", |profile| profile.rules.acknowledgment = Vary::First),
         ("timestamp-echo", |profile| profile.rules.timestamp_echo = Vary::First),
         ("time-to-live", |profile| profile.rules.time_to_live = Vary::Equal),
-        ("identification", |profile| profile.rules.identification = Vary::Latest),
+        ("identification", |profile| profile.rules.identification = Vary::Equal),
         ("sizes", |profile| profile.rules.sizes = Sizes::EqualButLast),
         ("push", |profile| profile.rules.push = Push::Ends),
         ("flags-alone", |profile| profile.rules.flags_alone = 0),
         ("options", |profile| profile.rules.options = Options::Any),
     ];
-    let at_once: &[(&str, fn(&mut Profile))] = &[
+    let at_once: &[Edit] = &[
         ("at-limit", |profile| profile.rules.at_limit = AtLimit::Next),
-        ("size-bytes", |profile| profile.limits.size_bytes += 700),
+        ("size-bytes", |profile| profile.limits.size_bytes -= 3000),
         ("refused", |profile| profile.rules.refused = Refused::Starts),
         ("full", |profile| profile.rules.full = FullTable::Evicts),
         ("zero-echo", |profile| profile.rules.zero_echo = ZeroEcho::Joins),
         ("flows", |profile| profile.limits.flows = 7),
     ];
-    let trims: &[(&str, fn(&mut Profile))] = &[
+    let trims: &[Edit] = &[
         ("padding", |profile| profile.rules.padding = Padding::Alone),
         ("timestamp-value", |profile| profile.rules.timestamp_value = Vary::First),
         ("acknowledgments", |profile| profile.rules.acknowledgments = Acknowledgments::Alone),
@@ -212,7 +215,7 @@ fn a_single_other_rule_is_found() {
         assert_found::<Mxge>(&profile, &[("acknowledgments", joins), ("zero-echo", alone)]);
     }
     assert_found::<InetLro>(&Profile::inet_lro(), &[every, at_once].concat());
-    let inet_lro: &[(&str, fn(&mut Profile))] = &[
+    let inet_lro: &[Edit] = &[
         ("padding", |profile| profile.rules.padding = Padding::Trim),
         ("timestamp-value", |profile| profile.rules.timestamp_value = Vary::Latest),
         ("zero-echo", |profile| profile.rules.zero_echo = ZeroEcho::Starts),
@@ -221,7 +224,7 @@ fn a_single_other_rule_is_found() {
     ];
     assert_found::<InetLro>(&Profile::inet_lro(), inet_lro);
     assert_found::<TcpLro>(&Profile::freebsd(), &[every, trims].concat());
-    let freebsd: &[(&str, fn(&mut Profile))] = &[
+    let freebsd: &[Edit] = &[
         ("refused", |profile| profile.rules.refused = Refused::Leaves),
         ("payload-bytes", |profile| profile.limits.payload_bytes -= 700),
         ("zero-echo", |profile| profile.rules.zero_echo = ZeroEcho::Starts),

@@ -301,7 +301,7 @@ pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(
 
 /// Refuses an output that is the file `input`.
 pub fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
-    let (read, written) = (device(input, "/dev/stdin"), device(output, "/dev/stdout"));
+    let (read, written) = (device(input, STANDARD_INPUT), device(output, STANDARD_OUTPUT));
     // Both ends may be the same terminal or /dev/null, which nothing can overwrite.
     if path::input::is_file(&written) && same_file(&read, &written).unwrap_or(false) {
         let message = format!("{name}: input and output are the same file");
@@ -315,6 +315,12 @@ fn device(path: &Path, standard: &str) -> PathBuf {
     if path.as_os_str() == "-" { standard.into() } else { path.into() }
 }
 
+/// Name of the file that is standard input. A program may have replaced the links of `/dev`.
+const STANDARD_INPUT: &str =
+    if cfg!(target_os = "linux") { "/proc/self/fd/0" } else { "/dev/fd/0" };
+/// Name of the file that is standard output.
+const STANDARD_OUTPUT: &str =
+    if cfg!(target_os = "linux") { "/proc/self/fd/1" } else { "/dev/fd/1" };
 /// Mode of outputs, within the umask.
 pub const OUTPUT_MODE: u32 = 0o666;
 /// The type of a name resolution block.

@@ -1,18 +1,18 @@
 //! A tunnel: its endpoint for the engine, and settings that the engine does not need. The rows of `keywords` set it and
 //! read it.
 
-use core::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    ops::RangeInclusive,
+};
 
-use grosso::tunnel::{Carrier, DontFragment, Dscp, Endpoint, Header, TimeToLive, Udp};
+use grosso::tunnel::{
+    Carrier, DontFragment, Dscp, Endpoint, Header, RemoteChecksumUse, TimeToLive, Udp,
+};
 use grosso_io::stage::Forwarding;
 use grosso_wire::{geneve, gue, vxlan};
 
-use super::{
-    keywords::{ENCAPSULATION_LIMIT, TTL, default_udp, rows},
-    kind::Kind,
-    words::Words,
-};
+use super::kind::Kind;
 
 /// A tunnel endpoint, with settings that the engine does not need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,23 +29,9 @@ pub struct Description {
     pub mtu_min: Option<u16>,
 }
 
-impl TryFrom<&Words> for Description {
-    type Error = String;
-
-    fn try_from(words: &Words) -> Result<Self, String> {
-        words.check_required()?;
-        let mut description = Self::new(words.kind);
-        words.iter().for_each(|(row, value)| (row.set)(&mut description, value));
-        description.set_default_port();
-        words.iter().try_for_each(|(row, value)| (row.check)(&description, value, words))?;
-        description.endpoint.check().map_err(|contradiction| contradiction.to_string())?;
-        Ok(description)
-    }
-}
-
 impl Description {
     /// Creates a tunnel of this type with default settings, but without addresses and ports.
-    fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: Kind) -> Self {
         let header = match kind {
             Kind::Vxlan => Header::Vxlan { identifier: 0, policy: None, generic_protocol: false },
             Kind::Geneve => {
@@ -73,7 +59,7 @@ impl Description {
     }
 
     /// Sets the destination port if no keyword did. FOU has no default port.
-    fn set_default_port(&mut self) {
+    pub(super) fn set_default_port(&mut self) {
         let port = match (&self.endpoint.header, &self.endpoint.carrier) {
             (Header::Vxlan { generic_protocol: true, .. }, _) => vxlan::PORT_GPE,
             (Header::Vxlan { .. }, _) => vxlan::PORT,
@@ -92,17 +78,6 @@ impl Description {
             Carrier::Ip => None,
             Carrier::Udp(udp) | Carrier::Gue(udp) | Carrier::DirectGue(udp) => Some(udp),
         }
-    }
-
-    /// Returns the keywords that describe the tunnel, including those with default values.
-    pub fn words(&self) -> Words {
-        let mut words = Words::new(self.kind);
-        for row in rows().filter(|row| row.kinds.contains(&self.kind)) {
-            if let Some(value) = (row.get)(self) {
-                words.put(row, value);
-            }
-        }
-        words
     }
 
     /// Returns the addresses of all remote endpoints, that of the main endpoint first.
@@ -206,13 +181,20 @@ impl Description {
     }
 }
 
-/// Prints the keywords after `type`.
-impl fmt::Display for Description {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.words().fmt(formatter)
+/// Returns the UDP header without keywords: [`Description::set_default_port`] chooses the port if no keyword does.
+pub(super) fn default_udp() -> Udp {
+    Udp {
+        source: SOURCE_PORTS,
+        destination: 0,
+        checksum: true,
+        ipv6_without_checksum: false,
+        remote_checksum: RemoteChecksumUse::default(),
     }
 }
 
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;
+/// Default TTL or hop limit: that of Linux for tunnels over IPv6 and for unicast.
+pub(super) const TTL: u8 = 64;
+/// Default encapsulation limit (rule W61).
+pub(super) const ENCAPSULATION_LIMIT: u8 = 4;
+/// Source ports of packets: those for dynamic use (RFC 6335 section 6). Linux uses 32768 to 60999 by default.
+pub(super) const SOURCE_PORTS: RangeInclusive<u16> = 49152..=65535;

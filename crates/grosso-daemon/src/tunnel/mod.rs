@@ -4,19 +4,21 @@
 //! |---|---|
 //! | `kind` | the types of tunnels |
 //! | `keywords` | a row for each keyword: the types that have it, its values, and how it sets and reads a tunnel |
-//! | `words` | the grammar: a type, and keywords with values |
+//! | `words` | the keywords that describe a tunnel, with their values |
+//! | `grammar` | arguments into keywords, keywords into a tunnel, and back |
 //! | `value` | the values of keywords, read and written |
 //! | `table` | the same keywords as keys of a TOML table (Linux) |
 //! | `definition`, `store` | a tunnel with its device, as a file; the location of these files (Linux) |
 //! | `export` | a tunnel in the syntax of other programs (Linux) |
 //! | `report` | the report on tunnels (Linux) |
-//! | `description` | a tunnel, made from keywords and turned back into them by their rows |
+//! | `description` | a tunnel: its endpoint for the engine, and other settings |
 
 #[cfg(target_os = "linux")]
 mod definition;
 mod description;
 #[cfg(target_os = "linux")]
 pub mod export;
+mod grammar;
 mod keywords;
 mod kind;
 #[cfg(target_os = "linux")]

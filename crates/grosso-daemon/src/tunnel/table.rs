@@ -9,10 +9,11 @@ use serde::{
 
 use super::{
     Description,
+    grammar::no_such_key,
     keywords::Keyword,
     kind::Kind,
     value::{Form, Value},
-    words::{Words, no_such_key},
+    words::Words,
 };
 
 /// A table with a key `type`, and the keywords of the type.

@@ -1,8 +1,13 @@
+use std::net::IpAddr;
+
 use proptest::prelude::*;
 
-use grosso::tunnel::{IpVersion, RemoteChecksumUse};
+use grosso::tunnel::{
+    Carrier, DontFragment, Dscp, Endpoint, Header, IpVersion, RemoteChecksumUse, TimeToLive, Udp,
+};
 
 use super::*;
+use crate::tunnel::kind::Kind;
 
 fn describe(line: &str) -> Result<Description, String> {
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,149 +1,24 @@
-//! The grammar of `ip link add NAME type ...`: a type, and keywords with values.
+//! The keywords that describe a tunnel, with their values.
 
-use core::fmt;
 use std::collections::BTreeMap;
 
-use super::{
-    keywords::{Keyword, rows, word_names},
-    kind::Kind,
-    value::Value,
-};
-use crate::wrong::similar;
+use super::{kind::Kind, value::Value};
 
 /// The keywords that describe a tunnel, each at most once. The rows of `keywords` interpret them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
     pub(super) kind: Kind,
-    said: BTreeMap<&'static str, Value>,
+    pub(super) values: BTreeMap<&'static str, Value>,
 }
 
 impl Words {
     /// Creates an empty list for a tunnel of this type.
     pub(super) const fn new(kind: Kind) -> Self {
-        Self { kind, said: BTreeMap::new() }
-    }
-
-    /// Reads the keywords from the type on.
-    ///
-    /// # Errors
-    /// The message describes the error, and suggests a correction.
-    pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<Self, String> {
-        let mut rest = words.iter().map(AsRef::as_ref).peekable();
-        let kind = rest.next().ok_or("type is missing; expected vxlan, geneve, gre, ipip, ...")?;
-        let mut said = Self::new(kind.parse()?);
-        while let Some(text) = rest.next() {
-            if AS_IT_IS.contains(&text) {
-                continue;
-            }
-            let (word, is_on) = said.find(text)?;
-            let mut values: Vec<&str> = rest.by_ref().take(word.form.count()).collect();
-            if values.len() < word.form.count() {
-                return Err(format!("{text} needs {}", word.form));
-            }
-            if is_on {
-                values.extend(rest.next_if(|next| word.form.wants(next)));
-            }
-            said.say(word, is_on, &values)?;
-        }
-        Ok(said)
-    }
-
-    /// Returns the keyword that a text names, and whether it turns something on.
-    fn find(&self, text: &str) -> Result<(&'static Keyword, bool), String> {
-        if let Some(word) = Keyword::named(text) {
-            return self.fits(word, text).map(|()| (word, true));
-        }
-        let positive = text.strip_prefix("no").and_then(Keyword::named);
-        match positive {
-            Some(word) if word.form.is_switch() => self.fits(word, text).map(|()| (word, false)),
-            _ => Err(self.unknown(text)),
-        }
-    }
-
-    fn fits(&self, word: &Keyword, text: &str) -> Result<(), String> {
-        if word.kinds.contains(&self.kind) {
-            return Ok(());
-        }
-        let kinds: Vec<&str> = word.kinds.iter().map(|kind| kind.name()).collect();
-        Err(format!("{text} applies to {}, not to {}", kinds.join(", "), self.kind.name()))
-    }
-
-    fn unknown(&self, text: &str) -> String {
-        let bare = text.strip_prefix("no").unwrap_or(text);
-        if let Some((_, why)) = ELSEWHERE.iter().find(|(word, _)| *word == text || *word == bare) {
-            return format!("{text}: {why}");
-        }
-        let fitting = || rows().filter(|word| word.kinds.contains(&self.kind));
-        let negative = |word: &Keyword| word.form.is_switch().then(|| format!("no{}", word.name));
-        let names: Vec<String> = fitting()
-            .flat_map(|word| word.names().map(str::to_owned).chain(negative(word)))
-            .collect();
-        match similar(text, names.iter().map(String::as_str)) {
-            Some(meant) => format!("no option \"{text}\"; did you mean {meant}?"),
-            None => {
-                let names: Vec<&str> = fitting().map(|word| word.name).collect();
-                let kind = self.kind.name();
-                format!("{kind} has no option \"{text}\"; options are {}", names.join(", "))
-            }
-        }
-    }
-
-    /// Adds a keyword with its value.
-    ///
-    /// # Errors
-    /// If the type does not have the keyword.
-    pub(super) fn take(&mut self, word: &'static Keyword, value: Value) -> Result<(), String> {
-        self.fits(word, word.name)?;
-        self.insert(word, value)
-    }
-
-    fn say(&mut self, word: &'static Keyword, is_on: bool, values: &[&str]) -> Result<(), String> {
-        let value = match (word.form.is_switch(), is_on, values) {
-            (true, false, []) => Value::Switch(false),
-            _ => word.form.read(values).map_err(|why| format!("{}: {why}", word.name))?,
-        };
-        self.insert(word, value)
-    }
-
-    fn insert(&mut self, word: &'static Keyword, value: Value) -> Result<(), String> {
-        let together = self.said.get(word.name).and_then(|said| said.and(&value));
-        if let Some(together) = together {
-            self.said.insert(word.name, together);
-            return Ok(());
-        }
-        match self.said.insert(word.name, value.clone()) {
-            None => Ok(()),
-            Some(before) if before == value => Err(format!("{} is set twice", word.name)),
-            Some(before) => {
-                let [before, value] = [before, value].map(|value| word.spell(&value));
-                Err(format!("{before} and {value} cannot be combined"))
-            }
-        }
-    }
-
-    /// Adds a keyword whose value is known to be valid.
-    pub(super) fn put(&mut self, row: &'static Keyword, value: Value) {
-        self.said.insert(row.name, value);
-    }
-
-    /// Checks that every required keyword of the type is present.
-    pub(super) fn check_required(&self) -> Result<(), String> {
-        let fitting = rows().filter(|row| row.kinds.contains(&self.kind));
-        let missing = fitting.filter(|row| !self.said.contains_key(row.name));
-        match missing.filter_map(|row| Some((row.name, row.required?))).next() {
-            Some((name, expected)) => Err(format!("{name} is missing: expected {expected}")),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the keywords with their values, in the order of the table.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static Keyword, &Value)> {
-        rows().filter_map(|word| Some((word, self.said.get(word.name)?)))
+        Self { kind, values: BTreeMap::new() }
     }
 
     pub(super) fn value(&self, name: &str) -> Option<&Value> {
-        debug_assert!(Keyword::named(name).is_some());
-        self.said.get(name)
+        self.values.get(name)
     }
 
     pub(super) fn switch(&self, name: &str) -> Option<bool> {
@@ -153,47 +28,3 @@ impl Words {
         }
     }
 }
-
-/// Prints the keywords after `type`.
-impl fmt::Display for Words {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.kind.name())?;
-        self.iter().try_for_each(|(word, value)| write!(formatter, " {}", word.spell(value)))
-    }
-}
-
-/// Returns the message that no keyword has this name as a key, with the most similar one.
-pub(super) fn no_such_key(name: &str) -> String {
-    if let Some(word) = name.strip_prefix("no").and_then(Keyword::named)
-        && word.form.is_switch()
-    {
-        return format!("no key \"{name}\"; use {} = false", word.name);
-    }
-    match similar(name, word_names().chain(["type"])) {
-        Some(meant) => format!("no key \"{name}\"; did you mean {meant}?"),
-        None => format!("no key \"{name}\" of a tunnel; keys are the options of ip link"),
-    }
-}
-
-/// Keywords of `ip link` that are not supported, with the reason or the alternative.
-const ELSEWHERE: &[(&str, &str)] = &[
-    (
-        "group",
-        "multicast is not supported: list each peer with remote; all of them get packets \
-               to groups",
-    ),
-    ("dev", "routes choose the interface for outgoing packets: ip route add REMOTE dev IFACE"),
-    ("external", "external is not supported: the tunnel is configured here, not per packet"),
-    ("vnifilter", "a tunnel has one id"),
-    ("proxy", "address resolution is answered by the peer"),
-    ("rsc", "packets are not routed"),
-    ("l2miss", "no notifications: packets to unknown addresses go to all peers"),
-    ("l3miss", "no notifications: packets to unknown addresses go to all peers"),
-    ("fwmark", "packet marks are not set"),
-    ("6rd-prefix", "6rd derives peers from addresses; set remote instead"),
-    ("isatap", "ISATAP derives peers from addresses; set remote instead"),
-];
-
-/// Keywords of `ip link` that describe fixed behaviour; they occur in the output of `ip`.
-const AS_IT_IS: &[&str] =
-    &["noproxy", "norsc", "nol2miss", "nol3miss", "noexternal", "novnifilter", "noencap"];

@@ -54,7 +54,7 @@ pub enum NicOf {
 pub enum Handling {
     /// Merges nothing.
     Off,
-    /// Merges acknowledgments into one, as FreeBSD's software LRO of 2011 did: profile `freebsd`.
+    /// Merges acknowledgments into one, as FreeBSD's software LRO of 2011 did: profile `freebsd-2011`.
     #[serde(rename = "freebsd")]
     Merged,
     /// Merges only data; an acknowledgment ends a train: profile `linux`.
@@ -93,7 +93,7 @@ impl Handling {
     fn profile(self, hold: Duration) -> Option<Profile> {
         let mut profile = match self {
             Self::Off => return None,
-            Self::Merged => Profile::freebsd(),
+            Self::Merged => Profile::freebsd_2011(),
             Self::Passed | Self::Expanded => Profile::linux(),
             Self::Vector | Self::Filtered => {
                 let mut profile = Profile::linux();

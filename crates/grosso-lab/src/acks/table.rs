@@ -353,7 +353,7 @@ mod tests {
         assert!(page.contains("4.00 Gb/s with merged acknowledgments, 8.00 with each"), "{page}");
         let transfers = report.findings.transfers.iter().map(|row| row.runs.len());
         assert_eq!(page.matches("<circle ").count(), 76 * 2 * 3 + transfers.sum::<usize>());
-        assert_eq!(page.matches("<h2>Transfers: ").count(), 5, "{page}");
+        assert_eq!(page.matches("<h2>Transfers: ").count(), 6, "{page}");
         assert_shown(&page);
     }
 }

@@ -348,8 +348,8 @@ const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const BUSY: &str = "\
-here the CPU limits the rate and not the round trip, and a sender spends less of it on merged acknowledgments; a window \
-of 100 KB is full before merging delays it";
+here the CPU limits the rate and not the round trip, and a sender spends less of it on merged acknowledgments; a \
+window of 100 KB is full before merging delays it";
 const DISTURBED: &str =
     "other load on this machine, or a link so short that slow start takes no time";
 const KERNEL: &str = "the kernel's TCP, modified to count acknowledgments";

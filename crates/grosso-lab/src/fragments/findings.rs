@@ -71,7 +71,8 @@ impl FragmentFindings {
     }
 
     /// Returns whether the machine is too slow for the rate: the receiver that coalesces with unlimited buffers lost
-    /// datagrams although no fragment was lost, or frames were lost before they reached the NIC. Overload is not counted.
+    /// datagrams although no fragment was lost, or frames were lost before they reached the NIC. The overload group is
+    /// not considered.
     pub(super) fn is_short_of_processor(&self, rate_gbps: f64) -> bool {
         let groups = || self.groups.iter().filter(|group| !group.is_overload);
         let rows = || groups().flat_map(|group| &group.rows);

@@ -4,9 +4,12 @@ use grosso::tunnel::Carrier;
 
 use super::{
     Description, Form, Keyword, Value, Words, switched_off,
-    udp::{PORT, SOURCE_PORTS, default_udp, destination, set_destination},
+    udp::{PORT, destination, set_destination},
 };
-use crate::tunnel::kind::IN_UDP;
+use crate::tunnel::{
+    description::{SOURCE_PORTS, default_udp},
+    kind::IN_UDP,
+};
 
 /// `encap` comes first: the other rows change the carrier that it sets.
 pub(super) const ROWS: &[Keyword] = &[

@@ -19,12 +19,8 @@ mod peers;
 mod udp;
 mod virtual_network;
 
-pub(super) use self::{
-    outer::{ENCAPSULATION_LIMIT, TTL},
-    udp::default_udp,
-};
 use super::{
-    Description,
+    description::Description,
     kind::Kind,
     value::{Form, Value},
     words::Words,

@@ -4,7 +4,10 @@ use grosso::tunnel::{Carrier, DontFragment, Dscp, TimeToLive};
 use grosso_io::stage::{MTU_MIN_IPV4, MTU_MIN_IPV6};
 
 use super::{Form, Keyword, Kind, Value, switched_off, switched_on};
-use crate::tunnel::kind::{OVER_IPV4, OVER_IPV6, WITH_PORT};
+use crate::tunnel::{
+    description::TTL,
+    kind::{OVER_IPV4, OVER_IPV6, WITH_PORT},
+};
 
 pub(super) const ROWS: &[Keyword] = &[
     Keyword::new(
@@ -163,10 +166,6 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
 ];
 
-/// Default TTL or hop limit: that of Linux for tunnels over IPv6 and for unicast.
-pub(in crate::tunnel) const TTL: u8 = 64;
-/// Default encapsulation limit (rule W61).
-pub(in crate::tunnel) const ENCAPSULATION_LIMIT: u8 = 4;
 /// The kernel's value of `tos inherit`.
 const KERNEL_INHERIT: u8 = 1;
 const FLOW_LABEL_MAX: u64 = 0xf_ffff;

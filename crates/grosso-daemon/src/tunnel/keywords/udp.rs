@@ -1,8 +1,6 @@
 //! The UDP header of VXLAN and Geneve.
 
-use core::ops::RangeInclusive;
-
-use grosso::tunnel::{Header, RemoteChecksumUse, Udp};
+use grosso::tunnel::Header;
 
 use super::{Description, Form, Keyword, Kind, Value, switched_off, switched_on};
 use crate::tunnel::kind::WITH_PORT;
@@ -120,17 +118,6 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
 ];
 
-/// Returns the UDP header without keywords: `Description` chooses the port if no keyword does.
-pub(in crate::tunnel) fn default_udp() -> Udp {
-    Udp {
-        source: SOURCE_PORTS,
-        destination: 0,
-        checksum: true,
-        ipv6_without_checksum: false,
-        remote_checksum: RemoteChecksumUse::default(),
-    }
-}
-
 pub(super) fn set_destination(tunnel: &mut Description, value: &Value) {
     if let (Some(udp), Some(port)) = (tunnel.udp_mut(), value.number()) {
         udp.destination = port;
@@ -168,5 +155,3 @@ fn check_offload(name: &str, tunnel: &Description, value: &Value) -> Result<(), 
 
 /// A port number.
 pub(super) const PORT: Form = Form::Number(1, 65535, &[]);
-/// Source ports of packets: those for dynamic use (RFC 6335 section 6). Linux uses 32768 to 60999 by default.
-pub(super) const SOURCE_PORTS: RangeInclusive<u16> = 49152..=65535;
