@@ -220,7 +220,7 @@ fn a_single_other_rule_is_found() {
         ("timestamp-value", |profile| profile.rules.timestamp_value = Vary::Latest),
         ("zero-echo", |profile| profile.rules.zero_echo = ZeroEcho::Starts),
         ("congestion-alone", |profile| profile.rules.congestion_alone = false),
-        ("tcp-segments", |profile| profile.limits.tcp_segments = 65),
+        ("tcp-segments", |profile| profile.limits.tcp_segments = 30),
     ];
     assert_found::<InetLro>(&Profile::inet_lro(), inet_lro);
     assert_found::<TcpLro>(&Profile::freebsd(), &[every, trims].concat());
