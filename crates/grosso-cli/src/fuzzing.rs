@@ -1,5 +1,5 @@
-//! Parsers of input from strangers and users, for the fuzz targets. Each takes any bytes, and panics if a property does
-//! not hold. This module is not part of the package's stable interface.
+//! Parsers of untrusted input, for the fuzz targets. Each function accepts any bytes, and panics if a property does not
+//! hold. This module is not part of the package's stable interface.
 
 use std::{net::IpAddr, path::Path};
 
@@ -53,7 +53,7 @@ fn check_judgment(sight: &Sight<'_>, judgment: &Judgment) {
     let Nature::Superframe { gso, size, .. } = judgment.nature else { return };
     assert_eq!(gso.size().unwrap_or(0), size.bytes, "{judgment:?}");
     let payload = sight.transport.as_ref().map_or(0, |transport| transport.payload);
-    // Recorded sizes are taken as they are, and repeated headers may be those of one packet.
+    // Recorded sizes are used as they are, and repeated headers may belong to one packet.
     if !matches!(size.by, Evidence::Recorded | Evidence::Stride) {
         assert!(judgment.packets(payload) > 1, "{judgment:?} of {payload} bytes");
     }
@@ -178,7 +178,7 @@ pub fn records(mut bytes: &[u8]) {
         let said: usize = records.iter().map(|record| record.frame.len() + 4).sum();
         assert!(said + 4 <= before - bytes.len());
         for record in &records {
-            // A contradiction is described in words.
+            // The error describes the contradiction, and needs no check.
             let _ = superframe::read(record);
         }
     }
@@ -193,7 +193,7 @@ pub fn keys(text: &[u8]) -> Option<u128> {
     match Keys::parse(text) {
         Ok(keys) => Some(keys.fingerprint()),
         Err(what) => {
-            // The number of a line or of bytes has at most this many digits.
+            // Line numbers and byte counts have at most this many digits.
             let is_digit = |c: char| c.is_ascii_digit();
             assert!(what.split(|c| !is_digit(c)).all(|digits| digits.len() < 5), "{what}");
             None

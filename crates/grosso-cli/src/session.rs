@@ -1,4 +1,4 @@
-//! The state that every command needs beside its own options, and the console as the observer of readings.
+//! The common state of all commands, and the console as the observer of readings.
 
 use core::time::Duration;
 use std::{rc::Rc, time::Instant};
@@ -7,10 +7,10 @@ use grosso_analysis::capture::{self, Observer, ReadingProgress};
 
 use crate::{progress::Progress, talk::Talk};
 
-/// The state that every command needs beside its own options.
+/// The state that every command needs in addition to its own options.
 pub(crate) struct Session {
     pub(crate) talk: Talk,
-    /// The settings of readings, whose observer prints by `talk`.
+    /// The settings of readings; their observer prints through `talk`.
     pub(crate) reading: capture::Session,
 }
 
@@ -22,7 +22,7 @@ impl Session {
     }
 }
 
-/// Prints what a reading notes, and shows its progress.
+/// Console output for the notes and the progress of a reading.
 struct Console {
     talk: Talk,
     started: Instant,

@@ -1,5 +1,5 @@
-//! Arguments of the command line: this module has what all commands share, and its submodules have one group of
-//! commands each.
+//! Arguments of the command line: this module has the arguments that all commands share, and each submodule has one
+//! group of commands.
 
 mod captures;
 mod conform;

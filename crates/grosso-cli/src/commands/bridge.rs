@@ -1,4 +1,4 @@
-//! `grosso bridge`: one data path, given on the command line.
+//! `grosso bridge`: one data path, configured on the command line.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{run, spec};
@@ -53,7 +53,7 @@ mod linux {
                 Event::Interrupt => break Exit::Interrupted,
                 Event::Terminate | Event::HangUp => break Exit::Yes,
                 Event::PathEnded(_) => break Exit::Environment,
-                // No option of it sets up ESP.
+                // `bridge` has no option for ESP.
                 Event::Scarce(..) => {}
                 Event::Looped(path) => {
                     paths.looped(path).into_iter().for_each(|note| session.talk.note(note))
@@ -78,7 +78,7 @@ mod linux {
         }
     }
 
-    /// The path that a command line describes.
+    /// Returns the path that a command line describes.
     pub(crate) fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
         let usage = |why: String| Failure::usage("usage.path", format!("bridge: {why}"));
         let port = |word: &str| -> Result<PortSpec, Failure> {

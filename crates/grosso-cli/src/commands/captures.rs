@@ -1,4 +1,4 @@
-//! The commands on captures: their arguments as the options of the library, and its result printed.
+//! The commands on captures: convert their arguments to library options, and print the result.
 
 #[cfg(feature = "parquet")]
 use grosso_analysis::export;
@@ -163,7 +163,7 @@ pub(super) fn merge(options: &args::Merge, session: &mut Session) -> Result<Exit
     Ok(Exit::Yes)
 }
 
-/// Returns the tunnel of `type vxlan id 42 local ...`.
+/// Returns the tunnel that the arguments `type vxlan id 42 local ...` describe.
 fn describe(words: &[String]) -> Result<Description, Failure> {
     match words.split_first() {
         Some((_type, words)) => {
@@ -185,7 +185,7 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
     }
 }
 
-/// Most checksums that `csum verify` lists as text, as JSON, and with `--verbose`.
+/// Maximum number of checksums that `csum verify` lists as text, as JSON, and with `--verbose`.
 const ROWS_TEXT: usize = 20;
 const ROWS_JSON: usize = 1000;
 const ROWS_VERBOSE: usize = 10_000;

@@ -1,4 +1,4 @@
-//! `grosso config`.
+//! `grosso config`: checks configuration files.
 
 #[cfg(target_os = "linux")]
 mod esp;
@@ -84,7 +84,7 @@ mod linux {
         queues: usize,
     }
 
-    /// The form of its JSON.
+    /// The schema of this report.
     pub(crate) const CHECKED: ReportForm = ReportForm::of::<Checked>("grosso.config/1");
 
     impl Report for Checked {

@@ -1,4 +1,4 @@
-//! `grosso conform`: the judgment on a coalescer, segmenter or reassembler that is another program.
+//! `grosso conform`: tests a coalescer, segmenter or reassembler that is another program.
 
 use grosso_conform::{examine, report::ConformReport};
 

@@ -1,4 +1,4 @@
-//! One module for each command, and the function that starts them.
+//! One module per command, and the function that runs the commands.
 
 mod bridge;
 #[cfg(target_os = "linux")]
@@ -51,7 +51,7 @@ use crate::{
     usage,
 };
 
-/// Runs the command line `words`, the first of which is the name of the program.
+/// Runs the command line `words`; its first element is the name of the program.
 pub(crate) fn run(words: Vec<OsString>) -> Exit {
     let wants_json = words.iter().any(|word| word == "--json");
     let arguments = match parse(&words) {
@@ -79,14 +79,14 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
         parsed.and_then(|matches| Arguments::from_arg_matches(&matches))
     };
     parse(words).map_err(|error| {
-        // Messages quote words of the user, which a shell may have made from names of files.
+        // Messages quote the user's arguments, which a shell may have expanded from file names.
         let harmless = words.iter().map(|word| harmless(&word.to_string_lossy()).into_owned());
         let harmless: Vec<OsString> = harmless.map(OsString::from).collect();
         parse(&harmless).err().unwrap_or(error)
     })
 }
 
-/// The colour of help, which is printed instead of parsing what stands beside it.
+/// Returns the colour of help, which is printed instead of parsing the other arguments.
 fn help_color(words: &[OsString]) -> ColorChoice {
     let mut words = words.iter().map(|word| word.to_string_lossy());
     let mut when = Color::Auto;
@@ -105,7 +105,7 @@ fn help_color(words: &[OsString]) -> ColorChoice {
     }
 }
 
-/// Runs a command; a defect of this program becomes a failure of it.
+/// Runs a command; a panic becomes a failure of the command.
 pub(crate) fn guarded(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     let ended = panic::catch_unwind(AssertUnwindSafe(|| dispatch(command, session)));
     ended.unwrap_or_else(|_| {
@@ -182,7 +182,8 @@ fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     }
 }
 
-/// The flag that Ctrl-C sets, and SIGTERM where captures are read; commands on devices have their own end for it.
+/// Returns the flag that Ctrl-C sets, and that SIGTERM sets too while captures are read. Commands on devices handle
+/// SIGTERM themselves.
 fn interrupts(command: &Command) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let ends_reading = command.own().reading.is_some();
@@ -195,7 +196,7 @@ fn interrupts(command: &Command) -> Arc<AtomicBool> {
     interrupted
 }
 
-/// The session of a command line, which ends early once `interrupted` is set.
+/// Creates the session of a command line; reading ends early once `interrupted` is set.
 pub(crate) fn session(
     arguments: &Arguments,
     words: &[OsString],
@@ -217,7 +218,7 @@ pub(crate) fn session(
     Session::new(talk, reading)
 }
 
-/// Prints a message of clap: help and version are answers, the rest is a wrong command line.
+/// Prints a message of clap: help and version are answers, all others report a wrong command line.
 fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
     let ended = match usage::message(error) {
         Some(message) => Err(Failure::usage("usage", message)),

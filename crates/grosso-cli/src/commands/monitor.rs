@@ -49,12 +49,12 @@ pub(crate) fn run(options: &Options, session: &mut Session) -> Result<Exit, Fail
         let hint = "for text: grosso monitor --once, or -b for repeated output";
         return Err(Failure::usage("usage.terminal", message).hint(hint));
     }
-    // Errors are reported before the screen is taken over.
+    // Errors are reported before the screen is switched.
     let first = running("monitor", false, &options.devices, session)?;
     watch(options, first, session)
 }
 
-/// The page of its JSON.
+/// The schema pages of this command.
 pub(super) const PAGES: &[FormPage] =
     &[FormPage { commands: &["monitor"], forms: &[MonitorReport::FORM] }];
 
@@ -98,7 +98,7 @@ struct MonitorReport {
 }
 
 impl MonitorReport {
-    /// The form of its JSON.
+    /// The schema of this report.
     const FORM: ReportForm = ReportForm::of::<Self>("grosso.monitor/1");
 }
 
@@ -116,7 +116,7 @@ impl Report for MonitorReport {
 fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result<Exit, Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
-        // Without a handler the program would end too, but leave its drawing on the terminal.
+        // Without a handler, the signal would also end the program, but leave its drawing on the terminal.
         let _ = signal_hook::flag::register(signal, Arc::clone(&ended));
     }
     let color = session.talk.when.decide(true);
@@ -170,8 +170,8 @@ enum Keyboard {
     Gone,
 }
 
-/// Waits for a key. A terminal that is gone reads as empty without end, and the library behind [`event`] would read
-/// again and again: so it is asked only while there is a terminal.
+/// Waits for a key. Reads from a disconnected terminal return nothing forever, and the library of [`event`] would read
+/// again and again, so it is called only while the terminal is connected.
 fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     let stdin = io::stdin();
     let mut asked = [PollFd::new(&stdin, PollFlags::IN)];
@@ -184,7 +184,7 @@ fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     }
 }
 
-/// The terminal in the mode in which this program draws; restored when this is dropped, and when the program panics.
+/// The terminal in the mode in which this program draws. Dropping this value restores the mode, as does a panic.
 struct Screen(DefaultTerminal);
 
 impl Screen {
@@ -199,5 +199,5 @@ impl Drop for Screen {
     }
 }
 
-/// The longest time that a signal may go unseen.
+/// The longest time for which a signal may go unnoticed.
 const LOOK: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use crate::{
     tunnel::TunnelFiles,
 };
 
-/// The capabilities for every device of a command, whichever of them it opens first.
+/// Returns the capabilities for every device of a command, independent of which one it opens first.
 pub(super) fn of(command: &Command) -> Needs {
     match command {
         Command::Bridge(options) => {
@@ -21,8 +21,8 @@ pub(super) fn of(command: &Command) -> Needs {
         }
         Command::Capture(options) => of_capture(options),
         Command::Extcap(_) => Needs::of(&["net_raw"]),
-        // `dev` and `lab nic` need CAP_NET_ADMIN alone, which their failures name, and the other experiments of `lab` a
-        // user namespace. `monitor` and `stats` need the user of the data path or root.
+        // `dev` and `lab nic` need only CAP_NET_ADMIN, which their failures name; the other experiments of `lab` need a
+        // user namespace. `monitor` and `stats` must run as the user of the data path or as root.
         _ => Needs::NONE,
     }
 }

@@ -1,4 +1,4 @@
-//! `grosso profiles`: the built-in profiles, and one as a file.
+//! `grosso profiles`: lists the built-in profiles, or prints one as a file.
 
 use std::{fmt::Write, path::Path};
 
@@ -121,7 +121,7 @@ impl Report for One {
     }
 }
 
-/// The keys of a profile, table by table.
+/// Returns the keys of a profile, grouped by table.
 fn nested(profile: &Profile) -> Map<String, Value> {
     let mut object = Map::new();
     for key in KEYS {

@@ -1,4 +1,4 @@
-//! `grosso run`: data paths from a file, until told to end.
+//! `grosso run`: runs the data paths of a file until a signal ends it.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::run;
@@ -106,21 +106,21 @@ mod linux {
             daemon.ended.push(reading);
         }
         summarize(RUN, &daemon.ended, session)?;
-        // It says more than any other end: something still holds the devices of that path until it goes on.
+        // A stuck path has priority over other errors: its thread holds the devices until the thread continues.
         daemon.stuck.take().map_or(exit, Err)
     }
 
-    /// The paths of a file that run, and those that ran.
+    /// The running paths of a file, and the counts of ended ones.
     struct Daemon<'a> {
         options: &'a Run,
-        /// The file as it was when it was last valid.
+        /// The last valid version of the file.
         config: Config,
         paths: Paths,
         service: Option<Service>,
-        /// The counts of paths that have ended: one reading for each name.
+        /// The counts of ended paths: one reading for each name.
         ended: Vec<PathReading>,
         restarts: Restarts,
-        /// The failure of the first path of which a thread was left behind.
+        /// The failure of the first path that left a thread behind.
         stuck: Option<Failure>,
     }
 
@@ -134,7 +134,7 @@ mod linux {
             Ok(())
         }
 
-        /// Serves metrics at the address of the command line or the file. What could not listen before is tried again.
+        /// Serves metrics at the address from the command line or the file. Retries listeners that failed before.
         fn observe(&mut self, config: &Config, session: &mut Session) {
             let metrics = self.options.metrics.or(config.metrics);
             let is_whole = |service: &Service| service.missing().is_empty();
@@ -166,7 +166,7 @@ mod linux {
             let before: Vec<PathSpec> = self.paths.specs().cloned().collect();
             let (kept, leaving): (Vec<_>, Vec<_>) =
                 before.into_iter().partition(|spec| config.paths.contains(spec));
-            // All paths that leave do so first: their devices may come back under another name.
+            // All removed paths stop first, because their devices may return under another path name.
             for spec in &leaving {
                 if let Some((reading, result)) = self.paths.stop(&spec.name) {
                     match self.look_for_stuck(&spec.name, result.err()) {
@@ -192,7 +192,7 @@ mod linux {
             self.config = config;
         }
 
-        /// Starts a path as it was before, if the new one cannot be started.
+        /// Restarts the old version of a path if the new one cannot be started.
         fn go_back(&mut self, old: Option<&PathSpec>, session: &Session) {
             let Some(old) = old else { return };
             match self.paths.start(old.clone()) {
@@ -201,8 +201,8 @@ mod linux {
             }
         }
 
-        /// The failure of a path that ended by itself; `None` for one that was stopped, and for one that met a defect
-        /// and runs again.
+        /// Returns the failure of a path that ended by itself; `None` for a path that was stopped, and for one that
+        /// panicked and was restarted.
         fn ended(&mut self, number: u64, session: &Session) -> Option<Failure> {
             let (reading, result) = self.paths.ended(number)?;
             let name = reading.name.clone();
@@ -215,7 +215,7 @@ mod linux {
             }
         }
 
-        /// Starts a path that met a defect again, and returns its failure if that is not to be.
+        /// Restarts a path that panicked, or returns its failure if it must not be restarted.
         fn start_again(
             &mut self,
             name: &str,
@@ -239,7 +239,7 @@ mod linux {
             failure
         }
 
-        /// Returns the failure of a path of which a thread was left behind, and keeps it for the exit code.
+        /// Returns the failure of a path that left a thread behind, and keeps it for the exit code.
         fn look_for_stuck(&mut self, name: &str, error: Option<Broken>) -> Option<Failure> {
             let error = error.filter(|error| matches!(error, Broken::Stuck { .. }))?;
             let failure = broken(&format!("run: path {name}"), &error);
@@ -247,7 +247,7 @@ mod linux {
             Some(failure)
         }
 
-        /// Keeps the counts of a path; one that was started again begins anew.
+        /// Stores the counts of a path; a restarted path counts from zero.
         fn remember(&mut self, reading: PathReading) {
             self.ended.retain(|older| older.name != reading.name);
             if self.ended.len() >= ENDED_MAX {
@@ -266,7 +266,8 @@ mod linux {
         }
     }
 
-    /// The path in whose place a new one is: that of its name, or one whose name is gone and whose device it has.
+    /// Returns the path that a new one replaces: the path with the same name, or a removed path with one of its
+    /// devices.
     fn replaced<'a>(
         leaving: &'a [PathSpec],
         new: &PathSpec,
@@ -281,6 +282,6 @@ mod linux {
         same.or_else(|| leaving.iter().find(|old| is_gone(old) && has(old)))
     }
 
-    /// Most ended paths that are remembered for the summary.
+    /// Maximum number of ended paths that are kept for the summary.
     const ENDED_MAX: usize = 64;
 }

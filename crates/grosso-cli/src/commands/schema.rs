@@ -1,4 +1,4 @@
-//! `grosso schema`: the JSON Schema of each command's reports.
+//! `grosso schema`: prints the JSON Schema of each command's reports.
 
 use std::fmt::Write;
 
@@ -64,12 +64,12 @@ fn unknown(asked: &str) -> Failure {
 /// All documents in `schemas`, by name, as `build.rs` packs them.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.deflate"));
 
-/// The pages of all commands that this program has.
+/// Returns the pages of all commands that this build has.
 fn pages() -> impl Iterator<Item = &'static FormPage> {
     PAGES.iter().copied().flatten()
 }
 
-/// The pages, group by group.
+/// The pages, in groups.
 const PAGES: &[&[FormPage]] = &[
     CAPTURES,
     #[cfg(feature = "parquet")]
@@ -103,7 +103,7 @@ const CAPTURES: &[FormPage] = &[
     FormPage { commands: &["error"], forms: &[Failure::FORM] },
 ];
 
-/// The page of commands that make tables, and of those that merge their reports.
+/// The page of the commands that make tables, and of those that merge their reports.
 #[cfg(feature = "parquet")]
 const TABLES: &[FormPage] = &[FormPage {
     commands: &["export", "merge"],
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(there, named, "{WRITE}");
     }
 
-    /// The way to make the documents anew.
+    /// The command that regenerates the documents.
     const WRITE: &str = "GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-cli --lib schema::";
 
     fn walk(above: &str, command: &clap::Command, runnable: &mut BTreeSet<String>) {

@@ -28,7 +28,7 @@ use crate::{
     style::Style,
 };
 
-/// The forms of its JSON: one object, and the lines of `--jsonl`.
+/// The schemas of the reports: one object, and the lines of `--jsonl`.
 pub(super) const FORMS: [ReportForm; 2] = [StatsReport::FORM, DeviceLine::FORM];
 
 /// Runs the command.
@@ -50,7 +50,7 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
     loop {
         let answers = match running("stats", options.per_queue, &options.devices, session) {
             Ok(answers) => answers,
-            // They were there at the reading before.
+            // The data paths were running at the previous reading.
             Err(_) if before.is_some() => {
                 session.talk.note("the data paths have ended");
                 return Ok(Exit::Yes);
@@ -71,10 +71,10 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
     }
 }
 
-/// The answers of the running programs for the wanted devices; for all if none is named.
+/// Returns the answers of the running programs for the requested devices, or for all devices if none is named.
 ///
 /// # Errors
-/// If nothing is running that this user may ask, or no running path has one of the devices.
+/// Fails if no program is running that this user may query, or if no running path has one of the devices.
 pub(crate) fn running(
     command: &str,
     per_queue: bool,
@@ -217,7 +217,7 @@ impl<'a> ProcessLine<'a> {
 }
 
 impl StatsReport<'_> {
-    /// The form of its JSON.
+    /// The schema of this report.
     const FORM: ReportForm = ReportForm::of::<StatsReport<'static>>("grosso.stats_list/1");
 }
 
@@ -231,7 +231,7 @@ impl Report for StatsReport<'_> {
     }
 }
 
-/// A series of points in time that do not drift.
+/// A series of points in time without drift.
 pub(crate) struct Pace {
     interval: Duration,
     next: Instant,
@@ -242,7 +242,7 @@ impl Pace {
         Self { interval, next: Instant::now() + interval }
     }
 
-    /// Sleeps until the next point in time, and says whether Ctrl-C came before.
+    /// Sleeps until the next point in time, and returns whether Ctrl-C came first.
     pub(crate) fn wait(&mut self, interrupted: &AtomicBool) -> bool {
         loop {
             if interrupted.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The common parts of `bridge` and `run`: signals, the metrics service, and the summary at the end.
+//! The common parts of `bridge` and `run`: signals, the metrics service, and the final summary.
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ pub(super) fn listen(command: &str) -> Result<Events, Failure> {
     })
 }
 
-/// Serves the counters of the process to those who ask, where it can: no packet waits for that.
+/// Starts the service for the counters of the process, as far as possible; packets never wait for it.
 pub(super) fn observe(
     metrics: Option<SocketAddr>,
     asked: Asked,
@@ -64,7 +64,7 @@ pub(super) fn observe(
     Some(service)
 }
 
-/// The failure of a device under a running path, or of the path itself.
+/// Returns the failure of a device of a running path, or of the path itself.
 pub(super) fn broken(command: &str, error: &Broken) -> Failure {
     let code = match error {
         Broken::Defect { .. } => return Failure::internal(format!("{command}: {error}")),
@@ -97,7 +97,7 @@ pub(super) fn summarize(
     report::print(&mut summary, &mut session.talk, Place::Standard)
 }
 
-/// The receive rings that ran full, each with the option that makes it longer.
+/// Returns a note for each receive ring that was full, with the option that enlarges it.
 fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
     let full = devices.iter().filter_map(|reading| {
         let lost = reading.counters.value("drop_rx_ring_full");
@@ -115,7 +115,7 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
     full.collect()
 }
 
-/// The devices whose MTU had no room for a tag of 802.1ad, each with what makes some.
+/// Returns a note for each device whose MTU had no room for an 802.1ad tag, with a way to make room.
 fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
     let short = devices.iter().filter_map(|reading| {
         let lost = reading.counters.value("drop_tx_service_tag");
@@ -152,9 +152,9 @@ impl Report for Summary {
     }
 }
 
-/// The form of what `bridge` counted.
+/// The schema of the report of `bridge`.
 pub(super) const BRIDGE: ReportForm = ReportForm::of::<Summary>("grosso.bridge/1");
-/// The form of what `run` counted.
+/// The schema of the report of `run`.
 pub(super) const RUN: ReportForm = ReportForm::of::<Summary>("grosso.run/1");
 
 #[cfg(test)]

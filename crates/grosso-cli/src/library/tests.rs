@@ -4,7 +4,7 @@ use super::*;
 
 const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/iperf3.pcapng");
 
-/// Counts rows up to a limit.
+/// Counter of rows up to a limit.
 struct Count {
     opened: u32,
     rows: u64,
@@ -45,7 +45,7 @@ impl Visit<TrainRow<'_>> for Count {
 
     fn row(&mut self, row: TrainRow<'_>) -> bool {
         assert_eq!((row.train, row.origin.frame), (self.rows + 1, row.numbers[0]));
-        // A packet has a reason why it is alone, and another one why it did not merge.
+        // A reason is set for a packet that is never merged, and for one that did not merge with its train.
         assert_eq!(row.why.is_some(), matches!(row.closed, "never" | "no_merge"), "{row:?}");
         self.take(row.numbers.len() as u64)
     }

@@ -1,20 +1,20 @@
-//! Blocks of pcapng that hold what all packets of an interface have in common.
+//! Blocks of pcapng with the properties that all packets of an interface share.
 
 use grosso_capture::{
     Block, ByteOrder, Interface,
     options::{code, push_end, push_option},
 };
 
-/// The facts about an interface that its description in a file has.
+/// The properties of an interface that a capture file describes.
 pub(super) struct DeviceFacts {
     pub(super) kind: Option<String>,
     pub(super) hardware_address: Option<[u8; 6]>,
-    /// Bits a second, if the driver says.
+    /// Bits per second, if the driver reports a speed.
     pub(super) speed: Option<u64>,
     pub(super) offloads: String,
 }
 
-/// The description of an interface: its identity, its speed, and its offloads. Of one that is gone already only the
+/// Returns the description of an interface: identity, speed and offloads. If the interface no longer exists, only its
 /// name is known.
 pub(super) fn description(
     name: &str,
@@ -45,12 +45,12 @@ pub(super) fn description(
     block(INTERFACE_DESCRIPTION, &fixed.concat(), &options)
 }
 
-/// The counts of an interface of a file between two points of time, in nanoseconds since the epoch.
+/// The counts of an interface in a file between two points in time, in nanoseconds since the epoch.
 pub(super) struct Statistics {
     /// The number of the interface in the file.
     pub(super) number: u32,
     pub(super) between: [u64; 2],
-    /// Packets that reached the socket, and those that found no room; `None` if they were counted for several
+    /// Packets that reached the socket, and packets that the kernel dropped; `None` if they were counted for several
     /// interfaces together.
     pub(super) kernel: Option<KernelCounts>,
     pub(super) written: u64,
@@ -64,7 +64,7 @@ pub(super) struct KernelCounts {
 }
 
 impl KernelCounts {
-    /// The counts since earlier ones.
+    /// Returns the difference from earlier counts.
     pub(super) const fn since(self, earlier: Self) -> Self {
         Self { seen: self.seen - earlier.seen, drops: self.drops - earlier.drops }
     }
@@ -92,7 +92,7 @@ pub(super) fn statistics(counted: &Statistics, comment: Option<&str>) -> Vec<u8>
     block(INTERFACE_STATISTICS, &fixed, &options)
 }
 
-/// A block in the form that the writer copies.
+/// Returns a block in the form that the writer copies.
 pub(super) fn copied(kind: u32, raw: &[u8], interface: Option<Interface>) -> Block<'_> {
     Block { kind, raw, order: ORDER, interface }
 }
@@ -104,7 +104,7 @@ fn block(kind: u32, fixed: &[u8], options: &[u8]) -> Vec<u8> {
 }
 
 const ORDER: ByteOrder = ByteOrder::NATIVE;
-/// The type and the length of a block, and the length once more at its end.
+/// The length of the fields around a block: type and length before it, and the length again after it.
 const AROUND_BYTES: usize = 12;
 
 // Types and options of draft-ietf-opsawg-pcapng sections 4.2 and 4.6.

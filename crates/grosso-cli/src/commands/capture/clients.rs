@@ -1,8 +1,8 @@
 //! The clients of a listener, and the thread that serves all of them.
 //!
-//! No client holds up another one or the capture: sockets never block, and each client has a queue of its own. When
-//! [`CLIENTS_MAX`] are connected, the next one replaces the oldest of those that stalled or ended their side of the
-//! connection; if all others take their bytes, it is turned away. Both are counted.
+//! No client delays another client or the capture: sockets never block, and each client has its own queue. When
+//! [`CLIENTS_MAX`] clients are connected, a new client replaces the oldest client that has stalled or shut down its
+//! side of the connection. If there is none, the new client is rejected. Both events are counted.
 
 use std::{
     collections::VecDeque,
@@ -21,11 +21,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::acceptor::{Acceptor, CLIENTS_MAX, is_soon};
 
-/// Bytes of a capture that go to the clients together.
+/// Bytes of a capture that are sent to the clients together.
 #[derive(Debug)]
 pub(super) struct PcapBatch {
     pub(super) bytes: Vec<u8>,
-    /// The end of each packet among the bytes.
+    /// The end of each packet in `bytes`.
     pub(super) ends: Vec<usize>,
 }
 
@@ -33,20 +33,20 @@ pub(super) struct PcapBatch {
 #[derive(Debug)]
 pub(super) struct Clients {
     queues: Mutex<Vec<Arc<Queue>>>,
-    /// Raised for new batches and for the end.
+    /// The event that signals new batches and the end of the capture.
     wake: Event,
     is_over: AtomicBool,
     /// Clients that were accepted.
     pub(super) came: AtomicUsize,
-    /// Clients for which there was no place.
+    /// Clients that were rejected because all places were taken.
     pub(super) turned_away: AtomicUsize,
-    /// Clients that were disconnected because they did not take their bytes.
+    /// Clients that were disconnected because they did not read their data.
     pub(super) cut_off: AtomicUsize,
-    /// Packets that a client had no room for.
+    /// Packets that did not fit into the queue of a client.
     pub(super) full: AtomicU64,
 }
 
-/// Batches that wait for one client.
+/// Batches that are waiting for one client.
 #[derive(Debug, Default)]
 struct Queue(Mutex<QueuedBatches>);
 
@@ -70,7 +70,7 @@ impl Clients {
         })
     }
 
-    /// Puts a batch into the queue of every client that has room. Returns whether there is a client.
+    /// Puts a batch into the queue of every client that has room. Returns whether any client is connected.
     pub(super) fn offer(&self, batch: PcapBatch) -> bool {
         let batch = Arc::new(batch);
         let queues = lock(&self.queues);
@@ -82,12 +82,12 @@ impl Clients {
                 self.full.fetch_add(batch.ends.len() as u64, Ordering::Relaxed);
             }
         }
-        // An event that cannot be raised is raised already.
+        // Raising fails only if the event is already raised.
         let _ = self.wake.raise();
         !queues.is_empty()
     }
 
-    /// Lets the thread end once the clients have the bytes that wait for them.
+    /// Lets the thread end once the clients have received the waiting bytes.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         let _ = self.wake.raise();
@@ -95,13 +95,13 @@ impl Clients {
 }
 
 impl Queue {
-    /// The first batch, and the bytes of it that are sent.
+    /// Returns the first batch and the number of its bytes that have been sent.
     fn first(&self) -> Option<(Arc<PcapBatch>, usize)> {
         let waiting = lock(&self.0);
         waiting.batches.front().map(|batch| (Arc::clone(batch), waiting.sent))
     }
 
-    /// Records that the socket took bytes of the first batch.
+    /// Records that the socket accepted `bytes` bytes of the first batch.
     fn took(&self, bytes: usize) {
         let mut waiting = lock(&self.0);
         waiting.sent += bytes;
@@ -115,7 +115,7 @@ impl Queue {
         lock(&self.0).batches.is_empty()
     }
 
-    /// The packets that are not sent, or not in full.
+    /// Returns the number of packets that have not been sent completely.
     fn packets(&self) -> u64 {
         let waiting = lock(&self.0);
         let mut sent = waiting.sent;
@@ -130,24 +130,24 @@ impl Queue {
 /// The thread that serves the clients.
 pub(super) struct PcapService {
     listener: TcpListener,
-    /// The beginning of the capture.
+    /// The start of the capture, which every client receives first.
     header: Arc<PcapBatch>,
     shared: Arc<Clients>,
     acceptor: Acceptor,
-    /// In the order in which they came.
+    /// The clients, in the order in which they connected.
     clients: Vec<PcapClient>,
-    /// The time at which the last bytes must be sent, once the capture is over.
+    /// The deadline for sending the last bytes, once the capture has ended.
     end: Option<Instant>,
 }
 
 impl PcapService {
-    /// A service of a listener that does not block.
+    /// Creates the service of a listener that does not block.
     pub(super) fn new(listener: TcpListener, header: PcapBatch, shared: Arc<Clients>) -> Self {
         let (acceptor, clients) = (Acceptor::default(), Vec::new());
         Self { listener, header: Arc::new(header), shared, acceptor, clients, end: None }
     }
 
-    /// Serves the clients until the capture is over and they have the last bytes, or can no longer wait.
+    /// Serves the clients until the capture has ended and every client has received the last bytes or has timed out.
     pub(super) fn run(mut self) {
         while let Ok(ready) = self.wait() {
             let now = Instant::now();
@@ -173,7 +173,7 @@ impl PcapService {
         self.publish();
     }
 
-    /// Sleeps until a client is ready, a batch waits, or a time is over. Returns which clients are ready.
+    /// Sleeps until a client is ready, a batch is waiting, or a deadline has passed. Returns which clients are ready.
     fn wait(&mut self) -> io::Result<Vec<bool>> {
         let now = Instant::now();
         self.clients.iter_mut().for_each(|client| client.look(now));
@@ -218,7 +218,7 @@ impl PcapService {
         }
     }
 
-    /// Ends the connections of clients that have everything, and of those that do not take it.
+    /// Closes the connections of clients that have received everything, and of clients that do not read.
     fn complete(&mut self, now: Instant, end: Instant) {
         let (over, others) = core::mem::take(&mut self.clients)
             .into_iter()
@@ -227,12 +227,12 @@ impl PcapService {
         self.publish();
         for mut client in over {
             self.cut_off(&client, now);
-            // Bytes that nobody reads would make the end a reset, which takes the last bytes with it.
+            // If received bytes stay unread, closing sends a reset, and the client loses the last bytes.
             let _ = client.discard();
         }
     }
 
-    /// Counts a client that is disconnected before it has everything, and its packets.
+    /// Counts a client that is disconnected before it has received everything, and the packets that it loses.
     fn cut_off(&self, client: &PcapClient, now: Instant) {
         if client.is_stalled(now) || !client.queue.is_empty() {
             self.shared.cut_off.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl PcapService {
         }
     }
 
-    /// Makes the clients that are here those that get batches.
+    /// Makes the connected clients the ones that receive batches.
     fn publish(&self) {
         let here = self.clients.iter().map(|client| Arc::clone(&client.queue));
         *lock(&self.shared.queues) = here.collect();
@@ -251,13 +251,13 @@ impl PcapService {
 struct PcapClient {
     stream: TcpStream,
     queue: Arc<Queue>,
-    /// Whether its queue was empty at the last look.
+    /// Whether the client's queue was empty at the last check.
     is_idle: bool,
-    /// The time at which it last took bytes or had none to take.
+    /// The time at which the client last accepted bytes, or had none to accept.
     progressed: Instant,
-    /// Whether it ended its side of the connection: it is gone, or does not send and still reads.
+    /// Whether the client shut down its side of the connection: it has gone, or it only reads.
     has_ended: bool,
-    /// Bytes that it sent.
+    /// Bytes received from the client.
     discarded: usize,
     is_gone: bool,
 }
@@ -276,7 +276,7 @@ impl PcapClient {
         }
     }
 
-    /// Begins to measure its time when a batch waits for it.
+    /// Starts to measure the client's time when a batch is waiting for it.
     fn look(&mut self, now: Instant) {
         let is_empty = self.queue.is_empty();
         if is_empty || self.is_idle {
@@ -291,7 +291,7 @@ impl PcapClient {
         PollFd::from_borrowed_fd(self.stream.as_fd(), reads | writes)
     }
 
-    /// Sends what the socket takes, and reads what came.
+    /// Sends what the socket accepts, and reads what has arrived.
     fn go_on(&mut self, now: Instant) {
         for result in [self.discard(), self.send(now)] {
             self.is_gone |= result.is_err_and(|error| !is_soon(&error));
@@ -311,7 +311,7 @@ impl PcapClient {
         Ok(())
     }
 
-    /// Reads and throws away what the client sends, which has no meaning.
+    /// Reads and discards the data that the client sends, which has no meaning.
     fn discard(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         while !self.has_ended {
@@ -331,7 +331,7 @@ impl PcapClient {
         !self.is_idle && now.saturating_duration_since(self.progressed) >= STALLED
     }
 
-    /// Whether another client may have its place.
+    /// Returns whether another client may replace this one.
     fn is_useless(&self, now: Instant) -> bool {
         self.has_ended || self.is_stalled(now)
     }
@@ -341,13 +341,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Batches that wait for a client: 16 MB, and one packet more each.
+/// Maximum number of batches that wait for a client: 16 MB, plus one packet per batch.
 const BATCHES_WAITING: usize = 64;
 /// Maximum number of bytes that a client may send before it is disconnected.
 const DISCARDED_BYTES_MAX: usize = 64 << 10;
-/// The time after which a client that takes none of the bytes that wait for it counts as stalled.
+/// The time after which a client that does not read its waiting bytes counts as stalled.
 const STALLED: Duration = Duration::from_secs(1);
-/// The time that clients which take their bytes have for the last ones.
+/// The time that clients have for reading the last bytes.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

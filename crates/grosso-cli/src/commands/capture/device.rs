@@ -1,4 +1,4 @@
-//! An interface whose packets are captured: its identity, and the form of its packets.
+//! A captured interface: its identity, and the format of its packets.
 
 use std::rc::Rc;
 
@@ -19,29 +19,29 @@ use crate::{device, error::Failure};
 pub(super) struct CapturedDevice {
     pub(super) name: String,
     pub(super) link_type: LinkType,
-    /// Its form in a file.
+    /// The description of the interface for the capture writer.
     pub(super) interface: Interface,
-    /// The block of pcapng that describes it.
+    /// The pcapng block that describes the interface.
     pub(super) description: Vec<u8>,
-    /// The packets of it that are wanted.
+    /// The filter for the packets of the interface.
     pub(super) wanted: LivePass,
-    /// Whether it shows each packet twice, of which the incoming one counts.
+    /// Whether the interface shows each packet twice; only the incoming copy counts.
     pub(super) is_loopback: bool,
 }
 
 /// The packets of an interface that are captured.
 #[derive(Clone)]
 pub(super) enum LivePass {
-    /// All that reach the socket.
+    /// All packets that reach the socket.
     All,
-    /// Those that pass.
+    /// Packets that match the filter.
     Passing(Rc<Program>),
-    /// None: the expression has no meaning for its link type.
+    /// No packets: the filter has no meaning for the link type.
     Nothing,
 }
 
 impl LivePass {
-    /// Whether a packet of this length on the link, with its VLAN tag, is wanted.
+    /// Returns whether a packet is wanted; `original` is its length on the link, including its VLAN tag.
     pub(super) fn wants(&self, data: &[u8], original: u32) -> bool {
         match self {
             Self::All => true,
@@ -64,7 +64,7 @@ impl DeviceFacts {
 }
 
 impl CapturedDevice {
-    /// An interface that is there.
+    /// Describes an existing interface.
     pub(super) fn new(
         link: &Link,
         form: PacketForm,
@@ -75,7 +75,7 @@ impl CapturedDevice {
         Self::described(name, link.hardware_type, form, Some(facts), wanted)
     }
 
-    /// An interface of which only frames are left.
+    /// Describes an interface that no longer exists, but whose frames were captured.
     pub(super) fn gone(index: u32, hardware_type: u16, form: PacketForm, wanted: LivePass) -> Self {
         Self::described(format!("if{index}"), hardware_type, form, None, wanted)
     }
@@ -97,21 +97,21 @@ impl CapturedDevice {
     }
 }
 
-/// The form of the packets of an interface.
+/// The format of the packets of an interface.
 #[derive(Clone, Copy)]
 pub(super) struct PacketForm {
     pub(super) link_type: LinkType,
-    /// Most bytes that are kept of a packet.
+    /// Maximum number of bytes that are kept of a packet.
     pub(super) snaplen: u32,
-    /// The unit of its times.
+    /// The resolution of the timestamps.
     pub(super) resolution: Resolution,
 }
 
 /// The filter of a live capture, for one link type.
 pub(super) struct LiveFilter {
     pub(super) program: Program,
-    /// Whether the kernel can run it: it keeps VLAN tags beside its packets, where a program that looks for them in the
-    /// packet finds none.
+    /// Whether the kernel can run the program. The kernel stores VLAN tags outside the packet, where a program that
+    /// reads tags from the packet does not find them.
     pub(super) is_kernels: bool,
 }
 
@@ -119,13 +119,13 @@ impl LiveFilter {
     pub(super) fn compile(text: &str, link_type: LinkType) -> Result<Self, Failure> {
         let program = compile(text, "capture", link_type.to_pcap())?;
         let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
-        // Positions in the frame and its length count the tag, as does the word for it.
+        // Offsets in the frame and its length include the tag, as does the keyword for it.
         let is_kernels = !words.any(|word| ABOUT_TAGS.contains(&word));
         Ok(Self { program, is_kernels })
     }
 }
 
-/// The form in which packets of an interface of this hardware type begin; `None` if it cannot be parsed.
+/// Returns the link type for this hardware type; `None` if its packets cannot be parsed.
 pub(super) fn link_type(hardware_type: u16) -> Option<LinkType> {
     match hardware_type {
         ETHERNET | LOOPBACK => Some(LinkType::Ethernet),
@@ -134,13 +134,13 @@ pub(super) fn link_type(hardware_type: u16) -> Option<LinkType> {
     }
 }
 
-/// Bits a second, if the driver says.
+/// Returns the speed in bits per second, if the driver reports it.
 fn speed(name: &InterfaceName, index: u32) -> Option<u64> {
     let megabits = device::attribute(name, index, "speed")?;
     megabits.parse::<u64>().ok().filter(|speed| *speed > 0)?.checked_mul(1_000_000)
 }
 
-/// The settings that decide what packets look like here: the offloads, and the largest size of superframes.
+/// Returns the settings that affect the captured packets: the offloads, and the maximum size of superframes.
 fn offloads(link: &Link, control: &Control) -> String {
     let features = ethtool::features(control, &link.name).unwrap_or_default();
     let is_telling = |name: &str| {
@@ -167,7 +167,7 @@ fn offloads(link: &Link, control: &Control) -> String {
     text
 }
 
-/// The name that stands for all interfaces.
+/// The name for all interfaces.
 pub(super) const ANY: &str = "any";
 /// `ARPHRD_*` of linux/if_arp.h.
 const ETHERNET: u16 = 1;
@@ -180,5 +180,5 @@ const SIT: u16 = 776;
 const IPGRE: u16 = 778;
 const IP6GRE: u16 = 823;
 const NONE: u16 = 0xfffe;
-/// Words of a filter that are about VLAN tags, or about bytes that a tag moves.
+/// Filter keywords that refer to VLAN tags, or to bytes that a tag moves.
 const ABOUT_TAGS: [&str; 6] = ["vlan", "ether", "link", "len", "less", "greater"];

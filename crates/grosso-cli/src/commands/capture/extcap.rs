@@ -1,4 +1,4 @@
-//! `grosso extcap`: interfaces of this machine as capture sources of Wireshark, in the words of its extcap interface.
+//! `grosso extcap`: interfaces of this host as capture sources for Wireshark, in the format of its extcap interface.
 
 use std::{ffi::OsString, path::Path};
 
@@ -18,7 +18,7 @@ use crate::{
     session::Session,
 };
 
-/// Answers Wireshark, or captures for it.
+/// Answers Wireshark's requests, or captures for Wireshark.
 pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Result<Exit, Failure> {
     if options.extcap_interfaces {
         return say(&sources()?);
@@ -47,7 +47,7 @@ fn say(sentences: &str) -> Result<Exit, Failure> {
     Ok(Exit::Yes)
 }
 
-/// The sentences on all sources.
+/// Returns the extcap lines that describe all sources.
 fn sources() -> Result<String, Failure> {
     let mut text = format!("extcap {{version={}}}\n", env!("CARGO_PKG_VERSION"));
     let links = list::links()?.into_iter();
@@ -58,7 +58,7 @@ fn sources() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The sentences on the options of a source.
+/// Returns the extcap lines that describe the options of a source.
 fn config() -> String {
     format!(
         "arg {{number=0}}{{call=--packets}}{{display=Packets}}{{type=selector}}{{tooltip=Capture \
@@ -71,7 +71,7 @@ fn config() -> String {
     )
 }
 
-/// An interface as a source.
+/// A capture source for one interface.
 struct ExtcapSource {
     interface: String,
     link_type: LinkType,
@@ -90,14 +90,14 @@ impl ExtcapSource {
         Ok(Self { interface: interface.into(), link_type })
     }
 
-    /// The sentence on its link type.
+    /// Returns the extcap line that describes the link type.
     fn dlt(&self) -> String {
         let name = if self.link_type == LinkType::Ethernet { "EN10MB" } else { "RAW" };
         let (number, display) = (self.link_type.to_pcap(), self.link_type);
         format!("dlt {{number={number}}}{{name={name}}}{{display={display}}}\n")
     }
 
-    /// The command that captures it into a pipe.
+    /// Returns the command that captures this interface into a pipe.
     fn command(&self, pipe: &Path, options: &Extcap) -> Result<Command, Failure> {
         let snaplen = options.snaplen.to_string();
         let words = ["grosso", "capture", "-i", &self.interface, "-s", &snaplen, "-w"];
@@ -118,5 +118,5 @@ impl ExtcapSource {
     }
 }
 
-/// The beginning of a source's name, which tells it from Wireshark's own source for the interface.
+/// The prefix of a source's name, which distinguishes it from Wireshark's own source for the interface.
 const PREFIX: &str = "grosso-";

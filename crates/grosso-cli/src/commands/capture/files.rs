@@ -1,4 +1,4 @@
-//! The files of a capture: one, or several that follow one another.
+//! The files of a capture: one file, or several in sequence.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,7 +22,7 @@ use crate::{arguments::Capture, error::Failure, name::shown, session::Session};
 /// The current output file and the rotation rule.
 pub(super) struct CaptureFiles {
     names: Names,
-    /// The thread that opens the files after the first; `None` if there is one file.
+    /// The thread that opens all files after the first; `None` if there is only one file.
     opener: Option<Rc<Opener>>,
     options: WriterOptions,
     writer: Option<CaptureWriter<Output>>,
@@ -30,16 +30,16 @@ pub(super) struct CaptureFiles {
     pub(super) path: PathBuf,
     /// The name of the current file in messages.
     pub(super) name: String,
-    /// The interfaces of the current file, by their positions among the devices.
+    /// The interfaces of the current file, indexed by their positions among the devices.
     declared: Vec<Option<Declared>>,
-    /// The number of those.
+    /// The number of declared interfaces.
     numbers: u32,
     began_ns: u64,
-    /// The kernel's counts when the current file began.
+    /// The kernel's counts at the start of the current file.
     counted: KernelCounts,
-    /// Files begun.
+    /// Files started.
     pub(super) begun: u64,
-    /// Packets of all files.
+    /// Packets in all files.
     pub(super) packets: u64,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct CaptureFiles {
 #[derive(Clone, Copy)]
 struct Declared {
     number: u32,
-    /// Packets of it in this file.
+    /// Packets of the interface in this file.
     packets: u64,
 }
 
 impl CaptureFiles {
-    /// Begins the first file.
+    /// Starts the first file.
     pub(super) fn begin(
         options: &Capture,
         path: &Path,
@@ -85,7 +85,7 @@ impl CaptureFiles {
         Ok(files)
     }
 
-    /// Turns to the file that a packet goes to now; `false` if there is none any more.
+    /// Rotates to the file for this packet; returns `false` after the last file.
     pub(super) fn turn(&mut self, source: &mut CapturedInterface) -> Result<bool, Failure> {
         let bytes = self.writer.as_ref().map_or(0, CaptureWriter::bytes);
         match self.names.turn(|| now_ns() / NANOSECONDS_PER_SECOND, bytes) {
@@ -100,7 +100,7 @@ impl CaptureFiles {
         }
     }
 
-    /// Writes a packet of the interface at a position among the devices.
+    /// Writes a packet of the interface at position `place` among the devices.
     pub(super) fn write(
         &mut self,
         source: &CapturedInterface,
@@ -118,7 +118,7 @@ impl CaptureFiles {
         Ok(())
     }
 
-    /// The name that the user gave.
+    /// Returns the name that the user passed.
     pub(super) fn stem(&self) -> String {
         shown(Path::new(self.names.stem()))
     }
@@ -138,12 +138,13 @@ impl CaptureFiles {
         Ok(())
     }
 
-    /// Begins the file that is due.
+    /// Opens the next file.
     fn open(&mut self, source: &CapturedInterface) -> Result<(), Failure> {
         let (names, options) = (self.names.clone(), self.options.clone());
         let create = move || create(&names, options);
         let opened = match &self.opener {
-            // The first one is opened as the user who asks for it, by the thread that is not confined yet.
+            // The first file is opened by the calling thread, which is not confined yet, with the privileges of the
+            // user.
             Some(opener) if self.begun > 0 => opener.ask(create)??,
             _ => create()?,
         };
@@ -159,11 +160,11 @@ impl CaptureFiles {
         if !source.is_any() {
             self.declare(source, 0)?;
         }
-        // A reader that waits for the file to begin can start now.
+        // Flush now, so that a reader that waits for the start of the file can begin.
         self.flush()
     }
 
-    /// The number of an interface in this file, which describes it from its first packet on.
+    /// Returns the number of an interface in this file. The first packet of an interface adds its description.
     fn declare(&mut self, source: &CapturedInterface, place: usize) -> Result<u32, Failure> {
         if let Some(Some(declared)) = self.declared.get(place) {
             return Ok(declared.number);
@@ -179,7 +180,7 @@ impl CaptureFiles {
         Ok(number)
     }
 
-    /// Writes the counts of each interface of this file.
+    /// Writes the counts of each interface in this file.
     fn describe_counts(&mut self, source: &CapturedInterface) -> Result<(), Failure> {
         let between = [self.began_ns, now_ns()];
         let kernel = source.counted.since(self.counted);
@@ -208,7 +209,7 @@ impl CaptureFiles {
     }
 }
 
-/// A file that is open.
+/// An open file.
 struct Opened {
     path: PathBuf,
     name: String,

@@ -1,4 +1,4 @@
-//! The kernel's metadata of a frame, in the form of the capture that it is written to.
+//! The kernel's metadata of a frame, in the form of the output capture.
 
 use core::num::{NonZeroU16, NonZeroUsize};
 
@@ -21,14 +21,14 @@ use grosso_wire::{
 
 use super::report::FrameCounts;
 
-/// Turns frames into packets of a capture.
+/// Converter of frames to packets of a capture.
 pub(super) struct Recorder {
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     ports: Ports,
     stack: Stack,
-    /// Whether the hash of flows is needed.
+    /// Whether the flow hash is needed.
     spreads: bool,
-    /// A frame with its VLAN tag put back.
+    /// Buffer for a frame with its VLAN tag restored.
     tagged: Vec<u8>,
     pub(super) counts: FrameCounts,
 }
@@ -39,7 +39,7 @@ impl Recorder {
         Self { ports, stack: Stack::new(0), spreads, tagged, counts }
     }
 
-    /// The bytes of a frame as they were on a link of this type, their metadata, and the hash of the flow.
+    /// Returns the bytes of a frame as they were on a link of this type, their metadata, and the flow hash.
     pub(super) fn record<'a>(
         &'a mut self,
         frame: &'a RingFrame,
@@ -66,8 +66,7 @@ impl Recorder {
             }
             _ => bytes,
         };
-        // A packet that is only known to be good, and whose headers are found without further help, is described in
-        // full by the standard flags.
+        // Standard flags fully describe a packet that is only marked as valid and whose headers need no tunnel ports.
         let is_plain = offload.meta.gso.is_none() && !offload.is_partial();
         let is_plain = is_plain && offload.tunnel_ports.is_empty();
         flags |= if is_plain { offload.to_flags() } else { 0 };
@@ -88,14 +87,14 @@ impl Recorder {
         Offload { tunnel_ports, ..self.told(frame, bytes, link) }
     }
 
-    /// The contents of the kernel's virtio header.
+    /// Returns the contents of the kernel's virtio header.
     fn told(&self, frame: &RingFrame, bytes: &[u8], link: LinkType) -> Offload {
         let Ok((header, _)) =
             VirtioHeader::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
         else {
             return Offload::default();
         };
-        // By the bytes that are left of a frame which was cut its payload seems to be shorter than it was.
+        // The remaining bytes of a truncated frame would make the payload seem too short.
         let understood = match frame.truncated() {
             true => None,
             false => understand(&header, bytes, link, &self.stack, Form::Short).ok(),
@@ -108,7 +107,7 @@ impl Recorder {
                 }
                 Offload { transport: transport(&header), ..Offload::new(&meta) }
             }
-            // A frame that was cut, or has unknown headers.
+            // The frame is truncated, or has unknown headers.
             None => claimed(&header, frame.original_bytes(), &self.stack),
         }
     }
@@ -132,7 +131,7 @@ impl Recorder {
     }
 }
 
-/// Bits 0 to 4 of `epb_flags`: the direction, and the kind of destination address.
+/// Returns bits 0 to 4 of `epb_flags`: the direction, and the kind of destination address.
 fn direction(kind: PacketKind) -> u32 {
     let (way, address) = match kind {
         PacketKind::Host => (INBOUND, 1),
@@ -145,7 +144,7 @@ fn direction(kind: PacketKind) -> u32 {
     way | address << 2
 }
 
-/// The contents of the virtio header of a frame of this original length, unchecked.
+/// Returns the contents of a virtio header without checking them; `original_len` is the frame's original length.
 fn claimed(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Offload {
     let mut meta = Meta::default();
     if header.flags & FLAG_NEEDS_CHECKSUM != 0 {
@@ -164,7 +163,7 @@ fn claimed(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Offload
     Offload { transport: transport(header), ..Offload::new(&meta) }
 }
 
-/// Packets of a superframe of this original length, if its headers are whole.
+/// Returns the number of packets of a superframe with this original length, if its headers are complete.
 fn segments(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Option<u16> {
     let mut layers = stack.layers().iter().filter(|_| stack.stop == Stop::Payload);
     let layer = layers.find(|layer| layer.offset == header.checksum_start)?;
@@ -184,7 +183,7 @@ fn transport(header: &VirtioHeader) -> SegmentTransport {
     }
 }
 
-/// Writes the frame to `out`, with the tag that the kernel stripped back after the addresses.
+/// Writes the frame to `out`, with the VLAN tag that the kernel stripped restored after the addresses.
 fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
     let (addresses, rest) = bytes.split_at(ADDRESSES_LEN);
     out.clear();
@@ -194,7 +193,7 @@ fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
     out.extend_from_slice(rest);
 }
 
-/// Bytes of the two addresses of an Ethernet frame.
+/// Length of the two addresses of an Ethernet frame, in bytes.
 const ADDRESSES_LEN: usize = 12;
 /// Values of bits 0 and 1 of `epb_flags`.
 const INBOUND: u32 = 1;

@@ -1,4 +1,4 @@
-//! `grosso capture -D`: the interfaces that can be captured, numbered as `-i` takes them.
+//! `grosso capture -D`: the list of interfaces, with the numbers that `-i` accepts.
 
 use grosso_sys::netlink::{Link, Netlink};
 use schemars::JsonSchema;
@@ -64,7 +64,7 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
     Ok(Exit::Yes)
 }
 
-/// The name of what the user calls by its name or by its number in the list.
+/// Returns the interface name for a name or a number in the list.
 pub(super) fn named(asked: &str) -> Result<String, Failure> {
     let Ok(number) = asked.parse::<usize>() else { return Ok(asked.into()) };
     let links = links()?;
@@ -80,9 +80,9 @@ pub(super) fn named(asked: &str) -> Result<String, Failure> {
     Ok(links.get(place).map_or_else(|| ANY.into(), |link| link.name.to_string()))
 }
 
-/// The interfaces: those that run first, loopback behind them, then those that are down.
+/// Returns the interfaces: running ones first, then loopback, then those that are down.
 pub(super) fn links() -> Result<Vec<Link>, Failure> {
-    // Asking needs no privilege, so that the list is there for everybody.
+    // The request needs no privilege, so the list is available to every user.
     let links = Netlink::new().and_then(|netlink| netlink.links());
     let mut links = links
         .map_err(|error| device::refused("capture", "listing the interfaces", "net_raw", &error))?;
@@ -99,7 +99,7 @@ fn is_loopback(link: &Link) -> bool {
 }
 
 impl Listing {
-    /// The form of its JSON.
+    /// The schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.interfaces/1");
 }
 
@@ -114,7 +114,7 @@ impl Report for Listing {
 }
 
 impl Listed {
-    /// The line of tcpdump, and the link type.
+    /// Returns the line in tcpdump's format, and the link type.
     fn line(&self) -> String {
         let words = [("Up", self.up), ("Running", self.running), ("Loopback", self.loopback)];
         let words: Vec<&str> =

@@ -1,6 +1,6 @@
-//! pcap over IP: a TCP listener whose clients each get the capture from their connection on.
+//! pcap over IP: a TCP listener; each client receives the capture from the time of its connection.
 //!
-//! A client that takes its bytes too slowly loses whole packets, which are counted; it never holds up the capture.
+//! A client that reads too slowly loses whole packets, which are counted; it never delays the capture.
 
 use std::{
     cell::RefCell,
@@ -24,20 +24,20 @@ pub(super) struct PcapServer {
     pub(super) address: SocketAddr,
     writer: CaptureWriter<SharedBytes>,
     bytes: SharedBytes,
-    /// The end of each packet among the bytes.
+    /// The end of each packet in the bytes that are not flushed yet.
     ends: Vec<usize>,
-    /// Bytes of the capture before those.
+    /// Bytes of the capture that have been flushed.
     flushed: u64,
     clients: Arc<Clients>,
     thread: Option<JoinHandle<()>>,
     /// Packets that were offered to at least one client.
     pub(super) packets: u64,
-    /// Packets for which no client was there.
+    /// Packets that arrived while no client was connected.
     pub(super) unheard: u64,
 }
 
 impl PcapServer {
-    /// Listens at an address.
+    /// Listens on an address.
     pub(super) fn listen(address: SocketAddr, interface: Interface) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             let message = format!("capture: cannot listen on {address}: {error}");
@@ -71,7 +71,7 @@ impl PcapServer {
         if end >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Hands what was written to every client that has room.
+    /// Passes the written bytes to every client that has room.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         if self.ends.is_empty() {
             return Ok(());
@@ -88,39 +88,39 @@ impl PcapServer {
         Ok(())
     }
 
-    /// Clients that were accepted.
+    /// Returns the number of accepted clients.
     pub(super) fn came(&self) -> usize {
         self.clients.came.load(Ordering::Relaxed)
     }
 
-    /// Clients for which there was no place.
+    /// Returns the number of clients that were rejected because all places were taken.
     pub(super) fn turned_away(&self) -> usize {
         self.clients.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Clients that were disconnected because they did not take their bytes.
+    /// Returns the number of clients that were disconnected because they did not read their data.
     pub(super) fn cut_off(&self) -> usize {
         self.clients.cut_off.load(Ordering::Relaxed)
     }
 
-    /// Packets that a client had no room for.
+    /// Returns the number of packets that did not fit into the queue of a client.
     pub(super) fn full(&self) -> u64 {
         self.clients.full.load(Ordering::Relaxed)
     }
 
-    /// Sends what is left to the clients that take it.
+    /// Sends the remaining bytes to the clients that read them.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.flush()?;
         self.clients.end();
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, its message has been printed.
+            // The thread does not panic; if it did, its message has already been printed.
             let _ = thread.join();
         }
         Ok(())
     }
 }
 
-/// Sets the options that accepted sockets inherit: no delay of small packets, and probes of clients that are silent.
+/// Sets the options that accepted sockets inherit: no delay for small packets, and keepalive probes for silent clients.
 fn prepare(listener: TcpListener) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     sockopt::set_tcp_nodelay(&listener, true)?;
@@ -129,7 +129,7 @@ fn prepare(listener: TcpListener) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Bytes that a writer fills and the listener takes.
+/// A byte buffer that the writer fills and the listener empties.
 #[derive(Clone, Debug, Default)]
 struct SharedBytes(Rc<RefCell<Vec<u8>>>);
 
@@ -150,7 +150,7 @@ impl Write for SharedBytes {
     }
 }
 
-/// Bytes that go to the clients at once.
+/// Size of a batch for the clients, in bytes.
 const BATCH_BYTES: usize = 256 << 10;
 /// Idle time after which a client is probed.
 const SILENT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! `grosso capture`: records interfaces in a capture that keeps what tcpdump loses.
+//! `grosso capture`: records interfaces in a capture that keeps the metadata that tcpdump loses.
 
 mod blocks;
 mod clients;
@@ -50,7 +50,7 @@ use crate::{
     units,
 };
 
-/// The forms of its JSON: of a capture, and of the list of interfaces.
+/// The schemas of the reports: of a capture, and of the list of interfaces.
 pub(super) const FORMS: [ReportForm; 2] = [CaptureReport::FORM, list::Listing::FORM];
 
 /// Runs the command.
@@ -61,9 +61,9 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     check(options)?;
     confinement::begin("capture", None, &mut session.talk)?;
     let terminated = Arc::new(AtomicBool::new(false));
-    // Without a handler the signal would end the program at once, and the file would lack its last packets.
+    // Without a handler, the signal would end the program at once, and the file would lack its last packets.
     let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&terminated));
-    // The interface is opened first: a capture that cannot be made leaves no empty file.
+    // The interface is opened first, so that a capture that fails leaves no empty file.
     let mut source = CapturedInterface::open(options)?;
     let turning = options.turning();
     let outputs = match turning.bytes.is_some() || turning.seconds.is_some() {
@@ -89,7 +89,7 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     capture.finish(ended, options, session)
 }
 
-/// Refuses contradictions before anything is opened.
+/// Rejects contradictory options before anything is opened.
 fn check(options: &Capture) -> Result<(), Failure> {
     let usage = |code, message: &str| Err(Failure::usage(code, format!("capture: {message}")));
     let is_standard = options.is_standard();
@@ -117,16 +117,16 @@ fn check(options: &Capture) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Most bytes that are kept of a packet.
+/// Returns the maximum number of bytes that are kept of a packet.
 fn snaplen(options: &Capture) -> u32 {
     if options.snaplen == 0 { SNAPLEN_DEFAULT } else { options.snaplen }
 }
 
-/// A capture that is being made.
+/// A running capture.
 struct Running {
     source: CapturedInterface,
     recorder: Recorder,
-    /// The maker of packets of the wire, if they are wanted.
+    /// Converter of frames to packets as on the wire, if requested.
     unloader: Option<Unloader>,
     outputs: Outputs,
     started: Instant,
@@ -150,7 +150,7 @@ impl Running {
         })
     }
 
-    /// Captures until something ends it.
+    /// Captures until an end condition is met.
     fn run(
         &mut self,
         duration: Option<Duration>,
@@ -159,7 +159,7 @@ impl Running {
     ) -> Result<CaptureEnd, Failure> {
         let mut is_down = false;
         loop {
-            // Asked before the last packets are taken, so that none is left behind.
+            // Checked before the last packets are read, so that no packet is left behind.
             let ended = self.ended(duration, session, terminated);
             self.drain()?;
             if self.outputs.is_full() {
@@ -171,7 +171,7 @@ impl Running {
             if let Some(ended) = ended {
                 return Ok(ended);
             }
-            // Flushed before the wait, so that a reader of the output never waits for packets that are already here.
+            // Flush before the wait, so that a reader of the output never waits for packets that have already arrived.
             self.outputs.flush()?;
             let elapsed = self.started.elapsed();
             let rest = duration.map(|duration| duration.saturating_sub(elapsed));
@@ -194,7 +194,7 @@ impl Running {
         }
     }
 
-    /// Hands out waiting packets, up to the limit on packets, and at most one ring of them.
+    /// Outputs waiting packets, up to the packet limit, and at most one ring of them.
     fn drain(&mut self) -> Result<(), Failure> {
         let Self { source, recorder, unloader, outputs, .. } = self;
         for _ in 0..source.slots() {
@@ -296,7 +296,7 @@ impl Running {
         }
     }
 
-    /// The reason why the capture ends now, by the user or by its time.
+    /// Returns the reason if the user or the time limit ends the capture now.
     fn ended(
         &self,
         duration: Option<Duration>,
@@ -314,7 +314,7 @@ impl Running {
     }
 }
 
-/// The release of the running kernel.
+/// Returns the release of the running kernel.
 fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
@@ -324,5 +324,5 @@ fn now_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The longest time without a look at the interface, in which a signal may go unseen.
+/// The longest wait before the interface is checked again; a signal may go unnoticed for this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

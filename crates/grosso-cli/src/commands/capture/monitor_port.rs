@@ -1,4 +1,4 @@
-//! A device in front of a monitor: an interface of this host, or a TAP device that is made for it.
+//! A device in front of a monitor: an interface of this host, or a TAP device that Grosso creates.
 
 use std::io::{self, IoSlice};
 
@@ -19,24 +19,24 @@ pub(super) struct MonitorPort {
     waiting: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     pub(super) packets: u64,
-    /// Packets that the device had no room for.
+    /// Packets that were dropped because the device had no room.
     pub(super) full: u64,
-    /// Packets longer than its MTU.
+    /// Packets longer than the MTU of the device.
     pub(super) too_long: u64,
-    /// Packets that came when it was there no more.
+    /// Packets that arrived after the device had disappeared.
     pub(super) gone: u64,
-    /// Packets that it refused for another reason, such as being down.
+    /// Packets that the device refused for another reason, for example because it was down.
     pub(super) refused: u64,
 }
 
 enum Far {
     Socket(PacketSocket),
-    /// Its packets are received by this host, as those of a wire.
+    /// A TAP device: the host receives its packets as if from a wire.
     Tap(Tun),
 }
 
 impl MonitorPort {
-    /// Opens the interface of this name, or makes the TAP device of `tap:NAME`.
+    /// Opens the interface with this name, or creates the TAP device of `tap:NAME`.
     pub(super) fn open(word: &str, captured: &str) -> Result<Self, Failure> {
         let control = Control::new().map_err(|error| failed("opening a socket", &error))?;
         let (name, far) = match word.strip_prefix("tap:") {
@@ -83,7 +83,7 @@ impl MonitorPort {
         }
     }
 
-    /// Sends what waits. What cannot be sent is counted, and never holds up the capture.
+    /// Sends the waiting packets. Packets that cannot be sent are counted, and never delay the capture.
     pub(super) fn flush(&mut self) {
         let waiting = core::mem::take(&mut self.waiting);
         let mut from = 0;
@@ -127,5 +127,5 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 
 /// Packets that are sent with one system call.
 const BATCH: usize = 64;
-/// Bytes that may be on their way through the queue of an interface.
+/// Maximum number of bytes in flight in the queue of an interface.
 const SEND_BYTES: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! The names of the files of a capture, as tcpdump makes them of `-w`, `-C`, `-G` and `-W`.
+//! The names of capture files, derived from `-w`, `-C`, `-G` and `-W` as by tcpdump.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,18 +19,18 @@ pub(super) struct Names {
     began: u64,
     /// Periods that have ended.
     periods: u64,
-    /// The place of the current file in its round.
+    /// The index of the current file in its round.
     number: u64,
 }
 
-/// The file that the next packet goes to.
+/// The file for the next packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The current one.
+    /// The current file.
     Same,
-    /// A new one, or an old one that is written again.
+    /// A new file, or an old file that is overwritten.
     Next,
-    /// None: there are as many as there may be.
+    /// No file: the maximum number of files has been reached.
     Over,
 }
 
@@ -39,8 +39,9 @@ impl Names {
         Self { stem: stem.into(), turning, began: now_s, periods: 0, number: 0 }
     }
 
-    /// The file for a packet after this many bytes of the current file. `now_s` is asked for the time in seconds since
-    /// 1970 if it matters: a look at the clock for each packet of the wire is a twentieth of the work on it.
+    /// Returns the file for a packet, after this many bytes of the current file. Calls `now_s` for the time in seconds
+    /// since 1970 only if the time matters, because reading the clock for each packet takes a twentieth of the time for
+    /// the packet.
     pub(super) fn turn(&mut self, now_s: impl Fn() -> u64, bytes: u64) -> Turn {
         let FileTurning { bytes: bytes_max, seconds, files } = self.turning;
         let due =
@@ -61,15 +62,15 @@ impl Names {
         Turn::Same
     }
 
-    /// The name that the names are made of.
+    /// Returns the name that all file names are derived from.
     pub(super) fn stem(&self) -> &OsStr {
         &self.stem
     }
 
-    /// The name of the current file.
+    /// Returns the name of the current file.
     ///
     /// # Errors
-    /// If the time makes no name.
+    /// Fails if the name is not a valid strftime format.
     pub(super) fn name(&self) -> Result<PathBuf, Failure> {
         let mut name = match self.turning.seconds {
             None => self.stem.as_bytes().to_vec(),
@@ -89,7 +90,7 @@ impl Names {
         Ok(OsString::from_vec(name).into())
     }
 
-    /// Digits of the number of the last file, so that names sort.
+    /// Returns the number of digits of the last file's number, so that names sort.
     fn digits(&self) -> usize {
         let last = self.turning.files.map_or(0, |files| files.saturating_sub(1));
         last.checked_ilog10().map_or(0, |power| power as usize + 1)
@@ -106,7 +107,7 @@ mod tests {
         Names::new(OsStr::new(stem), turning, NOON_S)
     }
 
-    /// The names of files for packets that find their files full.
+    /// Returns the names of files for packets that each find the current file full.
     fn when_full(stem: &str, files: Option<u64>, count: usize) -> Vec<String> {
         let turning = FileTurning { bytes: Some(1000), files, ..FileTurning::default() };
         let mut names = names(stem, turning);
@@ -139,7 +140,7 @@ mod tests {
         let mut names = names("x-%s", turning);
         assert_eq!(shown(&names), "x-1700000000", "one name has no number");
         assert_eq!(names.turn(|| NOON_S + 9, u64::MAX), Turn::Same);
-        // A file covers the time from its first packet on, however long there was none.
+        // A file's period starts at its first packet, however long no packet arrived before.
         assert_eq!(names.turn(|| NOON_S + 25, 0), Turn::Next);
         assert_eq!(shown(&names), "x-1700000025");
         assert_eq!(names.turn(|| NOON_S + 34, 0), Turn::Same);

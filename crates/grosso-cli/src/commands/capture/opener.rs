@@ -1,7 +1,7 @@
-//! A thread that opens files and reads facts about interfaces for the one that records, which may do neither.
+//! A thread that opens files and reads facts about interfaces for the recording thread, which is not allowed to.
 //!
-//! It touches no packet. Where the kernel has Landlock, it makes and writes files in the directories of the outputs and
-//! nowhere else.
+//! This thread handles no packets. If the kernel has Landlock, the thread can create and write files only in the
+//! directories of the outputs.
 
 use std::{
     io,
@@ -29,13 +29,13 @@ impl Opener {
         thread.map(|_| Self { jobs: sender }).map_err(|error| failed(&error))
     }
 
-    /// Does `work` in the thread.
+    /// Runs `work` in the thread, and returns the result.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let (sender, answer) = mpsc::sync_channel(1);
-        // The caller waits for the answer.
+        // The send cannot fail, because the caller waits for the result.
         let job = move || drop(sender.send(work()));
         let sent = self.jobs.send(Box::new(job)).ok();
         let answer = sent.and_then(|()| answer.recv().ok());
@@ -50,7 +50,7 @@ fn failed(error: &io::Error) -> Failure {
     Failure::environment("environment.confinement", message)
 }
 
-/// The deepest directory of which every name of the files of an output is a part.
+/// Returns the deepest directory that is common to all file names of an output.
 fn directory(output: &Path) -> PathBuf {
     let mut fixed = PathBuf::new();
     let parent = output.parent().unwrap_or_else(|| Path::new(""));

@@ -1,7 +1,7 @@
-//! The places that captured packets go to: files, clients of pcap over IP, devices of monitors.
+//! The outputs for captured packets: files, clients of pcap over IP, devices of monitors.
 //!
-//! Each kind gets every packet. Several of one kind share the flows by a hash that both directions have in common, so
-//! that one reader sees a connection whole; fragments are shared by their addresses alone.
+//! Each kind of output receives every packet. Several outputs of one kind share the flows by a symmetric hash, so that
+//! one reader receives both directions of a connection. Fragments are distributed by their addresses alone.
 
 use std::rc::Rc;
 
@@ -26,13 +26,13 @@ pub(super) struct Outputs {
     files: Vec<CaptureFiles>,
     servers: Vec<PcapServer>,
     monitors: Vec<MonitorPort>,
-    /// Packets, by the positions of their interfaces.
+    /// Packets per interface, indexed by position among the devices.
     by_interface: Vec<u64>,
     pub(super) packets: u64,
-    /// Captured bytes of them.
+    /// Captured bytes of these packets.
     pub(super) bytes: u64,
     packets_max: u64,
-    /// Whether there are as many files as there may be.
+    /// Whether the maximum number of files has been reached.
     pub(super) is_over: bool,
     snaplen: usize,
 }
@@ -86,7 +86,7 @@ impl Outputs {
         })
     }
 
-    /// Hands out a packet of the interface at a position among the devices, of a flow with this hash.
+    /// Outputs a packet of the interface at position `place` among the devices; `flow` is its flow hash.
     pub(super) fn put(
         &mut self,
         source: &mut CapturedInterface,
@@ -119,7 +119,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Sends on everything that was put. That fails where nobody is left to send to.
+    /// Flushes everything that was written. Fails if all outputs are devices of monitors that were removed.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.monitors.iter_mut().for_each(MonitorPort::flush);
         let has_others = !self.files.is_empty() || !self.servers.is_empty();
@@ -141,12 +141,12 @@ impl Outputs {
         self.servers.iter_mut().try_for_each(PcapServer::finish)
     }
 
-    /// Whether there are as many packets as there may be.
+    /// Returns whether the packet limit has been reached.
     pub(super) const fn is_full(&self) -> bool {
         self.packets >= self.packets_max
     }
 
-    /// The devices of monitors that went while packets came, each in a sentence.
+    /// Returns a sentence for each monitor device that disappeared while packets arrived.
     pub(super) fn gone(&self) -> impl Iterator<Item = String> {
         self.monitors.iter().filter(|monitor| monitor.gone > 0).map(|monitor| {
             let packets = units::count(monitor.gone, "packet");
@@ -154,7 +154,7 @@ impl Outputs {
         })
     }
 
-    /// The packets of each interface.
+    /// Returns the packet count of each interface.
     pub(super) fn interfaces(&self, source: &CapturedInterface) -> Vec<InterfacePackets> {
         let packets = |place: usize| self.by_interface.get(place).copied().unwrap_or(0);
         let devices = source.devices.iter().enumerate();
@@ -166,7 +166,7 @@ impl Outputs {
             .collect()
     }
 
-    /// Files begun, and the last of them.
+    /// Returns the number of files started, and the name of the last one.
     pub(super) fn files(&self) -> FilesReport {
         FilesReport {
             begun: self.files.iter().map(|file| file.begun).sum(),
@@ -174,7 +174,7 @@ impl Outputs {
         }
     }
 
-    /// The name of the first output in messages.
+    /// Returns the name of the first output for messages.
     pub(super) fn name(&self) -> String {
         let file = self.files.first().map(|file| file.name.clone());
         let server = || self.servers.first().map(|server| server.address.to_string());
@@ -182,7 +182,7 @@ impl Outputs {
         file.or_else(server).or_else(monitor).unwrap_or_default()
     }
 
-    /// The packets of each output, and those that were lost there.
+    /// Returns the packets of each output, and the packets that were lost there.
     pub(super) fn reports(&self) -> Vec<OutputReport> {
         let lost = |counts: &[(&'static str, u64)]| {
             counts.iter().copied().filter(|(_, count)| *count > 0).collect::<Counts>()
@@ -223,7 +223,7 @@ impl Outputs {
     }
 }
 
-/// The one of several outputs that a flow goes to.
+/// Returns the output, out of several, for a flow.
 fn shared<T>(outputs: &mut [T], flow: u32) -> Option<&mut T> {
     let share = (flow as usize).checked_rem(outputs.len())?;
     outputs.get_mut(share)

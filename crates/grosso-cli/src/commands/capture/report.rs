@@ -155,10 +155,10 @@ impl Report for CaptureReport {
 }
 
 impl CaptureReport {
-    /// JSON schema of this report.
+    /// The schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.capture/1");
 
-    /// A line for each output beside one file.
+    /// Returns a line for each output, unless the only output is one file.
     fn outputs(&self) -> String {
         if matches!(&self.outputs[..], [only] if only.kind == "file") {
             return String::new();

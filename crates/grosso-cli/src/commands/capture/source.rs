@@ -1,4 +1,4 @@
-//! The interface that is captured, or all of them, and the ring in which frames arrive.
+//! The captured interface, or all interfaces, and the receive ring for their frames.
 
 use std::{collections::HashMap, io, rc::Rc, time::Duration};
 
@@ -20,21 +20,21 @@ use super::{
 };
 use crate::{arguments::Capture, device as devices, error::Failure};
 
-/// An interface that is captured, or all of them.
+/// The captured interface, or all interfaces.
 pub(super) struct CapturedInterface {
     control: Control,
     netlink: Netlink,
-    /// The thread that reads facts about interfaces that have their first packet.
+    /// The thread that reads facts about interfaces after their first packet.
     opener: Option<Rc<Opener>>,
     ring: ReceiveRing,
     waiter: Waiter,
     ready: Vec<Ready>,
-    /// The captured interface. If all interfaces are captured, those that had a packet, in the order of their first
-    /// packets.
+    /// The captured interface. If all interfaces are captured: the interfaces that had a packet, in the order of their
+    /// first packets.
     pub(super) devices: Vec<CapturedDevice>,
-    /// The one interface; `None` if all are captured.
+    /// The single captured interface; `None` if all interfaces are captured.
     link: Option<Link>,
-    /// Positions in `devices` by index; `None` for one whose packets cannot be parsed.
+    /// Positions in `devices` by interface index; `None` for an interface whose packets cannot be parsed.
     places: HashMap<u32, Option<usize>>,
     /// Filters for the packets of all interfaces, by link type.
     wanted: Vec<(LinkType, LivePass)>,
@@ -46,7 +46,7 @@ pub(super) struct CapturedInterface {
     pub(super) unknown: u64,
 }
 
-/// The state of an interface from which no frame comes.
+/// The state of an interface that delivers no frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
     Up,
@@ -55,7 +55,7 @@ pub(super) enum LinkState {
 }
 
 impl CapturedInterface {
-    /// Opens what the user names.
+    /// Opens the interface that the user names.
     pub(super) fn open(options: &Capture) -> Result<Self, Failure> {
         let control = Control::new().map_err(|error| failed("opening a socket", &error))?;
         let asked = list::named(options.interface())?;
@@ -104,10 +104,10 @@ impl CapturedInterface {
         Self::over((control, netlink), ring, options, vec![device], Some(link), Vec::new())
     }
 
-    /// Opens all interfaces, of which some may not be there yet.
+    /// Opens all interfaces, including those that are added later.
     fn open_all(options: &Capture, control: Control) -> Result<Self, Failure> {
         let filter = options.filter();
-        // A wrong expression is refused now, not with the first packet.
+        // Reject an invalid expression now, not at the first packet.
         let wanted = [LinkType::Ethernet, LinkType::Raw].map(|link_type| {
             let Some(text) = &filter else { return Ok((link_type, LivePass::All)) };
             match LiveFilter::compile(text, link_type) {
@@ -156,17 +156,17 @@ impl CapturedInterface {
         })
     }
 
-    /// Reads facts about interfaces in this thread from now on.
+    /// Reads facts about interfaces in the thread of `opener` from now on.
     pub(super) fn read_facts_in(&mut self, opener: Option<Rc<Opener>>) {
         self.opener = opener;
     }
 
-    /// The next frame, if one waits.
+    /// Returns the next frame, if one is waiting.
     pub(super) fn receive(&mut self) -> Option<RingFrame> {
         self.ring.receive()
     }
 
-    /// The position of a frame's interface among the devices; `None` if the frame is not one to capture.
+    /// Returns the position of a frame's interface among the devices; `None` if the frame is not to be captured.
     pub(super) fn place(&mut self, frame: &RingFrame) -> Option<usize> {
         if self.link.is_some() {
             return Some(0);
@@ -188,21 +188,22 @@ impl CapturedInterface {
         (!is_second).then_some(place)
     }
 
-    /// Sleeps until a frame or a signal arrives, or the time is over.
+    /// Sleeps until a frame or a signal arrives, or `at_most` has passed.
     pub(super) fn wait(&mut self, at_most: Duration) -> Result<(), Failure> {
         let waited = self.waiter.wait(&mut self.ready, Some(at_most));
         waited.map_err(|error| failed("waiting", &error))
     }
 
-    /// The most frames that may wait.
+    /// Returns the number of slots of the ring.
     pub(super) fn slots(&self) -> usize {
         self.ring.layout().slots
     }
 
-    /// The state of the interface. The kernel tells a socket once that it went down, and nothing when it is removed;
-    /// another may have its name by then. Of all interfaces some always are.
+    /// Returns the state of the interface. The kernel reports to a socket only once that the interface went down, and
+    /// does not report its removal; another interface may have taken its name. With all interfaces captured, the
+    /// state is always up.
     pub(super) fn state(&mut self) -> LinkState {
-        // The error itself is not needed, but a pending one would make every wait end at once.
+        // The error itself is not needed, but a pending error would end every wait at once.
         let _ = self.ring.take_error();
         let Some(known) = &self.link else { return LinkState::Up };
         match (self.netlink.link(&known.name), self.control.index(&known.name)) {
@@ -217,7 +218,7 @@ impl CapturedInterface {
         }
     }
 
-    /// Adds the kernel's counts since they were last read.
+    /// Adds the kernel's counts since the last call.
     pub(super) fn count(&mut self) {
         if let Ok(statistics) = self.ring.take_statistics() {
             self.counted.seen += u64::from(statistics.packets);
@@ -225,17 +226,17 @@ impl CapturedInterface {
         }
     }
 
-    /// Whether all interfaces are captured.
+    /// Returns whether all interfaces are captured.
     pub(super) const fn is_any(&self) -> bool {
         self.link.is_none()
     }
 
-    /// The name in messages.
+    /// Returns the name for messages.
     pub(super) fn name(&self) -> &str {
         self.link.as_ref().map_or(ANY, |link| link.name.as_str())
     }
 
-    /// Adds an interface that had its first packet; `None` if it cannot be parsed.
+    /// Adds an interface that had its first packet; returns `None` if its packets cannot be parsed.
     fn learn(&mut self, index: u32, hardware_type: u16) -> Option<usize> {
         if self.devices.len() >= INTERFACES_MAX {
             return None;
@@ -261,7 +262,7 @@ impl CapturedInterface {
     }
 }
 
-/// A ring whose slots hold the longest packet of the interfaces, or what is kept of it.
+/// Returns a ring layout whose slots hold the longest packet of the interfaces, or the part of it that is kept.
 fn layout(links: &[Link], options: &Capture) -> RingLayout {
     let longest = links.iter().flat_map(|link| {
         let sizes = [
@@ -274,7 +275,7 @@ fn layout(links: &[Link], options: &Capture) -> RingLayout {
         sizes.into_iter().flatten()
     });
     let packet = longest.max().unwrap_or(0).saturating_add(LINK_HEADER_BYTES);
-    // A superframe must be whole to be split.
+    // A superframe must be complete to be segmented.
     let kept =
         if options.is_wire() { packet } else { packet.min(super::snaplen(options)) } as usize;
     let slot_bytes = kept + SLOT_OVERHEAD_BYTES;
@@ -299,8 +300,8 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 
 /// The longest expected header before the first IP header: Ethernet with two tags.
 const LINK_HEADER_BYTES: u32 = 22;
-/// Bytes of a slot that the kernel keeps for itself.
+/// Bytes of a slot that the kernel reserves.
 const SLOT_OVERHEAD_BYTES: usize = 128;
-/// Bounds of a ring, in slots: fewer lose every burst, more only cost memory.
+/// Bounds of a ring in slots: fewer lose packets in every burst, more only cost memory.
 const SLOTS_MIN: u64 = 16;
 const SLOTS_MAX: u64 = 1 << 18;

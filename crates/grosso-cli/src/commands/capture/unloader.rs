@@ -1,5 +1,5 @@
-//! The work of a network card on the frames of a host: superframes are split and partial checksums completed, by the
-//! kernel's word on each. Nothing is guessed.
+//! The work that a NIC does on the frames of a host: superframes are segmented and partial checksums completed, as the
+//! kernel's metadata of each frame says. Nothing is guessed.
 
 use grosso::meta::{Gso, GsoSize};
 use grosso_analysis::convert::{CutFrame, Cutter, How, Uncut};
@@ -16,17 +16,17 @@ use crate::{
     report::Counts,
 };
 
-/// Makes packets of the wire of what is captured.
+/// Converter of captured frames to packets as on the wire.
 pub(super) struct Unloader {
-    /// The UDP ports that mean a tunnel.
+    /// The UDP ports of tunnels.
     ports: Ports,
     stack: Stack,
     cutter: Cutter,
     packet: Vec<u8>,
     levels: Levels,
-    /// Packets whose checksum was completed, beside those that were split.
+    /// Packets whose checksum was completed, not counting packets of superframes.
     completed: u64,
-    /// Frames that stay as they are, by reason.
+    /// Frames that stay unchanged, by reason.
     left: Counts,
 }
 
@@ -54,7 +54,7 @@ impl Unloader {
         }
     }
 
-    /// Passes on the packets of the wire that a frame stands for.
+    /// Outputs the wire packets that a frame stands for.
     pub(super) fn each(
         &mut self,
         said: PacketMeta,
@@ -112,7 +112,7 @@ impl Unloader {
         show(written, &self.packet)
     }
 
-    /// The counts of the work.
+    /// Returns the counts.
     pub(super) fn counts(self) -> Unloaded {
         let Self { cutter, completed, left, .. } = self;
         Unloaded {

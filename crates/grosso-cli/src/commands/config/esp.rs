@@ -1,4 +1,4 @@
-//! `grosso config esp`: from security associations of the kernel to a table of a configuration file.
+//! `grosso config esp`: converts security associations of the kernel to a table of a configuration file.
 
 use std::{
     io::{self, Write},
@@ -75,7 +75,7 @@ fn read(options: &ConfigEsp) -> Result<EspEnd, Failure> {
     })
 }
 
-/// Writes a file that only this user can read, and that was not there.
+/// Writes the keys to a new file that only this user can read.
 fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
     let written = path::create_new(path, 0o600).and_then(|mut file| {
         file.write_all(pair.keys.as_bytes())?;
@@ -94,7 +94,7 @@ fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
     })
 }
 
-/// The table, as it stands behind a `[[path]]`.
+/// Returns the table in the form that follows a `[[path]]`.
 fn toml(pair: &EspEnd, key_file: &Path) -> String {
     let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
     let mut text = "[path.left.esp]\n".to_owned();
@@ -113,7 +113,7 @@ struct Converted {
     warnings: Vec<String>,
 }
 
-/// The form of its JSON.
+/// The schema of this report.
 pub(crate) const CONVERTED: ReportForm = ReportForm::of::<Converted>("grosso.config_esp/1");
 
 impl Report for Converted {

@@ -14,7 +14,7 @@ use crate::{
     wrong::similar,
 };
 
-/// `dev -c`.
+/// Shows the parameters: `dev -c`.
 pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
     let parameters = parameters(device, "dev -c")?;
     let mut report = ParameterListing { name: device.name.to_string(), parameters };
@@ -22,7 +22,7 @@ pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, 
     Ok(Exit::Yes)
 }
 
-/// `dev -C`.
+/// Sets parameters: `dev -C`.
 pub(super) fn set(device: &NamedDevice, pairs: &[(&str, &str)]) -> Result<Exit, Failure> {
     let has = parameters(device, "dev -C")?;
     let what = format!("setting {}", device.name);
@@ -66,7 +66,7 @@ fn is_switch(name: &str) -> bool {
     name.starts_with("adaptive-")
 }
 
-/// The kernel's name of a parameter: ethtool writes `rx-frame-low`, and the kernel and the manual of ethtool
+/// Returns the kernel's name of a parameter: ethtool writes `rx-frame-low`, but the kernel and the manual of ethtool
 /// `rx-frames-low`.
 fn spelled(name: &str) -> &str {
     match name {
@@ -148,11 +148,11 @@ impl Serialize for ParameterListing {
     }
 }
 
-/// The form of its JSON: switches and numbers.
+/// The schema of this report: switches and numbers.
 pub(super) const FORM: ReportForm =
     ReportForm::of::<Vec<Object<'static, Value>>>("grosso.dev.coalesce/1");
 
-/// The parameters that ethtool prints between the switches, block by block.
+/// The parameters that ethtool prints between the switches, in blocks.
 const BLOCKS: [&[&str]; 5] = [
     &["stats-block-usecs", "sample-interval", "pkt-rate-low", "pkt-rate-high"],
     &["rx-usecs", "rx-frames", "rx-usecs-irq", "rx-frames-irq"],
@@ -161,7 +161,7 @@ const BLOCKS: [&[&str]; 5] = [
     &["rx-usecs-high", "rx-frame-high", "tx-usecs-high", "tx-frame-high"],
 ];
 
-/// Every parameter that a driver may have.
+/// Every parameter that a driver can support.
 const NAMES: [&str; 24] = [
     "adaptive-rx",
     "adaptive-tx",

@@ -1,4 +1,4 @@
-//! Features: `dev -k` and `dev -K`.
+//! Offload features: `dev -k` and `dev -K`.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ use crate::{
     wrong::similar,
 };
 
-/// `dev -k`.
+/// Shows the features: `dev -k`.
 pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
     let mut report = FeatureListing {
         name: device.name.to_string(),
@@ -30,7 +30,7 @@ pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, 
     Ok(Exit::Yes)
 }
 
-/// `dev -K`. The answer is no if none of the requested changes was made.
+/// Sets features: `dev -K`. The exit code means no if none of the requested changes was made.
 pub(super) fn set(
     device: &NamedDevice,
     pairs: &[(&str, &str)],
@@ -81,7 +81,7 @@ fn switch(name: &str, value: &str) -> Result<bool, Failure> {
     }
 }
 
-/// The features with this name: all of a group, or one.
+/// Returns the features that this name stands for: all of a group, or a single one.
 fn meant<'a>(
     name: &'a str,
     features: &'a [Feature],
@@ -103,7 +103,7 @@ fn meant<'a>(
     Err(Failure::usage("usage.feature", message).hint("grosso dev -k DEV lists them"))
 }
 
-/// The lines of `-k`: the groups with their members, then the features in no group.
+/// Returns the lines of `-k`: the groups with their members, then the features in no group.
 fn rows(features: &[Feature]) -> Vec<FeatureRow> {
     let mut rows = Vec::new();
     for group in &GROUPS {
@@ -134,7 +134,7 @@ fn rows(features: &[Feature]) -> Vec<FeatureRow> {
 struct FeatureRow {
     name: String,
     active: bool,
-    /// Whether it is fixed, and whether it is requested; `None` for a group.
+    /// Whether the feature is fixed, and whether it is requested; `None` for a group.
     settings: Option<(bool, bool)>,
     is_member: bool,
 }
@@ -166,10 +166,10 @@ struct FeatureState {
     requested: Option<bool>,
 }
 
-/// The form of `-k`.
+/// The schema of `-k`.
 pub(super) const LISTING: ReportForm =
     ReportForm::of::<Vec<Object<'static, FeatureState>>>("grosso.dev.features/1");
-/// The form of `-K`.
+/// The schema of `-K`.
 pub(super) const CHANGES: ReportForm =
     ReportForm::of::<Vec<ChangesOf<'static>>>("grosso.dev.changes/1");
 
@@ -177,7 +177,7 @@ pub(super) const CHANGES: ReportForm =
 struct FeatureListing {
     name: String,
     rows: Vec<FeatureRow>,
-    /// Properties of the device that ethtool has no name for.
+    /// Properties of the device that have no name in ethtool.
     own: Vec<FeatureRow>,
 }
 
@@ -209,8 +209,8 @@ impl Serialize for FeatureListing {
     }
 }
 
-/// The properties that decide whether superframes can cross a TUN or TAP device; sysfs shows them in the flags that it
-/// was opened with (linux/if_tun.h). Other devices have none of them.
+/// Returns the properties that decide whether superframes can cross a TUN or TAP device. sysfs shows them in the flags
+/// with which the device was opened (linux/if_tun.h). Other devices have no such properties.
 fn own_features(device: &NamedDevice) -> Vec<FeatureRow> {
     let index = device.control.index(&device.name).ok();
     let flags = index.and_then(|index| device::attribute(&device.name, index, "tun_flags"));
@@ -223,7 +223,8 @@ fn own_features(device: &NamedDevice) -> Vec<FeatureRow> {
     [("x-virtio-net-hdr", 0x4000), ("x-multi-queue", 0x0100), ("x-napi", 0x0010)].map(row).into()
 }
 
-/// The changes by `-K`, in ethtool's words and order; none if exactly the requested ones were made.
+/// Returns the changes by `-K`, with ethtool's words and in its order; empty if exactly the requested changes were
+/// made.
 fn changed_rows(
     after: &[Feature],
     wishes: &[(&str, bool)],

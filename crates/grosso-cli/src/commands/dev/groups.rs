@@ -1,17 +1,17 @@
-//! The names that `ethtool` gives to groups of the kernel's features, older than those.
+//! The names of `ethtool` for groups of features, which are older than the kernel's names.
 
 /// A group of features under one name.
 pub(super) struct Group {
-    /// The name for -K.
+    /// The name that `-K` accepts.
     pub(super) short: &'static str,
-    /// The name that -k prints.
+    /// The name that `-k` prints.
     pub(super) long: &'static str,
-    /// The kernel's names of its members: the part before a star and the part after it.
+    /// The kernel's names of the members: the part before a star and the part after it.
     members: (&'static str, Option<&'static str>),
 }
 
 impl Group {
-    /// Whether a feature of the kernel belongs to the group.
+    /// Returns whether a feature of the kernel belongs to the group.
     pub(super) fn has(&self, feature: &str) -> bool {
         match self.members {
             (name, None) => feature == name,
@@ -35,10 +35,10 @@ pub(super) const GROUPS: [Group; 11] = [
     group("rxhash", "receive-hashing", "rx-hashing", None),
 ];
 
-/// The names of an offload that Linux 4.14 removed: fragmentation of UDP. Scripts still turn it off.
+/// The names of UDP fragmentation offload, which Linux 4.14 removed. Scripts still turn it off.
 pub(super) const REMOVED: [&str; 3] = ["ufo", UDP_FRAGMENTATION, "tx-udp-fragmentation"];
 
-/// Its long name.
+/// The long name of UDP fragmentation offload.
 pub(super) const UDP_FRAGMENTATION: &str = "udp-fragmentation-offload";
 
 const fn group(

@@ -1,4 +1,4 @@
-//! `grosso dev`: shows and sets the properties of a device that `ethtool` does, in its words.
+//! `grosso dev`: shows and sets device properties, with the options of `ethtool`.
 
 mod coalesce;
 mod features;
@@ -52,7 +52,7 @@ struct NamedDevice {
     name: InterfaceName,
 }
 
-/// One device in ethtool's JSON, which is a list of such objects: the keys are the names of the device's properties.
+/// One device in ethtool's JSON, which is a list of such objects. The keys are the names of the device's properties.
 struct Object<'a, T> {
     schema: &'static str,
     device: &'a str,
@@ -97,11 +97,11 @@ impl<T: JsonSchema> JsonSchema for Object<'_, T> {
     }
 }
 
-/// The forms of its JSON: of `-k`, `-K`, `-c` and `-S`.
+/// The schemas of the reports of `-k`, `-K`, `-c` and `-S`.
 pub(super) const FORMS: [ReportForm; 4] =
     [features::LISTING, features::CHANGES, coalesce::FORM, statistics::FORM];
 
-/// Names and values in pairs, as they follow -K and -C.
+/// Returns the pairs of names and values that follow `-K` and `-C`.
 fn pairs<'a>(option: &str, words: &'a [String]) -> Result<Vec<(&'a str, &'a str)>, Failure> {
     let (pairs, rest) = words.as_chunks::<2>();
     if let [name] = rest {

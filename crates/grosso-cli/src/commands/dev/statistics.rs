@@ -14,7 +14,7 @@ use crate::{
     style::Style,
 };
 
-/// `dev -S`.
+/// Shows the counters: `dev -S`.
 pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
     let counters = ethtool::statistics(&device.control, &device.name).map_err(|error| {
         let what = format!("reading the counters of {}", device.name);
@@ -47,14 +47,14 @@ impl Report for Counters {
     fn warn(&mut self, _: Vec<String>) {}
 }
 
-/// The form of its JSON.
+/// The schema of this report.
 pub(super) const FORM: ReportForm =
     ReportForm::of::<Vec<Object<'static, u64>>>("grosso.dev.statistics/1");
 
 impl Serialize for Counters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let schema = FORM.name;
-        // Some drivers indent their names.
+        // Some drivers indent the names of counters.
         let entries = self.counters.iter().map(|(name, value)| (name.trim(), value)).collect();
         Object { schema, device: &self.name, entries }.serialize_alone(serializer)
     }

@@ -1,11 +1,11 @@
-//! The confinement of running data paths, and what this kernel has for it.
+//! The confinement of running data paths, and this kernel's support for it.
 
 use grosso_sys::sandbox;
 
 use super::finding::Finding;
 use crate::observe::control::{Answer, Ask, ask_all, folders};
 
-/// A finding for each program that this user may ask, or one that there is none.
+/// Returns a finding for each running program that this user may query, or one finding if there is none.
 pub(super) fn findings() -> Vec<Finding> {
     let answers = ask_all(&folders(), &Ask::Counters { per_queue: false }).answers;
     match answers.is_empty() {
@@ -14,7 +14,7 @@ pub(super) fn findings() -> Vec<Finding> {
     }
 }
 
-/// Facts about the kernel, while nothing runs.
+/// Returns the finding about the kernel, for when no data path is running.
 fn machine() -> Finding {
     match sandbox::is_supported() {
         true => Finding::ok("confinement", "system calls can be filtered; no data path is running"),

@@ -50,7 +50,7 @@ impl Finding {
         Self { state: FindingState::Fail, ..Self::ok(name, what) }
     }
 
-    /// The same finding; a failure that none of these uses is about is a warning.
+    /// Returns the same finding; a failure that none of these uses needs becomes a warning.
     pub(super) fn asked_by(self, uses: &[Use]) -> Self {
         let is_taken = uses.iter().any(|one| one.takes(&self.name));
         let state = match self.state {
@@ -60,12 +60,12 @@ impl Finding {
         Self { state, ..self }
     }
 
-    /// The same finding, with its fix.
+    /// Returns the same finding with a fix.
     pub(super) fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
 
-    /// The same finding, which these capabilities mend.
+    /// Returns the same finding with the capabilities that would fix it.
     pub(super) fn needs(self, lacks: &'static [&'static str]) -> Self {
         Self { lacks, ..self }
     }
@@ -86,7 +86,7 @@ impl Finding {
             let _ = write!(text, "{word}{name:<NAME_COLUMNS$} {line}");
             column = INDENT.max(WORD_COLUMNS + name.len() + 1) + line.len();
         }
-        // A command stays on one line, for the clipboard.
+        // A command stays on one line, so that it can be copied.
         if let Some(fix) = &self.fix {
             let beside = format!("    fix: {fix}");
             let is_short = column + beside.len() <= COLUMNS;
@@ -96,7 +96,7 @@ impl Finding {
     }
 }
 
-/// Columns of the state and of the name; the text follows them.
+/// Widths of the columns for the state and the name; the text follows them.
 const WORD_COLUMNS: usize = 6;
 const NAME_COLUMNS: usize = 14;
 const INDENT: usize = WORD_COLUMNS + NAME_COLUMNS + 1;

@@ -1,4 +1,4 @@
-//! The machine, and the privileges of this process on it.
+//! The host, and the privileges of this process on it.
 
 use grosso_sys::packet::PacketSocket;
 use grosso_sys::userns::{self, Refusal, Surroundings};
@@ -26,7 +26,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Reads the facts about the machine.
+    /// Reads the facts about the host.
     pub(super) fn look() -> Self {
         let system = rustix::system::uname();
         let text = |text: &core::ffi::CStr| text.to_string_lossy().into_owned();
@@ -40,7 +40,7 @@ impl Host {
         }
     }
 
-    /// The first line of the report.
+    /// Returns the first line of the report.
     pub(super) fn line(&self) -> String {
         let capabilities = match self.capabilities.len() {
             0 => "none".into(),
@@ -53,12 +53,12 @@ impl Host {
         )
     }
 
-    /// A command for root, as this user types it.
+    /// Returns a command for root, in the form in which this user types it.
     pub(super) fn sudo(&self, command: &str) -> String {
         if self.uid == 0 { command.into() } else { format!("sudo {command}") }
     }
 
-    /// The way to grant capabilities where this process runs.
+    /// Returns the way to grant capabilities in the environment of this process.
     pub(super) fn grant(&self, capabilities: &[&str]) -> String {
         let upper = |prefix: &'static str| {
             let names =
@@ -79,9 +79,9 @@ impl Host {
     }
 }
 
-/// Checks whether packets of the machine's own interfaces may be seen.
+/// Checks whether packets of the host's own interfaces can be captured.
 pub(super) fn capture() -> Finding {
-    // A socket bound to no interface, which receives nothing.
+    // The socket is bound to no interface, and receives nothing.
     match PacketSocket::may_open() {
         Ok(()) => Finding::ok("capture", "packet sockets work on this machine's interfaces"),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -91,7 +91,7 @@ pub(super) fn capture() -> Finding {
     }
 }
 
-/// Checks whether devices of the machine may be made and set up.
+/// Checks whether devices of the host can be created and configured.
 pub(super) fn devices(host: &Host) -> Finding {
     if host.capabilities.contains(&"net_admin") {
         Finding::ok("devices", "TUN, TAP and other devices of this machine can be configured")
@@ -100,7 +100,7 @@ pub(super) fn devices(host: &Host) -> Finding {
     }
 }
 
-/// The finding about TUN without a network namespace to make a device in.
+/// Returns the finding about TUN when there is no network namespace to create a device in.
 pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
     match userns::tap() {
         Ok(()) => Finding::warn("tun", format!("/dev/net/tun is accessible; not probed: {why}")),
@@ -108,7 +108,7 @@ pub(super) fn tun_unprobed(host: &Host, why: &str) -> Finding {
     }
 }
 
-/// The finding that no TUN devices may be made, with its reason.
+/// Returns the finding that TUN devices cannot be created, with the reason.
 pub(super) fn tun_refused(host: &Host, refusal: &Refusal) -> Finding {
     let fix = match refusal {
         Refusal::TunClosed { .. } => host.sudo("chmod 0666 /dev/net/tun"),

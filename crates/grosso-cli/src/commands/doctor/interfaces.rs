@@ -1,4 +1,4 @@
-//! Features of the machine's own interfaces that make captures on them misleading.
+//! Features of the host's own interfaces that make captures misleading.
 
 use grosso_sys::{
     ethtool::{self, Feature},
@@ -8,7 +8,7 @@ use grosso_sys::{
 
 use super::{finding::Finding, host::Host};
 
-/// A finding for each interface that is hardware, or that a hypervisor presents as such.
+/// Returns a finding for each interface that is hardware, or that a hypervisor presents as hardware.
 pub(super) fn findings(host: &Host) -> Vec<Finding> {
     let links = Netlink::new().and_then(|netlink| netlink.links());
     let (Ok(links), Ok(control)) = (links, Control::new()) else {
@@ -24,7 +24,7 @@ pub(super) fn findings(host: &Host) -> Vec<Finding> {
     real.map(look).collect()
 }
 
-/// The finding about features that merge packets before they can be captured, and that `gro off` leaves on.
+/// Returns the finding about features that merge packets before capture, and that `gro off` leaves on.
 fn finding(host: &Host, name: &str, features: &[Feature]) -> Finding {
     let is_merging =
         |feature: &&Feature| feature.active && MERGING.contains(&feature.name.as_str());

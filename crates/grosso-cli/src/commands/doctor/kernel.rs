@@ -1,8 +1,8 @@
-//! Features that the kernel is too old for.
+//! Features that the running kernel is too old for.
 
 use super::finding::Finding;
 
-/// The finding by the release alone, without a probe.
+/// Returns the finding that depends only on the release, without a probe.
 pub(super) fn finding(release: &str) -> Finding {
     let Some(version) = version(release) else {
         return Finding::warn("kernel", format!("{release}: unknown version format"));
@@ -24,16 +24,16 @@ pub(super) fn finding(release: &str) -> Finding {
     Finding::warn("kernel", what)
 }
 
-/// Major and minor of `6.18.44-fc-v657`.
+/// Parses the major and minor version, for example of `6.18.44-fc-v657`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The oldest kernel with a data path: fanout that keeps flows together, and ignored outgoing packets.
+/// The oldest kernel that supports a data path: fanout that keeps flows together, and ignored outgoing packets.
 const OLDEST: (u32, u32) = (4, 20);
 
-/// Features that Grosso uses if the kernel has them, with the first release that does.
+/// Features that Grosso uses if the kernel has them, with the first release that has each.
 const SINCE: [((u32, u32), &str); 8] = [
     ((4, 20), "packet sockets that ignore outgoing packets"),
     ((5, 0), "UDP GRO"),

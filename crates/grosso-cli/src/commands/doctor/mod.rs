@@ -1,7 +1,6 @@
-//! `grosso doctor`: checks what works on this machine, and says why the rest does not, and what to do about it.
+//! `grosso doctor`: checks what works on this host, and explains why other features do not work and how to fix them.
 //!
-//! Everything is tried in a network namespace that ends with the process; the doctor only reads from the machine's own
-//! network.
+//! All probes run in a network namespace that ends with the process; the host's own network is only read.
 
 mod confined;
 mod finding;
@@ -28,12 +27,12 @@ use crate::{
     session::Session,
 };
 
-/// The form of its JSON.
+/// The schema of this report.
 pub(super) const FORM: ReportForm = Diagnosis::FORM;
 
-/// Runs the command. The process must have one thread: it may have to make itself a user namespace.
+/// Runs the command. The process must be single-threaded, because it may have to create a user namespace.
 pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failure> {
-    // Read before the process is root in a namespace of its own.
+    // The host is read before the process becomes root in its own namespace.
     let host = Host::look();
     let rootless = rootless(&host);
     let interfaces = interfaces::findings(&host);
@@ -67,8 +66,9 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
 }
 
-/// The findings, of which those that capabilities mend have that as their fix: their own, and those that these uses
-/// take, or all if none was asked about, because whoever follows one fix after the other has what the last one names.
+/// Returns the findings, and replaces the fix of each one that capabilities solve. The new fix grants the capabilities
+/// of the finding and those that these uses need, or all of them if no use was requested. A user who applies one fix
+/// after another then keeps the capabilities of the earlier ones.
 fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> {
     let is_meant = |check: &&Finding| uses.is_empty() || check.state == FindingState::Fail;
     let meant = checks.iter().filter(is_meant);
@@ -84,7 +84,7 @@ fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> 
 }
 
 impl Use {
-    /// Whether it takes what a finding is about.
+    /// Returns whether this use needs the subject of a finding.
     fn takes(self, finding: &str) -> bool {
         let names: &[&str] = match self {
             Self::Capture => &["kernel", "capture"],
@@ -97,7 +97,7 @@ impl Use {
     }
 }
 
-/// Checks whether unprivileged users may have network namespaces, as the lab and the tests do.
+/// Checks whether unprivileged users can create network namespaces, as the lab and the tests do.
 fn rootless(host: &Host) -> Finding {
     match user_namespace_refusal() {
         Ok(None) => {

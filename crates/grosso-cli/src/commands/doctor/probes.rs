@@ -1,5 +1,4 @@
-//! Probes by doing: superframes through devices that exist for a moment, in a network namespace that ends with the
-//! process.
+//! Active probes: superframes through temporary devices, in a network namespace that ends with the process.
 
 use std::{io, net::UdpSocket, time::Duration};
 
@@ -21,7 +20,7 @@ use super::{
     host::{self, Host},
 };
 
-/// TUN and TAP: the metadata that the devices support, and a superframe in each direction.
+/// Probes TUN and TAP: the supported metadata, and a superframe in each direction.
 pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
     if let Err(refusal) = userns::tap() {
         return host::tun_refused(host, &refusal);
@@ -49,7 +48,7 @@ pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
     }
 }
 
-/// The abilities of a TAP.
+/// The features that a TAP device supports.
 #[derive(Default)]
 struct TunFound {
     headers: Vec<String>,
@@ -73,7 +72,7 @@ fn try_tun() -> io::Result<TunFound> {
     }
     let tcp = Offloads::CHECKSUM | Offloads::TCP_IPV4 | Offloads::TCP_IPV6 | Offloads::TCP_ECN;
     let udp = Offloads::CHECKSUM | Offloads::UDP;
-    // Offloads inside of tunnels need the 24-byte header.
+    // Offloads inside tunnels need the 24-byte header.
     let tunnel = tcp | Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
     let mut judge = |name, works: bool| {
         let list = if works { &mut found.has } else { &mut found.lacks };
@@ -91,7 +90,7 @@ fn try_tun() -> io::Result<TunFound> {
     Ok(found)
 }
 
-/// Whether a superframe that is written to a TAP is received whole.
+/// Returns whether a superframe that is written to a TAP device is received whole.
 fn is_written(tap: &Tun) -> io::Result<bool> {
     let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
     let mut ring = socket.bind_receive_ring(tap.name(), SMALL)?;
@@ -100,7 +99,7 @@ fn is_written(tap: &Tun) -> io::Result<bool> {
     Ok(ring.receive().is_some_and(|frame| is_whole(frame.virtio_header(), frame.as_ref())))
 }
 
-/// Whether a superframe that is sent to a TAP is read whole.
+/// Returns whether a superframe that is sent to a TAP device is read whole.
 fn is_read(tap: &Tun) -> io::Result<bool> {
     let socket = PacketSocket::builder().virtio_header(true).bind(tap.name())?;
     let packet = superframe();
@@ -110,7 +109,7 @@ fn is_read(tap: &Tun) -> io::Result<bool> {
     Ok(is_whole(&buffer[..10], &buffer[10..length.max(10)]))
 }
 
-/// Packet sockets: a superframe over a veth pair into a mapped ring.
+/// Probes packet sockets: a superframe over a veth pair into a mapped ring.
 pub(super) fn packet(network: &NetworkNamespace) -> Finding {
     let attempt = || {
         silence_ipv6();
@@ -118,7 +117,7 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
         let receiver = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
         let mut ring = receiver.bind_receive_ring(&far, SMALL)?;
         let sender = PacketSocket::builder().virtio_header(true).transmit_only(true).bind(&near)?;
-        // A device that has just come up may lose the first.
+        // A device that has just come up may lose the first packet.
         for _ in 0..TRIES {
             sender.send(&superframe())?;
             ring.wait(SOON)?;
@@ -146,7 +145,7 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
     }
 }
 
-/// AF_XDP: a socket on a veth device, and the program that feeds it.
+/// Probes AF_XDP: a socket on a veth device, and the program that redirects packets to it.
 pub(super) fn xdp(network: &NetworkNamespace) -> Finding {
     let attempt = || {
         let [_, far] = wire("probe-x0", "probe-x1")?;
@@ -166,7 +165,7 @@ pub(super) fn xdp(network: &NetworkNamespace) -> Finding {
     }
 }
 
-/// Datagrams that are sent and received as one over the loopback device.
+/// Probes UDP GSO and GRO: datagrams that are sent and received as one over the loopback device.
 pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
     let attempt = || {
         let [near, far] = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
@@ -196,7 +195,7 @@ pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
     }
 }
 
-/// A pair of connected devices that are up.
+/// Creates a pair of connected devices that are up.
 fn wire(near: &str, far: &str) -> io::Result<[InterfaceName; 2]> {
     let [near, far] = [InterfaceName::new(near)?, InterfaceName::new(far)?];
     Netlink::new()?.add_veth((&near, LinkChange::new()), (&far, LinkChange::new()))?;
@@ -206,14 +205,13 @@ fn wire(near: &str, far: &str) -> io::Result<[InterfaceName; 2]> {
     Ok([near, far])
 }
 
-/// Keeps the kernel's own packets off the devices to come. A kernel without IPv6 sends none.
+/// Keeps the kernel's own packets off devices that are created later. A kernel without IPv6 sends none.
 fn silence_ipv6() {
     let _ = kernel::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-/// A TCP superframe of IPv4 with 200 bytes of payload in segments of 100, behind its virtio header:
-/// a partial checksum (flag 1), TCP over IPv4 (type 1), the headers' 54 bytes, the segment size, and
-/// where the checksum is.
+/// Returns a TCP superframe over IPv4 with 200 bytes of payload in segments of 100, after its virtio header: a partial
+/// checksum (flag 1), TCP over IPv4 (type 1), 54 bytes of headers, the segment size, and the offset of the checksum.
 fn superframe() -> Vec<u8> {
     let mut packet = vec![0; 10 + 254];
     let (header, frame) = packet.split_at_mut(10);
@@ -221,21 +219,21 @@ fn superframe() -> Vec<u8> {
     for (place, word) in header[2..].chunks_exact_mut(2).zip([54_u16, 100, 34, 16]) {
         place.copy_from_slice(&word.to_ne_bytes());
     }
-    // A broadcast address, so that any device accepts it; IPv4; TCP with a header of 20 bytes.
+    // A broadcast address, which every device accepts; IPv4; TCP with a header of 20 bytes.
     frame[..6].fill(0xff);
     (frame[6], frame[12], frame[14], frame[17]) = (0x02, 0x08, 0x45, 240);
     (frame[22], frame[23], frame[46]) = (64, 6, 0x50);
     packet
 }
 
-/// Whether a packet that arrived is the superframe, still in one piece.
+/// Returns whether a received packet is the superframe, still in one piece.
 fn is_whole(header: &[u8], frame: &[u8]) -> bool {
     frame.len() == 254 && header.get(1) == Some(&1)
 }
 
-/// A ring with room for a few superframes of the probes.
+/// A ring with room for a few probe superframes.
 const SMALL: RingLayout = RingLayout { slot_bytes: 1024, slots: 16 };
-/// Long enough for work that the kernel does at once.
+/// Enough time for work that the kernel does at once.
 const SOON: Duration = Duration::from_secs(1);
 /// Superframes that are sent until one is received.
 const TRIES: usize = 3;

@@ -32,7 +32,7 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The form of its JSON.
+    /// The schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.doctor/2");
 
     pub(super) fn new(tool: Tool, host: Host, uses: Vec<Use>, checks: Vec<Finding>) -> Self {

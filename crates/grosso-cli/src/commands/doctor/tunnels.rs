@@ -16,13 +16,13 @@ use super::{finding::Finding, host::Host};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Present,
-    /// Its module is there. It is not loaded as a test: some modules make a device in every network namespace of the
-    /// machine.
+    /// The module exists. The probe does not load it, because some modules create a device in every network namespace
+    /// of the host.
     Loadable,
     Absent,
 }
 
-/// The finding about all kinds.
+/// Returns the finding about all kinds of tunnels.
 pub(super) fn finding(host: &Host, network: &NetworkNamespace) -> Finding {
     let modules = kernel::read(format!("/lib/modules/{}/modules.dep", host.release));
     let modules = modules.unwrap_or_default();
@@ -63,7 +63,7 @@ fn presence((kind, module): (&str, &str), modules: &str) -> Presence {
     if is_there.unwrap_or(false) { Presence::Present } else { Presence::Absent }
 }
 
-/// Tries to make a device of a kind. Any error except that the kind is unknown shows that the kernel has it.
+/// Tries to create a device of a kind. Any error other than an unknown kind shows that the kernel supports it.
 fn make(kind: &str) -> io::Result<bool> {
     let name = InterfaceName::new("probe")?;
     let netlink = Netlink::new()?;

@@ -1,4 +1,4 @@
-//! `grosso lab run --config FILE`: an experiment of the user's own.
+//! `grosso lab run --config FILE`: a custom experiment.
 
 use std::{io, path::Path, time::Instant};
 
@@ -27,7 +27,7 @@ use crate::{
     session::Session,
 };
 
-/// The form of its JSON.
+/// The schema of this report.
 pub(super) const FORM: ReportForm =
     ReportForm::of::<LabReport<Report<CustomFindings>>>("grosso.lab-own/2");
 
@@ -84,7 +84,7 @@ impl StartPaths for Starts {
     }
 }
 
-/// Paths that run. They end when they are dropped.
+/// Running paths, which end when this value is dropped.
 struct Started(Vec<RunningPath>);
 
 impl RunningPaths for Started {

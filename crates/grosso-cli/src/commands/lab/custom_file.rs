@@ -1,4 +1,4 @@
-//! The file of `grosso lab run --config`: TOML, whose paths are those of `grosso run`. `docs/lab.md` describes it.
+//! The file of `grosso lab run --config`: TOML with the same paths as for `grosso run`. `docs/lab.md` describes it.
 
 use core::ops::Range;
 use std::{collections::BTreeMap, io, net::IpAddr, path::Path, time::Duration};
@@ -24,7 +24,7 @@ use crate::{
     wrong::{Wrong, similar},
 };
 
-/// An experiment.
+/// A custom experiment.
 #[derive(Debug)]
 pub(super) struct CustomFile {
     pub(super) network: CustomNetwork,
@@ -70,9 +70,9 @@ impl CustomFile {
         Ok(file)
     }
 
-    /// Parses a text. Relative paths in it are taken from `folder`.
+    /// Parses a text. Paths in it are relative to `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
-        // The first reading has the places of what is wrong in a path, the second what settings change.
+        // The first reading locates errors in a path; the second reading keeps the values that settings change.
         let typed: Experiment<PathTable> = of(text)?;
         let Experiment { path: tables, setting, claim, .. }: Experiment<Table> = of(text)?;
         let base = config::paths(text, typed.path, folder)?;
@@ -113,7 +113,7 @@ impl CustomFile {
         let hosts = typed.host.into_iter().map(CustomHost::from).collect();
         let network = CustomNetwork { hosts, wires, paths: places };
         network.check().map_err(|Contradiction { about, what }| {
-            // Where it is first named.
+            // The position where the name first occurs.
             let place = text.find(&about).unwrap_or(0);
             at(text, place..place, &what)
         })?;
@@ -131,7 +131,7 @@ fn at(text: &str, span: Range<usize>, what: &str) -> Wrong {
     Wrong::at(text, span, what)
 }
 
-/// The paths with the changes of a setting.
+/// Returns the paths with the changes of a setting.
 fn changed(
     base: &[PathSpec],
     tables: &[Spanned<Table>],
@@ -149,7 +149,7 @@ fn changed(
         let Some(change) = changes.get(&path.name) else { return Ok(path.clone()) };
         let mut table = table.get_ref().clone();
         merge(&mut table, change);
-        // Without a name of its own it would have that of its devices.
+        // Without an explicit name, the path would be named after its devices.
         table.insert("name".into(), Value::String(path.name.clone()));
         let wrong = |what: &str| format!("path {}: {what}", path.name);
         let table: PathTable = table
@@ -160,7 +160,7 @@ fn changed(
     paths.collect()
 }
 
-/// Puts values of `change` in the place of those of `table`; in tables of both, key by key.
+/// Overwrites values of `table` with those of `change`; tables are merged key by key.
 fn merge(table: &mut Table, change: &Table) {
     for (key, value) in change {
         match (table.get_mut(key), value) {
@@ -172,7 +172,7 @@ fn merge(table: &mut Table, change: &Table) {
     }
 }
 
-/// The devices by which a path finds its place.
+/// Returns the devices that determine the position of a path in the network.
 fn place(path: &PathSpec) -> Result<PathPlace, String> {
     let mut place = PathPlace::default();
     for port in [&path.left, &path.right] {
@@ -238,7 +238,7 @@ struct WireTable {
     offloads: bool,
 }
 
-/// A list of just this many elements: Serde takes the first ones of a longer list.
+/// Deserializes a list of exactly `COUNT` elements; Serde alone accepts the first elements of a longer list.
 fn just<'de, D: Deserializer<'de>, T: Deserialize<'de>, const COUNT: usize>(
     list: D,
 ) -> Result<[T; COUNT], D::Error> {
@@ -351,7 +351,7 @@ impl ClaimTable {
     }
 }
 
-/// An address with the bits of its prefix: `10.93.0.1/24`.
+/// An address with its prefix length: `10.93.0.1/24`.
 struct Prefix(IpAddr, u8);
 
 impl<'de> Deserialize<'de> for Prefix {
@@ -417,9 +417,9 @@ impl<'de> Deserialize<'de> for RunTime {
     }
 }
 
-/// Bytes of the longest file.
+/// Maximum file size in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Characters of the longest name of a setting: what a row of the table has room for.
+/// Maximum length of a setting's name in characters, which is the width of its table column.
 const NAME_CHARACTERS_MAX: usize = 24;
 
 #[cfg(test)]

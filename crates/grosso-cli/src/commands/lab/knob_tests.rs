@@ -1,4 +1,4 @@
-//! The words below the lab's tables that say what to turn: each is one of the program that it is for.
+//! The settings to try below the lab's tables: each is valid for the program that it names.
 
 use std::{path::Path, process::Command as Program};
 
@@ -16,7 +16,7 @@ use crate::{
     tunnel::describe,
 };
 
-/// Words of the knobs of all experiments.
+/// Returns the tunables of all experiments.
 fn knobs() -> Vec<&'static str> {
     let each = [
         AckFindings::KNOBS,
@@ -30,7 +30,7 @@ fn knobs() -> Vec<&'static str> {
     each.concat().iter().flat_map(|knob| knob.turn).copied().collect()
 }
 
-/// Judges what follows a word in each knob that begins with it, and counts them.
+/// Calls `judge` with the text after `start` in each tunable that begins with `start`, and counts these tunables.
 fn each(start: &str, judge: impl Fn(&str) -> Result<(), String>) -> usize {
     let of_it = knobs().into_iter().filter_map(|knob| knob.strip_prefix(start));
     let judged =
@@ -115,14 +115,14 @@ fn knobs_of_ethtool_are_words_that_it_knows() {
     }
 }
 
-/// Whether ethtool knows the words. The device need not have what they are about.
+/// Checks that ethtool knows the options. The device need not support them.
 fn ethtool(words: &str) -> Result<(), String> {
     let said = on_a_device(&format!("ethtool {words} 2>&1 || true"))?;
     let unknown = ["unknown parameter", "bad command line", "bit name not found"];
     if unknown.iter().any(|what| said.contains(what)) { Err(said) } else { Ok(()) }
 }
 
-/// Runs a line of the shell where DEV is a device that nobody else sees, and returns its output.
+/// Runs a shell command line in which DEV is a private device, and returns its output.
 fn on_a_device(line: &str) -> Result<String, String> {
     let made = format!("ip link add DEV type veth peer name PEER && {line}");
     let output = Program::new("unshare").args(["-Urn", "sh", "-c", &made]).output();
@@ -171,12 +171,12 @@ fn has(file: &str) -> Result<(), String> {
     if Path::new(file).exists() { Ok(()) } else { Err(format!("no {file}")) }
 }
 
-/// Beginnings of knobs: of Grosso, and of other programs.
+/// Prefixes of tunables: of Grosso, and of other programs.
 const OWN: [&str; 3] = ["grosso bridge ... ", "grosso tunnel add ... ", "grosso run: "];
 const OTHERS: [&str; 4] = ["ethtool ", "sysctl ", "echo ", "ip link set "];
-/// A knob that is no program's.
+/// A tunable that belongs to no program.
 const ADVICE: &str = "count acknowledged bytes instead (RFC 3465)";
-/// Tunnels that words are added to, from the type on.
+/// Tunnels to which options are added, starting at the type.
 const TUNNELS: [&str; 3] = [
     "ipip local 192.0.2.1 remote 192.0.2.2",
     "ipip local 192.0.2.1 remote 192.0.2.2 encap gue",

@@ -21,11 +21,11 @@ use crate::{
     session::Session,
 };
 
-/// The form of its JSON.
+/// The schema of this report.
 pub(super) const FORM: ReportForm =
     ReportForm::of::<LabReport<Report<OffloadFindings>>>("grosso.lab/3");
 
-/// Runs a measurement; without a name it is the headline.
+/// Runs a measurement; without a name, this is the headline experiment.
 pub(super) fn run(
     name: &'static str,
     options: &LabOptions,
@@ -70,7 +70,7 @@ pub(super) fn run(
     run_experiment(experiment, FORM, (name, &options.page), session)
 }
 
-/// Refuses a measurement that iperf3 does not support, or for which it is not installed.
+/// Rejects a measurement that iperf3 does not support, or for which iperf3 is not installed.
 fn refuse_tool(name: &str, options: &LabOptions) -> Result<(), Failure> {
     if options.tool == LabTool::BuiltIn {
         return Ok(());

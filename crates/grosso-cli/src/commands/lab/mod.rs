@@ -1,4 +1,4 @@
-//! `grosso lab`: measures what offload is worth here.
+//! `grosso lab`: measures the gain of offloads on this host.
 
 mod custom;
 mod custom_file;
@@ -19,7 +19,7 @@ use crate::{
     session::Session,
 };
 
-/// The pages of its JSON.
+/// The schema pages of this command.
 pub(super) const PAGES: &[FormPage] = &[
     FormPage {
         commands: &[
@@ -48,7 +48,7 @@ pub(super) const PAGES: &[FormPage] = &[
     FormPage { commands: &["lab run"], forms: &[network::RunReport::FORM, custom::FORM] },
 ];
 
-/// Runs the command. The process must have one thread: it may have to make itself a user namespace.
+/// Runs the command. The process must be single-threaded, because it may have to create a user namespace.
 pub(crate) fn run(lab: &Lab, session: &mut Session) -> Result<Exit, Failure> {
     match &lab.experiment {
         None => measure::run("", &lab.measuring, LabMore::default(), session),

@@ -1,4 +1,4 @@
-//! `grosso lab run`: two hosts for the user's own commands, and a wire that may be bad between them.
+//! `grosso lab run`: two hosts for the user's own commands, with an optionally impaired link between them.
 
 use std::{
     env,
@@ -37,7 +37,8 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         if !is_first() {
             return contain(session);
         }
-        // In a container that hides parts of /proc this fails; then only `ps` is wrong, and shows other processes.
+        // This fails in a container that hides parts of /proc; then only `ps` is wrong, because it shows other
+        // processes.
         let _ = show_in_proc();
     }
     let network = NetworkOptions {
@@ -51,7 +52,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     let mut started = Vec::new();
     for (host, line) in servers {
         let mut command = Command::new("sh");
-        // Standard output belongs to the command on a.
+        // Standard output is reserved for the command on host a.
         command.args(["-c", &line]).stdin(Stdio::null()).stdout(std::io::stderr());
         let mut server = spawn(&network, host, &mut command, &line)?;
         network.await_listener(host, &mut server).map_err(|error| failed(&error.into()))?;
@@ -69,7 +70,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     };
     let elapsed_s = began.elapsed().as_secs_f64();
     for mut server in started {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = server.kill();
         let _ = server.wait();
     }
@@ -84,19 +85,18 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         wire: summary,
         warnings: Vec::new(),
     };
-    // Standard output belongs to the command.
+    // Standard output is reserved for the command.
     let place = if status.is_some() { Place::Error } else { Place::Standard };
     report::print(&mut report, &mut session.talk, place)?;
     match exit_code {
-        // The fixed exit codes are those of Grosso's own commands; this one exits with the code of the command that it
-        // ran.
+        // Fixed exit codes apply to Grosso's own commands; this command exits with the code of the command that it ran.
         Some(code) => std::process::exit(code),
         None if session.reading.interrupted.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
         None => Ok(Exit::Yes),
     }
 }
 
-/// The commands of `--on`, by host.
+/// Returns the commands of `--on`, with their hosts.
 fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
     let mut servers = Vec::new();
     for pair in options.on.chunks(2) {
@@ -110,8 +110,8 @@ fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
     Ok(servers)
 }
 
-/// Runs the same command line as the first process of a process namespace, so that nothing that it starts outlives it,
-/// no matter how it or this process ends.
+/// Runs the same command line as the first process of a process namespace, so that no process started by it outlives
+/// it, no matter how it or this process ends.
 fn contain(session: &Session) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| {
         Failure::environment(
@@ -143,7 +143,8 @@ fn spawn(
     })
 }
 
-/// Waits for a process. Ctrl-C reaches it too; if it does not end in time then, it is killed.
+/// Waits for a process. Ctrl-C reaches the process too; if the process does not end within the grace time, it is
+/// killed.
 fn wait_at_most(
     process: &mut Child,
     session: &Session,
@@ -163,7 +164,7 @@ fn wait_at_most(
     }
 }
 
-/// The built-in stream from a to b.
+/// Runs the built-in stream from a to b.
 fn stream(network: &Network, options: &LabRun, session: &mut Session) -> Result<Measured, Failure> {
     let time = options.time.map_or(STREAM, Duration::from_nanos);
     session.talk.remark(&format!("lab run: a stream from a to b for {time:?}"));
@@ -174,7 +175,7 @@ fn stream(network: &Network, options: &LabRun, session: &mut Session) -> Result<
     }
 }
 
-/// The exit code of an ended command, as a shell reports it.
+/// Returns the exit code of an ended command, as a shell reports it.
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
@@ -194,7 +195,7 @@ pub(super) struct RunReport {
 }
 
 impl RunReport {
-    /// The form of its JSON.
+    /// The schema of this report.
     pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.lab-run/1");
 }
 
@@ -231,7 +232,7 @@ impl Report for RunReport {
 
 /// Length of the built-in stream.
 const STREAM: Duration = Duration::from_secs(5);
-/// The time between two looks at whether the command has ended.
+/// The interval at which the command is checked for its end.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// The time that a command may take to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! `grosso lab nic`: the worth of a device's own offloads; and `grosso lab sink`, the other end.
+//! `grosso lab nic`: the gain of a device's own offloads; and `grosso lab sink`, its peer.
 
 use std::{
     env,
@@ -29,11 +29,11 @@ use crate::{
     session::Session,
 };
 
-/// The form of its JSON.
+/// The schema of this report.
 pub(super) const FORM: ReportForm =
     ReportForm::of::<LabReport<Report<NicOffloadFindings>>>("grosso.lab-nic/2");
 
-/// Runs the experiment, with a watchdog beside it.
+/// Runs the experiment, next to a watchdog.
 pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {
     let control = Control::new().map_err(|error| failed(&error))?;
     let nic = device::find("lab nic", &control, &options.device)?;
@@ -55,7 +55,7 @@ pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failu
     ended
 }
 
-/// The watchdog: this program once more.
+/// Starts the watchdog: a second process of this program.
 fn keeper(nic: InterfaceName) -> Result<Keeper, Failure> {
     let start = || {
         let mut program = Command::new(env::current_exe()?);
@@ -65,7 +65,7 @@ fn keeper(nic: InterfaceName) -> Result<Keeper, Failure> {
     start().map_err(|error: io::Error| failed(&error))
 }
 
-/// Is the watchdog. Whoever started it reads the first line, and says what went wrong.
+/// Runs as the watchdog. The process that started it reads the first line, and reports failures.
 fn watched(nic: &InterfaceName) -> Result<Exit, Failure> {
     match watch(nic, io::stdin(), io::stdout()) {
         Ok(()) => Ok(Exit::Yes),
@@ -73,7 +73,7 @@ fn watched(nic: &InterfaceName) -> Result<Exit, Failure> {
     }
 }
 
-/// Takes and gives streams until Ctrl-C.
+/// Receives and sends streams until Ctrl-C.
 pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Failure> {
     if let Some(direction) = options.call {
         return call(options, direction, session);
@@ -85,7 +85,7 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     })?;
     let address = listener.local_addr().map_err(|error| failed(&error))?;
     session.talk.remark(&format!("lab sink: listening at {address}; press Ctrl-C to stop"));
-    // Nothing is lost by it, so the first Ctrl-C ends it at once.
+    // No data can be lost, so the first Ctrl-C ends the command at once.
     session.reading.interrupted.store(true, Ordering::Relaxed);
     let served = serve(&listener, |served| {
         if let Err(error) = served {
@@ -95,7 +95,7 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     served.map(|()| Exit::Yes).map_err(|error| failed(&error))
 }
 
-/// Calls a sink, for `lab vm` in a guest. Whoever started it reads the figures.
+/// Calls a sink, for `lab vm` in a guest. The process that started the guest reads the figures.
 fn call(options: &LabSink, direction: LabCall, session: &mut Session) -> Result<Exit, Failure> {
     let direction = match direction {
         LabCall::Transmit => Direction::Transmit,

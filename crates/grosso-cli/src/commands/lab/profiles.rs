@@ -1,4 +1,4 @@
-//! `grosso lab profiles`: one trace through every profile.
+//! `grosso lab profiles`: runs one trace through every profile.
 
 use std::{path::Path, time::Instant};
 
@@ -13,10 +13,10 @@ use crate::{
     session::Session,
 };
 
-/// The form of its JSON.
+/// The schema of this report.
 pub(super) const FORM: ReportForm = ReportForm::of::<LabReport<Results>>("grosso.lab-profiles/1");
 
-/// Runs the experiment. It needs neither devices nor privileges.
+/// Runs the experiment. No devices or privileges are needed.
 pub(super) fn run(options: &LabProfiles, session: &mut Session) -> Result<Exit, Failure> {
     let find = |word: &String| profile::find(word, Path::new(""));
     let more = options.profile.iter().map(find).collect::<Result<_, _>>()?;

@@ -32,7 +32,7 @@ use crate::{
     units,
 };
 
-/// Runs an experiment, and prints its report. `name` is the end of the usual name of its page.
+/// Runs an experiment, and prints its report. `name` is the suffix of the default name of its page.
 pub(super) fn run_experiment<E: Experiment>(
     experiment: io::Result<E>,
     form: ReportForm,
@@ -65,7 +65,7 @@ pub(super) fn run_experiment<E: Experiment>(
     for row in &results.failed {
         session.talk.note(format!("lab: {row}"));
     }
-    // The figures took minutes: they are printed even if their page cannot be written.
+    // The measurement took minutes, so the figures are printed even if the page cannot be written.
     let written = write_page(name, page, |command| results.page(command), session);
     let (html, unwritten) = match written {
         Ok(html) => (html, None),
@@ -76,7 +76,7 @@ pub(super) fn run_experiment<E: Experiment>(
     unwritten.map_or(Ok(exit), Err)
 }
 
-/// The plan of an experiment whose trials last that many nanoseconds.
+/// Returns the plan of an experiment whose trials last `time` nanoseconds.
 pub(super) fn plan<P>(
     runs: u16,
     time: u64,
@@ -87,7 +87,7 @@ pub(super) fn plan<P>(
     Ok(Plan { runs: runs.into(), measured, device: device(wanted)?, processors: None, parameters })
 }
 
-/// The CPUs that were chosen by a word, on all of which this process may run.
+/// Returns the CPUs chosen by the option `word`; fails unless this process may run on all of them.
 pub(super) fn processors<const COUNT: usize>(
     word: &str,
     chosen: Option<[usize; COUNT]>,
@@ -98,7 +98,7 @@ pub(super) fn processors<const COUNT: usize>(
     let allowed = allowed_processors().map_err(failed)?;
     let mut of_all = chosen.into_iter().flatten();
     let Some(missing) = of_all.find(|one| !allowed.contains(one)) else { return Ok(chosen) };
-    // With its word before it, a number is not taken for a count.
+    // With "CPU" before it, a number is not mistaken for a count.
     let allowed: Vec<String> = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect();
     let message = format!("lab: {word}: the lab cannot run on CPU {missing}");
     let hint =
@@ -106,12 +106,13 @@ pub(super) fn processors<const COUNT: usize>(
     Err(Failure::usage("usage.cpus", message).hint(hint))
 }
 
-/// Lets this process make networks of its own. It must have one thread: it may have to make itself a user namespace.
+/// Lets this process create networks. The process must be single-threaded, because it may have to create a user
+/// namespace.
 pub(super) fn enter() -> Result<(), Failure> {
     userns::enter().map_err(|refusal| refused(&refusal))
 }
 
-/// The device through which the data path hands packets to a host.
+/// Returns the device through which the data path passes packets to a host.
 pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
     match wanted {
         LabDevice::Auto => Ok(Device::probe()),
@@ -123,7 +124,7 @@ pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
     }
 }
 
-/// Writes the page. A failure to write it counts only if the user chose the place.
+/// Writes the page. A failure counts only if the user chose the file.
 fn write_page(
     name: &str,
     wanted: &LabPage,
@@ -182,18 +183,18 @@ pub(super) struct LabReport<R> {
 }
 
 impl<R: Serialize> LabReport<R> {
-    /// A report of these results, whose text is `table`.
+    /// Creates a report of these results; `table` is its text.
     pub(super) fn new(form: ReportForm, table: String, results: R) -> Self {
         let (schema, tool) = (form.name, Tool::THIS);
         Self { schema, tool, results, table, elapsed_s: 0.0, html: None, warnings: Vec::new() }
     }
 
-    /// The same report, with the page that was written for it.
+    /// Returns the same report, with the page that was written for it.
     pub(super) fn with_page(self, html: Option<PathBuf>) -> Self {
         Self { html, ..self }
     }
 
-    /// Prints it, with the time since the experiment began.
+    /// Prints the report, with the time since the experiment began.
     pub(super) fn print(
         mut self,
         started: Instant,

@@ -1,4 +1,4 @@
-//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: experiments with settings of their own.
+//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: experiments with their own settings.
 
 use std::time::Duration;
 
@@ -20,20 +20,20 @@ use crate::{
     session::Session,
 };
 
-/// The form of table R3.
+/// The schema of table R3.
 pub(super) const ACKS: ReportForm =
     ReportForm::of::<LabReport<Report<AckFindings>>>("grosso.lab-acks/4");
-/// The form of the costs.
+/// The schema of the costs.
 pub(super) const COST: ReportForm =
     ReportForm::of::<LabReport<Report<CostFindings>>>("grosso.lab-cost/3");
-/// The form of table R2.
+/// The schema of table R2.
 pub(super) const FRAGMENTS: ReportForm =
     ReportForm::of::<LabReport<Report<FragmentFindings>>>("grosso.lab-fragments/4");
-/// The form of table R4.
+/// The schema of table R4.
 pub(super) const TUNNELS: ReportForm =
     ReportForm::of::<LabReport<Report<TunnelFindings>>>("grosso.lab-tunnels/4");
 
-/// Table R3.
+/// Measures table R3.
 pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Failure> {
     let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
@@ -53,7 +53,7 @@ pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Fai
     run_experiment(Acks::new(plan, senders), ACKS, ("acks", &options.page), session)
 }
 
-/// The cost of a packet, by part.
+/// Measures the cost of a packet, by part.
 pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, Failure> {
     let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
@@ -63,7 +63,7 @@ pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, F
     run_experiment(Cost::new(plan), COST, ("cost", &options.page), session)
 }
 
-/// Table R2.
+/// Measures table R2.
 pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result<Exit, Failure> {
     let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
@@ -80,7 +80,7 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
     run_experiment(Fragments::new(plan), FRAGMENTS, page, session)
 }
 
-/// Table R4.
+/// Measures table R4.
 pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exit, Failure> {
     let LabTunnels { measuring, ipv6, sendfile, streams } = options;
     let processors = processors("--cpus", measuring.processors.cpus)?;

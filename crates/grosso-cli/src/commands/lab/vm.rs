@@ -1,4 +1,4 @@
-//! `grosso lab vm`: virtual machines, by what carries their frames.
+//! `grosso lab vm`: compares VMs by the backend that carries their frames.
 
 use std::env;
 
@@ -15,15 +15,15 @@ use crate::{
     session::Session,
 };
 
-/// The form of its JSON.
+/// The schema of this report.
 pub(super) const FORM: ReportForm =
     ReportForm::of::<LabReport<Report<VmFindings>>>("grosso.lab-vm/2");
 
-/// Runs the experiment. The guest's program is this one.
+/// Runs the experiment. The guest runs this program too.
 pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
     let plan = plan(options.runs, options.time, LabDevice::Tap, VmParameters::default())?;
-    // The image and the sockets; they are gone with it.
+    // The directory holds the image and the sockets, and is removed with them.
     let folder = tempfile::tempdir();
     let machines = folder.as_ref().map_err(|error| std::io::Error::other(error.to_string()));
     let machines = machines.and_then(|folder| {

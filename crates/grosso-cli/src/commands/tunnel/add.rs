@@ -1,4 +1,4 @@
-//! `grosso tunnel add`.
+//! `grosso tunnel add`: creates a tunnel.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use crate::{
     tunnel::{Definition, Description, TunnelFiles, describe},
 };
 
-/// Makes the device, keeps the definition and starts the process.
+/// Creates the device, saves the definition and starts the process.
 pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Failure> {
     let (mtu, words) = own_words(&options.words)?;
     let name = &options.name;
@@ -49,7 +49,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
         let hint = "set RUNTIME_DIRECTORY=DIR in the environment to choose the directory";
         Failure::environment("environment.write", message).hint(hint)
     })?;
-    // It is persistent, and stays when this is closed.
+    // The device is persistent, and outlives this descriptor.
     drop(daemon::path::open(&daemon::definition::port(&definition), 1, COMMAND)?);
     let saved = place.save(&definition).map_err(|error| {
         let message = format!("{COMMAND}: {}: {error}", place.definition().display());
@@ -57,13 +57,13 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
     });
     let begun = saved.and_then(|()| begin(COMMAND, &place, &definition, &options.start, session));
     begun.inspect_err(|_| {
-        // Removes everything left by a tunnel that failed to start; the failure has the reason.
+        // Remove everything that a tunnel leaves behind if it fails to start; the failure has the reason.
         let _ = place.remove();
         let _ = remove_device(COMMAND, name);
     })
 }
 
-/// The MTU, which may stand before `type`, and the words after it.
+/// Returns the MTU, which may precede `type`, and the remaining arguments.
 fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
     let usage = |message: String| {
         let hint = "grosso tunnel add NAME [mtu BYTES] type TYPE ...";
@@ -106,7 +106,8 @@ fn refuse_taken(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses what another tunnel directly in IP takes already: each packet would arrive twice. In UDP the port is taken.
+/// Rejects a tunnel directly over IP if another tunnel receives the same packets, because each packet would arrive
+/// twice. In UDP, the port is already in use.
 fn refuse_same(description: &Description) -> Result<(), Failure> {
     let is_same = |place: &TunnelFiles| {
         let other = daemon::definition::read(&place.definition());
@@ -122,7 +123,7 @@ fn refuse_same(description: &Description) -> Result<(), Failure> {
     Err(Failure::environment("environment.busy", message).hint(hint))
 }
 
-/// Checks that this host has the address that packets are sent from.
+/// Checks that this host has the source address of the tunnel.
 fn check_local(local: IpAddr) -> Result<(), Failure> {
     let bound = UdpSocket::bind((local, 0));
     bound
@@ -136,7 +137,7 @@ fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {
     Failure::environment("environment.unreachable", message).hint(hint)
 }
 
-/// The smallest MTU of the routes to the other ends, in bytes; or the end that cannot be reached, and the error.
+/// Returns the smallest MTU of the routes to the peers, in bytes; fails with the first unreachable peer and the error.
 pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::Error)> {
     let paths = PathMtu::new(description.endpoint.remote.is_ipv4());
     let paths = paths.map_err(|error| (description.endpoint.remote, error))?;
@@ -147,12 +148,12 @@ pub(super) fn path_mtu(description: &Description) -> Result<usize, (IpAddr, io::
     description.remotes().try_fold(usize::MAX, |least, remote| Ok(least.min(mtu(remote)?)))
 }
 
-/// The MTU of the device: the requested one, or the one that the path leaves room for.
+/// Returns the MTU of the device: the requested one, or the largest one that the path allows.
 fn fitting(description: &Description, path: usize, wanted: Option<u16>) -> Result<u16, Failure> {
     let fits = description.endpoint.mtu(path).filter(|mtu| *mtu >= usize::from(ipv4::MTU_MIN));
     match (wanted, fits) {
         (Some(mtu), _) => Ok(mtu),
-        // The largest of a TUN device (`MAX_MTU` of drivers/net/tun.c, less room for its Ethernet header).
+        // The maximum for a TUN device (`MAX_MTU` of drivers/net/tun.c, minus room for its Ethernet header).
         (None, Some(mtu)) => Ok(u16::try_from(mtu).unwrap_or(u16::MAX).min(MTU_MAX)),
         (None, None) => {
             let message = format!(

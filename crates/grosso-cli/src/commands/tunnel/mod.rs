@@ -1,4 +1,4 @@
-//! `grosso tunnel`: tunnels that run in processes of their own.
+//! `grosso tunnel`: tunnels that run in their own processes.
 
 mod add;
 mod process;
@@ -45,7 +45,7 @@ fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
     begin(command, &place, &definition, &options.start, session)
 }
 
-/// Starts the process of a tunnel, or becomes it.
+/// Starts the process of a tunnel, or becomes this process.
 fn begin(
     command: &str,
     place: &TunnelFiles,
@@ -93,7 +93,8 @@ fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> 
     show::end(&place, told.as_ref(), session).map(|()| Exit::Yes)
 }
 
-/// The definition of a tunnel that is to end, if its program reads one. A damaged one does not keep it from ending.
+/// Returns the definition of a tunnel that is to be stopped, if the report needs it. A damaged definition does not
+/// prevent the stop.
 fn told(place: &TunnelFiles, session: &mut Session) -> Option<Definition> {
     if !session.talk.json {
         return None;
@@ -102,7 +103,7 @@ fn told(place: &TunnelFiles, session: &mut Session) -> Option<Definition> {
     read.map_err(|failure| session.talk.note(failure.message)).ok()
 }
 
-/// Removes a device, and returns whether it was there.
+/// Removes a device, and returns whether it existed.
 fn remove_device(command: &str, name: &str) -> Result<bool, Failure> {
     let removed = InterfaceName::new(name).and_then(|name| {
         let Ok(index) = Control::new()?.index(&name) else { return Ok(false) };

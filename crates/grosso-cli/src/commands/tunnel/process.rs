@@ -1,4 +1,4 @@
-//! The process of a tunnel: `grosso run` on its definition, in the background.
+//! The process of a tunnel: `grosso run` with its definition, in the background.
 
 use std::{
     fs::File,
@@ -34,25 +34,26 @@ use crate::{
 pub(super) enum Process {
     /// There is no process.
     None,
-    /// The process with this number runs.
+    /// The process with this process ID runs.
     Running(i32),
-    /// It ended without being told to.
+    /// The process ended without a request.
     Ended,
 }
 
 impl Process {
-    /// The state of the process of the tunnel at this place.
+    /// Returns the state of the process of a tunnel with these files.
     pub(super) fn of(place: &TunnelFiles) -> Self {
         let Some(remembered) = remembered(place) else { return Self::None };
         match remembered {
-            // The number may have been reused for another process since.
+            // The process ID may have been reused since.
             Some((number, started)) if start_time(number) == Some(started) => Self::Running(number),
             _ => Self::Ended,
         }
     }
 }
 
-/// The number of a tunnel's process and its start time, as far as they can be read; `None` if there is no process.
+/// Returns the process ID of a tunnel's process and its start time, as far as they can be read; `None` if there is no
+/// process.
 fn remembered(place: &TunnelFiles) -> Option<Option<(i32, u64)>> {
     let text = path::read_text(&place.process(), PROCESS_BYTES_MAX).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
@@ -62,14 +63,14 @@ fn remembered(place: &TunnelFiles) -> Option<Option<(i32, u64)>> {
     Some(i32::try_from(number).ok().map(|number| (number, started)))
 }
 
-/// The start time of a running process, in the kernel's ticks.
+/// Returns the start time of a running process, in kernel ticks.
 fn start_time(number: i32) -> Option<u64> {
     let (state, started) = stat(Path::new(&format!("/proc/{number}")))?;
-    // A zombie no longer does anything.
+    // A zombie is no longer running.
     (state != "Z").then_some(started)
 }
 
-/// Whether a killed process is still releasing its resources: until then its device is not free.
+/// Returns whether a killed process is still releasing its resources; its device is in use until then.
 fn is_ending(number: i32, started: u64) -> bool {
     let process = PathBuf::from(format!("/proc/{number}"));
     let is_it = stat(&process).is_some_and(|(_, start)| start == started);
@@ -80,10 +81,10 @@ fn is_ending(number: i32, started: u64) -> bool {
     is_it && states.any(|state| !is_over(&state))
 }
 
-/// The state of a process or thread, and its start time in the kernel's ticks.
+/// Returns the state of a process or thread, and its start time in kernel ticks.
 fn stat(folder: &Path) -> Option<(String, u64)> {
     let stat = kernel::read(folder.join("stat")).ok()?;
-    // The second field is the program's name, in parentheses, and may contain any characters.
+    // The second field is the program's name in parentheses, which may contain any characters.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?.to_owned();
     Some((state, fields.nth(START_TIME - STATE - 1)?.parse().ok()?))
@@ -122,7 +123,7 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
         Failure::environment("environment.process", message)
     })?;
     let result = wait(command, place, &heard, &mut child);
-    // It is of no more use.
+    // The socket is no longer needed.
     let _ = path::remove(notice);
     if result.is_err() {
         let _ = child.kill();
@@ -133,10 +134,10 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
     result
 }
 
-/// The socket on which a process reports that it runs, where its user reaches it.
+/// The socket on which a process reports that it runs, in a place that its user can reach.
 struct Meeting<'a> {
     notice: PathBuf,
-    /// The user that it becomes, its number, and the folder for its sockets.
+    /// The user that the process becomes, by name and by ID, and the directory for its sockets.
     user: Option<(&'a str, User, PathBuf)>,
 }
 
@@ -151,7 +152,8 @@ impl<'a> Meeting<'a> {
         Ok(Self { notice: folder.join("notify"), user: Some((name, user, folder)) })
     }
 
-    /// Makes the socket and its folder the user's. The folder comes last: until then nobody else can change it.
+    /// Changes the owner of the socket and of its directory to the user. The directory comes last, because until then
+    /// no other user can change it.
     fn hand_over(&self, command: &str) -> Result<(), Failure> {
         let Some((name, user, folder)) = &self.user else { return Ok(()) };
         let own = |path: &Path| path::change_owner(path, Some(user.number()), None);
@@ -160,7 +162,7 @@ impl<'a> Meeting<'a> {
     }
 }
 
-/// Binds the socket on which a process reports that it runs. One that a killed process left is replaced.
+/// Binds the socket on which a process reports that it runs. Replaces a socket that a killed process left behind.
 fn listen_at(notice: &Path) -> io::Result<UnixDatagram> {
     let bound = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     socket::bind(&bound, SocketType::DGRAM, notice, 0o600)?;
@@ -175,7 +177,7 @@ fn spawn(place: &TunnelFiles, meeting: &Meeting<'_>, log: File) -> io::Result<Ch
         command.args(["--user", name]).env("RUNTIME_DIRECTORY", folder);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    // Ctrl-C is meant for the process that started it.
+    // Ctrl-C applies only to the process that started this one.
     command.process_group(0).spawn()
 }
 
@@ -224,10 +226,10 @@ pub(super) fn stay(
     ended
 }
 
-/// Ends the process, which delivers its held packets first. Returns whether there was one.
+/// Stops the process, which delivers its held packets first. Returns whether there was a process.
 pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> {
     let Process::Running(number) = Process::of(place) else {
-        // A process that was killed left its number behind; without it, the tunnel counts as down.
+        // A killed process leaves its process ID file behind; without the file, the tunnel counts as down.
         let _ = path::remove(&place.process());
         return Ok(false);
     };
@@ -259,7 +261,7 @@ pub(super) struct ReportedError {
     pub(super) hint: Option<String>,
 }
 
-/// The last error of a log, which contains nothing but errors.
+/// Returns the last error in a log, which contains only errors.
 pub(super) fn last_error(log: &Path) -> Option<ReportedError> {
     let mut file = path::open(log).ok()?;
     let bytes = file.metadata().ok()?.len();
@@ -279,20 +281,20 @@ pub(super) fn last_error(log: &Path) -> Option<ReportedError> {
     Some(ReportedError { what, hint })
 }
 
-/// The numbers of fields of `/proc/PID/stat` (`proc_pid_stat(5)`).
+/// Field numbers of `/proc/PID/stat` (`proc_pid_stat(5)`).
 const STATE: usize = 3;
 const START_TIME: usize = 22;
-/// The time between two checks that a silent process has not ended.
+/// The interval at which a silent process is checked for its end.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest time that a process may take to start: it opens two devices.
+/// The maximum time for the start of a process, which opens two devices.
 const START_MAX: Duration = Duration::from_secs(30);
-/// The longest time that a process may take to end: it delivers its held packets.
+/// The maximum time for the end of a process, which delivers its held packets.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// Bytes of a message to a service manager.
+/// Maximum length of a message to a service manager, in bytes.
 const NOTICE_BYTES_MAX: usize = 4096;
-/// Bytes at the end of a log that are read.
+/// Number of bytes at the end of a log that are read.
 const LOG_BYTES_MAX: u64 = 64 << 10;
-/// Greatest size in bytes of the file with the number of a process.
+/// Maximum size of the file with the process ID, in bytes.
 const PROCESS_BYTES_MAX: u64 = 64;
 
 #[cfg(test)]

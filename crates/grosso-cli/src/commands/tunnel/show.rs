@@ -1,4 +1,4 @@
-//! `grosso tunnel show`: the tunnels, and their traffic.
+//! `grosso tunnel show`: shows the tunnels, and their traffic.
 
 use std::io;
 
@@ -27,7 +27,7 @@ use crate::{
     tunnel::{Definition, Description, TunnelFiles},
 };
 
-/// Shows one tunnel, or all.
+/// Shows one tunnel, or all tunnels.
 pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, Failure> {
     let places = match &options.name {
         Some(name) => vec![TunnelFiles::find("tunnel show", name)?],
@@ -61,7 +61,7 @@ pub(super) fn headline(
     report::print(&mut tunnels, &mut session.talk, report::Place::Standard)
 }
 
-/// Tells a program of a tunnel that was stopped or removed; people see that it worked.
+/// Reports a stopped or removed tunnel to programs; for people, success is silent.
 pub(super) fn end(
     place: &TunnelFiles,
     told: Option<&Definition>,
@@ -119,13 +119,13 @@ fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> Tu
     facts
 }
 
-/// The smallest MTU that the kernel knows of the paths to the peers.
+/// Returns the smallest MTU that the kernel knows for the paths to the peers.
 fn path_hint(description: &Description) -> Option<usize> {
     let paths = PathMtu::new(description.endpoint.remote.is_ipv4()).ok()?;
     description.remotes().filter_map(|remote| paths.to(remote).ok()).min()
 }
 
-/// The MTU of a device, and its offloads that relieve the host's stack.
+/// Returns the MTU of a device, and its offloads that relieve the host's stack.
 fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     let name = InterfaceName::new(name)?;
     let mtu = Netlink::new()?.link(&name)?.mtu;
@@ -135,7 +135,7 @@ fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     Ok((mtu, told.collect()))
 }
 
-/// The features of a TUN or TAP device that show which work its owner takes over from the host's stack.
+/// The features of a TUN or TAP device that show which work its owner does for the host's stack.
 const OFFLOADS: &[&str] = &[
     "tx-checksum-ip-generic",
     "tx-tcp-segmentation",
