@@ -1,4 +1,4 @@
-//! Counters of the kernels of a sender and a receiver, which show the faults that a stream had.
+//! Counters of the sender's and the receiver's kernels, which show the faults of a stream.
 
 use std::{collections::HashMap, process::Command};
 
@@ -30,27 +30,27 @@ impl Counters {
         }
     }
 
-    /// Retransmitted segments.
+    /// Returns the number of retransmitted segments.
     pub(super) fn retransmitted(&self) -> u64 {
         value(&self.sender, "RetransSegs")
     }
 
-    /// Retransmission timeouts.
+    /// Returns the number of retransmission timeouts.
     pub(super) fn timeouts(&self) -> u64 {
         value(&self.sender, "TCPTimeouts")
     }
 
-    /// ICMP messages of type 3 that the sender received.
+    /// Returns the number of ICMP messages of type 3 that the sender received.
     pub(super) fn unreachable(&self) -> u64 {
         value(&self.sender, "InType3")
     }
 
-    /// Segments that reached the receiver after a gap.
+    /// Returns the number of segments that reached the receiver after a gap.
     pub(super) fn out_of_order(&self) -> u64 {
         value(&self.receiver, "TCPOFOQueue")
     }
 
-    /// Segments that the receiver reported as received twice.
+    /// Returns the number of segments that the receiver reported as received twice.
     pub(super) fn received_twice(&self) -> u64 {
         value(&self.receiver, "TCPDSACKOldSent")
     }
@@ -59,7 +59,7 @@ impl Counters {
         value(&self.receiver, "TCPToZeroWindowAdv")
     }
 
-    /// Damaged segments at the receiver.
+    /// Returns the number of damaged segments at the receiver.
     pub(super) fn damaged(&self) -> u64 {
         value(&self.receiver, "InCsumErrors")
     }
@@ -72,14 +72,14 @@ impl Counters {
         self.window_percent >= 60.0
     }
 
-    /// Whether nothing was lost, reordered, repeated or damaged, and the window stayed open.
+    /// Returns whether nothing was lost, reordered, repeated or damaged, and the window stayed open.
     pub(super) fn is_clean(&self) -> bool {
         let at_receiver =
             [self.out_of_order(), self.received_twice(), self.zero_windows(), self.damaged()];
         self.retransmitted() == 0 && at_receiver == [0; 4]
     }
 
-    /// Whether the stream was clean, and the receive window did not limit it.
+    /// Returns whether the stream was clean, and the receive window did not limit it.
     pub(super) fn is_free(&self) -> bool {
         self.is_clean() && !self.is_window_limited()
     }

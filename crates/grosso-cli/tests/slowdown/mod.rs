@@ -1,4 +1,4 @@
-//! Streams of the kernel over a link with one fault, captured on both sides of the link: `inspect` names the fault
+//! Streams of the kernel over a link with one fault, captured on both sides of the link: `inspect` must name this fault
 //! first.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //!  a0 ------- e0   grosso bridge --impair   b0 (TAP)   r1 ---- c0
 //! ```
 //!
-//! Counters of the kernels show whether a stream had this fault and no other. On a busy machine it may have others: a
-//! timer that fires late retransmits, and a reader that waits for a CPU closes its window. Such a stream is repeated.
-//! `GROSSO_SLOWDOWN_CAPTURES` names a directory in which to keep the captures.
+//! Counters of the kernels show whether a stream had this fault and no other. On a busy machine, a stream may have
+//! other faults: a late timer causes retransmissions, and a reader that waits for a CPU closes its window. Such a
+//! stream is repeated. `GROSSO_SLOWDOWN_CAPTURES` names a directory in which to keep the captures.
 
 mod counters;
 mod situations;
@@ -90,15 +90,15 @@ struct Score {
     right: usize,
     healthy: usize,
     all: usize,
-    /// Situations, also those that a busy machine did not make.
+    /// Situations, including those that could not be created on a busy machine.
     tried: usize,
     wrong: String,
-    /// Whether something that the situations need is missing.
+    /// Whether the host lacks something that the situations need.
     is_skipped: bool,
 }
 
 impl Score {
-    /// Makes a situation, and counts what `inspect` names at both capture points.
+    /// Creates a situation, and counts the causes that `inspect` names at both capture points.
     fn take(&mut self, situation: &Situation, seed: u64) {
         let has_tools = ["tcpdump", "nft", "ss", "ethtool"].into_iter().all(has);
         let Some(made) = has_tools.then(|| make(situation, seed)).flatten() else {
@@ -131,8 +131,8 @@ impl Score {
         }
     }
 
-    /// Checks the number of judged captures, most of those that were tried, and the shares of right answers: 95 % of
-    /// faults, 99 % of healthy streams.
+    /// Checks that at least `at_least` captures were judged, that nine tenths of the situations were made, and the
+    /// share of right answers: 95 %, or 99 % if all streams were healthy.
     fn check(&self, at_least: usize) {
         if self.is_skipped {
             return;
@@ -156,7 +156,8 @@ fn fresh_seed() -> u64 {
     seed
 }
 
-/// Makes a situation, or returns the counters of streams with other faults; `None` if the machine has no networks.
+/// Creates a situation, or returns the counters of streams with other faults; `None` if the host has no network
+/// namespaces.
 fn make(situation: &Situation, seed: u64) -> Option<Result<[Value; 2], Vec<Counters>>> {
     let mut others = Vec::new();
     for attempt in 0..ATTEMPTS {
@@ -180,7 +181,7 @@ struct Line {
 }
 
 impl Line {
-    /// Builds the line of a situation; `None` if the machine has no networks.
+    /// Builds the hosts and links of a situation; returns `None` if the host has no network namespaces.
     fn new(situation: &Situation, seed: u64) -> Option<Self> {
         let hosts = Hosts::new()?;
         let plain = || {
@@ -218,7 +219,7 @@ impl Line {
         Some(Self { hosts, far, bridge, dumps })
     }
 
-    /// Runs a stream, waits until both captures have all of it, and returns the counters of the kernels.
+    /// Runs a stream, waits until both captures contain all of it, and returns the counters of the kernels.
     fn run(&self, situation: &Situation) -> Counters {
         let (far, address) = match &self.far {
             None => (&self.hosts.b, B[0]),
@@ -260,7 +261,7 @@ impl Line {
         stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Whether both captures have every packet.
+    /// Returns whether both captures contain every packet.
     fn is_captured(&self) -> bool {
         self.dumps.iter().for_each(|dump| dump.signal(Signal::INT));
         self.dumps.iter().all(|dump| dump.said("dropped by kernel").starts_with("0 "))
@@ -295,7 +296,7 @@ fn capture(device: &str) -> String {
     format!("{device}.pcap")
 }
 
-/// Whether a capture ends with the marker, and so has the stream before it.
+/// Returns whether a capture ends with the marker, and therefore contains the whole stream before it.
 fn is_marked(path: &Path) -> bool {
     let mut file = File::open(path).unwrap();
     let bytes = file.metadata().unwrap().len();
@@ -326,5 +327,5 @@ fn output(host: &NetworkNamespace, command: &mut Command) -> String {
 
 /// Content of the datagram after a stream.
 const MARKER: &[u8] = b"the stream has ended";
-/// Attempts to make a situation.
+/// Maximum number of attempts to create a situation.
 const ATTEMPTS: u64 = 8;

@@ -1,4 +1,4 @@
-//! Faults of a stream, how each is made, and the cause to name first at each capture point.
+//! Faults of a stream, how to create each one, and the cause to name first at each capture point.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Applications {
     /// Bytes of a read, and the pause before it.
     pub(super) read: usize,
     pub(super) read_pause: Duration,
-    /// The link stops for this time after the sixth write of each 16.
+    /// Time for which the link stops after the sixth write of each 16.
     pub(super) stall: Duration,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Situation {
 }
 
 impl Situation {
-    /// Returns the impairment of a seed.
+    /// Returns the impairment for a seed.
     pub(super) fn impairment(&self, seed: u64) -> String {
         let choose = |choices: [&str; 4], step: u64| choices[(seed / step % 4) as usize].to_owned();
         let strengths = [
@@ -176,7 +176,7 @@ pub(super) const FAULTS: [Situation; 16] = [
     },
     Situation {
         name: "small receive window",
-        // Much longer than the time that a reader waits for a CPU.
+        // Much longer than a reader waits for a CPU.
         impairment: "delay 15ms",
         setup: ["", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'", ""],
         is_made: |counters| counters.is_clean() && counters.is_mostly_window_limited(),
@@ -268,8 +268,8 @@ pub(super) const LIMITS: [Situation; 2] = [
     },
 ];
 
-/// The same congestion control on every machine, and no tail loss probes: these retransmit when an acknowledgment waits
-/// for a CPU.
+/// Settings for the same congestion control on every machine, and no tail loss probes, which retransmit when an
+/// acknowledgment waits for a CPU.
 pub(super) const CALM_SENDER: &str = "sysctl -qw net.ipv4.tcp_congestion_control=reno && \
     sysctl -qw net.ipv4.tcp_early_retrans=0";
 
@@ -281,27 +281,27 @@ pub(super) const ROUTER: &str = "sysctl -qw net.ipv4.ip_forward=1 && \
 pub(super) const ROUTED_RECEIVER: &str = "ip address add 10.10.0.2/24 dev c0 && \
     ip link set c0 up && ip route add 10.9.0.0/24 via 10.10.0.9";
 
-/// The receiver drops one of ten acknowledgments that it sends.
+/// Drops one in ten acknowledgments that the receiver sends.
 const LOSE_ACKS: &str = "nft add table ip t && \
     nft add chain ip t out '{ type filter hook output priority 0; }' && \
     nft add rule ip t out ip length 40-60 tcp flags == ack numgen inc mod 10 0 drop";
-/// The sender probes the MTU, and does not hear from the router.
+/// Makes the sender probe the MTU, and drops the ICMP messages from the router.
 const DROP_ICMP_IN: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1 && nft add table ip t && \
     nft add chain ip t in '{ type filter hook input priority 0; }' && \
     nft add rule ip t in icmp type destination-unreachable drop";
-/// The router drops large packets without a message.
+/// Makes the router drop large packets without a message.
 const DROP_ICMP_OUT: &str = "ip link set r1 mtu 1300 && nft add table ip t && \
     nft add chain ip t out '{ type filter hook output priority 0; }' && \
     nft add rule ip t out icmp type destination-unreachable drop";
-/// The router lowers the MSS in SYNs of both directions.
+/// Makes the router lower the MSS in the SYNs of both directions.
 const CLAMP_MSS: &str = "nft add table ip t && \
     nft add chain ip t through '{ type filter hook forward priority 0; }' && \
     nft add rule ip t through tcp flags syn tcp option maxseg size set 536";
-/// The sender retransmits after two round trips, and again soon after.
+/// Makes the sender retransmit after two round trips, and again soon after.
 const SHORT_TIMER: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 rto_min 20ms";
 const PROBE_MTU: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1";
 
-/// Events that make a fault.
+/// Number of events that make a fault.
 const MANY: u64 = 4;
 /// A pause that is longer than any round trip here.
 const PAUSE: Duration = Duration::from_millis(50);
