@@ -4,7 +4,7 @@ use grosso_io::live::Opening;
 use super::*;
 use crate::port::Device;
 
-/// Returns the configuration that a text describes; its directory has no files.
+/// Parses a configuration text; its directory has no files.
 fn parse(text: &str) -> Result<Config, Wrong> {
     Config::parse(text, Path::new("/"))
 }

@@ -1,4 +1,4 @@
-//! The confinement of the process: each thread gives up what its work does not need.
+//! The confinement of the process: each thread gives up the privileges that its work does not need.
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|

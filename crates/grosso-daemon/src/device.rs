@@ -109,7 +109,7 @@ fn listed(names: &[&str]) -> String {
 const DESCRIPTORS: &str =
     "each queue needs several descriptors: ulimit -n 20000, or LimitNOFILE=20000 for a service";
 
-/// Returns the hint how to get these capabilities.
+/// Returns a hint that explains how to get these capabilities.
 pub fn privilege(missing: &[&str]) -> String {
     format!("run it with sudo, or: sudo {}", setcap(missing, &capabilities()))
 }

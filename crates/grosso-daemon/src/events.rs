@@ -33,7 +33,7 @@ pub enum Event {
     Looped(u64),
     /// A route to the remote endpoint of this path's tunnel changed.
     RouteChanged(u64),
-    /// Something that a path detected during its start and that the user should know.
+    /// A note about the start of a path, for the user.
     Note(String),
 }
 

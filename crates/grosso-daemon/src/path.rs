@@ -121,8 +121,8 @@ pub struct RunningPath {
 }
 
 impl RunningPath {
-    /// Opens the ports and starts the threads. `ended` is called when the threads have ended, stopped or not. `others`
-    /// are the running tunnels, each with its device.
+    /// Opens the ports and starts the threads. Calls `ended` when the threads have ended, whether they were stopped or
+    /// not. `others` are the running tunnels, each with its device.
     pub fn start(
         spec: PathSpec,
         command: &str,
@@ -220,7 +220,7 @@ pub fn open(spec: &PortSpec, queues: usize, command: &str) -> Result<Vec<LivePor
     Ok(ports)
 }
 
-/// Sets the options of the interface, as opposed to those of the port.
+/// Sets the options of the interface, not the options of the port.
 fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
     let is_own = matches!(spec.device, Device::Tap(_) | Device::Tun(_));
     let up = spec.up.or_else(|| is_own.then_some(true));
@@ -250,7 +250,7 @@ fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
 
 /// Default queue lengths, in packets, of TUN (500) and TAP (1000) devices. Any other length was configured and is kept.
 const KERNEL_QUEUES: [u32; 2] = [500, 1000];
-/// Queue length that replaces the default, in packets: that of an interface's receive ring.
+/// Queue length that replaces the default, in packets: the length of an interface's receive ring.
 const QUEUE_PACKETS: u32 = 2048;
 
 /// Puts an impaired link with its own random sequence in front of each port.

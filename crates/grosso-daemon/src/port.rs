@@ -158,7 +158,7 @@ pub struct PortSpec {
     pub partial_checksums: Option<bool>,
     /// Whether all TCP to a TUN or TAP device ends at its host, which forwards none.
     pub terminates: bool,
-    /// Whether each acknowledgment of trains that the host sends is replaced by those for the trains' packets.
+    /// Whether each acknowledgment of a train that the host sends is expanded to the acknowledgments of its packets.
     pub expand_acks: bool,
     /// Reassembly and fragmentation.
     pub fragments: Option<FragmentsSpec>,
@@ -274,7 +274,7 @@ impl PortSpec {
         self.fragments.is_some() || self.esp.is_some()
     }
 
-    /// Returns the note that names features which are disabled because they depend on those that were turned off.
+    /// Returns the note that names features which are disabled because they depend on features that were turned off.
     pub fn features_lost(&self) -> Option<String> {
         let lost = self.features.without(self.features.active());
         let names = Features::NAMES.iter().filter(|(_, one)| lost.contains(*one));

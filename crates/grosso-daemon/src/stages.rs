@@ -1,5 +1,5 @@
-//! Stages of a port, which process the packets to and from it: fragments and ESP, with the key names of sysctl and `ip
-//! xfrm`.
+//! Stages of a port, which process its packets in both directions: fragments and ESP, with the key names of sysctl and
+//! `ip xfrm`.
 
 use std::{
     fs::File,

@@ -82,7 +82,7 @@ impl Unix {
         self.connects || self.kind == UnixKind::Datagram
     }
 
-    /// Returns the paths of the sockets: that of the port, and that for datagrams from the other program.
+    /// Returns the paths of the sockets: the socket of the port, and the socket for datagrams from the other program.
     pub fn paths(&self) -> Vec<&str> {
         [Some(self.path.as_str()), self.local.as_deref()].into_iter().flatten().collect()
     }

@@ -115,7 +115,7 @@ pub fn pair(
     Ok(EspEnd { table, keys, is_used: inbound.is_used || outbound.is_used, policies })
 }
 
-/// Returns the same pair from the peer's point of view.
+/// Swaps the members of a pair, to describe it from the peer's point of view.
 fn swapped<T>(pair: Option<(T, T)>) -> Option<(T, T)> {
     pair.map(|(one, other)| (other, one))
 }
@@ -150,7 +150,7 @@ fn check(table: &str) -> Result<(), String> {
     table.spec().map(drop)
 }
 
-/// Parses all associations of a text. Returns also the number of skipped policies.
+/// Parses all associations of a text; also returns the number of skipped policies.
 fn states(text: &str) -> Result<(Vec<State<'_>>, usize), String> {
     let (mut states, mut policies): (Vec<State<'_>>, usize) = Default::default();
     for (number, line) in (1..).zip(text.lines()) {
@@ -517,7 +517,7 @@ src 10.9.0.2 dst 10.9.0.1
         assert!(pair(&two, "10.9.0.2".parse().unwrap(), there, false).is_ok());
     }
 
-    /// The commands at one host in table R2, which have one key for both directions.
+    /// Tests the commands of one host in table R2, which have one key for both directions.
     #[test]
     fn the_commands_of_the_source_are_converted_as_they_were_typed() {
         let mut text = String::new();

@@ -83,7 +83,7 @@ impl ControlSocket {
     /// Listens in the first usable directory of `folders`.
     ///
     /// # Errors
-    /// Fails if no directory is usable; the error is that of the last one.
+    /// Fails if no directory is usable; returns the error of the last one.
     pub fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -156,7 +156,7 @@ fn stream() -> io::Result<OwnedFd> {
 /// Returns the first usable directory of `folders`; a missing directory is created.
 ///
 /// # Errors
-/// Fails if no directory is usable; the error is that of the last one.
+/// Fails if no directory is usable; returns the error of the last one.
 pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {
@@ -171,9 +171,9 @@ pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     Err(refusal)
 }
 
-/// Returns the directories of sockets, in order of preference: that of the user's session, that of the system, and one
-/// of the user in the temporary directory. If the service manager or the user sets `RUNTIME_DIRECTORY`, only that
-/// directory is used.
+/// Returns the directories of sockets, in order of preference: the user's session directory, the system directory, and
+/// the user's own directory in the temporary directory. If the service manager or the user sets `RUNTIME_DIRECTORY`,
+/// only that directory is used.
 pub fn folders() -> Vec<PathBuf> {
     let is_absolute = |folder: &PathBuf| folder.is_absolute();
     // The variable may name several directories, separated by colons.
@@ -188,8 +188,8 @@ pub fn folders() -> Vec<PathBuf> {
     session.into_iter().chain([PathBuf::from("/run/grosso"), private]).collect()
 }
 
-/// Returns whether only the system or the user can have created the directory: anybody can create one in the temporary
-/// directory.
+/// Returns whether only the system or the user can have created the directory. In the temporary directory, anybody can
+/// create one.
 pub fn is_trusted(folder: &Path) -> bool {
     folder.parent() != Some(&env::temp_dir())
         || names::metadata(folder)

@@ -40,7 +40,7 @@ pub struct DeviceLine<'a> {
 }
 
 impl DeviceLine<'_> {
-    /// Name and version of the JSON form.
+    /// The schema of this report.
     pub const FORM: ReportForm = ReportForm::of::<DeviceLine<'static>>("grosso.stats/1");
 }
 

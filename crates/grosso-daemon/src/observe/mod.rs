@@ -144,7 +144,7 @@ impl Drop for Service {
     }
 }
 
-/// Returns the counters of data paths as text, as `grosso stats` prints them; with `all`, including zero counters.
+/// Returns the counters of data paths as text in the format of `grosso stats`; `all` includes zero counters.
 pub fn print(paths: &[PathReading], all: bool) -> String {
     text::print(&reading::devices(paths, false), all)
 }

@@ -1,5 +1,5 @@
-//! A tunnel: its endpoint for the engine, and settings that the engine does not need. The rows of `keywords` set it and
-//! read it.
+//! A tunnel: its endpoint for the engine, and settings that the engine does not need. The rows of `keywords` set and
+//! read the tunnel.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -80,7 +80,7 @@ impl Description {
         }
     }
 
-    /// Returns the addresses of all remote endpoints, that of the main endpoint first.
+    /// Returns the addresses of all remote endpoints; the main endpoint comes first.
     pub fn remotes(&self) -> impl Iterator<Item = IpAddr> {
         let more = self.forwarding.iter().flat_map(|forwarding| &forwarding.remotes);
         core::iter::once(self.endpoint.remote).chain(more.map(|remote| remote.address))
@@ -192,9 +192,9 @@ pub(super) fn default_udp() -> Udp {
     }
 }
 
-/// Default TTL or hop limit: that of Linux for tunnels over IPv6 and for unicast.
+/// Default TTL or hop limit: the default of Linux for tunnels over IPv6 and for unicast.
 pub(super) const TTL: u8 = 64;
 /// Default encapsulation limit (rule W61).
 pub(super) const ENCAPSULATION_LIMIT: u8 = 4;
-/// Source ports of packets: those for dynamic use (RFC 6335 section 6). Linux uses 32768 to 60999 by default.
+/// Source ports of packets: the dynamic ports (RFC 6335 section 6). Linux uses 32768 to 60999 by default.
 pub(super) const SOURCE_PORTS: RangeInclusive<u16> = 49152..=65535;

@@ -46,7 +46,7 @@ pub fn ip(definition: &Definition) -> Exported {
             ("id" | "remote", _) if is_generic(&description.endpoint) => {
                 "gpe only with external, by route and not by tunnel"
             }
-            // iproute2 prints `encap-csum6`, but reads this.
+            // iproute2 prints `encap-csum6`, but reads `encap-udp6-csum`.
             ("encap-csum6", _) => {
                 words.push(spelt.replace("encap-csum6", "encap-udp6-csum"));
                 continue;
@@ -62,7 +62,7 @@ pub fn ip(definition: &Definition) -> Exported {
             ("probe", _) => continue,
             // Separate commands below set the entries.
             ("fdb", Kind::Vxlan) => continue,
-            // One note covers them all.
+            // One note covers all these keywords.
             ("fdb" | "learning" | "ageing" | "maxaddress", kind) if kind != Kind::Vxlan => {
                 continue;
             }
@@ -81,7 +81,7 @@ pub fn ip(definition: &Definition) -> Exported {
     let kind = description.kind.name();
     let _ = writeln!(text, "ip link add {name} mtu {mtu} type {kind} {}", words.join(" "));
     for (link, remote) in entries(description, &mut notes) {
-        // The first entry for unknown destinations is that of the link itself.
+        // The link itself has the first entry for unknown destinations.
         let verb = if link == ANYBODY { "append" } else { "add" };
         let link = link_address(&link);
         let _ = writeln!(text, "bridge fdb {verb} {link} dev {name} dst {remote}");

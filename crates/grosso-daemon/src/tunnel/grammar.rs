@@ -1,5 +1,5 @@
-//! The grammar of `ip link add NAME type ...`: a type, and keywords with values, which become a tunnel and are printed
-//! from one.
+//! The grammar of `ip link add NAME type ...`: a type, and keywords with values. Keywords are parsed into a tunnel and
+//! printed from one.
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ impl Words {
     /// Reads the keywords from the type on.
     ///
     /// # Errors
-    /// The message describes the error, and suggests a correction.
+    /// Returns a message that describes the error, and suggests a correction.
     pub fn parse<S: AsRef<str>>(arguments: &[S]) -> Result<Self, String> {
         let mut rest = arguments.iter().map(AsRef::as_ref).peekable();
         let kind = rest.next().ok_or("type is missing; expected vxlan, geneve, gre, ipip, ...")?;
@@ -80,7 +80,7 @@ impl Words {
     /// Adds a keyword with its value.
     ///
     /// # Errors
-    /// If the type does not have the keyword.
+    /// Fails if the type does not have the keyword.
     pub(super) fn take(&mut self, word: &'static Keyword, value: Value) -> Result<(), String> {
         self.fits(word, word.name)?;
         self.insert(word, value)
@@ -110,7 +110,7 @@ impl Words {
         }
     }
 
-    /// Adds a keyword whose value is known to be valid.
+    /// Adds a keyword with a value that is known to be valid.
     pub(super) fn put(&mut self, row: &'static Keyword, value: Value) {
         self.values.insert(row.name, value);
     }

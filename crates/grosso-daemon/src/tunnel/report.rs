@@ -121,10 +121,10 @@ pub struct Offload {
 }
 
 impl Tunnels {
-    /// The form of its JSON.
+    /// The schema of this report.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.tunnel/1");
 
-    /// The report on these tunnels.
+    /// Creates the report on these tunnels.
     pub fn new(tunnels: Vec<TunnelFacts>) -> Self {
         let (schema, tool) = (Self::FORM.name, Tool::THIS);
         Self { schema, tool, tunnels, warnings: Vec::new(), is_brief: false }
@@ -132,7 +132,7 @@ impl Tunnels {
 }
 
 impl TunnelFacts {
-    /// The facts about a tunnel that need no question to its process.
+    /// Returns the facts about a tunnel that do not depend on its process.
     pub fn new(definition: &Definition, state: TunnelState) -> Self {
         let Definition { name, mtu, description } = definition;
         let endpoint = &description.endpoint;
@@ -168,13 +168,13 @@ impl TunnelFacts {
         }
     }
 
-    /// `gue0: up, mtu 1460 (1500 - ip 20 - ...), vnet_hdr on, uso out 64 KB`.
+    /// Formats the first line: `gue0: up, mtu 1460 (1500 - ip 20 - ...), vnet_hdr on, uso out 64 KB`.
     fn headline(&self) -> String {
         let segmentation = if self.udp.is_some() { ", uso out 64 KB" } else { "" };
         format!("{}: up, mtu {}, vnet_hdr on{segmentation}\n", self.name, self.mtu_text())
     }
 
-    /// `1460 (1500 - ip 20 - udp 8 - gue 4)`.
+    /// Formats the MTU with its parts: `1460 (1500 - ip 20 - udp 8 - gue 4)`.
     fn mtu_text(&self) -> String {
         let Some(path) = self.path_mtu else {
             return format!("{} (no route to {} now)", self.mtu, self.remote);
@@ -191,7 +191,7 @@ impl TunnelFacts {
         }
     }
 
-    /// `said to carry 1280 bytes ...`.
+    /// Formats the path MTU that ICMP reported: `1280 bytes according to ICMP; ...`.
     fn path_text(&self) -> String {
         let Some(hint) = self.path_hint else { return String::new() };
         format!("{hint} bytes according to ICMP; longer packets may be fragmented")
@@ -221,7 +221,7 @@ impl TunnelFacts {
         text
     }
 
-    /// Another end, with the port at which it receives.
+    /// Formats a remote endpoint, with the port at which it receives.
     fn at_port(&self, remote: IpAddr) -> String {
         match self.udp {
             Some(ports) => SocketAddr::new(remote, ports.destination).to_string(),
@@ -297,7 +297,7 @@ impl Report for Tunnels {
     }
 }
 
-/// `9.31 GiB`: binary units, as `wg show` has them.
+/// Formats bytes in binary units, as in `wg show`: `9.31 GiB`.
 fn binary(bytes: u64) -> String {
     let value = bytes as f64;
     match bytes {
@@ -308,7 +308,7 @@ fn binary(bytes: u64) -> String {
     }
 }
 
-/// `3 seconds ago`, in the largest unit that is at least one.
+/// Formats an age in the largest unit of which it has at least one: `3 seconds ago`.
 fn age(age_ns: u64) -> String {
     let seconds = age_ns / 1_000_000_000;
     let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
@@ -319,7 +319,7 @@ fn age(age_ns: u64) -> String {
     }
 }
 
-/// The columns of 80 that a label and its margin leave.
+/// Columns that remain of 80 after a label and its margin.
 const LIST_COLUMNS: usize = 68;
 const LIST_MARGIN: &str = "\n            ";
 

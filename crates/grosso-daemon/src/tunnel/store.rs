@@ -29,7 +29,7 @@ impl TunnelFiles {
     /// Returns the location for a new tunnel.
     ///
     /// # Errors
-    /// If there is no usable directory.
+    /// Fails if there is no usable directory.
     pub fn new(name: &str) -> io::Result<Self> {
         let tunnels = usable(&folders())?.join(FOLDER);
         path::prepare_private(&tunnels)?;
@@ -105,7 +105,7 @@ impl TunnelFiles {
         Ok(folder)
     }
 
-    /// Removes that directory, if it exists.
+    /// Removes the directory of a process that became another user, if it exists.
     pub fn remove_own_folder(&self) -> io::Result<()> {
         let (_, folder) = self.own_folder()?;
         match path::remove_directory(&folder) {
@@ -114,7 +114,7 @@ impl TunnelFiles {
         }
     }
 
-    /// Returns the directory of running programs' sockets, and that of this tunnel's process in it.
+    /// Returns the directory of running programs' sockets, and in it the directory for the process of this tunnel.
     fn own_folder(&self) -> io::Result<(PathBuf, PathBuf)> {
         let above = self.folder.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
         let namespace = self.folder.file_name().ok_or(io::ErrorKind::NotFound)?;

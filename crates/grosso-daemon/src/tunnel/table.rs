@@ -1,4 +1,4 @@
-//! The same keywords as keys of a TOML table, and back.
+//! Tunnels as TOML tables: the keywords are the keys.
 
 use core::fmt;
 

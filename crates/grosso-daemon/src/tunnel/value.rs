@@ -57,7 +57,7 @@ impl Form {
         matches!(self, Self::Switch | Self::SwitchOrNumber(_))
     }
 
-    /// Returns whether this word, which may be the next keyword, is a value of the one before it.
+    /// Returns whether `next`, which may be the next keyword, is a value of the keyword before it.
     pub(super) fn wants(self, next: &str) -> bool {
         matches!(self, Self::SwitchOrNumber(_)) && number(next).is_some()
     }

@@ -226,8 +226,8 @@ fn share(device: &Rates, place: usize) -> f64 {
     device.flush.map_or(0.0, |flush| flush.shares()[place].1)
 }
 
-/// Returns the cells of a device for the headings of [`COLUMNS`]. With `deltas`, faults are those of the interval,
-/// otherwise the totals. A device whose path is stuck has [`STUCK`] in the first cell and no numbers.
+/// Returns the cells of a device for the headings of [`COLUMNS`]. With `deltas`, fault counts cover the interval,
+/// otherwise they are totals. A device whose path is stuck has [`STUCK`] in the first cell and no numbers.
 pub fn cells(device: &Rates, deltas: bool) -> [String; COLUMNS.len()] {
     if device.stuck {
         return core::array::from_fn(|place| if place == 0 { STUCK } else { "-" }.to_owned());

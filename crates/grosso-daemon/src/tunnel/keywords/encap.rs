@@ -19,7 +19,8 @@ pub(super) const ROWS: &[Keyword] = &[
         Form::Choice(&["fou", "gue", "none"]),
         |tunnel, value| {
             let mut udp = default_udp();
-            // As in Linux, an endpoint that accepts GUE accepts this; it must be protected (rule C54).
+            // As in Linux, an endpoint that accepts GUE accepts remote checksum offload; the option must be protected
+            // (rule C54).
             udp.remote_checksum.receive = *value == Value::Choice("gue");
             tunnel.endpoint.carrier = match value {
                 Value::Choice("fou") => Carrier::Udp(udp),

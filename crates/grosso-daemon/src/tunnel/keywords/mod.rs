@@ -1,5 +1,4 @@
-//! Every keyword, once: its spelling, the types that have it, its values, how it sets a tunnel, and how it is read back
-//! from one.
+//! Every keyword, once: its spelling, the types that have it, its values, and how it sets and reads a tunnel.
 //!
 //! | module | keywords |
 //! |---|---|
