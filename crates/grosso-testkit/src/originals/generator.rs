@@ -20,8 +20,8 @@ struct GeneratedFlow {
     size: usize,
 }
 
-/// Returns the frames of `count` polls of up to 200 packets, of this many connections. Some connections have the same
-/// addresses.
+/// Returns the frames of `count` polls of up to 200 packets, from `connections` connections. Some connections have the
+/// same addresses.
 pub fn polls(random: &mut Random, connections: u16, count: usize) -> Vec<Vec<Vec<u8>>> {
     let mut all: Vec<_> =
         (0..connections).map(|index| GeneratedFlow::random(random, index)).collect();
@@ -48,14 +48,14 @@ impl GeneratedFlow {
         let is_stamped = random.one_in(2);
         Self {
             index,
-            // Some numbers wrap.
+            // Some sequence numbers wrap around.
             sequence: if random.one_in(2) { u32::MAX - 40_000 } else { random.bits() as u32 },
             ack: random.bits() as u32,
             window: 500,
             value: if random.one_in(4) { u32::MAX - 20 } else { 1000 },
             echo: 50,
             is_stamped,
-            // Small packets reach limits of packets.
+            // Small packets reach the limits on packet counts.
             size: match random.one_in(3) {
                 true => 500,
                 false if is_stamped => 1448,
@@ -64,7 +64,7 @@ impl GeneratedFlow {
         }
     }
 
-    /// Returns the next packet, which deviates with this probability in percent.
+    /// Returns the next packet, which deviates with a probability of `deviations` percent.
     fn packet(&mut self, random: &mut Random, deviations: usize) -> Vec<u8> {
         let mut len = match random.below(20) {
             0 => 0,
@@ -72,7 +72,7 @@ impl GeneratedFlow {
             2 => random.within(1, self.size),
             _ => self.size,
         };
-        // What the receiver of this direction sends back advances sometimes.
+        // The acknowledgments of the other direction advance sometimes.
         match random.below(12) {
             0..4 => self.ack = self.ack.wrapping_add(random.within(1, 3000) as u32),
             4 => self.window = self.window.wrapping_add(random.within(1, 9) as u16),
@@ -116,7 +116,7 @@ impl GeneratedFlow {
             }
         };
         let built = Packet::new().ethernet(ethernet).ipv4(ip).tcp(tcp).payload_len(len);
-        // Short frames have padding, as on Ethernet, or none, as from a device that removes it.
+        // Short frames are padded, as on Ethernet, or not, as from a device that removes the padding.
         if random.one_in(3) { built.build() } else { built.pad_to(packet.pad_to).build() }
     }
 }
@@ -164,7 +164,7 @@ impl Default for Shown {
 }
 
 impl Shown {
-    /// Changes something; returns the payload length.
+    /// Changes one field or the payload length; returns the payload length.
     fn deviate(&mut self, random: &mut Random, len: usize) -> usize {
         match random.below(24) {
             0 => self.sequence = self.sequence.wrapping_add(random.within(1, 3000) as u32),

@@ -1,8 +1,10 @@
-//! Literal models of published receive offloads: each decides packet by packet as its original does, slowly.
+//! Literal models of published receive offloads. Each model decides packet by packet, exactly as its original, but
+//! slowly.
 //!
-//! A profile of Grosso stands for an original, but keeps guarantees that the original lacks. Each such difference is a
-//! [`Departure`]. A model without departures behaves like the original; one with [`Departure::ALL`] like the profile.
-//! Checksums are valid or not, as a device would report; frames are TCP over IPv4 over Ethernet, or are passed.
+//! A profile of Grosso corresponds to an original, but keeps guarantees that the original lacks. Each such difference
+//! is a [`Departure`]. A model without departures behaves like the original; a model with [`Departure::ALL`] behaves
+//! like the profile. Checksums are valid or not, as a device would report them. Frames that are not TCP over IPv4 over
+//! Ethernet pass through.
 
 mod generator;
 mod inet_lro;
@@ -27,11 +29,11 @@ pub enum Departure {
     TimestampPresence,
     /// A superframe has PSH if one of its packets has it.
     Push,
-    /// An acknowledgment number below the train's never merges and is never dropped.
+    /// An acknowledgment whose number is lower than the train's never merges and is never dropped.
     OlderAcknowledgment,
     /// A duplicate acknowledgment is delivered alone.
     Duplicate,
-    /// A pure acknowledgment that shrinks the window counts.
+    /// A pure acknowledgment that only shrinks the window sets the window of the train.
     SmallerWindow,
     /// A packet with other flags or options starts no train.
     Head,
@@ -81,7 +83,7 @@ pub trait Original {
     fn delivered(&self) -> &[Delivered];
 }
 
-/// Sessions of an original, and what it delivered.
+/// Sessions of an original, and the frames that it delivered.
 #[derive(Debug)]
 struct Sessions {
     departures: Vec<Departure>,
@@ -115,7 +117,7 @@ impl Sessions {
         self.delivered.push(Delivered { bytes: segment::without_padding(frame), packets: 1 });
     }
 
-    /// Delivers a packet that the original passes without a look at its sessions.
+    /// Delivers a packet that the original passes through without checking its sessions.
     fn overtake(&mut self, frame: &[u8]) {
         if self.departs(Departure::Order) {
             while let Some(index) = self.held.iter().position(|train| train.may_have(frame)) {

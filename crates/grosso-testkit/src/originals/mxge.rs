@@ -1,5 +1,5 @@
-//! The LRO of Myricom's driver (2007), from which FreeBSD made its `tcp_lro.c` of 2008 to 2012, on a device with an MTU
-//! of 1500. The two decide alike for frames up to the MTU.
+//! The LRO of Myricom's driver (2007), from which FreeBSD derived its `tcp_lro.c` of 2008 to 2012, on a device with an
+//! MTU of 1500. Both make the same decisions for frames up to the MTU.
 
 use super::{
     Delivered, Departure, Original, Sessions,
@@ -15,7 +15,7 @@ impl Mxge {
     /// Returns whether a segment's timestamp lets it join a train.
     fn timestamp_suits(&self, segment: &Segment, train: &HeldTrain) -> bool {
         let Carries::Timestamp(value, echo) = segment.carries() else { return true };
-        // A session without timestamps kept zero, or that of an earlier connection.
+        // A session without timestamps kept zero, or the timestamp of an earlier connection.
         let (held, _) = train.timestamp.unwrap_or_default();
         let is_older = match self.0.departs(Departure::SerialTimestamp) {
             true => precedes(value, held),

@@ -8,7 +8,7 @@ use crate::{
 
 /// Offset of the IPv4 header.
 const IP: usize = 14;
-/// Offset of the TCP header behind an IPv4 header without options.
+/// Offset of the TCP header after an IPv4 header without options.
 const TCP: usize = IP + 20;
 
 /// A segment with its frame, which has no padding.
@@ -17,8 +17,8 @@ pub(super) struct Segment {
     pub(super) frame: Vec<u8>,
 }
 
-/// Returns whether a frame is an unfragmented TCP packet over IPv4 without options and with right checksums: the frames
-/// that a driver gives to an original.
+/// Returns whether a frame is an unfragmented TCP packet over IPv4, without options and with correct checksums. A
+/// driver passes only such frames to an original.
 pub(super) fn is_eligible(frame: &[u8]) -> bool {
     if frame.len() < TCP + 20 || frame[12..14] != [8, 0] || frame[IP] != 0x45 || frame[IP + 9] != 6
     {
@@ -37,7 +37,7 @@ pub(super) fn is_eligible(frame: &[u8]) -> bool {
     sum(&[&pseudo, &frame[TCP..end]].concat()) == 0xffff
 }
 
-/// Returns whether the IPv4 header has a fragment offset, or more fragments follow.
+/// Returns whether the packet is a fragment: the IPv4 header has a fragment offset, or more fragments follow.
 fn is_fragment(frame: &[u8]) -> bool {
     word(frame, IP + 6) & 0x3fff != 0
 }
@@ -73,7 +73,7 @@ impl Segment {
         Self { frame: without_padding(frame) }
     }
 
-    /// Returns addresses and ports.
+    /// Returns the addresses and ports.
     pub(super) fn connection(&self) -> [u8; 12] {
         connection_at(&self.frame, TCP)
     }
@@ -130,13 +130,13 @@ fn connection_at(frame: &[u8], tcp: usize) -> [u8; 12] {
     connection
 }
 
-/// A train: its first segment, the payload of all, and the fields that a later segment replaces.
+/// A train: its first segment, the payload of all segments, and the fields that a later segment replaces.
 #[derive(Clone, Debug)]
 pub(super) struct HeldTrain {
     pub(super) first: Segment,
     pub(super) payload: Vec<u8>,
     pub(super) packets: u32,
-    /// Packets without pure acknowledgments after the first packet.
+    /// Packets in the train, not counting pure acknowledgments after the first packet.
     pub(super) counted: u32,
     pub(super) next_sequence: u32,
     pub(super) ack: u32,
@@ -179,19 +179,19 @@ impl HeldTrain {
         self.first.payload_at() - IP + self.payload.len()
     }
 
-    /// Returns whether a segment has the ECN bits and MAC addresses of the first.
+    /// Returns whether a segment has the same ECN bits and MAC addresses as the first segment.
     pub(super) fn has_headers_of(&self, segment: &Segment) -> bool {
         self.first.ecn() == segment.ecn() && self.first.macs() == segment.macs()
     }
 
-    /// Returns whether a segment has options of the same kind as the first.
+    /// Returns whether a segment has the same kind of options as the first segment.
     pub(super) fn has_options_of(&self, segment: &Segment) -> bool {
         let is_stamped = |carries| matches!(carries, Carries::Timestamp(..));
         is_stamped(self.first.carries()) == is_stamped(segment.carries())
     }
 
-    /// Returns whether any packet over IPv4 may belong to this train: it has its addresses, and its ports if it has
-    /// ports.
+    /// Returns whether any packet over IPv4 may belong to this train: the addresses are equal, and the ports if the
+    /// packet has ports.
     pub(super) fn may_have(&self, frame: &[u8]) -> bool {
         let tcp = IP + usize::from(frame[IP] & 15) * 4;
         let own = self.first.connection();
@@ -199,7 +199,7 @@ impl HeldTrain {
         own[..8] == its[..8] && (is_fragment(frame) || own == its)
     }
 
-    /// Returns the superframe, with right checksums; the packet itself if it is the only one.
+    /// Returns the superframe with correct checksums, or the packet itself if it is the only one.
     pub(super) fn deliver(self, keeps_push: bool) -> Delivered {
         let Self { first, payload, packets, ack, window, timestamp, push, .. } = self;
         let mut bytes = first.frame.clone();

@@ -11,16 +11,16 @@ use crate::headers::Tcp;
 #[derive(Debug)]
 pub struct TcpLro {
     sessions: Sessions,
-    /// Segments of each connection behind the head, which is in the sessions.
+    /// Segments of each connection after the head, which is in the sessions.
     chains: Vec<Vec<Segment>>,
 }
 
-/// Fate of a segment behind the head.
+/// Fate of a segment after the head.
 enum Fate {
     Joins,
-    /// The head is pushed, and the segment becomes the head.
+    /// The head is delivered, and the segment becomes the head.
     Replaces,
-    /// The head is pushed, and the segment too.
+    /// The head is delivered, and then the segment.
     Leaves,
 }
 
@@ -113,7 +113,7 @@ impl TcpLro {
     }
 }
 
-/// Returns whether a packet has other flags or options than those that merge.
+/// Returns whether a packet has flags or options that prevent merging.
 fn is_special(segment: &Segment) -> bool {
     segment.flags() & !(Tcp::ACK | Tcp::PSH) != 0 || segment.carries() == Carries::Other
 }
@@ -126,7 +126,7 @@ impl Original for TcpLro {
     fn receive(&mut self, frame: &[u8]) {
         let is_taken = is_eligible(frame) && Segment::of(frame).flags() & Tcp::SYN == 0;
         if !is_taken {
-            // A refusal flushes what its stream has queued.
+            // A refused packet flushes what its connection has queued.
             while let Some(index) =
                 self.sessions.held.iter().position(|train| train.may_have(frame))
             {
