@@ -13,8 +13,8 @@ pub struct Bypass {
 }
 
 impl Default for Bypass {
-    /// Returns the default: a flow of which fewer than 4 in about 45 full-sized packets merged is bypassed for the next
-    /// 700.
+    /// Returns the default: if fewer than 4 packets in about 45 full-sized packets merge, the flow is bypassed for the
+    /// next 700 packets.
     fn default() -> Self {
         Self { probe_bytes: 64 << 10, joined_min: 4, skip_bytes: 1 << 20 }
     }

@@ -132,7 +132,7 @@ impl Profile {
         rules.at_limit = AtLimit::Ends;
         rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // Bytes and count together, with room for one more packet (the review's sixth point).
+        // Limits on bytes and on the count together, with room for one more packet (the review's sixth point).
         profile.limits.size_bytes = 65536 - ETHERNET_MTU;
         profile.limits.tcp_segments = 64;
         profile
@@ -151,8 +151,8 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of the myri10ge driver's LRO of 2007 (`mxge_lro.c` in FreeBSD), the ancestor of FreeBSD's, for
-    /// a device with an MTU of 1500 bytes.
+    /// Returns the rules of the myri10ge driver's LRO of 2007 (`mxge_lro.c` in FreeBSD), from which FreeBSD's LRO was
+    /// derived, for a device with an MTU of 1500 bytes.
     #[must_use]
     pub fn myri10ge() -> Self {
         let mut profile = Self::lossy("myri10ge");
@@ -324,7 +324,7 @@ impl Profile {
         self.hold == Hold::Fixed && self.limits.full_poll_ns > self.limits.hold_ns
     }
 
-    /// Returns whether the profile checks single packets more strictly than the exact laws.
+    /// Returns whether the profile checks single packets more strictly than the exact laws do.
     pub(crate) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
         let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();

@@ -19,9 +19,9 @@ pub struct Reorder {
     /// Minimum round-trip time of all connections in nanoseconds, or 0 if unknown. No hole is waited for longer than an
     /// eighth of it (P52). Controlled holds use it for flows without a measurement.
     pub round_trip_ns: u64,
-    /// Maximum number of tracked flows, at most 4096. At 10 Gb/s no more than 8 flows were observed waiting at once;
-    /// the other entries store the next sequence number of their flows. An evicted flow starts over, which costs one
-    /// hold time and no merge.
+    /// Maximum number of tracked flows, at most 4096. At 10 Gb/s, at most 8 flows were observed waiting at once; the
+    /// other entries store the next sequence number of their flows. An evicted flow starts over, which costs one hold
+    /// time and no merge.
     pub flows: usize,
     /// Maximum runs of contiguous segments queued per flow, at most 256; bounds the cost of tiny segments out of order
     /// (SegmentSmack). Two paths that alternate per packet create a run for every other packet: 64 runs are 150 us at
@@ -65,7 +65,7 @@ impl Reorder {
         idle_ns: 100_000_000,
     };
 
-    /// Sorts the packets of one poll, which adds no delay.
+    /// Sorting of the packets of one poll, which adds no delay.
     pub const WITHIN_BATCH: Self = Self { level: Level::Batch, ..Self::OFF };
 
     /// Waits at most `hole_ns` nanoseconds for a hole to fill.

@@ -1,4 +1,4 @@
-//! Permitted differences between the packets of a TCP train beyond those that segmentation restores, as data.
+//! Permitted differences between the packets of a TCP train, beyond those that segmentation restores, as data.
 //!
 //! The laws of a [header](grosso_wire::HeaderSpec) require every other field to be equal, so that segmenting a
 //! superframe restores the original packets. Other implementations of receive offload are less strict: later
@@ -37,11 +37,11 @@ pub struct Rules {
     pub identification: Vary,
     /// Packets that may keep a fixed IPv4 identification; ignored if identifications are not compared.
     pub fixed_identification: FixedIdentification,
-    /// Acknowledgment number. A lower number than the train's never merges.
+    /// Acknowledgment number. A packet with a lower number than the train's never merges.
     pub acknowledgment: Vary,
     /// TCP window.
     pub window: Vary,
-    /// Value of the TCP timestamp. A lower value than the train's never merges.
+    /// Value of the TCP timestamp. A packet with a lower value than the train's never merges.
     pub timestamp_value: Vary,
     /// Echo of the TCP timestamp.
     pub timestamp_echo: Vary,
@@ -51,9 +51,9 @@ pub struct Rules {
     pub sizes: Sizes,
     /// Effect of PSH.
     pub push: Push,
-    /// TCP flags of packets that are never merged, besides SYN, RST and URG: the low byte of the flags field.
+    /// TCP flags of packets that never merge, in addition to SYN, RST and URG: the low byte of the flags field.
     pub flags_alone: u8,
-    /// Whether packets marked CE are never merged.
+    /// Whether packets marked CE never merge.
     pub congestion_alone: bool,
     /// Treatment of packets without payload.
     pub acknowledgments: Acknowledgments,
@@ -77,7 +77,7 @@ pub struct Rules {
 pub enum AtLimit {
     /// A packet that would exceed the limit starts the next train.
     Next,
-    /// A packet that reaches the limit is the last of its train, which leaves at once.
+    /// A packet that reaches the limit is the last of its train, which is delivered at once.
     Ends,
 }
 
@@ -160,11 +160,11 @@ pub enum Acknowledgments {
     /// Pure acknowledgments merge if they acknowledge more data; those that change only the window count as
     /// duplicates.
     Newer,
-    /// Pure acknowledgments of a flow leave together and unchanged, with a record of each: a
+    /// Pure acknowledgments of a flow are delivered together and unchanged, with a record of each: a
     /// [`Vector`](crate::coalesce::Vector).
     Vector,
-    /// Pure acknowledgments leave together; those that a later one makes redundant are dropped, but at least one of
-    /// them is kept ([`AckFiltering::Conservative`]).
+    /// Pure acknowledgments are delivered together. Those that a later one makes redundant are dropped, but at least
+    /// one of them is kept ([`AckFiltering::Conservative`]).
     Filter,
     /// Like [`Self::Filter`], but only the newest acknowledgment is kept ([`AckFiltering::Aggressive`]).
     FilterAggressive,
@@ -242,8 +242,8 @@ impl Rules {
         checksum: TrainChecksum::Partial,
     };
 
-    /// Returns whether segmenting any train restores the original packets. If not, only the host that terminates TCP
-    /// may use the profile, because forwarded packets would differ from those received.
+    /// Returns whether segmenting any train restores the original packets. If it does not, only the host that
+    /// terminates TCP may use the profile, because forwarded packets would differ from the received ones.
     #[must_use]
     pub const fn is_invertible(&self) -> bool {
         let Self {
@@ -291,7 +291,7 @@ impl Rules {
         !self.timestamp_value.is_equal() || !self.timestamp_echo.is_equal()
     }
 
-    /// Returns whether a packet is also compared with the last one of its train, because some field may grow but not
+    /// Returns whether a packet is also compared with the last packet of its train, because some field may grow but not
     /// shrink.
     pub(crate) const fn compares_with_last(&self) -> bool {
         !self.acknowledgment.is_equal()
@@ -299,7 +299,7 @@ impl Rules {
             || self.acknowledgments.join_trains()
     }
 
-    /// Returns the treatment of fields of this role.
+    /// Returns the treatment of fields with this role.
     pub(crate) fn vary(&self, role: Role) -> Vary {
         match role {
             Role::TypeOfService => self.differentiated_services,
