@@ -1,4 +1,4 @@
-//! FreeBSD's tcp_lro: its decisions in order.
+//! The decisions of FreeBSD's tcp_lro, in order.
 
 use grosso::coalesce::reason::NoMerge;
 
@@ -12,7 +12,7 @@ fn freebsd_joins_acknowledgments_that_say_something_new() {
     let (delivered, _) = poll(Profile::freebsd(), &frames);
     assert_eq!(packets(&delivered), [4]);
     assert_eq!((number(&delivered[0], "ack"), number(&delivered[0], "window")), (30, 6));
-    // In 2011 a window update was a duplicate.
+    // In 2011, a window update counted as a duplicate.
     for profile in [Profile::myri10ge(), Profile::freebsd_2011()] {
         let (delivered, verdicts) = poll(profile, &frames);
         assert_eq!(packets(&delivered), [2, 1, 1]);

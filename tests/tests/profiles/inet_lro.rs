@@ -1,4 +1,4 @@
-//! inet_lro and its rules.
+//! The rules of inet_lro.
 
 use grosso::coalesce::{
     FullTable,
@@ -72,7 +72,7 @@ fn l04_statistics_count_as_inet_lro_did() {
 #[test]
 fn l15_no_superframe_has_more_bytes_or_packets_than_both_limits_say() {
     let long = poll(Profile::inet_lro(), &data(100)).0;
-    // The packet that leaves less than an MTU is the last.
+    // A packet after which less than an MTU remains is the last of its train.
     assert_eq!(packets(&long), [45, 45, 10]);
     assert!(long.iter().all(|out| out.bytes.len() - 14 <= 65535));
     assert_eq!(long[0].closed, Close::SegmentLimit);
@@ -95,8 +95,8 @@ fn handed_up(profile: Profile, flows: u16) -> usize {
     engine.delivered.len()
 }
 
-/// Tests the session list of the original, which has eight entries and delivers packets without a session while it
-/// continues with those: of sixteen flows, eight have two superframes and the others twenty packets each.
+/// Tests the session list of the original. The list has eight entries; while it is full, packets of other flows are
+/// delivered alone: of sixteen flows, eight have two superframes each, and the others twenty packets each.
 #[test]
 fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
     for name in ["inet-lro", "inet-lro-2007", "myri10ge"] {

@@ -94,8 +94,8 @@ fn twelve(kind: u8, value: u32) -> impl Fn(Tcp) -> Tcp {
     move |tcp| tcp.options(&[1, 1, kind, 10, a, b, c, d, 0, 0, 0, 9])
 }
 
-/// Tests for a bug that random frames with the tiers off and on have found: if timestamps may vary, a SACK block of the
-/// same length was mistaken for them, or the reverse, depending on the first packet of that length.
+/// Tests for a bug that random frames found, with the tiers off and on: if timestamps could vary, a SACK block of the
+/// same length was mistaken for a timestamp, or the reverse, depending on the first packet with options of that length.
 #[test]
 fn a_sack_block_as_long_as_timestamps_is_none() {
     const TIMESTAMPS: u8 = 8;
@@ -108,7 +108,7 @@ fn a_sack_block_as_long_as_timestamps_is_none() {
             };
             let train = [of(then, 1), of(then, 2), of(then, 3)];
             let (_, alone) = poll(profile.clone(), &train);
-            // A packet of the other kind, far behind in the stream, has left its headers as known.
+            // A packet of the other kind, far ahead in the stream, has already made its headers known.
             let before = packet(40 * MSS, MSS, twelve(first, 1));
             let all = [&[before][..], &train].concat();
             let (_, after) = poll(profile.clone(), &all);

@@ -29,7 +29,7 @@ fn ndis_window_updates_fold_into_data_and_the_last_window_stays() {
     let (delivered, _) = poll(Profile::ndis_rsc(), &frames);
     assert_eq!(packets(&delivered), [7]);
     assert_eq!(number(&delivered[0], "window"), 5000);
-    // Without an earlier unit, acknowledgments start none.
+    // Without an earlier unit, acknowledgments start no unit.
     let (delivered, _) = poll(Profile::ndis_rsc(), &frames[5..]);
     assert_eq!(packets(&delivered), [1, 1]);
 }

@@ -29,7 +29,7 @@ fn by_connection<'a>(all: impl IntoIterator<Item = &'a Delivered>) -> ByConnecti
     connections
 }
 
-/// Returns what a profile delivers, with complete checksums and without padding.
+/// Returns the deliveries of a profile, with complete checksums and without padding.
 fn profile_delivers(profile: &Profile, frames: &[Vec<Vec<u8>>]) -> Vec<Delivered> {
     let mut engine = Engine::new(profile.clone());
     for poll in frames {
@@ -162,7 +162,7 @@ fn inet_lro_decides_as_its_original() {
 
 #[test]
 fn freebsd_decides_as_its_original() {
-    // Fewer connections than entries: the original's batches need no more, because they are sorted.
+    // Fewer connections than entries: the original needs no more entries, because its batches are sorted.
     assert_agree::<TcpLro>(&Profile::freebsd(), 8);
     assert_agree::<TcpLro>(&Profile::freebsd(), 2);
 }
@@ -233,8 +233,7 @@ fn a_single_other_rule_is_found() {
     assert_found::<TcpLro>(&Profile::freebsd(), freebsd);
 }
 
-/// Tests that each departure is real: without it, the model decides differently, so that the list contains no departure
-/// that is none.
+/// Tests that each departure is real: without it, the model decides differently.
 #[test]
 fn every_departure_makes_a_difference_and_is_documented() {
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/profiles.md"));

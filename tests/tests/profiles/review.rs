@@ -129,7 +129,7 @@ fn review_5_the_way_of_delivery_is_the_caller_s_at_every_call() {
     }
 }
 
-/// Tests a receiver whose MTU is 9000, with senders of 1500 and 9000 on one connection's path.
+/// Tests a receiver whose MTU is 9000, with senders whose MTU is 1500 or 9000.
 // Rules: P2
 #[test]
 fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {
@@ -141,7 +141,7 @@ fn review_6_a_count_from_the_mtu_loses_where_senders_have_a_smaller_one() {
     assert_eq!((most(was.clone(), &jumbo), most(became.clone(), &jumbo)), (7, 7));
     assert_eq!(most(was.clone(), &data(86)), 7);
     assert!(most(became.clone(), &data(86)) >= 43);
-    // Any lengths: the length field never wraps.
+    // For any lengths, the length field never wraps.
     for profile in [became, was] {
         let mut at = 0;
         let frames: Vec<_> = (0..300_usize)

@@ -14,7 +14,7 @@ fn dpdk_compares_neither_time_to_live_nor_window_nor_size() {
     let (delivered, _) = poll(Profile::dpdk(), &frames);
     assert_eq!(packets(&delivered), [4]);
     assert_eq!((number(&delivered[0], "window"), delivered[0].bytes[22]), (0, 64));
-    // Another acknowledgment identifies another flow there; here it ends the train.
+    // In DPDK, another acknowledgment number identifies another flow; here, it ends the train.
     let other = [packet(0, MSS, |t| t.ack(5)), packet(MSS, MSS, |t| t.ack(6))];
     assert_eq!(packets(&poll(Profile::dpdk(), &other).0), [1, 1]);
 }
