@@ -1,10 +1,10 @@
-//! Published figures beside those of this machine: tables R1 to R5, as ratios of two settings.
+//! Published figures next to the figures of this machine: tables R1 to R5, as ratios of two settings.
 
 use core::fmt::Write;
 
 use crate::verdict::Verdict;
 
-/// A published ratio of two settings, beside the one that was measured here.
+/// A published ratio of two settings, next to the ratio that was measured on this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BesideRow {
     /// The settings that are compared.

@@ -168,7 +168,7 @@ impl Fragments {
     /// Creates an experiment with few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`] offered.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns errors from `sched_getaffinity(2)`.
     pub fn new(plan: Plan<FragmentParameters>) -> std::io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = FragmentSetting {
@@ -291,13 +291,13 @@ const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receive
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
 /// Bits per second that a sender offers in the last group: more than the receiver can process.
 pub const OVERLOAD_BITS: u64 = 8_000_000_000;
-/// Numbers of receive buffers with that load: for a datagram and hardly more, and no limit.
+/// Numbers of receive buffers with [`OVERLOAD_BITS`]: hardly more than for one datagram, and no limit.
 const BUFFERS_OF_OVERLOAD: [Option<usize>; 2] = [Some(64), None];
 /// Numbers of receive buffers with loss: for a datagram, for several, for many, and no limit.
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
 /// Default length of each datagram in bytes, without headers.
 pub const DATAGRAM_BYTES: usize = 64_000;
-/// Number of fragments of such a datagram over IPv6, from which the numbers of buffers are derived.
+/// Number of fragments of a datagram of [`DATAGRAM_BYTES`] over IPv6, from which the numbers of buffers are derived.
 const FRAGMENTS: usize = 45;
 /// Bytes of the headers of UDP and ESP, and of ESP's trailer without padding.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;

@@ -1,4 +1,4 @@
-//! The publications whose claims the lab judges, and when and by which build a page was made.
+//! The publications whose claims the lab judges, and the date and the build of a page.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,7 @@ pub(crate) fn pages() -> String {
     format!("\nPublished and here, a page for each publication:\n{}", PAGES.map(line).concat())
 }
 
-/// Returns the same as a list in HTML.
+/// Returns the publications as a list in HTML.
 pub(crate) fn page_list() -> String {
     let item = |(name, experiment, subject): (&str, &str, &str)| {
         format!(

@@ -38,7 +38,8 @@ pub trait Findings: Serialize + JsonSchema {
     /// Returns the charts, as SVG.
     fn charts(&self) -> String;
 
-    /// Returns the published ratios beside those of this machine; the default is those of the verdicts.
+    /// Returns the published ratios next to the ratios of this machine; if empty, the report uses those of the
+    /// verdicts.
     fn beside(&self) -> Vec<BesideRow> {
         Vec::new()
     }
@@ -143,7 +144,7 @@ impl<F: Findings> Report<F> {
         text
     }
 
-    /// Returns the settings to try, for what the figures show.
+    /// Returns the settings to try for the effects that the figures show.
     fn knobs(&self) -> Vec<&'static Knob> {
         F::KNOBS.iter().filter(|knob| self.findings.is_seen(knob.seen)).collect()
     }
@@ -174,7 +175,7 @@ impl<F: Findings> Report<F> {
             + "\nPublications R1 to R5: docs/sources.md.\n"
     }
 
-    /// Returns the published ratios beside those of this machine.
+    /// Returns the published ratios next to the ratios of this machine.
     #[must_use]
     pub fn beside(&self) -> Vec<BesideRow> {
         let rows = self.findings.beside();
@@ -289,7 +290,8 @@ fn knobs(knobs: &[&Knob]) -> String {
     format!("<h2>Settings to try, on DEV or on a Grosso path</h2>\n<dl>\n{entries}</dl>\n")
 }
 
-/// Returns the page's section with the published figures, those here, and their ratios, as a chart and as a table.
+/// Returns the page's section with the published figures, the figures of this machine, and their ratios, as a chart and
+/// as a table.
 fn compared(verdicts: &[Verdict]) -> String {
     let (mut lines, mut bars) = (String::new(), Vec::new());
     for (number, verdict) in (1..).zip(verdicts) {

@@ -78,8 +78,8 @@ fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
 /// The two limits of RFC 3465, and counting by packets, which preceded it.
 const COUNTINGS: [Counting; 3] =
     [Counting::Packets, Counting::Bytes { limit: 1 }, Counting::Bytes { limit: 2 }];
-/// Acknowledgments per merged one: one; two (more is harmful, according to hn(4)); and those of a superframe of 45
-/// segments.
+/// Numbers of acknowledgments that are merged into one: one; two (more is harmful, according to hn(4)); and the
+/// acknowledgments of a superframe of 45 segments.
 const MERGED: [usize; 3] = [1, 2, 22];
 /// Payload bytes of a segment.
 const SEGMENT: u32 = 1448;

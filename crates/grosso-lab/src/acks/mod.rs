@@ -167,7 +167,7 @@ impl Acks {
     /// without `senders`, TCP in userspace sends the transfers.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns errors from `sched_getaffinity(2)`.
     pub fn new(plan: Plan<AckParameters>, senders: Option<Senders>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let mut cases = Vec::new();
@@ -248,7 +248,7 @@ impl Acks {
                 tcp_buffer_bytes: case.window_bytes.unwrap_or(TRANSFER_BUFFER_BYTES),
                 under_way_bytes: UNDER_WAY_BYTES,
                 read_bytes_min: READ_BYTES_MIN,
-                // With loss, the sender must notice a loss as early as on any host.
+                // With loss, the sender must detect a loss as early as any host does.
                 patient: transfer.loss <= 0.0,
                 ..setting.layout
             },
@@ -256,7 +256,7 @@ impl Acks {
             back: Some(back),
             processors: [processor; 3],
             congestion: transfer.worth.congestion().into(),
-            // On the LAN, most of the transfer must be behind its slow start.
+            // On the LAN, most of the transfer must follow its slow start.
             extent: Extent::Bytes(match case.window_bytes {
                 Some(_) => self.plan.parameters.transfer_bytes.saturating_mul(LAN_TRANSFERS),
                 None => self.plan.parameters.transfer_bytes,
@@ -358,7 +358,7 @@ const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
 /// Sizes for several milliseconds of delay: TCP's buffers, and the capacity of the wire.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
 const UNDER_WAY_BYTES: usize = 16 << 20;
-/// Bytes of a transfer on the LAN, in transfers over longer round trips.
+/// Size of a transfer on the LAN, as a multiple of a transfer over a longer round trip.
 const LAN_TRANSFERS: u64 = 8;
 /// Default mitigation time of the 82599, for which trains are also held at the receiver of a transfer.
 const MITIGATION: Duration = Duration::from_micros(16);
@@ -492,8 +492,8 @@ mod tests {
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());
             assert_eq!(setting.extent, Extent::Bytes(if is_lan { 32 << 20 } else { 4 << 20 }));
-            // A kernel sender spreads its packets by the work it does; the wire spreads those of a userspace sender on
-            // the way to the receiver's NIC.
+            // A kernel sender spreads its packets by the work it does. The packets of a userspace sender are spread by
+            // the wire to the receiver's NIC.
             assert_eq!(there.rate_bits.is_some(), case.side == NicOf::Receiver);
             assert_eq!(back.rate_bits, None);
             let is_usual = case.side == NicOf::Sender || case.hold == MITIGATION;

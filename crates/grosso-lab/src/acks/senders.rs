@@ -202,7 +202,7 @@ mod tests {
                 drop(senders);
             }
         }
-        // Another lab may use them by now; while this process holds the lock, none does.
+        // Another lab may use the names by now; while this process holds the lock, no lab does.
         let Ok(lock) = File::open(TYPES) else { return };
         lock.lock().unwrap();
         assert!(!known().contains("grosso_"), "{}", known());

@@ -122,7 +122,7 @@ impl AckFindings {
         wires.collect()
     }
 
-    /// Returns how many times the time without coalescing a transfer took.
+    /// Returns the ratio of a transfer's time to the time without coalescing.
     fn times_off(&self, row: &TransferRow) -> Option<f64> {
         let mut others = self.transfers.iter().filter(|other| other.is_beside(row));
         let off = others.find(|other| other.handling == Handling::Off && other.worth == row.worth);

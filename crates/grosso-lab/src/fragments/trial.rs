@@ -96,7 +96,7 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<FragmentRun, TrialError> {
     let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
-    // With more load than can be received, frames wait nowhere but in the NIC's ring.
+    // With more load than can be received, frames must wait only in the NIC's ring.
     let under_way_bytes = match setting.buffers {
         Some(buffers) if setting.is_overload() => buffers * usize::from(WIRE_MTU),
         _ => UNDER_WAY_BYTES,
@@ -349,9 +349,10 @@ fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     longest
 }
 
-/// Association from a to b: its SPI. Neither it nor the key with the salt is secret: readers of a recording need them.
+/// SPI of the association from a to b. Neither the SPI nor the key with the salt is secret: readers of a recording need
+/// them.
 pub const SPI: u32 = 0x5232_0001;
-/// See [`SPI`].
+/// Key and salt of the association from a to b; not secret, see [`SPI`].
 pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
 /// SPI of the association from b to a.
 const SPI_BACK: u32 = 0x5232_0002;

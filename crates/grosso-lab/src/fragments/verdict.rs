@@ -42,7 +42,7 @@ fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     Some(verdict.with(speeds).beside(Published::new(9.0 / 6600.0, "R2, in 2019")))
 }
 
-/// Judges the claim that coalescing needs few buffers: its goodput equals that with unlimited ones.
+/// Judges the claim that coalescing needs few buffers: the goodput equals the goodput with unlimited buffers.
 fn cure(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
@@ -67,7 +67,7 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
         let fewest = rows.clone().filter_map(|row| row.buffers).min();
         rows.filter(move |row| !few || row.buffers == fewest).map(|row| row.silence_ms)
     };
-    // The verdict is on the longest silence of all runs: nothing is averaged away.
+    // The verdict applies to the longest silence of all runs, not to an average.
     let verdict = |claim, silences: Vec<Spread>, bound| {
         let evidence = |silence| Evidence::greatest(silence, bound);
         let evidence = Evidence::all(silences.iter().map(evidence))?;
