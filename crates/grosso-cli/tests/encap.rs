@@ -315,7 +315,7 @@ fn a_tunnel_that_cannot_be_is_a_wrong_command_line() {
     for (words, expected) in [
         ("", "type vxlan"),
         ("vxlan id 1", "type vxlan"),
-        ("type vxlan", "local is missing"),
+        ("type vxlan id 1", "local is missing"),
         ("type vxlen id 1", "vxlan"),
         ("type vxlan id 16777216 local 192.0.2.1 remote 192.0.2.2", "16777215"),
         ("type vxlan id 1 local 192.0.2.1 remote ::1", "both be IPv4"),

@@ -208,7 +208,7 @@ fn every_reason_to_pass_is_explained() {
             Pass::Empty,
             one(
                 ethernet().ipv4(|ip| ip).tcp(|t| t).build(),
-                &["payload; or with --profile freebsd"],
+                &["payload; or with --profile myri10ge, freebsd-2011, freebsd"],
             ),
         ),
         (Pass::TcpSynchronize, one(tcp(Tcp::syn), never)),
