@@ -1,4 +1,4 @@
-//! `grosso inspect`: tells whether a capture shows the packets of the wire.
+//! `grosso inspect`: reports whether a capture shows the packets on the wire.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -23,12 +23,12 @@ use crate::{
     suspicion::Suspicions,
 };
 
-/// Question whether a capture shows the packets of the wire.
+/// Check whether a capture shows the packets on the wire.
 #[derive(Default)]
 pub struct Inspect {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Empty table of TCP connections, which lists the flows that the caller wants.
+    /// Empty table of TCP connections, configured with the flows to list.
     pub connections: Connections,
 }
 
@@ -69,14 +69,14 @@ impl CaptureCommand for Inspect {
     }
 }
 
-/// The facts gathered from a capture.
+/// Facts gathered from a capture.
 #[derive(Default)]
 struct CaptureFacts {
     bytes: u64,
     first_ns: Option<u64>,
     last_ns: Option<u64>,
     snaplen: u32,
-    /// Packets by link type; at most [`LINK_TYPES_MAX`] of them are named.
+    /// Number of packets by link type, for at most [`LINK_TYPES_MAX`] types.
     link_types: BTreeMap<u32, u64>,
     cut_packets: u64,
     first_cut: Option<(u64, u64)>,
@@ -92,17 +92,17 @@ struct CaptureFacts {
     checksums: Verdicts,
     levels: Levels,
     fragments: FragmentSets,
-    /// Packets by the tunnels around them.
+    /// Number of packets by tunnel kind.
     tunnels: BTreeMap<&'static str, u64>,
     parsed: u64,
     plain_partial: u64,
-    /// Packets whose checksums `wire` completes.
+    /// Number of packets whose checksums `wire` would complete.
     unfinished: u64,
-    /// Packets with data one of whose checksums could be verified.
+    /// Number of packets with payload and at least one verifiable checksum.
     verified: u64,
 }
 
-/// The flows of one segment size, and the number of identifications that agree with it.
+/// Flows with one segment size, and the number of identifications that agree with it.
 #[derive(Default)]
 struct SizeFlows {
     flows: HashSet<Endpoints>,
@@ -111,7 +111,7 @@ struct SizeFlows {
 }
 
 impl CaptureFacts {
-    /// Counts the properties that need no parsing.
+    /// Counts properties that need no parsing.
     fn count(&mut self, packet: &Packet<'_>) {
         self.bytes += packet.data.len() as u64;
         self.on_link.bytes += on_link(packet);
@@ -168,10 +168,10 @@ impl CaptureFacts {
         }
         self.connections.observe(&sight, &judgment, verdict == Some(Verdict::Bad));
         if sight.transport.is_some() {
-            // Only packets about to leave have headers that a device is to repeat, or a sum without its length.
+            // Only on the sending host does a device still have to repeat headers or add a length to a checksum.
             let is_left_to_device = self.judge.repeats_headers(&sight)
                 || is_superframe && is_seeded_without_length(packet.data, &stack);
-            // Only what was received has the checksum of its first packet.
+            // Only a superframe that was merged on receipt has the checksum of its first packet.
             let is_merged = self.levels.prefix.is_some();
             let by_checksum = match (is_left_to_device, is_merged) {
                 (true, _) => Some(Side::Sender),
@@ -183,7 +183,7 @@ impl CaptureFacts {
         }
     }
 
-    /// Counts a frame that is not a packet of the wire.
+    /// Counts a frame that is not one packet on the wire.
     fn look_at_superframe(&mut self, sight: &Sight<'_>, judgment: &Judgment) {
         let payload = match judgment.nature {
             Nature::Superframe { ports, .. } => {
@@ -277,8 +277,8 @@ impl CaptureFacts {
         }
     }
 
-    /// The place of the capture. Superframes and partial checksums are not packets of a wire; the plain packets of both
-    /// directions tell on which host they were seen.
+    /// Returns the capture point. Superframes and partial checksums never appear on the wire; the plain packets of both
+    /// directions show which host captured them.
     fn verdict(&self) -> Vantage {
         let has_superframes = self.superframes.packets > 0;
         let has_partial = self.checksums.partial > 0 || self.unfinished > 0;
@@ -311,7 +311,7 @@ impl CaptureFacts {
         Vantage { wire_faithful: reasons.is_empty(), vantage, reasons }
     }
 
-    /// The segment sizes of flows with superframes, most flows first.
+    /// Returns the segment sizes of flows with superframes, most flows first.
     fn mss(&self) -> Vec<Mss> {
         let row = |(size, sizes): (&Size, &SizeFlows)| Mss {
             bytes: size.bytes,
@@ -327,7 +327,7 @@ impl CaptureFacts {
     }
 }
 
-/// Fragmented datagrams, at most [`SETS_MAX`] of them at once.
+/// Fragmented datagrams, at most [`SETS_MAX`] at once.
 #[derive(Debug, Default)]
 struct FragmentSets {
     packets: u64,
@@ -336,7 +336,7 @@ struct FragmentSets {
     open: HashMap<([u8; 32], u32, u8), FragmentSet>,
 }
 
-/// The fragments of one datagram: complete if their bytes add up to the end of the last one.
+/// Fragments of one datagram, complete if their bytes add up to the end of the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct FragmentSet {
     bytes: usize,
@@ -372,7 +372,7 @@ impl FragmentSets {
 
 /// One fragment.
 struct SeenFragment {
-    /// Addresses, identification, protocol.
+    /// Addresses, identification and protocol.
     key: ([u8; 32], u32, u8),
     offset: usize,
     bytes: usize,
@@ -411,12 +411,12 @@ impl SeenFragment {
     }
 }
 
-/// The length of a packet on its link.
+/// Returns the length of a packet on its link in bytes.
 fn on_link(packet: &Packet<'_>) -> u64 {
     u64::from(packet.original_len).max(packet.data.len() as u64)
 }
 
-/// The name of a link type.
+/// Returns the name of a link type, or its number if it is not supported.
 fn link_name(number: u32) -> String {
     match LinkType::from_pcap(number) {
         Some(link) => link.to_string(),
@@ -424,9 +424,9 @@ fn link_name(number: u32) -> String {
     }
 }
 
-/// Most link types that a report names.
+/// Maximum number of link types that a report names.
 const LINK_TYPES_MAX: usize = 8;
-/// Most segment sizes that a report lists.
+/// Maximum number of segment sizes that a report lists.
 const MSS_LINES_MAX: usize = 8;
-/// Most datagrams whose fragments are followed at once.
+/// Maximum number of datagrams whose fragments are tracked at once.
 const SETS_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Packets to send, and buffers for more.
+//! Batch of packets to send, with unused buffers.
 
 use std::collections::VecDeque;
 
@@ -88,7 +88,7 @@ impl<B> Batch<B> {
         self.packets.iter()
     }
 
-    /// Makes the buffers of all packets spares, without sending the packets.
+    /// Removes all packets without sending them, and keeps their buffers for reuse.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::from_iter([vec![0x45; 40]]);
@@ -130,7 +130,7 @@ impl<B> Batch<B> {
         self.packets.pop_front()
     }
 
-    /// Puts packets back before the others, in their order, and empties the list.
+    /// Inserts packets before the others, in their order, and empties the list.
     pub(crate) fn put_back(&mut self, packets: &mut Vec<B>) {
         packets.drain(..).rev().for_each(|packet| self.packets.push_front(packet));
     }

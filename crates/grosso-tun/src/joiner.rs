@@ -1,4 +1,4 @@
-//! Merged packets with complete checksums, for devices without offloads.
+//! Merging of packets into packets with complete checksums, for devices without offloads.
 
 use core::cell::Cell;
 use std::{
@@ -25,19 +25,19 @@ use crate::batch::Batch;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Every checksum is verified. A packet with a wrong one is sent unchanged.
+    /// Every checksum is verified. A packet with a wrong checksum is sent unchanged.
     #[default]
     Verify,
     /// An AEAD has authenticated every packet, and the peer is trusted: checksums are not verified.
     Authenticated,
 }
 
-/// Merges the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Suits WinTUN on
-/// Windows, utun on macOS, and every TUN device without a virtio header.
+/// Merger of a batch's packets into IP packets of up to 64 KiB, each with a complete checksum. Suits WinTUN on Windows,
+/// utun on macOS, and every TUN device without a virtio header.
 ///
-/// Only TCP is merged, and only outside tunnels: a receiver cannot tell a long TCP segment from its packets, whereas
-/// merged datagrams would be one different datagram. Packets of a flow keep their order. Packets that cannot be merged
-/// are written unchanged.
+/// Only TCP is merged, and only outside tunnels. To a receiver, a long TCP segment is equivalent to its packets,
+/// whereas merged UDP datagrams would become one different datagram. Packets of a flow keep their order. Packets that
+/// cannot be merged are written unchanged.
 ///
 /// The device must accept packets longer than its MTU, as WinTUN and utun do. The packets read from such a device are
 /// plain packets and need no special handling.
@@ -55,7 +55,8 @@ pub enum Trust {
 pub struct Joiner<B = Vec<u8>> {
     coalescer: Coalescer<B>,
     meta: Meta,
-    /// Vectors kept for their capacity: headers of a packet, buffers of written packets, and other packets.
+    /// Vectors kept for their capacity: headers of a packet, buffers of written packets, and packets that were not
+    /// written.
     header: Vec<u8>,
     spent: Vec<B>,
     unsent: Vec<B>,
@@ -87,11 +88,11 @@ impl<B: AsRef<[u8]>> Joiner<B> {
     }
 
     /// Merges IP packets and calls `write` for each result, in the order of each flow's first packet. Afterwards the
-    /// batch is empty, and keeps the buffers for reuse. No packet is held for the next batch.
+    /// batch is empty and keeps the buffers for reuse. No packet is held for the next batch.
     ///
     /// # Errors
-    /// The first error of `write`, after which it is not called again. The batch then holds exactly the packets that
-    /// were not written; packets of a flow keep their order.
+    /// Returns the first error of `write`, after which it is not called again. The batch then holds exactly the packets
+    /// that were not written; packets of a flow keep their order.
     ///
     /// ```
     /// # use grosso_tun::{Batch, Joiner, Trust};
@@ -131,7 +132,8 @@ impl<B: AsRef<[u8]>> Joiner<B> {
     }
 }
 
-/// An IP packet for the device as a list of slices: the headers, then the payload of each merged packet in place.
+/// An IP packet for the device as a list of slices: the headers, then the payloads of the merged packets without a
+/// copy.
 ///
 /// ```
 /// # use grosso_tun::Joined;
@@ -191,7 +193,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
         self.delivery.len
     }
 
-    /// Returns true if the packet has no bytes, which only an empty input buffer causes.
+    /// Returns whether the packet has no bytes, which only an empty input buffer causes.
     ///
     /// ```
     /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {
@@ -263,7 +265,7 @@ mod tests {
         packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
     }
 
-    /// Merges packets; the results are copies.
+    /// Merges packets; returns copies of the results.
     fn joined(joiner: &mut Joiner, packets: &mut Batch) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {
@@ -277,7 +279,7 @@ mod tests {
         written
     }
 
-    /// Checks lengths and checksums of a TCP packet; returns the length of the IP header.
+    /// Checks the lengths and checksums of a TCP packet; returns the length of the IP header.
     fn judged(packet: &[u8]) -> usize {
         let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
         let (header, addresses) = match packet[0] >> 4 {

@@ -1,8 +1,8 @@
 //! A TUN or TAP device and a UDP socket for VPNs, with every offload of the Linux kernel.
 //!
-//! [`Tun::send`] merges the packets of a batch into superframes, and [`Tun::recv`] returns plain packets or
-//! superframes, as you choose. [`Udp`] sends and receives many datagrams per system call. A kernel that lacks an
-//! offload costs speed and changes nothing else; [`Tun::fallbacks`] lists the missing offloads.
+//! [`Tun::send`] merges the packets of a batch into superframes. [`Tun::recv`] returns plain packets or superframes, as
+//! you choose. [`Udp`] sends and receives many datagrams per system call. If a kernel lacks an offload, only the speed
+//! changes; [`Tun::fallbacks`] lists the missing offloads.
 //!
 //! ```no_run
 //! # #[cfg(target_os = "linux")]
@@ -33,27 +33,27 @@
 //! | `AsyncTun`, `AsyncUdp` | the device and the socket for tokio (feature `tokio`) |
 //! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
-//! `try_` functions never block, and return 0 if there is nothing to receive or no room; the functions of the same name
-//! without `try_` block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you can wait in your own event
-//! loop or with [`wait_for`]. Use one thread per queue: queues share no state.
+//! Functions with the prefix `try_` never block; they return 0 if there is nothing to receive or no room. The functions
+//! of the same name without the prefix block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you can wait
+//! in your own event loop or with [`wait_for`]. Use one thread per queue: queues share no state.
 //!
 //! # Batches, errors and cancellation
 //!
 //! A send call removes exactly the packets that the device or the socket accepted from its [`Batch`] or list. After an
-//! error, and after a dropped future, the batch holds exactly the others, and the same call continues. A dropped future
-//! of a receive call has received nothing.
+//! error, and after a dropped future, the batch holds exactly the remaining packets, and the same call continues. A
+//! dropped future of a receive call has received nothing.
 //!
 //! # Trust
 //!
 //! A superframe has one checksum for all of its packets. By default the checksum of each packet is verified before the
 //! merge, which reads the payload; otherwise a corrupted packet would leave with a valid checksum. A VPN whose AEAD has
-//! just authenticated every byte can skip that with [`Trust::Authenticated`]. A packet that was already corrupted when
-//! the *peer* encrypted it then leaves with a valid checksum instead of being dropped, because the AEAD covers the path
-//! and not the peer's network stack. Set the option for trusted peers only.
+//! just authenticated every byte can skip the verification with [`Trust::Authenticated`]. A packet that was already
+//! corrupted when the *peer* encrypted it then leaves with a valid checksum instead of being dropped, because the AEAD
+//! covers the path and not the peer's network stack. Set the option for trusted peers only.
 //!
 //! # Systems
 //!
-//! Everything works on Linux, and is compiled for Android, where [`Tun::adopt`] takes the descriptor of a `VpnService`.
+//! Everything works on Linux, and compiles for Android, where [`Tun::adopt`] accepts the descriptor of a `VpnService`.
 //! On macOS and Windows, [`Tun`] carries IP packets through utun and WinTUN, and merges the TCP packets of a batch as
 //! [`Joiner`] does; an option that the system lacks is an error of the kind `Unsupported`. CI compiles these three
 //! systems and runs no test on them. [`Joiner`] and [`Batch`] work on every system.

@@ -1,4 +1,4 @@
-//! The device and the socket for tokio.
+//! Device and socket for tokio.
 
 use std::{
     future::poll_fn,
@@ -17,12 +17,12 @@ mod udp;
 pub use tun::{AsyncTun, AsyncTunReceiver, AsyncTunSender};
 pub use udp::{AsyncUdp, AsyncUdpReceiver, AsyncUdpSender};
 
-/// Readable, or an error, which is how a removed device is noticed.
+/// Readable, or an error: epoll reports a removed device as an error.
 const READ: Interest = Interest::READABLE.add(Interest::ERROR);
 /// Writable, or an error.
 const WRITE: Interest = Interest::WRITABLE.add(Interest::ERROR);
 
-/// A descriptor in the current tokio runtime, and the wait of one half for it.
+/// A descriptor registered with the current tokio runtime, and the pending wait of one half.
 struct Readiness {
     file: Arc<AsyncFd<OwnedFd>>,
     interest: Interest,
@@ -55,7 +55,7 @@ impl Readiness {
                 self.waiting = None;
                 result?;
             }
-            // Ready at once after such a wait, because only an attempt clears the readiness.
+            // After a wait this is ready at once, because only an attempt clears the readiness.
             if let Poll::Ready(guard) = pin!(self.file.ready(self.interest)).poll(cx) {
                 let attempted = guard?.try_io(|_| {
                     attempt()?.ok_or_else(|| io::Error::from(io::ErrorKind::WouldBlock))

@@ -1,4 +1,4 @@
-//! The device of smoltcp, a TCP stack in userspace.
+//! Device for smoltcp, a TCP stack in user space.
 
 use std::{
     io,
@@ -44,7 +44,7 @@ pub struct StackDevice {
     outlet: Outlet,
 }
 
-/// Transmit side: a buffer, and the result of earlier frames.
+/// Transmit side: a buffer, and the results of earlier frames.
 #[derive(Debug)]
 struct Outlet {
     frame: Vec<u8>,
@@ -59,7 +59,7 @@ impl StackDevice {
     /// unsegmented.
     ///
     /// # Errors
-    /// See [`Tun::open`].
+    /// Fails as [`Tun::open`].
     ///
     /// ```no_run
     /// use grosso_tun::{Layer, StackDevice};
@@ -112,7 +112,7 @@ impl StackDevice {
         self.outlet.sent
     }
 
-    /// Returns true if the device had no room for a frame: wait until it is writable.
+    /// Returns whether the device had no room for a frame. If so, wait until it is writable.
     ///
     /// ```no_run
     /// # use grosso_tun::{Layer, StackDevice};
@@ -130,7 +130,7 @@ impl StackDevice {
     /// Returns the first device error since the last call, because smoltcp's device trait has no errors.
     ///
     /// # Errors
-    /// See [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
+    /// Fails as [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
     /// [`TunSender::try_send_frame`](crate::TunSender::try_send_frame).
     ///
     /// ```no_run
@@ -143,7 +143,7 @@ impl StackDevice {
         self.outlet.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Receives frames from the device. Completes partial checksums here, because smoltcp verifies either all checksums
+    /// Receives frames from the device and completes partial checksums, because smoltcp verifies either all checksums
     /// or none.
     fn fill(&mut self) {
         let Self { tun, received, spare, .. } = self;

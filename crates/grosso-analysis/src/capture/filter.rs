@@ -1,4 +1,4 @@
-//! Filters in tcpdump's language, compiled by libpcap.
+//! Filters in tcpdump syntax, compiled by libpcap.
 
 use std::{cell::RefCell, io, rc::Rc};
 
@@ -30,7 +30,7 @@ impl Filter {
         }
     }
 
-    /// Returns the failure because of which [`Self::select`] stopped.
+    /// Returns the failure that stopped the function of [`Self::select`].
     pub(crate) fn fault(&self) -> Rc<RefCell<Option<Failure>>> {
         Rc::clone(&self.fault)
     }
@@ -38,7 +38,7 @@ impl Filter {
     /// Compiles the expression for a link type.
     ///
     /// # Errors
-    /// Fails if the expression is wrong, or if there is no compiler.
+    /// Fails if the expression is invalid, or if libpcap cannot be loaded.
     pub(crate) fn prepare(&mut self, link_type: u32) -> Result<(), Failure> {
         let link_type = self.forced.unwrap_or(link_type);
         if self.programs.iter().all(|(link, _)| *link != link_type) {
@@ -48,7 +48,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Returns the function that decides on packets.
+    /// Returns the function that selects packets.
     pub(crate) fn select(mut self) -> Select {
         Box::new(move |packet| {
             let link_type = self.forced.unwrap_or(packet.description.link_type);
@@ -63,10 +63,10 @@ impl Filter {
     }
 }
 
-/// Compiles an expression.
+/// Compiles a filter expression for one link type.
 ///
 /// # Errors
-/// Fails if the expression is wrong, or if there is no compiler.
+/// Fails if the expression is invalid, or if libpcap cannot be loaded.
 #[cfg(target_os = "linux")]
 pub fn compile(text: &str, command: &str, link_type: u32) -> Result<Program, Failure> {
     Program::compile(text, link_type).map_err(|error| match error {
@@ -83,7 +83,7 @@ pub fn compile(text: &str, command: &str, link_type: u32) -> Result<Program, Fai
     })
 }
 
-/// A filter where libpcap is not loaded; it has no values.
+/// Filter on systems without libpcap: a type without values.
 #[cfg(not(target_os = "linux"))]
 pub(crate) enum Program {}
 

@@ -1,17 +1,17 @@
-//! Captures that are read as one, perhaps written as another, and the commands on them.
+//! Captures: reading several as one, writing, and the commands that work on them.
 //!
 //! | module | job |
 //! |---|---|
-//! | `session` | the settings of a reading, and the observer that shows notes and progress |
+//! | `session` | settings for reading, and the observer that shows notes and progress |
 //! | `open` | files, directories of files, pipes and bytes in memory as one input, read once or twice |
 //! | `read` | reading with cancellation, hash and progress |
-//! | `filter` | filters in the language of tcpdump |
-//! | `survey` | the first of two passes, in which a judge learns the flows |
-//! | `target`, `write` | writing: never over the input, never to a terminal, and with provenance |
-//! | `transform` | a capture in, a capture out, packet by packet |
+//! | `filter` | filters in tcpdump syntax |
+//! | `survey` | the first of two passes, in which the classifier (`Judge`) learns the flows |
+//! | `target`, `write` | writing with provenance, never over the input and never to a terminal |
+//! | `transform` | reads one capture and writes another, packet by packet |
 //! | `outcome` | a command on captures, and its result |
 //!
-//! A reading prints nothing: notes, hints and progress go to the [`Observer`] of the [`Session`].
+//! Reading prints nothing: notes, hints and progress go to the [`Observer`] of the [`Session`].
 
 mod filter;
 mod open;
@@ -42,7 +42,7 @@ pub(crate) use self::{
     write::{Output, refuse_input},
 };
 
-/// Returns an unpredictable seed, so that no capture can be made to collide (P50).
+/// Returns an unpredictable seed, so that nobody can craft a capture with hash collisions (P50).
 pub fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

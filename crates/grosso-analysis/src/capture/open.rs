@@ -1,4 +1,4 @@
-//! The captures that a command reads: files, folders of files and pipes, once or twice.
+//! Captures that a command reads: files, directories and pipes, once or twice.
 
 use std::{
     cell::Cell,
@@ -18,31 +18,31 @@ use super::{
 };
 use crate::{error::Failure, name::shown, units};
 
-/// Captures that are read as one, and the filter that selects their packets.
+/// Captures that are read as one input, and the filter that selects their packets.
 pub struct Captures {
     members: Vec<OneSource>,
     filter: Option<String>,
     command: String,
-    /// The user ended a pipe by Ctrl-C; the packets before that are processed.
+    /// Whether the user ended a pipe with Ctrl-C. The packets before that are processed.
     is_cut_off: bool,
-    /// Whether the first of two passes was opened.
+    /// Whether the first of two passes has been opened.
     is_read_before: Cell<bool>,
 }
 
-/// A capture by its path, and the bytes that are read instead of the file, if any.
+/// Path of a capture, and the bytes to read instead of the file, if any.
 struct OneSource {
     path: PathBuf,
     held: Option<HeldBytes>,
 }
 
-/// The bytes of a capture that is no file.
+/// Bytes of a capture that is not a file.
 enum HeldBytes {
-    /// Those of a pipe, in a temporary file without a name (ADR 0045).
+    /// Copy of a pipe, in an unnamed temporary file (ADR 0045).
     Spool(File),
     Memory(Arc<[u8]>),
 }
 
-/// A pipe all of whose bytes go to a temporary file as they are read.
+/// A pipe whose bytes are copied to a temporary file as they are read.
 struct Spooled {
     source: CaptureStream,
     spool: File,
@@ -60,7 +60,7 @@ impl Captures {
     /// Finds the captures that the user names. Notes the captures in directories whose compression is not supported.
     ///
     /// # Errors
-    /// If one is not there, or there are too many.
+    /// Fails if a capture does not exist, or if there are too many.
     pub fn find(
         paths: &[PathBuf],
         filter: Option<String>,
@@ -108,7 +108,7 @@ impl Captures {
         })
     }
 
-    /// Takes a capture from memory. `name` is the name in messages and reports.
+    /// Creates the input from a capture in memory. `name` appears in messages and reports.
     pub fn from_bytes(name: &str, bytes: impl Into<Arc<[u8]>>) -> Self {
         let held = Some(HeldBytes::Memory(bytes.into()));
         Self {
@@ -137,10 +137,10 @@ impl Captures {
         self.members.first().map_or_else(|| Path::new(""), |first| &first.path)
     }
 
-    /// Makes sure that the captures can be read again: pipes are read to their end.
+    /// Makes the captures repeatable: reads every pipe to its end.
     ///
     /// # Errors
-    /// If one is no capture, which its first bytes tell, or if there is no room for them.
+    /// Fails if the first bytes of a pipe are not those of a capture, or if the temporary directory has no space.
     pub(crate) fn keep(&mut self, session: &Session) -> Result<(), Failure> {
         for member in &mut self.members {
             if member.held.is_some() {
@@ -153,7 +153,7 @@ impl Captures {
                     source: CaptureStream::new(ByteStream::File(stream), false, session),
                     spool,
                 };
-                // A pipe that is no capture need not have an end.
+                // A pipe that is not a capture may never end.
                 let first = CaptureReader::new(&mut kept).map(drop);
                 first.or_else(|error| match error {
                     CaptureError::Io { source, .. } => Err(spool_failure(source)),
@@ -167,16 +167,16 @@ impl Captures {
         Ok(())
     }
 
-    /// Whether the captures can be read more than once.
+    /// Returns whether the captures can be read more than once.
     pub(crate) fn can_repeat(&self) -> bool {
         self.members.iter().all(|member| member.held.is_some() || input::is_file(&member.path))
     }
 
-    /// Opens the captures at their start. Only one reading at a time is possible. `is_hashed` says whether their hashes
-    /// are needed.
+    /// Opens the captures at their start. Only one reading at a time is possible. `is_hashed` says whether the hashes
+    /// of the captures are needed.
     ///
     /// # Errors
-    /// If one cannot be opened or is no capture, or the filter is wrong.
+    /// Fails if a file cannot be opened or is not a capture, or if the filter is invalid.
     pub(crate) fn input(&self, is_hashed: bool, session: &Session) -> Result<Input, Failure> {
         let mut origins = Vec::new();
         let mut streams = Vec::new();
@@ -202,10 +202,10 @@ impl Captures {
         Ok(input)
     }
 
-    /// Opens captures for the first of two passes; [`Self::input`] then opens them for the second.
+    /// Opens the captures for the first of two passes; [`Self::input`] then opens them for the second.
     ///
     /// # Errors
-    /// As [`Self::input`].
+    /// Fails as [`Self::input`].
     pub(crate) fn first_pass(&self, session: &Session) -> Result<Input, Failure> {
         let mut input = self.input(false, session)?;
         input.name_pass(Pass::First);
@@ -233,7 +233,7 @@ impl Captures {
             readers.iter().flat_map(|(r, _)| r.interfaces()).map(|i| i.link_type).collect();
         let select = match filter {
             Some(mut filter) => {
-                // A wrong expression is reported before anything is written.
+                // An invalid expression is reported before anything is written.
                 links.into_iter().try_for_each(|link| filter.prepare(link))?;
                 Some(filter.select())
             }
@@ -278,7 +278,7 @@ impl OneSource {
     }
 }
 
-/// The captures in a directory. Those whose compression is not supported are skipped, and named in `skipped`.
+/// Returns the captures in a directory. Adds the names of captures with unsupported compression to `skipped`.
 fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error| io_failure(folder, error);
     let mut found = Vec::new();
@@ -291,7 +291,7 @@ fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>,
             Err(CaptureError::NotACapture { .. }) => {}
             Err(CaptureError::UnsupportedFormat { .. }) => skipped.push(name_of(&path)),
             Err(CaptureError::Io { source, .. }) => return Err(io_failure(&path, source)),
-            // Damage is reported when it is read.
+            // Damage is reported when the capture is read.
             _ => found.push(path),
         }
     }
@@ -303,7 +303,8 @@ fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>,
     Ok(found)
 }
 
-/// A capture that was opened, or the failure to open it. What Ctrl-C kept from coming says nothing about the capture.
+/// Converts the result of opening a capture. After Ctrl-C, missing bytes are reported as an interruption, not as a
+/// fault of the capture.
 fn opened<T>(
     path: &Path,
     reader: Result<T, CaptureError>,
@@ -323,7 +324,7 @@ fn is_pipe(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Opens a file or standard input, and returns the number of bytes if that is known.
+/// Opens a file or standard input. Returns the stream and its number of bytes, if known.
 fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
     let fail = |source| io_failure(path, source);
     if is_pipe(path) {
@@ -334,7 +335,7 @@ fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
     Ok((file, metadata.is_file().then_some(metadata.len())))
 }
 
-/// The failure to read a capture.
+/// Creates the failure to read a capture.
 fn io_failure(path: &Path, source: io::Error) -> Failure {
     let path = if is_pipe(path) { name_of(path) } else { path.display().to_string() };
     Failure::capture(&path.clone(), &CaptureError::Io { path, source })
@@ -347,7 +348,7 @@ fn spool_failure(error: io::Error) -> Failure {
     Failure::environment("environment.spool", message).hint(hint)
 }
 
-/// A temporary file without a name.
+/// Creates a temporary file without a name.
 #[cfg(not(target_family = "wasm"))]
 fn temporary_file() -> io::Result<File> {
     tempfile::tempfile()
@@ -358,7 +359,8 @@ fn temporary_file() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Standard input without a buffer of its own, which could hold bytes while a reader that waits sees none.
+/// Returns standard input without a user-space buffer. A buffer could hold bytes while a poll of the descriptor finds
+/// none.
 #[cfg(unix)]
 fn standard_input() -> io::Result<File> {
     use std::os::fd::AsFd;
@@ -378,5 +380,5 @@ fn standard_input() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Greatest number of captures that are read as one: each is open and costs a buffer of a megabyte.
+/// Maximum number of captures that are read as one: each has an open file and a buffer of a megabyte.
 const CAPTURES_MAX: usize = 512;

@@ -13,16 +13,16 @@ use crate::{
     report::{Place, Report},
 };
 
-/// A command on captures: its options, which `run` turns into a report.
+/// A command on captures: its options, and `run`, which returns a report.
 pub trait CaptureCommand {
     /// Report of the command.
     type Report: Report;
 
-    /// Reads the captures, and writes the target if the command has one.
+    /// Reads the captures, and writes the output if the command has one.
     ///
     /// # Errors
-    /// If a capture cannot be opened or the target cannot be written. Damage of a capture is an error of [`End`],
-    /// because everything before the damage is in the report.
+    /// Fails if a capture cannot be opened or the output cannot be written. A damaged capture is an error of
+    /// [`End::conclude`], because the report contains everything before the damage.
     fn run(self, files: Files, session: &Session) -> Result<Outcome<Self::Report>, Failure>;
 }
 
@@ -30,24 +30,24 @@ pub trait CaptureCommand {
 pub struct Files {
     /// Captures that are read as one.
     pub captures: Captures,
-    /// Place and format of the output.
+    /// Path and format of the output.
     pub target: Target,
 }
 
 impl Files {
-    /// Opens the input and the output, whose format is that of the input by default.
+    /// Opens the input and the output. The default format is that of the input.
     pub(crate) fn open(&self, session: &Session) -> Result<(Input, Output), Failure> {
         let input = self.input(session)?;
         let output = self.output(input.reader.format(), &input, session)?;
         Ok((input, output))
     }
 
-    /// Opens the input, with its hash if the output or the report names it.
+    /// Opens the input. Its hash is computed if the output or the report needs it.
     pub(crate) fn input(&self, session: &Session) -> Result<Input, Failure> {
         self.captures.input(self.target.keeps_hash(session), session)
     }
 
-    /// Creates the output of an open input. `default` is the format if neither the user nor the file name decides.
+    /// Creates the output for an open input. `default` is the format if neither the user nor the file name selects one.
     pub(crate) fn output(
         &self,
         default: Format,
@@ -58,7 +58,7 @@ impl Files {
         Output::create(self.target.path.as_deref(), format, input, session)
     }
 
-    /// Creates an output whose packets may be longer than those of the input, in the format of the input by default.
+    /// Creates an output whose packets may be longer than those of the input. The default format is that of the input.
     pub(crate) fn output_for_longer(
         &self,
         input: &Input,
@@ -73,7 +73,7 @@ impl Files {
 pub struct Outcome<R> {
     /// Report of everything that was read.
     pub report: R,
-    /// Place of the report, which may not stand in a capture on standard output.
+    /// Stream for the report: not standard output if a capture is written there.
     pub place: Place,
     /// End of the reading.
     pub end: End,
@@ -84,7 +84,7 @@ pub struct End {
     ending: Ending,
     unparsed: Unparsed,
     input: Input,
-    /// Bytes of all packets, if the rate of the work is of interest.
+    /// Total length of all packets in bytes, if the processing rate is reported.
     bytes: Option<u64>,
     words: EndWords,
     is_no: bool,
@@ -94,9 +94,9 @@ pub struct End {
 /// Phrases for the end of a reading.
 #[derive(Clone, Copy)]
 pub(crate) struct EndWords {
-    /// Work that was done on the packets before damage.
+    /// Work done on the packets before the damage.
     done: &'static str,
-    /// Sentence about the packets that cannot be parsed, followed by a space; may be empty.
+    /// Sentence about packets that cannot be parsed, followed by a space; may be empty.
     unparsed: &'static str,
 }
 
@@ -118,30 +118,30 @@ impl End {
         Self { ending, unparsed, input, bytes: None, words, is_no: false, failure: None }
     }
 
-    /// Sets the bytes of all packets.
+    /// Sets the total length of all packets in bytes.
     pub(crate) fn bytes(self, bytes: u64) -> Self {
         Self { bytes: Some(bytes), ..self }
     }
 
-    /// Makes the answer no if `is_no`, unless the reading failed.
+    /// Sets the answer to no if `is_no`, unless the reading fails.
     pub(crate) fn no_if(self, is_no: bool) -> Self {
         Self { is_no, ..self }
     }
 
-    /// Adds the failure of a side output, which counts if the reading itself did not fail.
+    /// Adds the failure of a side output, which is returned if the reading itself succeeded.
     pub(crate) fn failure(self, failure: Option<Failure>) -> Self {
         Self { failure, ..self }
     }
 
-    /// Returns the number of packets and their bytes, if the rate of the work is of interest.
+    /// Returns the number of packets and their total length in bytes, if the processing rate is reported.
     pub fn work(&self) -> Option<(u64, u64)> {
         Some((self.input.reader.packets(), self.bytes?))
     }
 
-    /// Returns the answer, which is no if something stayed uncertain or wrong. Call this after the report is shown.
+    /// Returns the exit, which is no if something stayed uncertain or wrong. Call this after the report is shown.
     ///
     /// # Errors
-    /// If the input is damaged, or has packets of a link type that is not supported.
+    /// Fails if the input is damaged or has packets with an unsupported link type.
     pub fn conclude(self, session: &Session) -> Result<Exit, Failure> {
         let exit = self.ending.conclude(&self.input, session, self.words.done)?;
         self.unparsed.conclude(&self.input, self.words.unparsed)?;

@@ -26,7 +26,7 @@ use grosso_capture::{
     Origin as PacketOrigin, Outcome, Output as Destination, Packet,
 };
 
-/// Captures that are read as one.
+/// Captures that are read as one input.
 pub(crate) struct Input {
     pub(crate) reader: CaptureReader<Feed>,
     /// The name in messages.
@@ -36,38 +36,38 @@ pub(crate) struct Input {
     origins: Vec<Origin>,
     /// Present when packets are merged or selected.
     merged: Option<Merged>,
-    /// The expression that packets pass.
+    /// Filter expression that selects the packets.
     filter: Option<String>,
-    /// Whether the report has the hashes, which only the output may need.
+    /// Whether the report contains the hashes. A hash may be computed for the output only.
     names_hash: bool,
-    /// Ctrl-C ended the pipe that was copied here, so its end is not the real one.
+    /// Whether Ctrl-C ended the pipe that was copied, so that the end of the copy is not the real one.
     pub(crate) is_cut_off: bool,
-    /// The extent of the reading that Ctrl-C ended.
+    /// Extent of the reading, if Ctrl-C ended it.
     interruption: Option<Interrupted>,
     pass: Pass,
     progress: Box<dyn ReadingProgress>,
     interrupted: Arc<AtomicBool>,
 }
 
-/// The news about captures that are read as one.
+/// State shared with the merging of captures.
 pub(crate) struct Merged {
     pub(crate) outcome: Rc<RefCell<Outcome>>,
-    /// The failure of the filter.
+    /// Failure of the filter.
     pub(crate) fault: Rc<RefCell<Option<Failure>>>,
 }
 
-/// The devices that the interfaces of the captures show.
+/// Devices behind the interfaces of the captures.
 #[derive(Clone)]
 pub(crate) struct Devices(Option<Rc<RefCell<Outcome>>>);
 
 impl Devices {
-    /// The first interface of the device that an interface shows.
+    /// Returns the first interface of the device to which `interface` belongs.
     #[inline]
     pub(crate) fn of(&self, interface: u32) -> u32 {
         self.0.as_ref().map_or(interface, |outcome| outcome.borrow().device(interface))
     }
 
-    /// The origin of the packet that was read last.
+    /// Returns the origin of the packet that was read last.
     #[inline]
     fn origin_of(&self, packet: &Packet<'_>) -> PacketOrigin {
         let merged = self.0.as_ref().and_then(|outcome| outcome.borrow_mut().next_origin());
@@ -75,32 +75,33 @@ impl Devices {
     }
 }
 
-/// One of the captures that are read.
+/// One of the input captures.
 pub(crate) struct Origin {
     /// The path as the user typed it.
     path: PathBuf,
     /// The name in messages.
     pub(crate) name: String,
-    /// Bytes of the file; `None` for a pipe.
+    /// Length of the file in bytes; `None` for a pipe.
     len: Option<u64>,
-    /// `pcap` or `pcapng`, and the compression, if it was read before the packets are merged.
+    /// `pcap` or `pcapng`, and the compression. Known only if the capture was opened before the merge.
     format: Option<String>,
     record: Rc<RefCell<ReadRecord>>,
 }
 
 impl Origin {
-    /// The capture at `path`, of this many bytes if that is known, which `source` reads.
+    /// Describes the capture at `path` with `len` bytes (if known), which `source` reads.
     pub(crate) fn of(path: &Path, len: Option<u64>, source: &CaptureStream) -> Self {
         let record = Rc::clone(&source.record);
         Self { path: path.into(), name: name_of(path), len, format: None, record }
     }
 
-    /// Learns the format of a capture that is merged.
+    /// Stores the format of a capture that is merged.
     pub(crate) fn learn<R: Read>(&mut self, reader: &CaptureReader<R>) {
         self.format = Some(format_name(reader));
     }
 
-    /// The SHA-256 of the stored file, in hexadecimal; `None` unless it was requested and all of the file was read.
+    /// Returns the SHA-256 of the stored file in hexadecimal, or `None` unless it was requested and the whole file was
+    /// read.
     fn sha256(&self) -> Option<String> {
         let mut record = self.record.borrow_mut();
         if let Some(digest) = record.digest.take() {
@@ -110,7 +111,7 @@ impl Origin {
     }
 }
 
-/// A pass over captures. Some commands learn in a first pass what they need in the second.
+/// A pass over the captures. Some commands collect information in a first pass that the second pass needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     Only,
@@ -123,14 +124,14 @@ pub(crate) enum Pass {
 pub(crate) enum Ending {
     /// The end of the file.
     Complete,
-    /// Damage of the capture of this name; everything before it was visited.
+    /// Damage of the named capture. Everything before the damage was visited.
     Damaged(String, CaptureError),
     /// The user pressed Ctrl-C.
     Interrupted,
 }
 
 impl Input {
-    /// Reads captures that are open.
+    /// Creates the input from open captures.
     pub(crate) fn over(
         reader: CaptureReader<Feed>,
         origins: Vec<Origin>,
@@ -156,7 +157,7 @@ impl Input {
         }
     }
 
-    /// Names the pass on the progress bar, and in the message about Ctrl-C.
+    /// Sets the pass shown by the progress bar and by the message about Ctrl-C.
     pub(crate) fn name_pass(&mut self, pass: Pass) {
         self.pass = pass;
         match pass {
@@ -166,7 +167,7 @@ impl Input {
         }
     }
 
-    /// Visits every entry up to the end, damage or Ctrl-C.
+    /// Visits every entry up to the end of the input, the first damage or Ctrl-C.
     pub(crate) fn each(
         &mut self,
         mut visit: impl FnMut(&Entry<'_>) -> Result<Next, Failure>,
@@ -190,7 +191,7 @@ impl Input {
                         }
                     }
                 }
-                // Ctrl-C wakes a reader that waits for a pipe with an end that is not the real one.
+                // Ctrl-C wakes a reader that waits for a pipe. The reader then sees an end that is not the real one.
                 Ok(None) | Err(_) if self.interrupted.load(Ordering::Relaxed) => {
                     break Ending::Interrupted;
                 }
@@ -222,14 +223,14 @@ impl Input {
         Ok(ending)
     }
 
-    /// Lets out what is written to `writer` before every wait for more to read.
+    /// Registers `writer`, which is flushed before every wait for more input.
     pub(crate) fn precede_waits_by(&self, writer: &Rc<RefCell<CaptureWriter<Destination>>>) {
         for origin in &self.origins {
             origin.record.borrow_mut().writer = Rc::downgrade(writer);
         }
     }
 
-    /// The end that the captures have come to which are merged: that of one may be damage.
+    /// Returns how the merged captures ended: completely, or with the damage of one of them.
     fn end(&mut self) -> Result<Ending, Failure> {
         let Some(merged) = &self.merged else { return Ok(Ending::Complete) };
         if let Some(failure) = merged.fault.borrow_mut().take() {
@@ -242,7 +243,7 @@ impl Input {
         }))
     }
 
-    /// The facts for the report, about packets that have `bytes` bytes together. Valid after reading.
+    /// Returns the facts for the report. `bytes` is the total length of the packets. Valid after reading.
     pub(crate) fn facts(&self, bytes: u64) -> InputFacts {
         InputFacts {
             path: self.path(),
@@ -256,12 +257,12 @@ impl Input {
         }
     }
 
-    /// The paths of the captures, as one name.
+    /// Returns the paths of the captures, as one name.
     pub(crate) fn path(&self) -> Name {
         Name::from(name_of_all(&self.origins, |origin| origin.path.display().to_string()))
     }
 
-    /// The words that make a command read the same.
+    /// Returns the arguments with which a command reads the same input.
     pub(crate) fn typed(&self) -> Vec<String> {
         let paths = self.paths().map(|path| path.display().to_string());
         match (&self.filter, self.origins.len()) {
@@ -271,12 +272,12 @@ impl Input {
         }
     }
 
-    /// The paths of the captures.
+    /// Returns the paths of the captures.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.origins.iter().map(|origin| &*origin.path)
     }
 
-    /// The captures that were merged; none if there is only one.
+    /// Returns the captures that were merged; empty if there is only one.
     fn files(&self) -> Vec<FileFacts> {
         let Some(merged) = self.merged.as_ref().filter(|_| self.origins.len() > 1) else {
             return Vec::new();
@@ -291,21 +292,21 @@ impl Input {
         facts.collect()
     }
 
-    /// The extent of the reading, if Ctrl-C ended it. Valid after reading.
+    /// Returns the extent of the reading, if Ctrl-C ended it. Valid after reading.
     pub(crate) fn interruption(&self) -> Option<Interrupted> {
         self.interruption
     }
 
-    /// The packets without a time that got that of 0 when the captures were merged.
+    /// Returns the number of packets that had no timestamp and got timestamp 0 when the captures were merged.
     pub(crate) fn without_time(&self) -> u64 {
         self.merged.as_ref().map_or(0, |merged| merged.outcome.borrow().without_time)
     }
 
-    /// The number of bytes of the files that were read, and the total; `None` for a pipe.
+    /// Returns the number of bytes that were read and the total length of the files; `None` for a pipe.
     fn share(&self) -> Option<(u64, u64)> {
         let read = match self.reader.compression() {
             Compression::None if self.merged.is_none() => self.reader.offset(),
-            // The end of a packet in compressed bytes is not known, nor which packets wait for others.
+            // For compressed input, the offset of a packet is unknown; in a merge, packets may still wait for others.
             _ => self.bytes_read(),
         };
         let total: Option<u64> = self.origins.iter().map(|origin| origin.len).sum();
@@ -317,7 +318,7 @@ impl Input {
         self.origins.iter().map(|origin| origin.record.borrow().bytes).sum()
     }
 
-    /// `pcap` or `pcapng`, and the compression.
+    /// Returns `pcap` or `pcapng`, and the compression.
     fn format_name(&self) -> String {
         let mut names: Vec<&str> =
             self.origins.iter().filter_map(|origin| origin.format.as_deref()).collect();
@@ -326,7 +327,7 @@ impl Input {
         if names.is_empty() { format_name(&self.reader) } else { names.join(" and ") }
     }
 
-    /// The hash of the only capture, if the report has it.
+    /// Returns the hash of the only capture, if the report contains hashes.
     fn sha256(&self) -> Option<String> {
         match &self.origins[..] {
             [alone] => alone.sha256().filter(|_| self.names_hash),
@@ -334,18 +335,18 @@ impl Input {
         }
     }
 
-    /// The names of the captures with their hashes, as far as these are known. Valid after reading.
+    /// Returns the names of the captures whose hashes are known, with the hashes. Valid after reading.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = (&str, String)> {
         self.origins.iter().filter_map(|origin| Some((&*origin.name, origin.sha256()?)))
     }
 
-    /// Whether the file is classic pcap.
+    /// Returns whether the input is classic pcap.
     pub(crate) fn is_pcap(&self) -> bool {
         self.reader.format() == Format::Pcap
     }
 }
 
-/// The decision whether to read on.
+/// Decision whether to continue reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Go,
@@ -353,8 +354,8 @@ pub(crate) enum Next {
 }
 
 impl Ending {
-    /// Turns the end of a reading into the end of the command. `done` is the work that was done on the packets up to
-    /// there, such as "processed and written".
+    /// Converts the end of a reading to the exit of the command. `done` is the phrase for the work done on the packets
+    /// before damage, for example "processed and written".
     pub(crate) fn conclude(
         self,
         input: &Input,
@@ -386,7 +387,7 @@ impl Ending {
     }
 }
 
-/// Packets that could not be parsed because of their link type.
+/// Count of packets that cannot be parsed because of their link type.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unparsed {
     packets: u64,
@@ -402,7 +403,7 @@ impl Unparsed {
         self.packets += 1;
     }
 
-    /// Fails if there were any. `fate` is the phrase for their fate.
+    /// Fails if any packet was counted. `fate` is the sentence about the fate of these packets.
     pub(crate) fn conclude(self, input: &Input, fate: &str) -> Result<(), Failure> {
         if self.packets == 0 {
             return Ok(());
@@ -419,12 +420,12 @@ impl Unparsed {
     }
 }
 
-/// The name of a capture in messages.
+/// Returns the name of a capture in messages.
 pub(crate) fn name_of(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { shown(path) }
 }
 
-/// The name of all captures, of which there may be many.
+/// Returns one name for all captures: the first, and the number of others.
 fn name_of_all(origins: &[Origin], name: impl Fn(&Origin) -> String) -> String {
     let first = origins.first().map(name).unwrap_or_default();
     match origins.len() {
@@ -440,7 +441,7 @@ fn format_name<R: Read>(reader: &CaptureReader<R>) -> String {
     }
 }
 
-/// Facts about the file that reading collects besides its packets.
+/// Facts about the file that are collected while its packets are read.
 #[derive(Debug)]
 struct ReadRecord {
     /// Present until the hash is taken.
@@ -448,11 +449,11 @@ struct ReadRecord {
     sha256: Option<String>,
     bytes: u64,
     is_at_end: bool,
-    /// The capture that is made from the packets, if one is.
+    /// Output capture that is made from the packets, if any.
     writer: Weak<RefCell<CaptureWriter<Destination>>>,
 }
 
-/// The bytes of what is read: those of a file as they stand, or of several merged.
+/// Byte stream of the input: one file unchanged, or several captures merged.
 #[derive(Debug)]
 pub(crate) enum Feed {
     File(Box<CaptureStream>),
@@ -484,7 +485,7 @@ impl Read for ByteStream {
     }
 }
 
-/// A stream that is hashed while it is read, and that Ctrl-C ends.
+/// A stream that is hashed while it is read and that ends on Ctrl-C.
 #[derive(Debug)]
 pub(crate) struct CaptureStream {
     stream: ByteStream,
@@ -506,7 +507,7 @@ impl Read for CaptureStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let before_wait = || {
             if let Some(writer) = self.record.borrow().writer.upgrade() {
-                // A failure comes again with what is written next, which reports it.
+                // A failure recurs on the next write, which reports it.
                 let _ = writer.borrow_mut().flush();
             }
         };
@@ -525,11 +526,12 @@ impl Read for CaptureStream {
     }
 }
 
-/// Waits until there is something to read; `false` if the user pressed Ctrl-C meanwhile. If there is nothing yet, it
-/// calls `before_wait` first.
+/// Waits until the stream is readable. Returns `false` if the user pressed Ctrl-C meanwhile. Calls `before_wait` first
+/// if no bytes are ready.
 ///
-/// A read of a silent pipe is restarted after a signal, so it would never end; a poll is not. Nor does it end if
-/// another thread takes the signal, as Python's does, so it looks up by itself.
+/// After a signal, the read of a silent pipe is restarted and would never end, whereas a poll is interrupted. If
+/// another thread handles the signal, as in Python, the poll is not interrupted either, so the poll has a timeout and
+/// the flag is checked after it.
 #[cfg(unix)]
 fn wait(stream: &File, interrupted: &AtomicBool, before_wait: impl Fn()) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -558,7 +560,7 @@ fn wait(_stream: &File, interrupted: &AtomicBool, _before_wait: impl Fn()) -> bo
     !interrupted.load(Ordering::Relaxed)
 }
 
-/// A link type by number and, if it is a usual one, by name.
+/// Returns the number of a link type, with the name of common ones.
 fn link_name(number: u32) -> String {
     let name = match number {
         3 => "AX25",

@@ -1,4 +1,4 @@
-//! The settings of a reading, and the observer of its progress.
+//! Settings for reading captures, and the observer of progress.
 
 use core::time::Duration;
 use std::{
@@ -8,15 +8,15 @@ use std::{
 
 use grosso_wire::LinkType;
 
-/// The caller of a reading, which shows its notes and its progress. Every method may do nothing.
+/// Receiver of notes and progress. Every method may do nothing.
 pub trait Observer {
-    /// Takes a note: a fact that affects how the result must be read.
+    /// Receives a note: a fact that affects how the result must be read.
     fn note(&self, _text: String) {}
 
-    /// Takes a hint: a remedy for the problem in the last note.
+    /// Receives a hint: a remedy for the problem in the last note.
     fn hint(&self, _text: &str) {}
 
-    /// Begins a reading of `bytes` bytes; `None` if their number is unknown.
+    /// Starts the progress display for an input of `bytes` bytes, or of unknown length if `None`.
     fn begin(&self, _bytes: Option<u64>) -> Box<dyn ReadingProgress> {
         Box::new(Unobserved)
     }
@@ -27,7 +27,7 @@ pub trait Observer {
     }
 }
 
-/// A display of how much of one input was read.
+/// Progress display for one input.
 pub trait ReadingProgress {
     /// Shows the name of the pass.
     fn name(&self, _pass: &str) {}
@@ -47,7 +47,7 @@ impl Observer for Unobserved {}
 
 impl ReadingProgress for Unobserved {}
 
-/// Settings that every reading of captures has.
+/// Settings that apply whenever captures are read.
 #[derive(Clone)]
 pub struct Session {
     /// Link type that overrides the type in the captures.
@@ -56,18 +56,18 @@ pub struct Session {
     pub allow_truncated: bool,
     /// Whether reports contain the SHA-256 of the captures.
     pub names_hash: bool,
-    /// Whether nothing is guessed, and the answer is no if a packet stays unchanged.
+    /// Whether guessing is disabled, and the answer is no if a packet stays unchanged.
     pub strict: bool,
-    /// Cancellation: a reading ends early once the flag is set.
+    /// Cancellation flag: reading ends early once it is set.
     pub interrupted: Arc<AtomicBool>,
-    /// Command line that a written capture records as its origin.
+    /// Command line that an output capture records as its origin.
     pub command_line: String,
-    /// Observer of the reading.
+    /// Receiver of notes and progress.
     pub observer: Rc<dyn Observer>,
 }
 
 impl Session {
-    /// Returns seconds since the command began.
+    /// Returns the time since the command began, in seconds.
     pub fn elapsed_s(&self) -> f64 {
         self.observer.elapsed().as_secs_f64()
     }
@@ -84,7 +84,7 @@ impl Session {
 }
 
 impl Default for Session {
-    /// Creates the settings of a reading that nobody observes, of all packets, with the link types of the captures.
+    /// Creates settings without an observer, with the link types of the captures.
     fn default() -> Self {
         Self {
             forced_link: None,

@@ -1,4 +1,4 @@
-//! The first reading of a capture, which teaches a judge its flows.
+//! The first pass over a capture, in which the classifier (`Judge`) learns the flows.
 
 use grosso_capture::Entry;
 use grosso_wire::dissect;
@@ -13,8 +13,8 @@ use crate::{
     evidence::{Given, Judge, Sight},
 };
 
-/// Reads a file once to learn its flows, so that a frame is judged by what follows it too. A pipe can be read only
-/// once. Damage is reported by the second reading.
+/// Reads the captures once to learn their flows, so that the packets after a frame help to classify it. A pipe can be
+/// read only once, so nothing is learned from it. Damage is reported by the second pass.
 pub(crate) fn survey(
     sources: &Captures,
     given: Given,
@@ -27,7 +27,7 @@ pub(crate) fn survey(
     survey_of(&mut input, given)
 }
 
-/// The same as [`survey`] for an input that is at its start.
+/// Works as [`survey`], for an input that is at its start.
 pub(crate) fn survey_of(input: &mut Input, given: Given) -> Result<Judge, Failure> {
     let mut judge = Judge::new(given);
     let links = input.links;

@@ -1,4 +1,4 @@
-//! The place and format of a written capture.
+//! Path and format of an output capture.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,17 @@ use grosso_capture::Format;
 
 use super::Session;
 
-/// Place and format of a written capture.
+/// Path and format of an output capture.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
     /// File to write, or `-` for standard output; `None` to create only the report.
     pub path: Option<PathBuf>,
-    /// Format, unless the name of the file or the input decides.
+    /// Requested format; `None` to use that of the file name or of the input.
     pub format: Option<Format>,
 }
 
 impl Target {
-    /// Returns the format of the output: the one requested, that of the file name, or `default`.
+    /// Returns the format of the output: the requested one, that of the file name, or `default`.
     pub fn format(&self, default: Format) -> Format {
         let name = self.path.as_deref().map(|path| match compressor(path) {
             Some(_) => path.with_extension(""),
@@ -37,7 +37,7 @@ impl Target {
     }
 }
 
-/// Returns the program whose compression the file name promises, if any.
+/// Returns the compression program that the file name implies, if any.
 pub(crate) fn compressor(path: &Path) -> Option<&'static str> {
     match path.extension()?.to_str()? {
         "gz" => Some("gzip"),

@@ -1,4 +1,4 @@
-//! The common part of all commands that read a capture and write one, packet by packet.
+//! The common part of all commands that read one capture and write another, packet by packet.
 
 use grosso_capture::{Entry, Packet};
 use grosso_wire::LinkType;
@@ -12,10 +12,10 @@ use crate::{error::Failure, report::Place};
 
 /// The work of a command on packets.
 pub(crate) trait Transform {
-    /// The capture that the packets go to.
+    /// Returns the output capture.
     fn output(&mut self) -> &mut Output;
 
-    /// Writes the result for one packet, whose link type can be parsed.
+    /// Writes the result for one packet with a supported link type.
     fn packet(
         &mut self,
         entry: &Entry<'_>,
@@ -26,10 +26,11 @@ pub(crate) trait Transform {
     /// Notes a packet that cannot be parsed, before it is copied unchanged.
     fn unparsed(&mut self, _packet: &Packet<'_>) {}
 
-    /// Notes that a section begins: interfaces are numbered anew.
+    /// Handles the start of a section, in which interface numbers start again at 0.
     fn section(&mut self) {}
 
-    /// The number of the last packet to take; those by which a file has grown since may be left out.
+    /// Returns the number of the last packet to process. Packets that were appended to a growing file after the first
+    /// pass may be ignored.
     fn last(&self) -> u64 {
         u64::MAX
     }
@@ -39,11 +40,11 @@ pub(crate) trait Transform {
 pub(crate) struct Transformed {
     ending: Ending,
     unparsed: Unparsed,
-    /// Bytes of all packets that came in.
+    /// Total length of all input packets in bytes.
     pub(crate) bytes: u64,
 }
 
-/// Takes every packet from the input to the output; entries that cannot be parsed, or are no packets, are copied
+/// Processes every packet of the input. Packets that cannot be parsed, and entries that are not packets, are copied
 /// unchanged.
 pub(crate) fn transform(
     input: &mut Input,
@@ -81,7 +82,7 @@ pub(crate) fn transform(
 }
 
 impl Transformed {
-    /// Returns the result of the command: the answer is no if `is_no` and nothing worse happened.
+    /// Returns the result of the command. The answer is no if `is_no` and nothing worse happened.
     pub(crate) fn outcome<R>(
         self,
         (report, place): (R, Place),

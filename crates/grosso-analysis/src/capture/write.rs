@@ -1,4 +1,4 @@
-//! Writing of captures: never over the input, never to a terminal, and with provenance.
+//! Writing of captures, with provenance. The input is never overwritten, and nothing is written to a terminal.
 
 use std::{
     borrow::Cow,
@@ -28,26 +28,26 @@ use crate::{
     report::{OutputFacts, Place},
 };
 
-/// A capture that is written.
+/// An output capture.
 pub(crate) struct Output {
-    /// Shared with what reads, which lets it out before a wait; `None` if only the report is wanted.
+    /// Writer shared with the input, which flushes it before every wait; `None` if only the report is wanted.
     writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,
     /// The name in messages.
     name: String,
     pub(crate) format: Format,
-    /// Whether it is standard output, so that nothing else may go there.
+    /// Whether the capture goes to standard output, so that nothing else may be written there.
     pub(crate) is_standard: bool,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// The lines that delay packets; without them, packets keep their times.
+    /// Simulated links that delay packets; `None` if packets keep their timestamps.
     lines: Option<Lines>,
     devices: Devices,
 }
 
 impl Output {
-    /// Creates the capture that `input` is turned into.
+    /// Creates the output capture for `input`.
     pub(crate) fn create(
         path: Option<&Path>,
         format: Format,
@@ -57,7 +57,7 @@ impl Output {
         Self::open(path, format, input, session, 0)
     }
 
-    /// The same for packets that may be longer than those of `input`.
+    /// Creates the output capture for packets that may be longer than those of `input`.
     pub(crate) fn create_for_longer(
         path: Option<&Path>,
         format: Format,
@@ -101,7 +101,7 @@ impl Output {
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
-        // Packets that were read with another link type cannot be parsed with the type of the capture.
+        // The packets were parsed with the forced link type, so the output records that one.
         options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
         let writer = match is_standard {
@@ -125,7 +125,7 @@ impl Output {
         Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None, devices })
     }
 
-    /// Spaces packets as lines do.
+    /// Sets how packets are spaced in time.
     pub(crate) fn space(&mut self, spacing: Spacing) {
         self.lines = match spacing {
             Spacing::Same => None,
@@ -133,7 +133,7 @@ impl Output {
         };
     }
 
-    /// Writes an entry unchanged, later if its line is not free.
+    /// Writes an entry unchanged. A packet gets a later timestamp if its link is still busy.
     #[inline]
     pub(crate) fn copy(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
         match entry {
@@ -148,7 +148,7 @@ impl Output {
                     return written.map_err(|error| self.fail(&error));
                 }
             }
-            // The new section numbers interfaces anew.
+            // Interface numbers start again at 0 in a new section.
             Entry::Block(block) if block.is_section_header() => {
                 self.lines.iter_mut().for_each(Lines::clear);
             }
@@ -164,8 +164,8 @@ impl Output {
         self.write_part(meta, data, Timing::Recorded, None)
     }
 
-    /// Writes a packet that was cut from a superframe, whose time comes from there. The first of them has those options
-    /// of `from`, the superframe, that still hold.
+    /// Writes a packet. For a segment of a superframe, `timing` is the origin of its timestamp. If `from` is given, the
+    /// options of that packet that are still valid are copied.
     #[inline]
     pub(crate) fn write_part(
         &mut self,
@@ -186,7 +186,7 @@ impl Output {
         written.map_err(|error| self.fail(&error))
     }
 
-    /// Writes a packet that was made from the packet `from`, with those of its options that still hold.
+    /// Writes a packet that was made from the packet `from`, with the options of `from` that are still valid.
     pub(crate) fn write_changed(
         &mut self,
         meta: &PacketMeta,
@@ -196,12 +196,12 @@ impl Output {
         self.write_part(meta, data, Timing::Recorded, Some(from))
     }
 
-    /// Packets and other blocks whose options were damaged: those from the damage on are left out.
+    /// Returns the number of packets and other blocks with damaged options. The options after the damage are dropped.
     pub(crate) fn damaged_options(&self) -> u64 {
         self.writer.as_ref().map_or(0, |writer| writer.borrow().damaged_options())
     }
 
-    /// The facts for the report.
+    /// Returns the facts for the report.
     fn facts(&self, input: &Input) -> OutputFacts {
         let written = self.writer.as_ref().map_or(0, |writer| writer.borrow().without_time());
         OutputFacts {
@@ -214,10 +214,10 @@ impl Output {
         }
     }
 
-    /// Completes the capture. In pcapng its last block names the input by its hash, which is known only now, when the
-    /// section header may be beyond reach at the other end of a pipe.
+    /// Completes the capture. In pcapng the last block records the hash of the input. The hash is known only now, when
+    /// the section header may already have left through a pipe.
     ///
-    /// Returns the facts about the output, and the place of the report about it.
+    /// Returns the facts about the output, and the stream for the report.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
         let (facts, place) = (self.facts(input), Place::beside(self.is_standard));
         let Some(writer) = self.writer.take().and_then(Rc::into_inner) else {
@@ -238,7 +238,7 @@ impl Output {
         Ok((facts, place))
     }
 
-    /// The metadata of a packet of `len` bytes, with the time at which its line is free.
+    /// Returns the metadata of a packet of `len` bytes, with the time at which its link is free.
     #[inline]
     fn spaced<'a>(
         &mut self,
@@ -255,7 +255,7 @@ impl Output {
         Cow::Owned(PacketMeta { timestamp_ns, ..meta.clone() })
     }
 
-    /// The metadata of a packet that is delayed; `None` if it keeps its time.
+    /// Returns the metadata of a packet that is delayed, or `None` if the packet keeps its timestamp.
     #[inline]
     fn later(&mut self, packet: &Packet<'_>) -> Option<PacketMeta> {
         let lines = self.lines.as_mut()?;
@@ -270,8 +270,8 @@ impl Output {
     }
 }
 
-/// A name resolution block without names: the one block of the format that may stand anywhere,
-/// belongs to no interface and has room for a comment.
+/// Builds a name resolution block without names. It is the only block type that may appear anywhere, belongs to no
+/// interface and can hold a comment.
 fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let order = input.reader.order();
     let mut options = Vec::new();
@@ -281,20 +281,20 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let mut raw = Vec::with_capacity(length as usize);
     raw.extend_from_slice(&order.u32_bytes(NAME_BLOCK));
     raw.extend_from_slice(&order.u32_bytes(length));
-    // The end of the list of records, which is empty.
+    // End of the list of records, which is empty.
     raw.extend_from_slice(&[0; 4]);
     raw.extend_from_slice(&options);
     raw.extend_from_slice(&order.u32_bytes(length));
     raw
 }
 
-/// Notes that other users can replace an output.
+/// Notes if other users can replace the output.
 pub fn note_others(path: &Path, session: &Session) {
     let note = (path.as_os_str() != "-").then(|| path::warning(path)).flatten();
     note.into_iter().for_each(|note| session.note(note));
 }
 
-/// Refuses an output that is one of the captures that are read.
+/// Refuses an output that is one of the input captures.
 pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(), Failure> {
     input.paths().try_for_each(|read| refuse_same_file(read, output, name))
 }
@@ -302,7 +302,7 @@ pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(
 /// Refuses an output that is the file `input`.
 pub fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
     let (read, written) = (device(input, STANDARD_INPUT), device(output, STANDARD_OUTPUT));
-    // Both ends may be the same terminal or /dev/null, which nothing can overwrite.
+    // Input and output may both be the same terminal or /dev/null, which nothing can overwrite.
     if path::input::is_file(&written) && same_file(&read, &written).unwrap_or(false) {
         let message = format!("{name}: input and output are the same file");
         let hint = "write to another file and rename it; captures are never edited in place";
@@ -315,15 +315,15 @@ fn device(path: &Path, standard: &str) -> PathBuf {
     if path.as_os_str() == "-" { standard.into() } else { path.into() }
 }
 
-/// Name of the file that is standard input. A program may have replaced the links of `/dev`.
+/// Path of the file behind standard input. A program may have replaced the symbolic links in `/dev`.
 const STANDARD_INPUT: &str =
     if cfg!(target_os = "linux") { "/proc/self/fd/0" } else { "/dev/fd/0" };
-/// Name of the file that is standard output.
+/// Path of the file behind standard output.
 const STANDARD_OUTPUT: &str =
     if cfg!(target_os = "linux") { "/proc/self/fd/1" } else { "/dev/fd/1" };
-/// Mode of outputs, within the umask.
+/// Permissions of output files, before the umask.
 pub const OUTPUT_MODE: u32 = 0o666;
-/// The type of a name resolution block.
+/// Block type of a name resolution block.
 const NAME_BLOCK: u32 = 4;
-/// Type, two lengths, and the end of the records.
+/// Length of an empty block in bytes: type, two lengths, and the end of the records.
 const NAME_BLOCK_BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! `grosso coalesce`: merge packets as a receiving host would, so that `segment` undoes it.
+//! `grosso coalesce`: merges packets as a receiving host would, so that `segment` can restore them.
 
 use grosso::{
     Delivery, Profile, Sink,
@@ -27,9 +27,9 @@ use crate::{
 /// Merging of packets as a receiving host merges them.
 #[derive(Clone, Debug, Default)]
 pub struct Coalesce {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Rules of merging.
+    /// Merge rules.
     pub rules: Rules,
 }
 
@@ -67,7 +67,7 @@ impl CaptureCommand for Coalesce {
     }
 }
 
-/// The capture during the run.
+/// State of the command while it reads the capture.
 struct CoalesceWork {
     links: Links,
     judge: Judge,
@@ -102,12 +102,12 @@ impl Transform for CoalesceWork {
         self.writer.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Delivers what the packet makes leave.
+    /// Pushes the packet, which may flush trains.
     fn unparsed(&mut self, packet: &Packet<'_>) {
         self.push(packet);
     }
 
-    /// Delivers everything, because what is held names interfaces by the old numbers.
+    /// Flushes all trains, because held packets refer to the interface numbers of the old section.
     fn section(&mut self) {
         self.replay.finish(&mut self.writer);
     }
@@ -128,10 +128,10 @@ fn note_cut(packets: u64, purpose: Purpose, session: &Session) {
     session.note(format!("{packets} {are} truncated: {fate}"));
 }
 
-/// Notes that packets out of order kept others from merging, where nothing puts them in order.
+/// Notes that out-of-order packets prevented merging, if resequencing is off.
 fn note_disorder(replay: &Replay, session: &Session) {
     let stats = replay.stats();
-    // Only packets that come behind others show disorder: a loss leaves those that come ahead.
+    // Only late packets show reordering: packets ahead of the expected number may follow a loss.
     let behind = stats.refused[NoMerge::TcpSequenceBehind as usize];
     if replay.profile().reorder.level != Level::Off || behind * 50 < stats.packets_in.max(1) {
         return;
@@ -188,20 +188,20 @@ fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceRe
     }
 }
 
-/// The metadata to write a packet again.
+/// Metadata needed to write a packet.
 #[derive(Debug, Default)]
 struct Record {
     timestamp_ns: u64,
     interface: u32,
     flags: Option<u32>,
-    /// The contents of our own option, if the packet has it.
+    /// Contents of Grosso's own option, if the packet has it.
     offload: Option<Box<Offload>>,
-    /// Its tunnels on ports that nobody assigned.
+    /// Tunnels of the packet on non-standard ports.
     tunnels: Vec<TunnelPort>,
 }
 
 impl Record {
-    /// The metadata of a packet of this length in the capture.
+    /// Returns the capture metadata for a packet of `original_len` bytes.
     fn meta(&mut self, original_len: u32) -> PacketMeta {
         PacketMeta {
             timestamp_ns: Some(self.timestamp_ns),
@@ -213,13 +213,13 @@ impl Record {
     }
 }
 
-/// Writes deliveries.
+/// Writer of deliveries.
 struct Writer {
     output: Output,
     records: Records<Record>,
     frame: Vec<u8>,
     arrivals_ns: Vec<u32>,
-    /// A delivery cannot fail, so an error waits here until it can be returned.
+    /// First write error. A delivery cannot return it, so it is kept here.
     failure: Option<Failure>,
 }
 
@@ -242,14 +242,14 @@ impl Writer {
         written
     }
 
-    /// Writes a superframe with all that is needed to give its packets back.
+    /// Writes a superframe with everything that is needed to restore its packets.
     fn write_train(&mut self, delivery: &mut Delivery<'_, PortBuffer>) -> Result<(), Failure> {
         self.frame.clear();
         delivery.copy_to(&mut self.frame);
         self.arrivals_ns.clear();
         let mut first = None;
         let mut last_ns = 0;
-        // The ports of tunnels that all packets share.
+        // Tunnel ports that all packets share.
         let mut shared: Option<Vec<TunnelPort>> = None;
         while let Some(part) = delivery.next_part() {
             let record = self.records.of_mut(&part.buffer);
@@ -271,8 +271,7 @@ impl Writer {
             self.records.give_back(part.buffer);
         }
         let Some((timestamp_ns, interface, flags)) = first else { return Ok(()) };
-        // A superframe that arrived without the times of its packets leaves a gap in the list, and a list with gaps is
-        // of no use.
+        // A superframe of the input may lack the times of its packets. The list then has gaps and is useless.
         if self.arrivals_ns.len() + 1 != delivery.packets as usize {
             self.arrivals_ns.clear();
         }
@@ -325,7 +324,7 @@ impl Receiver for Writer {
     }
 }
 
-/// The transport of a superframe, by the place of its partial checksum: that of TCP, or of UDP.
+/// Returns the transport of a superframe, derived from the checksum offset: that of TCP, else UDP.
 fn transport(delivery: &Delivery<'_, PortBuffer>) -> SegmentTransport {
     let in_tcp = tcp::field::CHECKSUM.start as u16;
     match delivery.meta.checksum {
@@ -334,7 +333,7 @@ fn transport(delivery: &Delivery<'_, PortBuffer>) -> SegmentTransport {
     }
 }
 
-/// The time from one arrival to the next. The caller ensures that it fits.
+/// Returns the time from one arrival to the next in nanoseconds. The caller ensures that it fits into 32 bits.
 fn step(from_ns: u64, to_ns: u64) -> u32 {
     u32::try_from(to_ns.saturating_sub(from_ns)).unwrap_or(u32::MAX)
 }

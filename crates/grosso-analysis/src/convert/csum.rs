@@ -1,4 +1,4 @@
-//! `grosso csum`: verdicts on checksums, and their repair.
+//! `grosso csum`: verifies and repairs checksums.
 
 use grosso_capture::{Entry, Offload, Packet, PacketMeta, flag};
 use grosso_wire::{Kind, LinkType, Stack, dissect};
@@ -23,9 +23,9 @@ use crate::{
 /// Verification of every checksum.
 #[derive(Clone, Debug, Default)]
 pub struct Verify {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Limit of the number of checksums that the report lists.
+    /// Maximum number of checksums that the report lists.
     pub rows_max: usize,
 }
 
@@ -79,10 +79,10 @@ pub enum Which {
     All,
 }
 
-/// Repair of checksums, and of nothing else.
+/// Repair of checksums. Nothing else in a packet changes.
 #[derive(Clone, Debug, Default)]
 pub struct Fix {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
     /// Checksums to set.
     pub only: Which,
@@ -142,8 +142,8 @@ struct Found {
 }
 
 impl Found {
-    /// Judges the checksums of a packet and counts them. Returns its headers, and whether it can be fixed: a frame
-    /// whose headers are those of its first segment is many packets, and has no checksum of its own.
+    /// Verifies the checksums of a packet and counts them. Returns the headers, and whether the packet can be fixed. A
+    /// frame whose headers are those of its first segment stands for many packets and has no checksum of its own.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
         let said = packet.meta();
@@ -166,14 +166,14 @@ impl Found {
         (*stack, !is_repeated)
     }
 
-    /// Lists the partial and bad checksums of the packet that was judged last.
+    /// Lists the partial and bad checksums of the packet that was verified last.
     fn list(&mut self, packet: &Packet<'_>, stack: &Stack) {
         for level in self.levels.iter() {
             if !matches!(level.verdict, Verdict::Partial | Verdict::Bad) {
                 continue;
             }
             if self.rows.len() >= self.rows_max {
-                // Bad checksums matter more, and take the place of partial ones.
+                // Bad checksums matter more, so they replace partial ones in a full list.
                 let partial = self.rows.iter().rposition(|row| row.verdict == Verdict::Partial);
                 self.rows_omitted += 1;
                 match partial.filter(|_| level.verdict == Verdict::Bad) {
@@ -194,7 +194,7 @@ impl Found {
     }
 }
 
-/// The position of a checksum in its packet.
+/// Returns the position of a checksum in its packet.
 fn place(level: &Level, levels: &Levels) -> &'static str {
     let last = levels.iter().map(|level| level.depth).max().unwrap_or(0);
     match level.layer.kind {
@@ -210,7 +210,7 @@ struct FixWork {
     only: Which,
     found: Found,
     packet: Vec<u8>,
-    /// Packets and checksums that were changed.
+    /// Number of changed packets, and of changed checksums.
     counts: (u64, u64),
 }
 
@@ -248,7 +248,7 @@ impl Transform for FixWork {
     }
 }
 
-/// The metadata of a packet whose checksums have been completed: without the claim that they are partial.
+/// Returns the metadata of a packet whose checksums have been completed: they are no longer marked as partial.
 fn completed(packet: &Packet<'_>) -> PacketMeta {
     let said = packet.meta();
     let flags = said.flags.map(|flags| flags & !flag::CHECKSUM_NOT_READY);

@@ -1,4 +1,4 @@
-//! The cutting of one superframe, and the output of its packets.
+//! Segmentation of one superframe, and output of its packets.
 
 use grosso::{
     Meta,
@@ -10,51 +10,51 @@ use grosso_wire::{LinkType, Ports, dissect};
 
 use crate::{capture::Output, error::Failure, line::Timing, meta};
 
-/// Cuts superframes, in buffers that are reused.
+/// Segmenter with reused buffers.
 #[derive(Debug, Default)]
 pub struct Cutter {
     segment: Vec<u8>,
-    /// Superframes that were cut.
+    /// Number of superframes that were segmented.
     pub cut: u64,
-    /// Packets that were cut from them.
+    /// Number of packets that were segmented from them.
     pub segments: u64,
 }
 
-/// The description of a cut.
+/// Parameters of a segmentation.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// The segmentation.
+    /// Segment size and protocol.
     pub gso: Gso,
-    /// The link type by which the frame is parsed.
+    /// Link type with which the frame is parsed.
     pub link: LinkType,
-    /// The tunnels outside of the header after which it is cut.
+    /// UDP ports of the tunnels outside the header after which the payload is split.
     pub ports: Ports,
 }
 
-/// The bytes of a superframe.
+/// Bytes of a superframe.
 #[derive(Clone, Copy, Debug)]
 pub struct CutFrame<'a> {
-    /// The captured bytes.
+    /// Captured bytes.
     pub data: &'a [u8],
-    /// Whether bytes of it are missing.
+    /// Whether the capture lacks bytes of the superframe.
     pub is_short: bool,
 }
 
-/// The reason why a superframe stays as it is.
+/// Reason why a superframe is not segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncut {
-    /// It is no superframe: its payload fits into one packet.
+    /// The frame is not a superframe: its payload fits into one packet.
     Whole,
-    /// The capture cut it, so its last packets are incomplete.
+    /// The capture truncated the superframe, so its last packets are incomplete.
     Snaplen,
-    /// Its recorded parts do not add up to its length.
+    /// The recorded parts do not add up to the length of the superframe.
     Parts,
-    /// The engine refused it.
+    /// The engine refused the segmentation.
     Refused(NoSegments),
 }
 
 impl Uncut {
-    /// The name in reports.
+    /// Returns the reason's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Whole => "fits_one_packet",
@@ -76,10 +76,10 @@ impl Uncut {
 }
 
 impl Cutter {
-    /// Cuts `packet` and writes the packets. Writes nothing if it stays whole.
+    /// Segments `packet` and writes the packets. Writes nothing if it cannot be segmented.
     ///
-    /// The packets have the times that the capture recorded for them; else that of the superframe, or that at which the
-    /// output's line is free for them. The first packet has the superframe's comments.
+    /// The packets get the timestamps that the capture recorded for them; otherwise that of the superframe, or the time
+    /// at which the simulated link of the output is free. The first packet gets the superframe's comments.
     pub(crate) fn cut(
         &mut self,
         packet: &Packet<'_>,
@@ -93,7 +93,7 @@ impl Cutter {
         })
     }
 
-    /// Cuts `packet` and passes on the packets one by one. Passes on none if it stays whole.
+    /// Segments `packet` and calls `show` for each packet. Does not call `show` if `packet` cannot be segmented.
     pub fn each(
         &mut self,
         packet: &Packet<'_>,
@@ -105,7 +105,7 @@ impl Cutter {
         self.each_of(frame, said, how, show)
     }
 
-    /// The same for a frame that is in no file.
+    /// Segments a frame that is not from a file, and calls `show` for each packet.
     pub fn each_of(
         &mut self,
         frame: CutFrame<'_>,
@@ -146,8 +146,8 @@ impl Cutter {
     }
 }
 
-/// The pieces of a superframe whose packets are of unequal size, the first with the headers; `None` if they do not add
-/// up to the data.
+/// Returns the parts of a superframe whose packets are of unequal size, the first with the headers; `None` if they do
+/// not add up to the data.
 fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pieces<'a>> {
     let recorded = said.offload.as_ref();
     let in_parts =
@@ -166,7 +166,7 @@ fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pi
     (end == data.len()).then_some(Pieces::Many(pieces))
 }
 
-/// Slices that need no allocation in the usual case.
+/// Slices without an allocation in the common case.
 enum Pieces<'a> {
     One([&'a [u8]; 1]),
     Many(Vec<&'a [u8]>),
@@ -181,10 +181,10 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// The times of the packets of one superframe.
+/// Timestamps of the packets of one superframe.
 struct Clock<'a> {
     now_ns: Option<u64>,
-    /// Recorded steps, with a zero before the first packet; `None` if the capture has none for these packets.
+    /// Recorded time steps, with a zero before the first packet; `None` if the capture has none for these packets.
     steps_ns: Option<core::iter::Chain<core::iter::Once<&'a u32>, core::slice::Iter<'a, u32>>>,
 }
 
@@ -197,7 +197,7 @@ impl<'a> Clock<'a> {
         Self { now_ns: said.timestamp_ns, steps_ns }
     }
 
-    /// The time of the next packet, and its origin.
+    /// Returns the timestamp of the next packet, and the timestamp's origin.
     fn tick(&mut self) -> (Option<u64>, Timing) {
         let Some(steps_ns) = &mut self.steps_ns else { return (self.now_ns, Timing::Superframe) };
         let step_ns = u64::from(steps_ns.next().copied().unwrap_or(0));

@@ -1,7 +1,8 @@
-//! `grosso encap`: put packets into a tunnel that is described in the words of `ip link`.
+//! `grosso encap`: encapsulates packets in a tunnel, which is described by options of `ip link`.
 //!
-//! The link layer of the capture stays: a tunnel of IP packets follows what was in front of the packet, a tunnel
-//! of frames follows a copy of the frame's own Ethernet header. So `decap` gives the capture back.
+//! The link layer of the capture stays. The headers of a tunnel for IP packets follow the packet's own link-layer
+//! header. Those of a tunnel for Ethernet frames follow a copy of the frame's Ethernet header. So `decap` restores the
+//! capture.
 
 use grosso::{
     Meta,
@@ -31,15 +32,15 @@ use crate::{
 /// Encapsulation of packets.
 #[derive(Clone, Debug)]
 pub struct Encap {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Local end of the tunnel.
+    /// Local endpoint of the tunnel.
     pub endpoint: Endpoint,
     /// Short description of the tunnel, for the report.
     pub summary: String,
-    /// Options of the tunnel as for `ip link add`, for the report.
+    /// Options of the tunnel as in `ip link add`, for the report.
     pub words: String,
-    /// Seed of the source ports, flow labels and identifications.
+    /// Random seed for source ports, flow labels and identifications.
     pub seed: u64,
 }
 
@@ -98,7 +99,7 @@ impl CaptureCommand for Encap {
     }
 }
 
-/// The UDP port of a tunnel; `None` if it is not in UDP.
+/// Returns the UDP port of a tunnel, or `None` if the tunnel does not use UDP.
 fn tunnel_port(endpoint: &Endpoint) -> Option<TunnelPort> {
     let udp = match &endpoint.carrier {
         Carrier::Ip => return None,
@@ -114,12 +115,12 @@ fn tunnel_port(endpoint: &Endpoint) -> Option<TunnelPort> {
         }
         Header::Geneve { .. } => TunnelPort::new(Kind::Geneve, udp.destination),
         Header::Gre { .. } => TunnelPort::fou(udp.destination, ipv4::PROTOCOL_GRE),
-        // Packets of both versions of IP: the dissector finds the other one too.
+        // The tunnel carries both IP versions: the dissector recognizes the other one too.
         Header::Ip => TunnelPort::fou(udp.destination, ipv4::PROTOCOL_IPV4),
     })
 }
 
-/// Notes the `--port` with which the tunnel is found in a file that cannot record it.
+/// Notes the `--port` option that is needed to find the tunnel in a file that cannot record the port.
 fn note_port(tunnel: Option<TunnelPort>, session: &Session) {
     if let Some(tunnel) = tunnel.filter(|tunnel| !tunnel.is_assigned()) {
         let port = tunnel.port();
@@ -130,7 +131,7 @@ fn note_port(tunnel: Option<TunnelPort>, session: &Session) {
     }
 }
 
-/// Notes a remedy for packets that stayed as they were.
+/// Notes why packets stay unchanged, with a remedy.
 fn note(numbered: u64, not_ethernet: u64, session: &Session) {
     if numbered > 0 {
         let frames = units::count(numbered, "superframe");
@@ -150,11 +151,11 @@ fn note(numbered: u64, not_ethernet: u64, session: &Session) {
 struct EncapWork {
     output: Output,
     encapsulator: Encapsulator,
-    /// The UDP port of the tunnel.
+    /// UDP port of the tunnel; `None` if the tunnel does not use UDP.
     tunnel: Option<TunnelPort>,
     judge: Judge,
     tally: Tally,
-    /// The packet with the tunnel around it.
+    /// Buffer for the encapsulated packet.
     packet: Vec<u8>,
     refused: Alone,
 }
@@ -171,7 +172,7 @@ impl Transform for EncapWork {
         link: LinkType,
     ) -> Result<(), Failure> {
         if packet.is_cut() {
-            // The lengths and checksums of the tunnel would be those of a packet that is not there.
+            // The lengths and checksums of the tunnel would describe a packet of which bytes are missing.
             self.refused.add("truncated", packet.number);
             return self.output.copy(entry);
         }
@@ -191,7 +192,8 @@ impl Transform for EncapWork {
         }
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
-                // A superframe that was only recognized must not be recorded as one with a known segment size.
+                // A superframe that was recognized by its headers only must not be recorded as one with a known segment
+                // size.
                 let is_told = given.is_some() || said.gso().is_some();
                 let meta = Meta { gso: meta.gso.filter(|_| is_told), ..meta };
                 let mut tunnels = inside(&said, packet.data, &stack, &ports);
@@ -210,8 +212,8 @@ impl Transform for EncapWork {
 }
 
 impl EncapWork {
-    /// The segmentation of a superframe whose segment size the user gave. Other frames stay as they are: a tunnel takes
-    /// packets and superframes alike.
+    /// Returns the segmentation of a superframe whose segment size the user gave. Other frames are encapsulated as they
+    /// are, since a tunnel carries packets and superframes alike.
     fn given(&mut self, sight: &Sight<'_>) -> Option<Gso> {
         let judgment = self.judge.judge(sight);
         let Nature::Superframe { gso, .. } = judgment.nature else { return None };
@@ -223,8 +225,8 @@ impl EncapWork {
     }
 }
 
-/// The partial checksum of a packet about which the capture says nothing, and whether it is a
-/// superframe: inside of a tunnel, only superframes have more than one (rule T11).
+/// Returns the checksum state of a packet for which the capture records none, and its segmentation if it is a
+/// superframe. Inside a tunnel, only superframes have more than one partial checksum (rule T11).
 fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, Option<Gso>) {
     if is_large_send_without_length(packet, stack) {
         return (Checksum::of_transport(stack), gso.or(Some(Gso::UNKNOWN)));
@@ -244,7 +246,7 @@ fn left_to_device(packet: &[u8], stack: &Stack, gso: Option<Gso>) -> (Checksum, 
 }
 
 impl EncapWork {
-    /// Makes `self.packet` the frame with the tunnel around its packet, and returns its metadata.
+    /// Encapsulates the frame into `self.packet`, and returns the metadata of the result.
     fn wrap(
         &mut self,
         frame: &[u8],
@@ -270,7 +272,7 @@ impl EncapWork {
         };
         let (front, packet) = frame.split_at(last.end().min(frame.len()));
         let mut inner = meta;
-        // A VLAN tag in the metadata belongs to the headers that stay in front.
+        // A VLAN tag in the metadata belongs to the outer link-layer header.
         inner.vlan = None;
         if let Checksum::Partial { start, .. } = &mut inner.checksum {
             *start =
@@ -280,7 +282,7 @@ impl EncapWork {
         Ok(Meta { vlan: meta.vlan, ..known })
     }
 
-    /// Writes `front`, then the tunnel around `packet`.
+    /// Writes `front`, the tunnel headers and `packet` to `self.packet`.
     fn put(
         &mut self,
         (front, last): (&[u8], Kind),
@@ -291,7 +293,7 @@ impl EncapWork {
     ) -> Result<Meta, &'static str> {
         self.packet.clear();
         self.packet.extend_from_slice(front);
-        // Done first, so that the tunnel does not count a packet that stays as it is.
+        // This comes first, so that the encapsulator does not count a packet that stays unchanged.
         name_payload(&mut self.packet, last, ethertype)?;
         let put_in = self.encapsulator.encapsulate(&[packet], meta, link).map_err(Refusal::name)?;
         let rest = packet.get(put_in.replaced..packet.len() - put_in.padding).unwrap_or_default();
@@ -302,7 +304,7 @@ impl EncapWork {
         if let Checksum::Partial { start, offset } = &mut known.checksum {
             *start += front.len() as u16;
             if usize::from(*start) < payload_at {
-                // On the wire the checksum is complete, and no device will complete this one.
+                // On the wire this checksum is complete, and no device will complete it here.
                 let completed = checksum::complete(&mut self.packet, *start, *offset);
                 completed.map_err(|_| Refusal::ChecksumOutside.name())?;
                 known.checksum = Checksum::None;
@@ -312,8 +314,8 @@ impl EncapWork {
     }
 }
 
-/// The tunnels with ports of their own that a packet is already inside of: those that the dissector finds, and
-/// those that were recorded.
+/// Returns the tunnels with non-standard ports that contain the packet: those that the dissector finds, and those that
+/// the capture records.
 fn inside(said: &PacketMeta, packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<TunnelPort> {
     let mut found = TunnelPort::of_packet(packet, stack, ports);
     let mut recorded = meta::tunnels(said).to_vec();
@@ -322,7 +324,7 @@ fn inside(said: &PacketMeta, packet: &[u8], stack: &Stack, ports: &Ports) -> Vec
     found
 }
 
-/// Sets the link-layer type field to `ethertype` (IPv4 or IPv6).
+/// Sets the type field of the link-layer header to `ethertype` (IPv4 or IPv6).
 fn name_payload(front: &mut [u8], last: Kind, ethertype: u16) -> Result<(), &'static str> {
     let field = match last {
         _ if front.is_empty() => return Ok(()),

@@ -1,4 +1,4 @@
-//! `grosso fragment`: make IP fragments of packets longer than an MTU.
+//! `grosso fragment`: splits packets longer than an MTU into IP fragments.
 
 use grosso::{
     Meta,
@@ -22,13 +22,13 @@ use crate::{
 /// Fragmentation of packets that are longer than an MTU.
 #[derive(Clone, Debug)]
 pub struct Fragment {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
     /// Longest packet in bytes, counted from the IP header.
     pub mtu: u16,
     /// Whether IPv4 packets with DF are fragmented too.
     pub ignores_df: bool,
-    /// Seed of the identifications of IPv6 fragments.
+    /// Random seed for the identifications of IPv6 fragments.
     pub seed: u64,
 }
 
@@ -65,7 +65,7 @@ impl CaptureCommand for Fragment {
     }
 }
 
-/// Notes a remedy for packets that stayed longer than the MTU.
+/// Notes why packets stay longer than the MTU, with a remedy.
 fn note(left: &Counts, session: &Session) {
     if let Some(&count) = left.get(DONT_FRAGMENT) {
         let packets = units::count(count, "packet");
@@ -79,7 +79,7 @@ fn note(left: &Counts, session: &Session) {
     }
 }
 
-/// The capture during the run.
+/// State of the command while it reads the capture.
 struct FragmentWork {
     output: Output,
     judge: Judge,
@@ -156,7 +156,7 @@ impl Transform for FragmentWork {
 }
 
 impl FragmentWork {
-    /// Writes the fragments, the first with the other metadata that the capture has for the packet.
+    /// Writes the fragments. The first one gets the other metadata that the capture has for the packet.
     fn write(
         &mut self,
         mut fragments: Fragments<'_>,
@@ -182,7 +182,7 @@ impl FragmentWork {
     }
 }
 
-/// Bytes after the link layer, including those that were not captured.
+/// Returns the number of bytes after the link-layer header, including bytes that were not captured.
 fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
     let layers = stack.layers();
     let ip = layers.iter().find(|layer| layer.kind.is_ip());
@@ -190,14 +190,15 @@ fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
     packet.data.len().max(packet.original_len as usize).saturating_sub(network)
 }
 
-/// Whether a frame is a superframe, by the capture or by the judge.
+/// Returns whether a frame is a superframe, according to the capture or the classifier.
 fn is_superframe(judgment: &Judgment, said: &PacketMeta) -> bool {
     let is_told = said.gso().is_some() || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
-    // IP cuts datagrams that are longer than their link, and a wrong checksum stays as wrong in the fragments.
+    // Neither length nor checksum counts here: IP fragments datagrams that exceed the MTU, and a wrong checksum stays
+    // wrong in the fragments.
     is_told || matches!(judgment.nature, Nature::Superframe { .. })
 }
 
-/// The checksum's state, if it is partial: then it is completed before the packet is cut.
+/// Returns the checksum state. A partial checksum is completed before the packet is fragmented.
 fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
     match said.known(stack).checksum {
         partial @ Checksum::Partial { .. } => partial,
@@ -206,7 +207,7 @@ fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
     }
 }
 
-/// The name in reports.
+/// Returns the reason's name in reports.
 fn name(refusal: NoFragments) -> &'static str {
     match refusal {
         NoFragments::Whole => "fits_mtu",

@@ -1,15 +1,16 @@
-//! Commands that turn a capture into another one, or judge its checksums.
+//! Commands that convert a capture to another one, or verify its checksums.
 //!
 //! | module | job |
 //! |---|---|
-//! | `wire` | a host capture as the packets of the wire |
-//! | `coalesce`, `segment` | packets merged as a receiving host merges them, and split again |
-//! | `fragment`, `reassemble` | IP fragments made, and joined |
-//! | `encap`, `decap` | packets put into tunnels, and taken out |
-//! | `csum` | checksums verified, and repaired |
-//! | `cutter` | the splitting of one superframe |
+//! | `wire` | converts a host capture to the packets on the wire |
+//! | `coalesce`, `segment` | merge packets as a receiving host does, and split them again |
+//! | `fragment`, `reassemble` | create and join IP fragments |
+//! | `encap`, `decap` | encapsulate and decapsulate packets |
+//! | `csum` | verifies and repairs checksums |
+//! | `cutter` | segments one superframe |
 //!
-//! Each is a [`CaptureCommand`](crate::capture::CaptureCommand): options whose `run` returns a report.
+//! Each command is a [`CaptureCommand`](crate::capture::CaptureCommand): options, and a `run` method that returns a
+//! report.
 
 mod coalesce;
 mod csum;

@@ -1,7 +1,7 @@
-//! `grosso reassemble`: join IP fragments into datagrams, and lose nothing.
+//! `grosso reassemble`: joins IP fragments into datagrams without losing packets.
 //!
-//! The capture is read twice (ADR 0045): first to learn which fragments become datagrams, then to write those datagrams
-//! in the place of their last fragment and everything else where it stands.
+//! The capture is read twice (ADR 0045). The first pass learns which fragments become datagrams. The second pass writes
+//! each datagram in place of its last fragment, and everything else unchanged.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ use crate::{
 pub struct Reassemble {
     /// Tunnel ports for packets whose ports the capture does not record.
     pub ports: Ports,
-    /// Bounds of the wait for fragments, and the policy for overlaps.
+    /// Limits of waiting for fragments, and the policy for overlaps.
     pub waiting: Waiting,
     /// Whether the text of the report lists all incomplete datagrams.
     pub lists_all: bool,
@@ -44,14 +44,14 @@ impl CaptureCommand for Reassemble {
         files.captures.keep(session)?;
         let mut input = files.captures.first_pass(session)?;
         let output = files.output_for_longer(&input, session)?;
-        // The second reading must decide as the first did.
+        // The second pass must decide as the first did.
         let seed = random_seed();
         let mut survey = Survey::default();
         let mut lanes = Lanes::new(fragments::rules(&self.waiting), seed);
         let given = self.ports;
         let packets = learn(&mut input, given, &mut survey, &mut lanes)?;
         if session.interrupted.load(Ordering::Relaxed) {
-            // Nothing will be written, so the findings about it are dropped.
+            // Nothing will be written, so these findings are dropped.
             survey = Survey::default();
         }
 
@@ -74,7 +74,7 @@ impl CaptureCommand for Reassemble {
     }
 }
 
-/// The first reading, up to the end of the capture or its damage. Returns the number of packets.
+/// Reads the capture for the first time, up to its end or damage. Returns the number of packets.
 fn learn(
     input: &mut Input,
     given: Ports,
@@ -82,7 +82,7 @@ fn learn(
     lanes: &mut Lanes,
 ) -> Result<u64, Failure> {
     let links = input.links;
-    // Damage is reported by the second reading.
+    // The second pass reports damage.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
@@ -110,7 +110,7 @@ fn report(
 ) -> ReassembleReport {
     note_unlisted(survey.unlisted, session);
     if survey.found.passed.contains_key(Pass::Ipv4Checksum.name()) {
-        // Anonymised captures often have wrong checksums in all headers: a receiver would drop these packets.
+        // Anonymised captures often have wrong header checksums everywhere. A receiver would drop such packets.
         session.hint(
             "fragments with a wrong header checksum stay unchanged; if the capture was \
              anonymised, `grosso csum fix --only bad` corrects the checksums",
@@ -128,7 +128,7 @@ fn report(
     }
 }
 
-/// Notes the number of sets of fragments that are in no list.
+/// Notes the number of fragment sets that are not listed.
 pub(super) fn note_unlisted(unlisted: u64, session: &Session) {
     if unlisted > 0 {
         let sets = units::count(unlisted, "set");
@@ -136,7 +136,7 @@ pub(super) fn note_unlisted(unlisted: u64, session: &Session) {
     }
 }
 
-/// The second reading.
+/// State of the second pass.
 struct ReassembleWork {
     output: Output,
     survey: Survey,
@@ -144,7 +144,7 @@ struct ReassembleWork {
     /// Tunnel ports for packets whose ports the capture does not record.
     given: Ports,
     datagram: Vec<u8>,
-    /// The number of packets that the first reading found: it knows nothing of those by which the file has grown since.
+    /// Number of packets in the first pass. Packets that were appended since are unknown to it.
     packets: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `grosso segment`: cut superframes whose segment size is recorded, and never guess.
+//! `grosso segment`: splits superframes whose segment size is recorded, and never guesses.
 
 use grosso_capture::{Entry, Packet};
 use grosso_wire::{LinkType, dissect};
@@ -16,7 +16,7 @@ use crate::{
 /// Splitting of superframes by their recorded metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
 }
 
@@ -108,7 +108,7 @@ impl Transform for SegmentTransform {
     }
 }
 
-/// Whether the segment size comes from the frame itself or from the user.
+/// Returns whether the segment size comes from the frame itself or from the user.
 const fn is_told(by: Evidence) -> bool {
     matches!(by, Evidence::Given | Evidence::Recorded | Evidence::Stride)
 }

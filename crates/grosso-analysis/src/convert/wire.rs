@@ -1,4 +1,4 @@
-//! `grosso wire`: turns a host capture into the packets of the wire.
+//! `grosso wire`: converts a host capture to the packets on the wire.
 
 use grosso::meta::Gso;
 use grosso_capture::{Entry, Packet, PacketMeta};
@@ -18,12 +18,12 @@ use crate::{
     units,
 };
 
-/// Conversion of a host capture to packets of the wire.
+/// Conversion of a host capture to the packets on the wire.
 #[derive(Clone, Debug, Default)]
 pub struct Wire {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Timestamps of the packets that superframes are split into.
+    /// Timestamps of the packets that are segmented from superframes.
     pub spacing: Spacing,
 }
 
@@ -63,7 +63,7 @@ impl CaptureCommand for Wire {
     }
 }
 
-/// Prints the notes of the manual, one for each kind of packet that the wire did not see in this form.
+/// Emits the notes that the manual lists, one for each kind of packet that did not have this form on the wire.
 fn note(work: &WireWork, session: &Session) {
     for (note, hint) in work.suspicions.notes() {
         session.note(note);
@@ -75,7 +75,7 @@ fn note(work: &WireWork, session: &Session) {
         session.note(format!(
             "{frames} ({payload} B payload) not split: this file records no segment size."
         ));
-        // A packet inside a tunnel must not be cut after the tunnel's UDP header.
+        // A tunnelled packet must not be segmented after the tunnel's UDP header.
         if work.suspicions.is_empty() {
             session.hint(
                 "if you know the sender's segment size, add --uso-size BYTES; \
@@ -104,7 +104,7 @@ fn note(work: &WireWork, session: &Session) {
     }
 }
 
-/// The capture during the run.
+/// State of the command while it reads the capture.
 struct WireWork {
     output: Output,
     judge: Judge,
@@ -118,7 +118,7 @@ struct WireWork {
     udp_left: u64,
     udp_left_bytes: u64,
     cut_short: u64,
-    /// Captured and original length of the first packet that was cut short.
+    /// Captured and original length of the first truncated packet.
     first_cut: Option<(usize, u32)>,
     packet: Vec<u8>,
     levels: Levels,
@@ -173,7 +173,7 @@ impl Transform for WireWork {
             return self.leave("evidence_contradicts", entry);
         }
         match judgment.nature {
-            // A checksum behind the last header that is followed may be partial.
+            // A checksum after the last parsed header may be partial.
             Nature::Packet if stack.stop == Stop::TooDeep => self.leave("too_deep", entry),
             Nature::Packet => self.complete(entry, &sight),
             Nature::Left(reason) => {
@@ -184,7 +184,7 @@ impl Transform for WireWork {
                 self.leave(reason, entry)
             }
             Nature::Superframe { gso, size, ports } => {
-                // Packets that are cut from it are those of the wire, so nothing stays partial there.
+                // The segments are packets on the wire, so none of their checksums stays partial.
                 let gso = Gso { partial_members: false, ..gso };
                 let how = How { gso, link, ports };
                 match self.cutter.cut(packet, &said, how, &mut self.output)? {
@@ -206,7 +206,7 @@ impl Transform for WireWork {
 }
 
 impl WireWork {
-    /// Writes a packet unchanged, although the wire did not see it in this form.
+    /// Writes a packet unchanged, although it did not have this form on the wire.
     fn leave(&mut self, reason: &'static str, entry: &Entry<'_>) -> Result<(), Failure> {
         *self.left.entry(reason).or_default() += 1;
         self.output.copy(entry)
@@ -222,7 +222,7 @@ impl WireWork {
         if left == Some(CAPTURED_SHORT) {
             self.count_cut(packet);
         }
-        // A claim that a checksum is partial ends here, also where it is right already.
+        // A mark that the checksum is partial is removed, even if the checksum is already correct.
         if left == Some(CAPTURED_SHORT) || !completes && !said.is_partial() {
             return self.output.copy(entry);
         }

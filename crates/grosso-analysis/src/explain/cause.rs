@@ -1,5 +1,5 @@
-//! The law or limit that kept a packet out of a train or ended one, with its values, and the change that would have let
-//! the packet in.
+//! Cause of a refusal or of the end of a train: the law or limit with its values, and the change with which the packet
+//! would have merged.
 
 use grosso::{
     CoalesceOptions, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -21,17 +21,17 @@ use crate::{
     reports::explain::{BrokenLaw, Held, Limit},
 };
 
-/// The cause, with values.
+/// Cause, with values.
 #[derive(Debug, Default)]
 pub(super) struct MergeCause {
     pub(super) detail: Option<String>,
     pub(super) law: Option<BrokenLaw>,
     pub(super) limit: Option<Limit>,
-    /// A setting or packet with which it would have merged.
+    /// Setting or change of the packet with which the packet would have merged.
     pub(super) remedy: Option<String>,
 }
 
-/// A packet beside the last one of the train that refused it.
+/// A packet and the last packet of the train that refused it.
 struct Pair<'a> {
     held: Held,
     last: &'a [u8],
@@ -42,7 +42,7 @@ struct Pair<'a> {
     after: Transport,
 }
 
-/// The cause for which a packet did not join the train of its flow, whose last packet is `last`.
+/// Returns why a packet did not join the train of its flow, whose last packet is `last`.
 pub(super) fn of_refusal(
     reason: NoMerge,
     held: Held,
@@ -66,7 +66,7 @@ pub(super) fn of_refusal(
     Some(MergeCause { detail, law, limit, remedy: remedy(&remedies) })
 }
 
-/// The cause for which a packet can be in no train.
+/// Returns why a packet cannot be in any train.
 pub(super) fn of_pass(
     reason: Pass,
     now: &[u8],
@@ -103,15 +103,15 @@ pub(super) fn of_pass(
     MergeCause { remedy: remedy(&remedies), limit, ..MergeCause::default() }
 }
 
-/// Whether a packet is of an L2TPv3 session whose form was not told: by any form it has a frame inside. A control
-/// message has none.
+/// Returns whether a packet belongs to an L2TPv3 session without a configured format: parsed with any format, it
+/// contains a frame. A control message contains none.
 fn is_untold_session(packet: &[u8], link: LinkType, stack: &Stack, ports: &Ports) -> bool {
     let form = Pseudowire { cookie: CookieLen::None, has_sublayer: false };
     let told = dissect(packet, link, &ports.with_l2tp(Some(form)));
     ports.l2tp().is_none() && told.layers().len() > stack.layers().len() + 1
 }
 
-/// The limit that ended a train.
+/// Returns the limit that ended a train.
 pub(super) fn limit_of_close(reason: Close, packets: u64, profile: &Profile) -> Option<Limit> {
     let limits = &profile.limits;
     let (name, most, would_be) = match reason {
@@ -129,7 +129,7 @@ pub(super) fn limit_of_close(reason: Close, packets: u64, profile: &Profile) -> 
 }
 
 impl Pair<'_> {
-    /// The law that was broken, from the table of laws.
+    /// Returns the law that the packet violated, from the header tables.
     fn law(&self, reason: NoMerge, profile: &Profile) -> Option<BrokenLaw> {
         self.last_stack.layers().iter().find_map(|layer| {
             let range = layer.offset as usize..layer.end();
@@ -195,7 +195,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The most telling values.
+    /// Returns the values that show the cause best.
     fn detail(&self, reason: NoMerge) -> Option<String> {
         match reason {
             NoMerge::TcpSequenceAhead | NoMerge::TcpSequenceBehind => {
@@ -269,7 +269,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Whether the packet may be longer than any length field can hold.
+    /// Returns whether a merged packet may exceed the maximum of every length field.
     fn is_free(&self) -> bool {
         let levels = self.now_stack.layers().iter().filter(|layer| is_ip(layer)).count();
         self.after.is_tcp() && levels == 1
@@ -287,7 +287,7 @@ impl Pair<'_> {
     }
 }
 
-/// A sentence part that lists the remedies, each of which would do.
+/// Returns a phrase that lists alternative remedies; each one suffices.
 fn remedy(remedies: &[String]) -> Option<String> {
     let with = |remedy: &String| match remedy.starts_with("never") {
         true => remedy.clone(),
@@ -297,7 +297,7 @@ fn remedy(remedies: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; or "))
 }
 
-/// The law in words, if these two values of a field break it and the refusal has this name.
+/// Returns a description of the law if the two values of a field violate it and `reason` is the refusal for that law.
 fn words_of(field: &Field, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<&'static str> {
     let is_named = NoMerge::of(field.role) == reason;
     match field.law {
@@ -325,12 +325,12 @@ fn words_of(field: &Field, reason: NoMerge, held: &[u8], came: &[u8]) -> Option<
     }
 }
 
-/// The flags that must not change within a train.
+/// Returns the flags that must not change within a train.
 fn flags(word: &[u8]) -> u16 {
     u16_at(word, 0) & FLAGS & !(tcp::FIN | tcp::PSH)
 }
 
-/// The value of a field as people read it.
+/// Formats the value of a field.
 fn value(form: Notation, field: &[u8]) -> String {
     let number = field.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     match form {
@@ -341,13 +341,13 @@ fn value(form: Notation, field: &[u8]) -> String {
     }
 }
 
-/// Bytes in hexadecimal, as many as fit a line.
+/// Formats bytes in hexadecimal, as many as fit on a line.
 fn bytes(field: &[u8]) -> String {
     let hex: String = field.iter().take(BYTES_SHOWN).map(|byte| format!("{byte:02x}")).collect();
     if field.len() > BYTES_SHOWN { hex + "..." } else { hex }
 }
 
-/// The built-in profiles under which the last of these packets gets the verdict `wanted`, after the others of its flow.
+/// Returns the built-in profiles with which the last of `packets` gets the verdict `wanted` after the others.
 fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -> Option<String> {
     let names = Profile::all().into_iter().filter_map(|mut profile| {
         let name = profile.name.clone();
@@ -367,7 +367,7 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
     (!names.is_empty()).then(|| format!("--profile {}", names.join(", ")))
 }
 
-/// The change that would have let a packet into a train, if it can be in none as it is.
+/// Returns the change with which a packet could be in a train.
 fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     Some(match reason {
         Pass::NotIp | Pass::Protocol => "never: only TCP and UDP over IP form trains",
@@ -407,14 +407,15 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     })
 }
 
-/// The cure of a session whose form was not told.
+/// Remedy for an L2TPv3 session without a configured format.
 const TELL_L2TP: &str = "the format of its L2TPv3 sessions, which packets do not show: --l2tp \
                          4/default";
-/// The flags beside the header length, with the reserved bits, which a train keeps too.
+/// Mask of the TCP flags in the word that also contains the header length. It includes the reserved bits, which a train
+/// preserves too.
 const FLAGS: u16 = 0x0fff;
-/// Trains of a bucket (rule G3).
+/// Number of trains in a bucket (rule G3).
 const WAYS: u64 = 8;
-/// Header stacks that are remembered.
+/// Number of cached header stacks.
 const HEADER_STACKS: u64 = 64;
-/// Bytes of a field that are shown.
+/// Maximum number of bytes of a field that are shown.
 const BYTES_SHOWN: usize = 12;

@@ -1,7 +1,7 @@
 //! `grosso explain`: explains why a packet was merged, or why not.
 //!
-//! The capture is replayed up to the packet and on until the packet leaves. The state of the coalescer when the packet
-//! came is inferred from its deliveries.
+//! The capture is replayed up to the packet, and further until the packet leaves. The state of the coalescer at the
+//! packet's arrival is inferred from deliveries.
 
 mod cause;
 
@@ -30,14 +30,14 @@ use crate::{
     units,
 };
 
-/// Question why one packet was merged, or why not.
+/// Explanation of why one packet was merged, or why not.
 #[derive(Clone, Debug, Default)]
 pub struct Explain {
     /// Packet number, from 1.
     pub number: u64,
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Rules of merging.
+    /// Merge rules.
     pub rules: Rules,
 }
 
@@ -90,7 +90,7 @@ impl CaptureCommand for Explain {
     }
 }
 
-/// The failure for a number without a packet, perhaps because the file is damaged before it.
+/// Returns the failure for a packet number that was not found, perhaps because the file is damaged before it.
 fn missing(number: u64, ending: Ending, input: &Input, session: &Session) -> Failure {
     if let Err(failure) = ending.conclude(input, session, "processed") {
         return failure;
@@ -103,36 +103,36 @@ fn missing(number: u64, ending: Ending, input: &Input, session: &Session) -> Fai
     Failure::usage("usage.packet", message)
 }
 
-/// Watches the deliveries for one packet.
+/// Receiver that searches the deliveries for one packet, the target.
 #[derive(Default)]
 struct Watcher {
     target: u64,
     /// Whether the target is being pushed.
     is_now: bool,
-    /// The link type by which the target is parsed.
+    /// Link type with which the target is parsed.
     link: Option<LinkType>,
-    /// The UDP ports that mean a tunnel in it.
+    /// UDP ports that identify tunnels in the target.
     ports: Ports,
-    /// Trains that left while it was pushed, and without it.
+    /// Trains without the target that left while the target was pushed.
     flushed: Vec<Train>,
-    /// The last of them in detail.
+    /// Details of the last flushed train.
     before: Option<Before>,
-    /// The train that the target left in.
+    /// Train in which the target left.
     left: Option<Train>,
-    /// The packet whose push made it leave.
+    /// Number of the packet whose push flushed that train.
     left_by: Option<u64>,
-    /// The packet that is being pushed.
+    /// Number of the packet that is being pushed.
     pushed: u64,
-    /// The packets before it in the train that it joined.
+    /// Packets before the target in the train that the target joined.
     joined: Option<Held>,
-    /// The number of each packet on its way.
+    /// Numbers of the packets in the coalescers.
     numbers: Records<u64>,
 }
 
-/// The train that the target met.
+/// Train of the target's flow when the target arrived.
 struct Before {
     held: Held,
-    /// Its last packet.
+    /// Last packet of the train.
     last: Vec<u8>,
 }
 
@@ -168,7 +168,7 @@ impl Sink<PortBuffer> for Watcher {
 }
 
 impl Watcher {
-    /// The first `count` packets of a train that left.
+    /// Describes the first `count` packets of a train that left.
     fn held(&self, delivery: &Delivery<'_, PortBuffer>, count: usize) -> Held {
         let payload: usize = if delivery.is_joined() {
             delivery.parts().take(count).map(|part| part.range().len()).sum()
@@ -204,7 +204,7 @@ impl Receiver for Watcher {
     }
 }
 
-/// The target at the time of its push.
+/// State of the target when it was pushed.
 struct FoundPacket {
     facts: PacketFacts,
     data: Vec<u8>,
@@ -264,7 +264,7 @@ impl FoundPacket {
     fn report(self, input: &Input, profile: &Profile, watcher: Watcher) -> ExplainReport {
         let Watcher { flushed, before, left, joined, left_by, .. } = watcher;
         let fate = match self.fate {
-            // The place where the packet left shows its fate.
+            // The train in which the packet left shows what happened to it.
             Fate::Engine(Verdict::Waits) if joined.is_some() => Fate::Engine(Verdict::Joined),
             Fate::Engine(Verdict::Waits)
                 if left.is_some_and(|train| train.closed != Close::Never.name()) =>
@@ -287,7 +287,7 @@ impl FoundPacket {
         let MergeCause { detail, law, limit, remedy } = cause.unwrap_or_default();
         let met = match fate {
             Fate::Engine(Verdict::Joined) => joined,
-            // Trains that left to make room belong to other flows.
+            // Trains that were evicted belong to other flows.
             Fate::Engine(Verdict::Refused(_) | Verdict::Passed(_)) => before.map(|b| b.held),
             _ => None,
         };
@@ -322,7 +322,7 @@ impl FoundPacket {
     }
 }
 
-/// The words for a fate: verdict, reason, sentence.
+/// Returns the verdict, the reason and the sentence for an outcome.
 fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str>) {
     match fate {
         Fate::Engine(Verdict::Held) => ("held", None, None),
@@ -353,13 +353,13 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
     }
 }
 
-/// The values of the TCP timestamp option.
+/// Returns TSval and TSecr of the TCP timestamp option.
 fn timestamps(packet: &[u8], transport: &Transport) -> Option<(u32, u32)> {
     let option = options(packet, transport).find(|(kind, _)| *kind == 8)?;
     (option.1.len() == 10).then(|| (u32_at(option.1, 2), u32_at(option.1, 6)))
 }
 
-/// The TCP options: kind, and all bytes.
+/// Returns the TCP options, each with its kind and all of its bytes.
 fn options<'a>(
     packet: &'a [u8],
     transport: &Transport,
@@ -379,7 +379,7 @@ fn options<'a>(
     })
 }
 
-/// The headers in words, with the TCP options: `eth ip4 tcp(nop,nop,ts)`.
+/// Formats the headers, with the TCP options: `eth ip4 tcp(nop,nop,ts)`.
 fn headers(packet: &[u8], stack: &Stack) -> String {
     let mut text = stack.to_string();
     if let Some(transport) = Transport::of(stack, packet.len()).filter(Transport::is_tcp) {

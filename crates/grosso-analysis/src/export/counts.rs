@@ -1,4 +1,4 @@
-//! The counts of the rows of tables.
+//! Counts of table rows.
 
 use crate::{
     report::Counts,
@@ -6,7 +6,7 @@ use crate::{
     tables::{Packet, TrainRow},
 };
 
-/// Counts a row of packets.
+/// Counts a row of the packet table.
 pub(super) fn count_packet(counts: &mut PacketCounts, row: &Packet<'_>) {
     counts.rows += 1;
     counts.bytes += u64::from(row.length);
@@ -19,7 +19,7 @@ pub(super) fn count_packet(counts: &mut PacketCounts, row: &Packet<'_>) {
     count(&mut counts.left, finding.left);
 }
 
-/// Counts a row of trains.
+/// Counts a row of the train table.
 pub(super) fn count_train(counts: &mut TrainCounts, row: &TrainRow<'_>) {
     counts.rows += 1;
     counts.bytes += row.length;

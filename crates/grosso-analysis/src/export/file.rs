@@ -1,4 +1,4 @@
-//! A table in a Parquet file, which a thread of its own compresses and writes.
+//! A table in a Parquet file. A separate thread compresses and writes the file.
 
 use std::{
     fs::File,
@@ -29,28 +29,28 @@ use crate::{
     tables::{Batches, Columns, Take},
 };
 
-/// A table whose rows go to a file.
+/// A table that is written to a file.
 pub(super) struct TableFile<C> {
     batches: Batches<C, PassOn>,
     path: Name,
     /// The name in messages.
     name: String,
     writer: JoinHandle<Result<u64, ParquetError>>,
-    /// Whether the writer still takes rows.
+    /// Whether the writer still accepts rows.
     goes_on: bool,
 }
 
-/// The function that passes batches on to the writer.
+/// Function that passes batches to the writer.
 type PassOn = Box<dyn FnMut(Made) -> bool>;
 
-/// A batch, or the failure to make it.
+/// A batch, or the failure to create it.
 type Made = Result<RecordBatch, ArrowError>;
 
 impl<C: Columns> TableFile<C> {
-    /// Creates the file of a table with these columns. `table` is the name and version of the columns.
+    /// Creates the file of a table. `table` is the name and version of the columns.
     ///
     /// # Errors
-    /// If it is one of the captures, or cannot be created.
+    /// Fails if the path is one of the captures, or if the file cannot be created.
     pub(super) fn create(
         path: &Path,
         table: &str,
@@ -80,7 +80,7 @@ impl<C: Columns> TableFile<C> {
         Ok(Self { batches, path: Name::of(path), name, writer, goes_on: true })
     }
 
-    /// Takes a row; `false` if the file takes no more.
+    /// Adds a row; returns `false` if the writer accepts no more rows.
     pub(super) fn take<Row>(&mut self, row: Row) -> bool
     where
         C: Take<Row>,
@@ -92,7 +92,7 @@ impl<C: Columns> TableFile<C> {
     /// Completes the file.
     ///
     /// # Errors
-    /// If it could not be written.
+    /// Fails if the file could not be written.
     pub(super) fn finish(mut self) -> Result<FileWritten, Failure> {
         self.batches.finish();
         drop(self.batches);
@@ -119,14 +119,14 @@ fn properties(table: &str) -> WriterProperties {
     let mut properties = WriterProperties::builder();
     for column in ASCENDING {
         let column = ColumnPath::from(column.split('.').map(str::to_owned).collect::<Vec<_>>());
-        // Each value is another one, so a dictionary of them would be built in vain.
+        // All values differ, so a dictionary would be useless.
         properties = properties
             .set_column_dictionary_enabled(column.clone(), false)
             .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
     }
     properties
         .set_compression(Compression::SNAPPY)
-        // DuckDB and polars leave out groups of rows by them, and no pages.
+        // DuckDB and polars use statistics to skip row groups, but not to skip pages.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(GROUP_ROWS_MAX))
         .set_created_by(concat!("grosso ", env!("CARGO_PKG_VERSION")).into())
@@ -134,7 +134,7 @@ fn properties(table: &str) -> WriterProperties {
         .build()
 }
 
-/// Writes batches until no more come, and returns the length of the file.
+/// Writes batches until the channel is closed, and returns the length of the file in bytes.
 fn write(mut writer: ArrowWriter<File>, batches: Receiver<Made>) -> Result<u64, ParquetError> {
     for batch in batches {
         writer.write(&batch?)?;
@@ -146,7 +146,7 @@ fn write(mut writer: ArrowWriter<File>, batches: Receiver<Made>) -> Result<u64, 
     Ok(writer.bytes_written() as u64)
 }
 
-/// The words of the system for a failure to write, if it is one.
+/// Returns the message of an error; for an operating system error, the system's message.
 fn reason(error: &ParquetError) -> String {
     match error {
         ParquetError::External(source) => source.to_string(),
@@ -154,12 +154,12 @@ fn reason(error: &ParquetError) -> String {
     }
 }
 
-/// Columns of numbers that grow from row to row, or nearly so: their differences are small.
+/// Columns whose numbers grow from row to row, at least nearly, so that their differences are small.
 const ASCENDING: [&str; 7] =
     ["number", "numbers.list.item", "train", "time", "end", "frame", "offset"];
-/// Most rows of a group: they are in memory, compressed, until it is full.
+/// Maximum number of rows in a group. A group stays in memory, compressed, until it is full.
 const GROUP_ROWS_MAX: usize = 1 << 18;
-/// Bytes of a group with which it is full.
+/// Length in bytes at which a group is full.
 const GROUP_BYTES_MAX: usize = 16 << 20;
-/// Batches that wait to be written.
+/// Maximum number of batches that wait to be written.
 const BATCHES_WAITING_MAX: usize = 2;

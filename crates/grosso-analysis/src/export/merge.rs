@@ -1,7 +1,7 @@
-//! `grosso merge`: the report of one run from the reports of its shares.
+//! `grosso merge`: merges the reports of all shards into the report of one run.
 //!
-//! The rule is that of `docs/export.md`: what describes the run must be the same in all reports, counts are added, of
-//! times the earliest and the latest stay. A report that it does not hold for is refused.
+//! The rules are in `docs/export.md`. Fields that describe the run must be equal in all reports. Counts are added. Of
+//! times, the earliest or the latest is kept. Other reports are refused.
 
 use std::{
     collections::BTreeSet,
@@ -15,10 +15,10 @@ use crate::{
     error::Failure, name::shown, report::Report, reports::export::ExportReport, style::Style,
 };
 
-/// Returns the report of one run from the reports of its shards, one in each file.
+/// Merges the reports of all shards, one per file, into the report of one run.
 ///
 /// # Errors
-/// If a file is no report of a shard, a shard is missing, or the reports are not those of one run.
+/// Fails if a file is not the report of a shard, if a shard is missing, or if the reports are from different runs.
 pub fn merge(reports: &[PathBuf]) -> Result<MergedReport, Failure> {
     let mut shares: Vec<Share> = reports.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
     are_all(&shares)?;
@@ -41,7 +41,7 @@ pub fn merge(reports: &[PathBuf]) -> Result<MergedReport, Failure> {
     Ok(MergedReport(merged))
 }
 
-/// The report of a share.
+/// Report of a shard.
 struct Share {
     name: String,
     report: Map<String, Value>,
@@ -49,7 +49,7 @@ struct Share {
     of: u64,
 }
 
-/// Reads the report of a share.
+/// Reads the report of a shard.
 fn read(path: &Path) -> Result<Share, Failure> {
     let name = shown(path);
     let text = path::read_text(path, REPORT_BYTES_MAX)
@@ -77,7 +77,7 @@ fn read(path: &Path) -> Result<Share, Failure> {
     Ok(Share { name, report, index, of })
 }
 
-/// Refuses shares of which some are missing or stand twice.
+/// Refuses missing and duplicate shards.
 fn are_all(shares: &[Share]) -> Result<(), Failure> {
     let refuse = |message: String| Err(Failure::usage("usage.shares", format!("merge: {message}")));
     let Some(of) = shares.first().map(|share| share.of) else { return Ok(()) };
@@ -104,7 +104,7 @@ fn differs(one: &Share, other: &Share, key: &str) -> Failure {
         .hint("use the same captures and options for every shard")
 }
 
-/// The way in which the values of a field become one.
+/// Rule for merging the values of a field.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     /// The values must be equal.
@@ -190,15 +190,15 @@ impl Report for MergedReport {
         lines.collect()
     }
 
-    /// Its notes are those of the reports.
+    /// Adds nothing: the merged report has the notes of the reports.
     fn warn(&mut self, _warnings: Vec<String>) {}
 }
 
-/// Greatest size in bytes of a report.
+/// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: u64 = 64 << 20;
-/// The schema of reports that can be merged.
+/// Schema of reports that can be merged.
 const SCHEMA: &str = ExportReport::FORM.name;
-/// The rule for each field of such a report.
+/// Rule for each field of a report.
 const RULES: [(&str, Rule); 9] = [
     ("schema", Rule::Same),
     ("tool", Rule::Same),

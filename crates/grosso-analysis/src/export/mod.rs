@@ -1,4 +1,4 @@
-//! `grosso export`: a row for each packet of the wire, and for each train, as Parquet.
+//! `grosso export`: writes Parquet tables with a row for each packet on the wire and for each train.
 
 mod counts;
 mod file;
@@ -31,18 +31,18 @@ use crate::{
     },
 };
 
-/// Tables of packets and of trains in Parquet files. A thread for each file compresses and writes it.
+/// Export of packets and trains to Parquet files. Each file has a thread that compresses and writes it.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// File of the packets of the wire.
+    /// File for the packets on the wire.
     pub parquet: Option<PathBuf>,
-    /// File of the trains.
+    /// File for the trains.
     pub trains: Option<PathBuf>,
-    /// Share of the flows whose rows are written.
+    /// Shard of the flows whose rows are written.
     pub shard: Shard,
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Rules of merging.
+    /// Merge rules.
     pub rules: Rules,
 }
 
@@ -116,7 +116,7 @@ fn refuse_one_file_for_both(options: &Export) -> Result<(), Failure> {
     }
 }
 
-/// Whether two paths lead to one file, which need not be there yet.
+/// Returns whether two paths name the same file, which need not exist yet.
 fn leads_to_same(one: &Path, other: &Path) -> bool {
     let is_same = |one: &Path, other: &Path| same_file(one, other).unwrap_or(false);
     let folder = |path: &Path| match path.parent() {
@@ -127,7 +127,7 @@ fn leads_to_same(one: &Path, other: &Path) -> bool {
         || one.file_name() == other.file_name() && is_same(&folder(one), &folder(other))
 }
 
-/// The table of packets.
+/// Packet table.
 struct PacketFile {
     file: TableFile<PacketColumns>,
     rows: WireRows,
@@ -144,7 +144,7 @@ impl PacketFile {
         Ok(Some(Self { file, rows, counts: PacketCounts::default() }))
     }
 
-    /// Takes the packets of a frame; `false` if the file takes no more.
+    /// Adds the packets of a frame; returns `false` if the file accepts no more rows.
     fn push(&mut self, seen: &Seen<'_>, judge: &Judge) -> Result<bool, Failure> {
         let Self { file, rows, counts } = self;
         let mut goes_on = true;
@@ -160,7 +160,7 @@ impl PacketFile {
     }
 }
 
-/// The table of trains.
+/// Train table.
 struct TrainFile {
     file: TableFile<TrainColumns>,
     shard: Shard,
@@ -175,7 +175,7 @@ impl TrainFile {
         Ok(Some(Self { file, shard: options.shard, counts: TrainCounts::default() }))
     }
 
-    /// Takes a train; `false` if the file takes no more.
+    /// Adds a train; returns `false` if the file accepts no more rows.
     fn take(&mut self, row: &TrainRow<'_>) -> bool {
         if !row.headers.are_in(self.shard) {
             return true;

@@ -28,48 +28,48 @@ use crate::{
     profile, units,
 };
 
-/// Takes deliveries, and keeps packets until then.
+/// Receiver of deliveries, which also stores the packets until they are delivered.
 pub(crate) trait Receiver: Sink<PortBuffer> {
-    /// Keeps a packet.
+    /// Stores a packet in a buffer.
     fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer;
 
-    /// Sets the time at which the deliveries from here on leave.
+    /// Sets the time of the following deliveries.
     fn at(&mut self, _now_ns: u64) {}
 }
 
-/// The fate of a packet.
+/// Outcome for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The engine took it.
+    /// The engine processed the packet.
     Engine(Verdict),
     /// The packet bypasses the engine: the caller writes it unchanged, at the same position.
     Aside(Aside),
 }
 
-/// The purpose of a replay.
+/// Purpose of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Deliveries are written, so every packet must come back out of its superframe unchanged.
+    /// Deliveries are written, so segmenting a superframe must restore every packet.
     Writes,
     /// Deliveries are counted as if they were written, but packets that the capture truncated may merge.
     Counts,
-    /// Deliveries are only examined, so properties that a file could not give back do not matter.
+    /// Deliveries are only examined, so properties that a file cannot restore do not matter.
     Looks,
 }
 
-/// The reason why a packet stays outside of the engine.
+/// Reason why a packet bypasses the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Aside {
-    /// Its link type has no view here.
+    /// The link type is not supported.
     LinkType,
-    /// It carries options that a superframe could not give back.
+    /// The packet has options that a superframe cannot preserve.
     Options,
-    /// The capture cut it, or its recorded length is wrong.
+    /// The packet is truncated, or its recorded length is wrong.
     Length,
-    /// It has no time, or one that nanoseconds cannot hold.
+    /// The packet has no timestamp, or one that does not fit into nanoseconds.
     Time,
-    /// Too many interfaces send at once.
+    /// Too many interfaces are active at once.
     Interfaces,
 }
 
@@ -77,7 +77,7 @@ impl Aside {
     pub(crate) const ALL: [Self; 5] =
         [Self::LinkType, Self::Options, Self::Length, Self::Time, Self::Interfaces];
 
-    /// The name in reports.
+    /// Returns the reason's name in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::LinkType => "capture_link_type",
@@ -88,7 +88,7 @@ impl Aside {
         }
     }
 
-    /// The sentence that people read.
+    /// Returns the sentence shown to users.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::LinkType => "Its link type is not supported.",
@@ -100,44 +100,44 @@ impl Aside {
     }
 }
 
-/// Coalescers over the packets of a capture: one for each device and direction.
+/// Coalescers for the packets of a capture: one for each device and direction.
 pub(crate) struct Replay {
     profile: Profile,
     batch: Batch,
     purpose: Purpose,
     seed: u64,
     lanes: Vec<Lane>,
-    /// The measurement of round trips, if a hold asks for them.
+    /// Measurement of round-trip times, if the hold depends on them.
     round_trips: Option<RoundTrips>,
-    /// Packets of the poll so far.
+    /// Number of packets in the poll so far.
     polled: u64,
     stamp: Option<u64>,
-    /// The counts of lanes that have ended.
+    /// Counts of lanes that have ended.
     stats: CoalesceStats,
-    /// Packets that stayed outside, by reason.
+    /// Number of packets that bypassed the engine, by reason.
     pub(crate) asides: [u64; Aside::ALL.len()],
-    /// Flows whose round trip a hold asked for and that showed none.
+    /// Number of flows without a measured round-trip time, if the hold depends on it.
     pub(crate) blind_flows: u64,
 }
 
-/// The packets of one device in one direction.
+/// Coalescer for one device and direction.
 struct Lane {
     device: u32,
     direction: u32,
-    /// The UDP ports that mean a tunnel in them.
+    /// UDP ports that identify tunnels.
     ports: Ports,
     coalescer: PortCoalescer,
-    /// The flags of the held packets except those about offloads: a superframe has room for one word.
+    /// Flags of the held packets, except those about offloads. A superframe has room for one word.
     flags: u32,
     last_ns: u64,
-    /// Whether a poll has begun and not ended.
+    /// Whether a poll is in progress.
     is_polling: bool,
-    /// Whether a poll may last any time, so that trains leave within it when their hold is over.
+    /// Whether polls have no time limit, so that a train whose hold ends is flushed within the poll.
     is_poll_long: bool,
 }
 
 impl Replay {
-    /// A replay by these rules.
+    /// Creates a replay with these rules.
     pub(crate) fn new(rules: &Rules, purpose: Purpose) -> Result<Self, Failure> {
         let (profile, seed) = (asked_for(rules)?, random_seed());
         Ok(Self {
@@ -155,18 +155,18 @@ impl Replay {
         })
     }
 
-    /// The profile that the replay merges by.
+    /// Returns the merge profile.
     pub(crate) fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Takes the next packet. Deliveries that it causes are made before this returns, so a packet that stays outside
-    /// may be written at once and overtakes nothing.
+    /// Processes the next packet. All deliveries that the packet causes are made before this returns, so a packet that
+    /// bypasses the engine can be written at once without overtaking others.
     pub(crate) fn push(&mut self, seen: &Seen<'_>, sink: &mut dyn Receiver) -> Fate {
         self.push_as(&seen.arrived(), sink, |sink| sink.keep(seen))
     }
 
-    /// The same for a packet that is no longer at hand, which `keep` keeps.
+    /// Processes the next packet from its stored properties; `keep` returns its buffer.
     pub(crate) fn push_as(
         &mut self,
         packet: &Arrived<'_>,
@@ -182,7 +182,7 @@ impl Replay {
         fate
     }
 
-    /// Delivers everything, because the capture or its section ends.
+    /// Flushes all trains at the end of the capture or of a section.
     pub(crate) fn finish(&mut self, sink: &mut dyn Receiver) {
         let now_ns = self.stamp.unwrap_or(0);
         for mut lane in self.lanes.drain(..) {
@@ -194,12 +194,12 @@ impl Replay {
         self.polled = 0;
     }
 
-    /// The counts of all coalescers; complete after [`Self::finish`].
+    /// Returns the total counts of all coalescers; complete after [`Self::finish`].
     pub(crate) fn stats(&self) -> &CoalesceStats {
         &self.stats
     }
 
-    /// Ends the poll before the packet, if polls end where the time changes.
+    /// Ends the poll before a packet if the batch rule ends polls by time.
     fn begin(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
         let before = self.stamp;
         let is_over = match self.batch {
@@ -218,7 +218,7 @@ impl Replay {
 
     fn end(&mut self, now: Option<u64>, sink: &mut dyn Receiver) {
         self.polled += 1;
-        // What comes within the gap behind as many packets as a path polls was there already.
+        // After a full budget without a gap, more packets were already waiting, so the poll was full.
         let (most, is_full) = match self.batch {
             Batch::Packets(most) => (most, false),
             Batch::Gap(_) => (POLL_PACKETS_MAX, true),
@@ -229,7 +229,7 @@ impl Replay {
         }
     }
 
-    /// Ends a poll, behind which more packets may have been there already.
+    /// Ends a poll. `is_full` says that more packets may already be waiting.
     fn poll_end(&mut self, now_ns: u64, is_full: bool, sink: &mut dyn Receiver) {
         self.polled = 0;
         for lane in &mut self.lanes {
@@ -277,13 +277,13 @@ impl Replay {
         }
     }
 
-    /// The round trip time of the packet's connection in nanoseconds, if this packet tells it.
+    /// Returns the round-trip time of the packet's connection in nanoseconds, if this packet shows one.
     fn round_trip(&mut self, packet: &Arrived<'_>, link: LinkType) -> Option<u64> {
         let now_ns = packet.time.ok()?;
         self.round_trips.as_mut()?.observe(packet.data, link, &packet.ports, now_ns)
     }
 
-    /// Returns the index of the coalescer for a device and direction; `None` if there are already `LANES_MAX`.
+    /// Returns the index of the lane for a device and direction, or `None` if there are already `LANES_MAX`.
     fn lane(&mut self, device: u32, direction: u32, link: LinkType, ports: Ports) -> Option<usize> {
         let is_it = |lane: &Lane| lane.device == device && lane.direction == direction;
         match self.lanes.iter().position(is_it) {
@@ -309,8 +309,8 @@ impl Replay {
         }
     }
 
-    /// Lets a lane look for tunnels on these ports from here on. Its held packets leave first: so packets of one flow
-    /// do not overtake each other if their captures say different ports.
+    /// Changes the tunnel ports of a lane. Held packets are flushed first, so that packets of a flow stay in order even
+    /// if captures record different ports.
     fn look_for(&mut self, index: usize, ports: Ports, link: LinkType, sink: &mut dyn Receiver) {
         let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.ports != ports) else {
             return;
@@ -327,9 +327,9 @@ impl Replay {
 }
 
 impl Lane {
-    /// Delivers the trains whose hold is over, each at the time when it was. Within a poll only trains that are held
-    /// across polls leave, and none if a poll is taken as a whole, flow by flow or in order: so a hold never makes
-    /// trains shorter than no hold does.
+    /// Flushes the trains whose hold has ended, each at its deadline. Within a poll, only trains that are held across
+    /// polls are flushed, and none if the poll is processed as a whole (by flow or in order). So a hold never makes
+    /// trains shorter than no hold.
     fn expire(&mut self, now_ns: u64, sink: &mut dyn Receiver) {
         let profile = self.coalescer.profile();
         let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;
@@ -347,8 +347,8 @@ impl Lane {
         sink.at(now_ns);
     }
 
-    /// Delivers the held packets if they could not be given back exactly once this packet joined them: a superframe
-    /// holds one word of flags, and arrivals as steps forward of less than 4.3 seconds.
+    /// Flushes the held packets if this packet could not be restored exactly after joining them: a superframe stores
+    /// one word of flags, and arrival times as forward steps of less than 4.3 seconds.
     fn make_way(&mut self, flags: u32, now_ns: u64, sink: &mut dyn Receiver) {
         self.expire(now_ns, sink);
         let hold_ns = self.coalescer.profile().limits.hold_ns;
@@ -364,7 +364,7 @@ impl Lane {
     }
 }
 
-/// Notes the number of flows whose round trip was not seen, if a hold asked for it.
+/// Notes the number of flows without a measured round-trip time, if a hold depends on it.
 pub(crate) fn note_blind_flows(flows: u64, session: &Session) {
     if flows == 0 {
         return;
@@ -377,7 +377,7 @@ pub(crate) fn note_blind_flows(flows: u64, session: &Session) {
     session.hint("if you know the round-trip time, pass --round-trip 200us");
 }
 
-/// The profile that the user selected, with the options that override it.
+/// Returns the profile that the user selected, with the options that override it.
 fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     let mut profile = profile::find(&rules.profile, Path::new(""))?;
     let bounds = &rules.bounds;
@@ -396,7 +396,7 @@ fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     }
     if let Some(flows) = bounds.flows {
         limits.flows = flows;
-        // Twice the room, so that buckets of eight rarely overflow.
+        // Twice as many slots as flows, so that buckets of eight rarely overflow.
         profile.table.buckets = (flows / 4).max(1);
     }
     if let Some(tunnels) = bounds.tunnels {
@@ -409,7 +409,7 @@ fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     Ok(profile)
 }
 
-/// Adds the counts of a coalescer to a total.
+/// Adds the counts of a coalescer to `total`.
 fn add(total: &mut CoalesceStats, stats: &CoalesceStats) {
     total.frames_in += stats.frames_in;
     total.bytes_in += stats.bytes_in;
@@ -438,13 +438,13 @@ fn add_all<const N: usize>(total: &mut [u64; N], more: &[u64; N]) {
     }
 }
 
-/// The bits of `epb_flags` that hold the direction.
+/// Direction bits of `epb_flags`.
 const DIRECTION: u32 = 0b11;
-/// Most packets of a poll that ends with a gap: the budget of NAPI.
+/// Maximum number of packets in a poll that ends at a gap: the budget of NAPI.
 const POLL_PACKETS_MAX: u64 = 64;
-/// Most interfaces and directions at once; each has tables of its own.
+/// Maximum number of lanes at once; each has its own tables.
 const LANES_MAX: usize = 16;
-/// Most packets held by one lane: with 1500 bytes each, 50 MB.
+/// Maximum number of packets held by one lane: 50 MB with 1500 bytes each.
 const PARTS_MAX: usize = 32768;
-/// Most packets of a superframe whose times fit into one option of 65,535 bytes.
+/// Maximum number of packets in a superframe: their times must fit into one option of 65,535 bytes.
 const ARRIVALS_MAX: u16 = 16_374;

@@ -2,14 +2,14 @@
 
 use grosso_io::PortBuffer;
 
-/// Records of the packets in a coalescer: what a capture says of them, beside what merging asks for.
+/// Capture metadata of the packets in a coalescer that merging does not need.
 ///
-/// A record stands at a place that is written in front of its packet, in the packet's buffer. A buffer keeps its place,
-/// so that none is allocated once there are enough.
+/// The index of a record is stored in front of its packet, in the packet's buffer. A buffer keeps its index, so no
+/// memory is allocated once there are enough buffers.
 #[derive(Debug)]
 pub(crate) struct Records<R> {
     records: Vec<R>,
-    /// Memory of packets that left, each with its place.
+    /// Buffers of packets that left, each with its index.
     free: Vec<Vec<u8>>,
 }
 
@@ -20,7 +20,8 @@ impl<R> Default for Records<R> {
 }
 
 impl<R: Default> Records<R> {
-    /// A buffer with a copy of a packet, and its record to fill, which may be that of a packet that left.
+    /// Copies a packet into a buffer. Returns the buffer and its record, which may still hold the contents of an
+    /// earlier packet.
     pub(crate) fn add(&mut self, packet: &[u8]) -> (PortBuffer, &mut R) {
         let mut memory = self.free.pop().unwrap_or_else(|| {
             self.records.push(R::default());
@@ -34,29 +35,29 @@ impl<R: Default> Records<R> {
         (buffer, record)
     }
 
-    /// The record of a packet.
+    /// Returns the record of the packet in `buffer`.
     ///
     /// # Panics
-    /// If the buffer is not from here.
+    /// Panics if the buffer is not from [`Self::add`].
     pub(crate) fn of(&self, buffer: &PortBuffer) -> &R {
         &self.records[place(buffer)]
     }
 
-    /// The same, to change it.
+    /// Returns the record of the packet in `buffer`, mutably.
     ///
     /// # Panics
-    /// If the buffer is not from here.
+    /// Panics if the buffer is not from [`Self::add`].
     pub(crate) fn of_mut(&mut self, buffer: &PortBuffer) -> &mut R {
         &mut self.records[place(buffer)]
     }
 
-    /// Takes back the buffer of a packet that left, whose record is another's from here on.
+    /// Returns the buffer of a packet that left to the pool. Its record is then free for another packet.
     pub(crate) fn give_back(&mut self, buffer: PortBuffer) {
         self.free.extend(buffer.into_own());
     }
 }
 
-/// The place that is written in front of a packet; none that there is if there is no room for one.
+/// Returns the index that is stored in front of a packet, or `usize::MAX` if the buffer has no room for one.
 fn place(buffer: &PortBuffer) -> usize {
     buffer.before().first_chunk().map_or(usize::MAX, |place| usize::from_ne_bytes(*place))
 }

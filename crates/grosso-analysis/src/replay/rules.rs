@@ -1,4 +1,4 @@
-//! The rules of a replay: profile, end of polls, hold, repair of order, and limits.
+//! Rules of a replay: profile, end of polls, hold, resequencing and limits.
 
 use core::fmt;
 
@@ -12,16 +12,16 @@ use crate::{
     units::{exact_time, parse_time},
 };
 
-/// Rules of merging, and of the times at which trains leave.
+/// Rules for merging and for flushing trains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Profile: a built-in name, or a file.
     pub profile: String,
     /// Rule that ends a poll.
     pub batch: Batch,
-    /// Hold of trains across polls, instead of the profile's.
+    /// Hold of trains across polls; `None` for that of the profile.
     pub hold: Option<HoldTime>,
-    /// Repair of the order of TCP, instead of the profile's.
+    /// Resequencing of TCP; `None` for that of the profile.
     pub reorder: Option<Repair>,
     /// Limits that override those of the profile.
     pub bounds: Bounds,
@@ -39,22 +39,22 @@ impl Default for Rules {
 /// Limits that override those of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes that a superframe stays below, counted from the IP header.
+    /// Exclusive limit of a superframe's length in bytes, counted from the IP header.
     pub max_size: Option<u32>,
-    /// Most packets of a superframe.
+    /// Maximum number of packets in a superframe.
     pub max_segs: Option<u16>,
-    /// Most trains held at once.
+    /// Maximum number of trains held at once.
     pub flows: Option<usize>,
-    /// Most tunnel layers around merged packets.
+    /// Maximum number of tunnel layers around merged packets.
     pub tunnels: Option<u8>,
     /// Whether only TCP is merged.
     pub no_udp: bool,
-    /// Round-trip time in nanoseconds of connections without a measured one.
+    /// Round-trip time in nanoseconds for connections without a measured one.
     pub round_trip: Option<u64>,
 }
 
 impl Bounds {
-    /// Returns the options as the command line takes them.
+    /// Returns the limits as command-line options.
     pub fn words(&self) -> Vec<String> {
         let Self { max_size, max_segs, flows, tunnels, no_udp, round_trip } = self;
         let options = [
@@ -69,29 +69,29 @@ impl Bounds {
     }
 }
 
-/// The hold of trains across polls.
+/// Hold of trains across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldTime {
     hold: Hold,
-    /// The longest hold, in nanoseconds.
+    /// Maximum hold in nanoseconds.
     most_ns: u64,
 }
 
 impl HoldTime {
-    /// A hold of this many nanoseconds, for every train.
+    /// Returns a hold of `most_ns` nanoseconds for every train.
     pub fn fixed(most_ns: u64) -> Self {
         Self { hold: Hold::Fixed, most_ns }
     }
 
-    /// The hold of a profile, as it would be typed.
+    /// Returns the hold of a profile.
     pub fn of(profile: &Profile) -> Self {
         Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
     }
 
-    /// Parses a time; or `auto`, optionally followed by the longest time.
+    /// Parses a time, or `auto`, optionally followed by `:` and the maximum time.
     ///
     /// # Errors
-    /// If the text is neither.
+    /// Fails if the text has another form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(most) = text.strip_prefix("auto") else {
             let why = |why| format!("{why}; or auto, or auto:100us");
@@ -123,29 +123,29 @@ impl fmt::Display for HoldTime {
     }
 }
 
-/// The repair of reordered TCP.
+/// Resequencing of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
     level: Level,
-    /// The longest wait for a hole to be filled, in nanoseconds; `None` for the profile's.
+    /// Maximum wait for a hole to be filled, in nanoseconds; `None` for that of the profile.
     hole_ns: Option<u64>,
 }
 
 impl Repair {
-    /// Packets of a poll are put in order; none waits for the next poll.
+    /// Resequencing within a poll: no packet waits for the next poll.
     pub const BATCH: Self = Self { level: Level::Batch, hole_ns: None };
 
-    /// The repair of a profile, as it would be typed.
+    /// Returns the resequencing of a profile.
     pub fn of(profile: &Profile) -> Self {
         let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
         let is_told = level == Level::Holes && hole_ns_max == hole_ns_min;
         Self { level, hole_ns: is_told.then_some(hole_ns_max) }
     }
 
-    /// Parses `off`, `batch` or `holes`; the last may be followed by a time.
+    /// Parses `off`, `batch` or `holes`; `holes` may be followed by `:` and a time.
     ///
     /// # Errors
-    /// If the text is none of these.
+    /// Fails if the text has another form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let level = match text {
             "off" => Some(Level::Off),
@@ -162,7 +162,7 @@ impl Repair {
         Ok(Self { level: Level::Holes, hole_ns: Some(hole_ns.ok_or_else(expected)?) })
     }
 
-    /// Sets the repair of a profile.
+    /// Sets the resequencing of a profile.
     pub fn apply(self, profile: &mut Profile) {
         profile.reorder.level = self.level;
         if let Some(hole_ns) = self.hole_ns {
@@ -187,14 +187,15 @@ impl fmt::Display for Repair {
     }
 }
 
-/// The rule that ends a poll.
+/// Rule that ends a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
-    /// Ends after this many packets.
+    /// The poll ends after this many packets.
     Packets(u64),
-    /// Ends before a packet with another timestamp.
+    /// The poll ends before a packet with another timestamp.
     Stamp,
-    /// Ends before a packet more than this many nanoseconds after the one before it, and at the budget of a poll.
+    /// The poll ends before a packet that arrives more than this many nanoseconds after the previous one, and at the
+    /// budget of a poll.
     Gap(u64),
 }
 
@@ -202,7 +203,7 @@ impl Batch {
     /// Parses a number of packets, a gap, or `stamp`.
     ///
     /// # Errors
-    /// If the text is none of these.
+    /// Fails if the text has another form.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "stamp" {
             return Ok(Self::Stamp);
@@ -221,7 +222,7 @@ impl Batch {
 }
 
 impl fmt::Display for Batch {
-    /// The value as `--batch` takes it.
+    /// Writes the value in the form that `--batch` accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Packets(packets) => write!(f, "{packets}"),
@@ -232,7 +233,7 @@ impl fmt::Display for Batch {
     }
 }
 
-/// The sender has retransmitted a missing segment by then.
+/// Maximum wait for a hole in nanoseconds. By then the sender has retransmitted a missing segment.
 const HOLE_NS_MAX: u64 = 1_000_000_000;
 
 #[cfg(test)]
@@ -271,7 +272,7 @@ mod tests {
         for wrong in ["", "on", "holes:", "holes:5", "holes:2s", "batch:40us", "Off"] {
             assert!(Repair::parse(wrong).is_err(), "{wrong}");
         }
-        // A hole time of a profile stays as it is, and need not be one time.
+        // `holes` without a time keeps the profile's hole time, which may be a range.
         let mut profile = Profile::linux();
         profile.reorder = Reorder::adaptive(1_000, 90_000);
         Repair::parse("holes").unwrap().apply(&mut profile);

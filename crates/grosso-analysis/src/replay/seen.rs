@@ -1,4 +1,4 @@
-//! A packet of a capture in the form that a replay takes.
+//! A packet of a capture in the form that a replay processes.
 
 use std::borrow::Cow;
 
@@ -16,28 +16,28 @@ use crate::{
     links::Links,
 };
 
-/// A packet and its metadata in the capture: computed once, for any number of replays.
+/// A packet and its capture metadata, computed once for any number of replays.
 pub(crate) struct Seen<'a> {
     pub(crate) packet: &'a Packet<'a>,
-    /// Its bytes. Those that the capture cut are zeros: merging looks only at headers.
+    /// Bytes of the packet. Bytes that the capture truncated are zeros: merging reads only headers.
     pub(crate) data: Cow<'a, [u8]>,
-    /// The link type that it is parsed as.
+    /// Link type with which the packet is parsed.
     pub(crate) link: Option<LinkType>,
-    /// The UDP ports that mean a tunnel in it.
+    /// UDP ports that identify tunnels in the packet.
     pub(crate) ports: Ports,
-    /// Its tunnels on ports that are not assigned, which must be recorded when it is written.
+    /// Tunnels of the packet on non-standard ports, which must be recorded when the packet is written.
     pub(crate) tunnels: Vec<TunnelPort>,
     pub(crate) said: Said,
-    /// The time of its arrival, unless it has to stay outside.
+    /// Arrival time in nanoseconds, or the reason why the packet bypasses the engine.
     pub(crate) time: Result<u64, Aside>,
-    /// The metadata for the engine.
+    /// Metadata for the engine.
     pub(crate) meta: Meta,
-    /// The judgment on it; `None` if it is not parsed.
+    /// Classification of the packet; `None` if it is not parsed.
     pub(crate) judgment: Option<Judgment>,
 }
 
 impl<'a> Seen<'a> {
-    /// Parses and judges a packet.
+    /// Parses and classifies a packet.
     pub(crate) fn of(
         packet: &'a Packet<'a>,
         links: Links,
@@ -65,7 +65,7 @@ impl<'a> Seen<'a> {
         seen.judgment = Some(judgment);
         seen.tunnels = TunnelPort::of_packet(packet.data, &stack, &ports);
         if packet.is_cut() {
-            // A superframe has one captured length, so it could not return the captured bytes of each packet.
+            // A superframe has one captured length, so it cannot restore the captured bytes of each packet.
             let stays_apart = purpose == Purpose::Writes;
             if stays_apart || sight.transport.is_none() || packet.original_len > CUT_BYTES_MAX {
                 seen.time = seen.time.and(Err(Aside::Length));
@@ -83,7 +83,7 @@ impl<'a> Seen<'a> {
         seen
     }
 
-    /// The properties that a replay asks for.
+    /// Returns the properties that a replay needs.
     pub(crate) fn arrived(&self) -> Arrived<'_> {
         Arrived {
             data: &self.data,
@@ -98,33 +98,33 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The properties of a packet that a replay asks for.
+/// Properties of a packet that a replay needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived<'a> {
-    /// Its bytes.
+    /// Bytes of the packet.
     pub(crate) data: &'a [u8],
     pub(crate) device: u32,
-    /// Its time in the capture.
+    /// Timestamp of the packet in the capture, in nanoseconds.
     pub(crate) timestamp_ns: Option<u64>,
-    /// The time of its arrival, unless it has to stay outside.
+    /// Arrival time in nanoseconds, or the reason why the packet bypasses the engine.
     pub(crate) time: Result<u64, Aside>,
-    /// The flags that a superframe keeps.
+    /// Flags that a superframe keeps.
     pub(crate) flags: u32,
     pub(crate) link: Option<LinkType>,
-    /// The UDP ports that mean a tunnel in it.
+    /// UDP ports that identify tunnels in the packet.
     pub(crate) ports: Ports,
-    /// The metadata for the engine.
+    /// Metadata for the engine.
     pub(crate) meta: Meta,
 }
 
-/// The contents of the options of a packet.
+/// Contents of a packet's options.
 #[derive(Default)]
 pub(crate) struct Said {
     pub(crate) flags: Option<u32>,
     pub(crate) offload: Option<Offload>,
-    /// Whether our own option is there, and not only flags.
+    /// Whether the packet has Grosso's own option, and not only flags.
     pub(crate) has_option: bool,
-    /// Whether there are options that a superframe could not give back.
+    /// Whether the packet has options that a superframe cannot preserve.
     has_others: bool,
 }
 
@@ -151,13 +151,14 @@ impl Said {
         said
     }
 
-    /// The flags that a superframe keeps. A partial checksum is recorded elsewhere; a verified one is not.
+    /// Returns the flags that a superframe keeps. A partial checksum is recorded elsewhere; a verified one is not
+    /// recorded.
     pub(super) fn kept_flags(&self) -> u32 {
         self.flags.unwrap_or(0) & !flag::OFFLOADS
     }
 }
 
-/// The time at which the packet arrived, unless it has to stay outside.
+/// Returns the arrival time of the packet in nanoseconds, or the reason why the packet bypasses the engine.
 fn time(packet: &Packet<'_>, said: &Said, purpose: Purpose) -> Result<u64, Aside> {
     if said.has_others && purpose != Purpose::Looks {
         return Err(Aside::Options);
@@ -169,7 +170,7 @@ fn time(packet: &Packet<'_>, said: &Said, purpose: Purpose) -> Result<u64, Aside
     time.ok_or(Aside::Time)
 }
 
-/// Whether a time in nanoseconds gives back the time in the file.
+/// Returns whether the timestamp in the file can be restored from `time_ns`.
 fn is_exact(interface: &Interface, time_ns: u64) -> bool {
     let unit = interface.resolution.to_byte();
     let is_coarse = if unit & 0x80 == 0 { unit <= 9 } else { unit & 0x7f <= 28 };
@@ -182,15 +183,15 @@ fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
     value.strip_prefix(&number).is_some_and(|rest| rest.starts_with(&MAGIC))
 }
 
-/// The checksum state for the engine. A valid one is not passed on: verifying it costs little, and if the capture were
-/// wrong, cutting would write another checksum than there was. A partial one is recognized from the packet if the
-/// capture does not record it. The checksum of a cut packet cannot be verified, and is passed on as if a device had
-/// done so.
+/// Returns the checksum state for the engine. A valid state is not passed on: verification is cheap, and if the capture
+/// were wrong, segmentation would write another checksum than the original. A partial checksum is recognized from the
+/// packet if the capture does not record it. The checksum of a truncated packet cannot be verified, and counts as
+/// verified by a device.
 fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     let Sight { packet, said, stack, .. } = sight;
     match said.known(stack).checksum {
         told @ Checksum::Partial { .. } => told,
-        // One valid checksum in 65,536 happens to be the sum of its pseudo-header too.
+        // One valid checksum in 65,536 also equals its pseudo-header sum.
         _ if is_seeded(packet.data, stack) && judge.seal(sight) != Seal::Either => {
             Checksum::of_transport(stack)
         }
@@ -199,7 +200,7 @@ fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     }
 }
 
-/// The metadata for the engine of complete bytes without any from a capture.
+/// Returns the metadata for the engine of a complete packet without capture metadata.
 pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     let stack = dissect(data, link, ports);
     let mut levels = Levels::default();
@@ -209,8 +210,8 @@ pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     Meta { checksum, ..Meta::default() }
 }
 
-/// Adds the other offload metadata for the engine. A superframe that is not cut after its innermost header, or whose
-/// segment size was not recorded, must not pass on its own size as that of its packets.
+/// Adds the other offload metadata for the engine. The size of a superframe must not be passed on as that of its
+/// packets if the superframe is not segmented after its innermost header or its segment size was not recorded.
 fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Ports) -> Meta {
     let recorded = said.offload.as_ref().map(|offload| offload.meta).unwrap_or_default();
     let gso = match judgment.nature {
@@ -223,5 +224,5 @@ fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Port
     Meta { gso, vlan: recorded.vlan, hash: recorded.hash, ..meta }
 }
 
-/// The longest packet whose missing bytes are replaced by zeros: more than any superframe.
+/// Maximum original length in bytes of a packet whose missing bytes are replaced by zeros: more than any superframe.
 const CUT_BYTES_MAX: u32 = 1 << 20;

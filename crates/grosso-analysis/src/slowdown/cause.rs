@@ -1,4 +1,4 @@
-//! Causes, the evidence for them, and their cures.
+//! Causes, the evidence for them, and their remedies.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -95,7 +95,7 @@ pub struct Finding {
 }
 
 impl Cause {
-    /// The cause as the predicate of a sentence.
+    /// Returns a phrase for the cause, as the predicate of a sentence.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BlackHole => "path MTU black hole: large packets never arrive, smaller ones do",
@@ -120,7 +120,7 @@ impl Cause {
         }
     }
 
-    /// The cause in a few words, for a table.
+    /// Returns a short name of the cause for tables.
     pub const fn label(self) -> &'static str {
         match self {
             Self::BlackHole => "MTU black hole",
@@ -145,7 +145,7 @@ impl Cause {
         }
     }
 
-    /// Settings of Linux that cure it or show its origin.
+    /// Returns the Linux settings that remove the cause or show its origin.
     pub const fn linux(self) -> &'static str {
         match self {
             Self::BlackHole => {
@@ -195,8 +195,8 @@ impl Cause {
 }
 
 impl Finding {
-    /// Returns the command of Grosso that helps, if one does. Reordering is repaired if the latest packet arrives
-    /// within the time that a hole may wait.
+    /// Returns the Grosso command that helps, if any. Reordering can be repaired if the latest packet arrives within
+    /// the maximum wait for a hole.
     pub fn grosso(&self) -> Option<String> {
         let options = match (self.cause, self.time_ns) {
             (Cause::ReorderedBefore, Some(..=POLL_NS)) => "--reorder batch".into(),
@@ -211,13 +211,14 @@ impl Finding {
     }
 }
 
-/// Lateness within one poll of a device.
+/// Maximum lateness within one poll of a device, in nanoseconds.
 const POLL_NS: u64 = 20_000;
-/// Lateness that is worth a wait: a longer one delays the acknowledgments until the sender's timer retransmits.
+/// Maximum lateness that is worth a wait, in nanoseconds. A longer wait delays acknowledgments until the sender's timer
+/// retransmits.
 const LATE_NS_MAX: u64 = 50_000_000;
 
 impl Basis {
-    /// The evidence in words.
+    /// Returns a phrase for the evidence.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sequence => "sequence numbers",

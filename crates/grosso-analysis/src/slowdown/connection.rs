@@ -1,4 +1,4 @@
-//! A connection: its two directions, and its round trip.
+//! A TCP connection: both directions and the round-trip time.
 
 use grosso_wire::tcp;
 
@@ -7,19 +7,19 @@ use super::{figures::Figures, frame::TcpFrame, stream::Stream};
 /// A TCP connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connection {
-    /// The direction of the key in the table, and the other one.
+    /// Streams of both directions; the first has the direction of the table key.
     pub(super) streams: [Stream; 2],
     last_ns: u64,
-    /// Side and time of the SYN; the time is 0 after a second SYN, which makes the handshake useless.
+    /// Side and time of the SYN. The time is 0 after a second SYN, because the handshake then shows no round-trip time.
     syn: Option<(usize, u64)>,
-    /// The time of the handshake; 0 if unknown.
+    /// Round-trip time of the handshake in nanoseconds; 0 if unknown.
     handshake_ns: u64,
-    /// Whether the connection was used since the clock passed it.
+    /// Whether the connection had a frame since the last search for an idle one passed it.
     pub(super) is_recent: bool,
 }
 
 impl Connection {
-    /// Takes in a frame of the direction `side`.
+    /// Processes a frame of direction `side`.
     pub(super) fn observe(&mut self, side: usize, frame: &TcpFrame) {
         let round_trip_ns = self.round_trip_ns();
         let quiet_ns = match self.last_ns {
@@ -64,7 +64,7 @@ impl Connection {
         }
     }
 
-    /// The shortest time from one end to the other and back; 0 if unknown.
+    /// Returns the minimum round-trip time between the endpoints in nanoseconds; 0 if unknown.
     pub(super) fn round_trip_ns(&self) -> u64 {
         let [one, other] = [self.streams[0].echo_ns, self.streams[1].echo_ns];
         let echoes_ns = if one > 0 && other > 0 { one + other } else { 0 };
@@ -74,7 +74,8 @@ impl Connection {
         }
     }
 
-    /// The mean time from one end to the other and back; 0 if unknown. Bytes in flight are the rate times this time.
+    /// Returns the mean round-trip time between the endpoints in nanoseconds; 0 if unknown. Bytes in flight are the
+    /// rate times this time.
     pub(super) fn round_trip_mean_ns(&self) -> u64 {
         match self.streams.each_ref().map(Stream::echo_mean_ns) {
             [0, _] | [_, 0] => self.round_trip_ns(),
@@ -82,12 +83,12 @@ impl Connection {
         }
     }
 
-    /// The time of its last frame.
+    /// Returns the time of the last frame in nanoseconds.
     pub(super) const fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    /// The figures of a direction, for a message about its path.
+    /// Returns the figures of a direction, to update them from an ICMP message about the path.
     pub(super) fn figures_mut(&mut self, side: usize) -> &mut Figures {
         &mut self.streams[side].figures
     }

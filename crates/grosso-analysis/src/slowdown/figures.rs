@@ -1,11 +1,11 @@
-//! The figures of one direction of a connection, counted at the capture point.
+//! Figures of one direction of a connection, counted at the capture point.
 
 use crate::evidence::Size;
 
-/// Counts, sizes and times of one direction. Packets are packets of the wire: a superframe counts as its segments.
+/// Counts, sizes and times of one direction. Packets are packets on the wire: a superframe counts as its segments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
-    /// Frames with data, and the packets and payload bytes in them.
+    /// Frames with data, and the packets and payload bytes in these frames.
     pub(super) frames: u32,
     pub(super) packets: u32,
     pub(super) superframes: u32,
@@ -15,11 +15,11 @@ pub(super) struct Figures {
     pub(super) last_ns: u64,
     /// Largest payload of a packet.
     pub(super) segment_max: u32,
-    /// The segment size of the last superframe, and the evidence for it.
+    /// Segment size of the last superframe, and the evidence for it.
     pub(super) size: Option<Size>,
-    /// Largest packet, from its IP header on.
+    /// Largest packet in bytes, from its IP header on.
     pub(super) ip_bytes_max: u32,
-    /// Packets that carried data which the capture had shown before, and were not copies made by the network.
+    /// Packets with data that the capture had already shown, without copies made by the network.
     pub(super) retransmitted: u32,
     /// Retransmissions of data that the capture had shown as acknowledged.
     pub(super) retransmitted_acked: u32,
@@ -27,30 +27,30 @@ pub(super) struct Figures {
     pub(super) received_twice: u32,
     /// Copies of a packet that the network made before the capture point.
     pub(super) duplicated: u32,
-    /// Packets that came after later ones.
+    /// Packets that arrived after later ones.
     pub(super) late: u32,
     pub(super) late_packets_max: u32,
     pub(super) late_ns_max: u64,
-    /// Late packets and lost ones that were told apart by their time alone.
+    /// Packets classified as late or lost by capture time or by timestamps alone.
     pub(super) told_by_time: u32,
     pub(super) told_by_timestamps: u32,
-    /// Packets whose first copy never came.
+    /// Packets whose first copy never arrived.
     pub(super) lost_before: u32,
     /// Retransmissions in order after a gap in the identifications: the last packets before a pause were lost.
     pub(super) tails_lost: u32,
-    /// Packets that were acknowledged and are not in the capture.
+    /// Packets that were acknowledged but are missing in the capture.
     pub(super) uncaptured: u32,
     /// Gaps that the receiver reported and that closed without a retransmission.
     pub(super) healed: u32,
-    /// Holes that were given up because of the limit.
+    /// Holes that were dropped because of the limit.
     pub(super) holes_dropped: u32,
     /// Acknowledgments without data in this direction.
     pub(super) acks: u32,
-    /// Acknowledgments missing in the steps of the identifications.
+    /// Missing acknowledgments, according to steps of the identification.
     pub(super) acks_missing: u32,
-    /// Damaged acknowledgments: they are missing in those steps, and were not lost.
+    /// Damaged acknowledgments: `acks_missing` includes them, but they were not lost.
     pub(super) acks_damaged: u32,
-    /// Windows that the peer announced, in bytes, and their number; 0 if the scale is unknown.
+    /// Sum of the windows that the peer announced, in bytes, and their number; 0 if the scale is unknown.
     pub(super) window_bytes: u64,
     pub(super) windows: u32,
     /// Periods with a closed window, and their total time.
@@ -61,45 +61,46 @@ pub(super) struct Figures {
     pub(super) paused_ns: u64,
     /// Frames with data and PSH.
     pub(super) pushed: u32,
-    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and those of them whose
-    /// timestamp values differ.
+    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and the number of these
+    /// with different timestamp values.
     pub(super) pairs: u32,
     pub(super) stepped: u32,
-    /// Frames with a complete and wrong checksum.
+    /// Frames with a complete but wrong checksum.
     pub(super) bad: u32,
     /// Damaged packets whose fields were ignored, because other packets had correct checksums.
     pub(super) damaged: u32,
-    /// The MSS that the peer announced.
+    /// MSS that the peer announced.
     pub(super) mss: u16,
     /// Smallest MTU that an ICMP message gave for the path; 0 if none did.
     pub(super) icmp_mtu: u16,
-    /// Longest packet that such a message quotes.
+    /// Longest packet that an ICMP message quotes.
     pub(super) icmp_quoted: u16,
-    /// Packets longer than that MTU, later than a round trip after the message.
+    /// Packets longer than `icmp_mtu`, sent more than a round trip after the message.
     pub(super) above_mtu: u32,
-    /// Frames longer than that MTU that are either such packets or superframes.
+    /// Frames longer than `icmp_mtu` that may be such packets or superframes.
     pub(super) above_mtu_guessed: u32,
-    /// Whether messages went on later than a round trip after the first one.
+    /// Whether ICMP messages continued for more than a round trip after the first one.
     pub(super) is_icmp_repeated: bool,
-    /// Largest number of transmissions of one segment, while no segment of its size was acknowledged.
+    /// Maximum number of transmissions of one segment while no segment of its size was acknowledged, and the size in
+    /// bytes.
     pub(super) stuck_times: u32,
     pub(super) stuck_bytes: u32,
-    /// Whether a smaller packet in its place was acknowledged.
+    /// Whether a smaller packet in place of that segment was acknowledged.
     pub(super) stuck_probed: bool,
 }
 
 impl Figures {
-    /// The mean window of the peer; 0 if it is unknown.
+    /// Returns the mean window of the peer in bytes; 0 if it is unknown.
     pub(super) fn window_mean(&self) -> u64 {
         self.window_bytes / u64::from(self.windows.max(1))
     }
 
-    /// The time from the first data to the last.
+    /// Returns the time from the first frame with data to the last, in nanoseconds.
     pub(super) const fn duration_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)
     }
 
-    /// Retransmissions that were not necessary.
+    /// Returns the number of unnecessary retransmissions.
     pub(super) fn spurious(&self) -> u32 {
         self.received_twice
             .saturating_sub(self.duplicated)
@@ -107,7 +108,7 @@ impl Figures {
             .min(self.retransmitted)
     }
 
-    /// Retransmissions of packets that were lost after the capture point.
+    /// Returns the number of retransmissions of packets that were lost after the capture point.
     pub(super) fn lost_after(&self) -> u32 {
         self.retransmitted - self.spurious()
     }

@@ -1,4 +1,4 @@
-//! A table of the TCP directions that are the largest by one figure.
+//! Table of the largest TCP directions by one figure.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -78,17 +78,17 @@ pub struct FlowRow {
     pub cause: Option<Cause>,
 }
 
-/// The largest directions so far.
+/// Largest directions so far.
 #[derive(Debug)]
 pub(super) struct Ranking {
     order: FlowOrder,
     limit: usize,
-    /// The smallest one first.
+    /// Min-heap: the smallest direction first.
     rows: BinaryHeap<Reverse<Ranked>>,
     directions: u64,
 }
 
-/// A direction, its figure, and its position among all directions.
+/// A direction, its figure, and its index among all directions.
 #[derive(Debug)]
 struct Ranked {
     key: (u64, Reverse<u64>),
@@ -123,7 +123,7 @@ impl Ranking {
         Self { order, limit: limit.min(ROWS_MAX), rows: BinaryHeap::new(), directions: 0 }
     }
 
-    /// Takes in a direction, and drops the smallest one beyond the limit.
+    /// Adds a direction, and drops the smallest one beyond the limit.
     pub(super) fn add(
         &mut self,
         flow: &Endpoints,
@@ -187,7 +187,7 @@ impl FlowOrder {
         Self::Lost,
     ];
 
-    /// The name of the figure, as an option takes it.
+    /// Returns the name of the figure in options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -213,14 +213,14 @@ impl FlowOrder {
     }
 }
 
-/// Tenths of a packet per frame.
+/// Returns the packets per frame in tenths.
 fn train_tenths(figures: &Figures) -> u64 {
     let frames = u64::from(figures.frames.max(1));
     (10 * u64::from(figures.packets) + frames / 2) / frames
 }
 
 impl FlowTable {
-    /// A table with two lines per direction, at most 80 columns wide unless an IPv6 address is longer.
+    /// Returns a table with two lines per direction, at most 80 columns wide unless an IPv6 address is longer.
     pub fn text(&self, style: Style) -> String {
         let Self { directions, sorted_by, rows } = self;
         if rows.is_empty() {
@@ -264,7 +264,7 @@ impl FlowRow {
     }
 }
 
-/// A line of right-aligned cells.
+/// Returns a line of right-aligned cells.
 fn line(cells: &[String; 9]) -> String {
     let mut text = String::from(" ");
     for (cell, width) in cells.iter().zip(WIDTHS) {
@@ -273,9 +273,9 @@ fn line(cells: &[String; 9]) -> String {
     text
 }
 
-/// The heads of the columns; the last two are packets lost before and after the capture point.
+/// Column heads; `before` and `after` are packets lost before and after the capture point.
 const HEAD: [&str; 9] =
     ["bytes", "packets", "super", "train", "segment", "rtt", "retrans", "before", "after"];
 const WIDTHS: [usize; 9] = [9, 8, 7, 5, 15, 7, 7, 6, 6];
-/// Most rows of a table: about 4 MB.
+/// Maximum number of rows in a table: about 4 MB.
 pub const ROWS_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! The fields of one TCP frame that the tracker reads.
+//! Fields of one TCP frame that the tracker reads.
 
 use grosso_wire::tcp::{self, TcpHeader, TcpOption, TcpOptions};
 
@@ -7,23 +7,23 @@ use crate::{
     headers::u32_at,
 };
 
-/// One TCP frame: a packet of the wire, or a superframe with its number of packets.
+/// One TCP frame: a packet on the wire, or a superframe with its number of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TcpFrame {
     pub(super) time_ns: u64,
     pub(super) sequence: u32,
-    /// `None` if the ACK flag is not set.
+    /// Acknowledgment number; `None` if the ACK flag is not set.
     pub(super) ack: Option<u32>,
     pub(super) flags: u16,
     pub(super) window: u16,
     pub(super) payload: u32,
     /// Payload bytes of each packet except the last.
     pub(super) segment: u32,
-    /// The size of a superframe's segments, and the evidence for it.
+    /// Segment size of a superframe, and the evidence for it.
     pub(super) size: Option<Size>,
-    /// Packets on the wire.
+    /// Number of packets on the wire.
     pub(super) packets: u32,
-    /// Bytes of the largest of them, from the innermost IP header on.
+    /// Length of the largest packet in bytes, from the innermost IP header on.
     pub(super) ip_bytes: u32,
     /// IPv4 identification.
     pub(super) identification: Option<u16>,
@@ -33,12 +33,12 @@ pub(super) struct TcpFrame {
     pub(super) window_scale: Option<u8>,
     /// First and second block of the SACK option.
     pub(super) blocks: [Option<(u32, u32)>; 2],
-    /// Whether a checksum is complete and wrong.
+    /// Whether a checksum is complete but wrong.
     pub(super) is_bad: bool,
 }
 
 impl TcpFrame {
-    /// Reads a frame; `None` if it is not TCP, or was captured too short.
+    /// Reads a frame; returns `None` if it is not TCP or its headers are truncated.
     pub(super) fn of(sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) -> Option<Self> {
         let transport = sight.transport.as_ref().filter(|transport| transport.is_tcp())?;
         let start = transport.layer.offset as usize;
@@ -69,7 +69,7 @@ impl TcpFrame {
             ..Self::default()
         };
         let options = options.as_bytes();
-        // Nearly every segment has timestamps alone, after two bytes of padding.
+        // Nearly every segment has only the timestamp option, after two bytes of padding.
         if options.len() == TIMESTAMPS_ALONE_BYTES && options[..4] == TIMESTAMPS_ALONE {
             frame.timestamps = Some((u32_at(options, 4), u32_at(options, 8)));
         } else if !options.is_empty() {
@@ -98,42 +98,42 @@ impl TcpFrame {
         self.flags & flags != 0
     }
 
-    /// Whether it acknowledges and carries nothing.
+    /// Returns whether the frame is an acknowledgment without data.
     pub(super) const fn is_pure_ack(&self) -> bool {
         self.payload == 0 && self.ack.is_some() && !self.has(tcp::SYN | tcp::FIN | tcp::RST)
     }
 
-    /// The sequence number after its payload.
+    /// Returns the sequence number after the payload.
     pub(super) const fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.payload)
     }
 
-    /// Whether it may be one packet of a sender that ignores the MTU of an ICMP message: only that message shows a
-    /// superframe, and its payload fits into the MSS of the peer.
+    /// Returns whether the frame may be one packet of a sender that ignores the MTU of an ICMP message: only that
+    /// message suggests a superframe, and the payload fits into the MSS of the peer.
     pub(super) fn is_packet_of(&self, mss: u32) -> bool {
         self.size.is_some_and(|size| size.by == Evidence::Icmp) && self.payload <= mss
     }
 
-    /// Takes it as one packet.
+    /// Treats the frame as one packet.
     pub(super) const fn make_packet(&mut self) {
         self.ip_bytes += self.payload - self.segment;
         (self.segment, self.packets, self.size) = (self.payload, 1, None);
     }
 
-    /// The packets of this many payload bytes.
+    /// Returns the number of packets with `bytes` payload bytes in total.
     pub(super) fn packets_of(&self, bytes: u32) -> u32 {
         bytes.div_ceil(self.segment.max(1))
     }
 }
 
-/// Whether one sequence number or timestamp comes before another.
+/// Returns whether one sequence number or timestamp precedes another, modulo 2^32.
 pub(super) const fn is_before(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).cast_signed() < 0
 }
 
-/// Two bytes of padding, and kind and length of the timestamp option.
+/// Start of options with timestamps only: two bytes of padding, and kind and length of the timestamp option.
 const TIMESTAMPS_ALONE: [u8; 4] = [tcp::OPTION_NOP, tcp::OPTION_NOP, tcp::OPTION_TIMESTAMPS, 10];
-/// Bytes of the options that begin so.
+/// Length of options with timestamps only, in bytes.
 const TIMESTAMPS_ALONE_BYTES: usize = 12;
-/// The largest window scale (RFC 7323).
+/// Maximum window scale (RFC 7323).
 const SCALE_MAX: u8 = 14;

@@ -1,24 +1,24 @@
-//! Sequence ranges that the capture has not shown yet, below the end of the data.
+//! Holes: sequence ranges below the end of the data that the capture has not shown yet.
 
 use super::frame::{TcpFrame, is_before};
 
-/// A range of sequence numbers that is missing.
+/// A missing range of sequence numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hole {
     start: u32,
     end: u32,
-    /// The time of the frame after it.
+    /// Time of the frame after the hole, in nanoseconds.
     pub(super) since_ns: u64,
-    /// The timestamp value of that frame.
+    /// Timestamp value of the frame after the hole.
     pub(super) timestamp: Option<u32>,
 }
 
-/// The holes of one direction, in sequence order; at most [`HOLES_MAX`].
+/// Holes of one direction, in sequence order; at most [`HOLES_MAX`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holes(Vec<Hole>);
 
 impl Holes {
-    /// Opens a hole before a frame; returns whether another one was given up for it.
+    /// Opens a hole before a frame; returns whether the first hole was dropped because of the limit.
     pub(super) fn open(&mut self, start: u32, frame: &TcpFrame) -> bool {
         let is_full = self.0.len() >= HOLES_MAX;
         if is_full {
@@ -33,7 +33,8 @@ impl Holes {
         is_full
     }
 
-    /// Fills what a range has of the holes; returns the bytes, and the first hole that it touched.
+    /// Fills the parts of holes that a range covers; returns the number of bytes filled, and the first hole that was
+    /// touched.
     pub(super) fn fill(&mut self, start: u32, end: u32) -> (u32, Option<Hole>) {
         let (mut bytes, mut first) = (0, None);
         let mut place = 0;
@@ -57,7 +58,7 @@ impl Holes {
         (bytes, first)
     }
 
-    /// Closes what was acknowledged; returns the bytes that the capture never showed.
+    /// Closes the acknowledged holes; returns the number of bytes that the capture never showed.
     pub(super) fn close(&mut self, ack: u32) -> u32 {
         let mut bytes = 0;
         while let Some(hole) = self.0.first_mut().filter(|hole| is_before(hole.start, ack)) {
@@ -77,5 +78,5 @@ impl Holes {
     }
 }
 
-/// Most holes of one direction; 24 bytes each, allocated when the first one opens.
+/// Maximum number of holes in one direction. Each has 24 bytes, allocated when the first one opens.
 pub(super) const HOLES_MAX: usize = 64;

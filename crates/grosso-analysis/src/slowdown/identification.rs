@@ -1,47 +1,47 @@
-//! The order in which a host sent its packets, by the IPv4 identification.
+//! The order in which a host sent its packets, derived from the IPv4 identification.
 
 use super::frame::TcpFrame;
 
-/// The position of a frame among those of its direction.
+/// Position of a frame among the frames of its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// After all frames before it, which this many packets are missing between.
+    /// Sent after all earlier frames; this many packets are missing in between.
     Later(u16),
-    /// Before another frame of the capture.
+    /// Sent before an earlier frame of the capture.
     Earlier,
-    /// With the same identification as the frame before.
+    /// Same identification as the previous frame.
     Copy,
-    /// The identification does not show it.
+    /// The identification does not show the position.
     Unknown,
 }
 
 impl Sent {
-    /// Whether a later frame came before it, or it is a copy.
+    /// Returns whether a later frame was captured before this one, or this one is a copy.
     pub(super) const fn is_old(self) -> bool {
         matches!(self, Self::Earlier | Self::Copy)
     }
 }
 
-/// The identifications of one direction.
+/// Identifications of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SentOrder {
-    /// The identification of the next packet; `None` before the first.
+    /// Identification of the next packet; `None` before the first.
     next: Option<u16>,
     last: u16,
     exact: u32,
     gaps: u32,
     backward: u32,
-    /// Steps that no counter of the flow makes.
+    /// Number of steps that a counter of the flow cannot make.
     wild: u32,
-    /// Frames with the identification of the frame before.
+    /// Number of frames with the identification of the previous frame.
     fixed: u32,
-    /// Steps that another flow of the host explains.
+    /// Number of steps that another flow of the host explains.
     pub(super) shared: u32,
-    /// The source address of the direction; `None` before its first identification.
+    /// Source address of the direction; `None` before its first identification.
     pub(super) source: Option<Source>,
 }
 
-/// A source address, as the place and the tag by which its identifications are remembered.
+/// A source address, as slot and tag in the table of identifications.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) tag: u32,
@@ -49,7 +49,7 @@ pub(super) struct Source {
 }
 
 impl SentOrder {
-    /// Takes in a frame.
+    /// Processes a frame, and returns its position.
     pub(super) fn observe(&mut self, frame: &TcpFrame) -> Sent {
         let Some(identification) = frame.identification else { return Sent::Unknown };
         let after = identification.wrapping_add(frame.packets as u16);
@@ -86,19 +86,19 @@ impl SentOrder {
         if self.is_order() { sent } else { Sent::Unknown }
     }
 
-    /// Whether identifications show the order of packets.
+    /// Returns whether identifications show the order of packets.
     pub(super) fn is_order(&self) -> bool {
         let steps = self.exact + self.gaps + self.backward;
         steps >= STEPS_MIN && steps >= 4 * self.wild && steps >= 2 * self.fixed
     }
 
-    /// Whether gaps show missing packets: the counter belongs to this flow alone.
+    /// Returns whether gaps show missing packets, because the counter belongs to this flow alone.
     pub(super) fn is_own(&self) -> bool {
         self.is_order() && self.exact >= self.gaps / 3 && self.shared <= self.gaps / 8
     }
 }
 
-/// Largest step between two frames of a flow.
+/// Maximum step between two frames of a flow.
 const STEP_MAX: i16 = 512;
-/// Steps before they show anything.
+/// Minimum number of steps that show an order.
 const STEPS_MIN: u32 = 4;

@@ -1,9 +1,9 @@
 //! Causes that slow the TCP connections of a capture: loss, reordering, acknowledgments, windows, path MTU, and traffic
 //! that receive offload cannot merge.
 //!
-//! [`Connections`] takes in every frame once and keeps two fixed-size streams per connection, at most
-//! [`CONNECTIONS_MAX`] of them. [`Connections::conclude`] turns the figures into [`Slowdowns`]: causes, each with its
-//! evidence, its packets and its cure.
+//! [`Connections`] processes every frame once and keeps two fixed-size streams per connection, for at most
+//! [`CONNECTIONS_MAX`] connections. [`Connections::conclude`] converts the figures to [`Slowdowns`]: causes, each with
+//! its evidence, its packets and its remedies.
 //!
 //! | module | job |
 //! |---|---|
@@ -13,12 +13,12 @@
 //! | `holes` | sequence ranges that are missing |
 //! | `figures` | the figures of one direction |
 //! | `stream` | one direction: sequence numbers and acknowledgments |
-//! | `connection` | both directions, and the round trip |
-//! | `cause` | causes, their evidence and their cures |
-//! | `causes` | the causes that the figures show, one file per group |
-//! | `summary` | the causes of all directions |
-//! | `text` | the causes as text |
-//! | `table` | the connections, in bounded memory |
+//! | `connection` | both directions, and the round-trip time |
+//! | `cause` | causes, their evidence and their remedies |
+//! | `causes` | derivation of causes from the figures, one file per group |
+//! | `summary` | causes of all directions |
+//! | `text` | causes as text |
+//! | `table` | table of connections, in bounded memory |
 
 mod cause;
 mod causes;

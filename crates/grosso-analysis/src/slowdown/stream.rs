@@ -1,4 +1,4 @@
-//! One direction of a connection: its sequence numbers, and what the acknowledgments of the peer say about them.
+//! One direction of a connection: its sequence numbers, and what the peer's acknowledgments say about them.
 
 use grosso_wire::tcp;
 
@@ -15,46 +15,46 @@ pub(super) struct Stream {
     pub(super) figures: Figures,
     pub(super) order: SentOrder,
     holes: Holes,
-    /// Frames, and those with a complete and wrong checksum.
+    /// Number of frames, and number of frames with a complete but wrong checksum.
     seen: u32,
     seen_bad: u32,
     /// Whether the sequence numbers below are known.
     is_known: bool,
-    /// The end of the data seen.
+    /// End of the observed data.
     max: u32,
-    /// The sequence number up to which the peer acknowledged.
+    /// Sequence number up to which the peer has acknowledged.
     acked: u32,
-    /// The window scale of the SYN.
+    /// Window scale of the SYN.
     scale: Option<u8>,
-    /// Whether a SYN was seen, so that an absent scale means none.
+    /// Whether a SYN was captured, so that an absent scale means scale 0.
     has_syn: bool,
     /// Whether the last frame with data had PSH.
     is_pushed: bool,
-    /// Whether the last frame was an acknowledgment without data, and its sequence number.
+    /// Sequence number of the last frame if it was an acknowledgment without data.
     last_ack: Option<u32>,
-    /// The timestamp value of the last frame with data.
+    /// Timestamp value of the last frame with data.
     timestamp: Option<u32>,
-    /// Whether the receiver reported a gap at the sequence number that it acknowledged last.
+    /// Whether the receiver reported a gap at its last acknowledged sequence number.
     has_gap: bool,
-    /// The end of the highest packet that filled a gap or repeated data.
+    /// End of the highest packet that filled a gap or repeated data.
     repaired: u32,
-    /// The time since which the window is closed.
+    /// Time at which the window was closed; `None` if it is open.
     zero_since: Option<u64>,
-    /// The largest window that the peer announced.
+    /// Largest window that the peer announced, in bytes.
     window_max: u32,
     stuck: Stuck,
-    /// The timestamp value of the last frame.
+    /// Timestamp value of the last frame.
     stamped: Option<u32>,
-    /// A timestamp value whose echo is awaited, and the time since.
+    /// Timestamp value whose echo is awaited, and the time of its frame.
     echo: Option<(u32, u64)>,
-    /// Shortest time from this capture point to the peer and back; 0 if unknown.
+    /// Minimum time from this capture point to the peer and back, in nanoseconds; 0 if unknown.
     pub(super) echo_ns: u64,
-    /// Times that are at most [`ECHO_SPREAD`] times the shortest one, and their number.
+    /// Sum and number of the times that are at most [`ECHO_SPREAD`] times the minimum.
     echoes_ns: u64,
     echoes: u32,
 }
 
-/// The first segment that was not acknowledged.
+/// First segment that was not acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stuck {
     start: u32,
@@ -62,15 +62,15 @@ struct Stuck {
     times: u32,
     /// Payload of the largest packet that was acknowledged.
     passed_bytes: u32,
-    /// The end of the first packet that is larger, and its payload; 0 if none is on its way.
+    /// End of the first larger packet, and its payload; 0 if none is in flight.
     larger_end: u32,
     larger_bytes: u32,
-    /// The end of a smaller packet that was sent in place of the stuck one.
+    /// End of a smaller packet that was sent in place of the stuck one.
     smaller_end: Option<u32>,
 }
 
 impl Stream {
-    /// Takes in the SYN.
+    /// Processes a SYN.
     pub(super) fn begin(&mut self, frame: &TcpFrame) {
         let first = frame.sequence.wrapping_add(1);
         if !self.is_known || first != self.max {
@@ -80,15 +80,15 @@ impl Stream {
         (self.scale, self.has_syn) = (frame.window_scale, true);
     }
 
-    /// Follows the sequence numbers from this one on.
+    /// Restarts the tracking at sequence number `first`.
     fn restart(&mut self, first: u32) {
         self.holes.clear();
         (self.max, self.acked, self.repaired, self.is_known) = (first, first, first, true);
         (self.has_gap, self.stuck) = Default::default();
     }
 
-    /// Whether a frame was damaged on its way, so that none of its fields counts. A host whose checksums are mostly
-    /// wrong leaves them to its device.
+    /// Returns whether a frame was damaged on the path, so that its fields are ignored. If most checksums of a host are
+    /// wrong, the host leaves checksums to its device.
     pub(super) fn is_damaged(&mut self, frame: &TcpFrame) -> bool {
         let is_rare = self.seen_bad <= self.seen / DAMAGED_SHARE;
         self.seen = self.seen.saturating_add(1);
@@ -103,7 +103,7 @@ impl Stream {
         is_damaged
     }
 
-    /// Takes in the order in which a frame was sent, and counts acknowledgments that are missing.
+    /// Processes the sending order of a frame, and counts missing acknowledgments.
     pub(super) fn follow(&mut self, frame: &TcpFrame) -> Sent {
         let sent = self.order.observe(frame);
         let pure = frame.is_pure_ack().then_some(frame.sequence);
@@ -125,7 +125,7 @@ impl Stream {
         sent
     }
 
-    /// Takes in a frame with data. The connection was silent for `quiet_ns` before it.
+    /// Processes a frame with data. The connection was silent for `quiet_ns` before this frame.
     pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, round_trip_ns: u64, quiet_ns: u64) {
         let (start, end) = (frame.sequence, frame.end());
         if !self.is_known || start.wrapping_sub(self.max).cast_signed().unsigned_abs() > JUMP_MAX {
@@ -204,7 +204,7 @@ impl Stream {
         figures.bad += u32::from(frame.is_bad);
     }
 
-    /// Packets that fill a hole: they were late, or their first copies were lost before the capture point.
+    /// Counts packets that fill a hole: they were late, or their first copies were lost before the capture point.
     fn fill(&mut self, frame: &TcpFrame, packets: u32, hole: &Hole, sent: Sent, rtt_ns: u64) {
         let elapsed_ns = frame.time_ns.saturating_sub(hole.since_ns);
         let timestamps = frame.timestamps.map(|(value, _)| value).zip(hole.timestamp);
@@ -231,10 +231,10 @@ impl Stream {
         figures.late_ns_max = figures.late_ns_max.max(elapsed_ns);
     }
 
-    /// Packets whose data the capture had shown before.
+    /// Counts packets whose data the capture had already shown.
     fn repeat(&mut self, frame: &TcpFrame, packets: u32, sent: Sent) {
         if sent == Sent::Earlier && packets <= self.figures.lost_before {
-            // A retransmission overtook it.
+            // A retransmission overtook the packet.
             self.figures.lost_before -= packets;
             self.figures.late += packets;
             return;
@@ -256,7 +256,7 @@ impl Stream {
             (stuck.start, stuck.bytes, stuck.times) = (frame.sequence, frame.segment, 1);
             stuck.smaller_end = None;
         }
-        // Its segment is as large as before, or a probe with a smaller one.
+        // The retransmission is as large as before, or it is a smaller probe.
         if u64::from(frame.segment) * 10 < u64::from(stuck.bytes) * 9 {
             stuck.smaller_end = Some(frame.end());
             stuck.larger_bytes = 0;
@@ -269,7 +269,7 @@ impl Stream {
         }
     }
 
-    /// Takes in an acknowledgment of the peer, whose SYN had this window scale.
+    /// Processes an acknowledgment of the peer, whose SYN had the window scale `scale`.
     pub(super) fn acknowledge(&mut self, frame: &TcpFrame, ack: u32, scale: Option<u8>) {
         self.take_window(frame, scale);
         if !self.is_known {
@@ -284,7 +284,7 @@ impl Stream {
         if missing > 0 && figures.segment_max > 0 {
             figures.uncaptured += missing.div_ceil(figures.segment_max);
         }
-        // A FIN has a sequence number and no data.
+        // A FIN uses a sequence number but has no data.
         let beyond = ack.wrapping_sub(self.max);
         if is_before(self.max, ack) && beyond > 1 && figures.frames > 0 {
             figures.uncaptured += beyond.div_ceil(figures.segment_max.max(1));
@@ -292,7 +292,7 @@ impl Stream {
         if is_before(self.max, ack) {
             self.max = ack;
         }
-        // A retransmission above the gap follows one of the gap itself.
+        // A retransmission above the gap implies one of the gap itself.
         let is_repaired = is_before(self.acked, self.repaired);
         if self.has_gap && !is_repaired && missing == 0 {
             figures.healed += 1;
@@ -305,7 +305,7 @@ impl Stream {
         self.pass(ack);
     }
 
-    /// Notes the sizes of packets that reached the peer.
+    /// Records the sizes of packets that reached the peer.
     fn pass(&mut self, ack: u32) {
         let stuck = &mut self.stuck;
         if stuck.larger_bytes > 0 && !is_before(ack, stuck.larger_end) {
@@ -366,15 +366,15 @@ impl Stream {
         }
     }
 
-    /// Whether a window stops the sender: it is zero, or smaller than a segment and than half of the largest window
-    /// (RFC 1122 section 4.2.3.4). `window` has its scale; `None` if that is unknown.
+    /// Returns whether a window stops the sender: it is zero, or smaller than a segment and than half of the largest
+    /// window (RFC 1122 section 4.2.3.4). `window` is the scaled window; `None` if the scale is unknown.
     fn is_closed(&self, field: u16, window: Option<u32>) -> bool {
         let least = self.figures.segment_max.min(self.window_max / 2);
         field == 0 || window.is_some_and(|window| window < least)
     }
 
-    /// The scale of the windows that this direction announces; `None` if it is unknown. It holds only if both SYNs
-    /// have one (RFC 7323).
+    /// Returns the scale of the windows that this direction announces; `None` if it is unknown. A scale applies only if
+    /// both SYNs have one (RFC 7323).
     pub(super) fn scale_with(&self, peer: &Self) -> Option<u8> {
         (self.has_syn && peer.has_syn).then_some(if peer.scale.is_some() {
             self.scale.unwrap_or(0)
@@ -392,7 +392,7 @@ impl Stream {
         }
     }
 
-    /// Takes in the echo in a frame of the peer.
+    /// Processes the timestamp echo in a frame of the peer.
     pub(super) fn hear_echo(&mut self, frame: &TcpFrame) {
         let (Some((value, since_ns)), Some((_, echo))) = (self.echo, frame.timestamps) else {
             return;
@@ -411,31 +411,31 @@ impl Stream {
         }
     }
 
-    /// Mean time from this capture point to the peer and back, without pauses; 0 if unknown.
+    /// Returns the mean time from this capture point to the peer and back without pauses, in nanoseconds; 0 if unknown.
     pub(super) fn echo_mean_ns(&self) -> u64 {
         self.echoes_ns / u64::from(self.echoes.max(1))
     }
 
-    /// The time with a window of zero, up to this time.
+    /// Returns the time with a closed window up to `now_ns`, in nanoseconds.
     pub(super) fn zero_ns_until(&self, now_ns: u64) -> u64 {
         let open_ns = self.zero_since.map_or(0, |since| now_ns.saturating_sub(since));
         self.figures.zero_ns + open_ns
     }
 }
 
-/// Most bytes between two frames of one direction; a larger jump starts the direction anew.
+/// Maximum number of bytes between two frames of one direction. A larger jump restarts the tracking.
 const JUMP_MAX: u32 = 1 << 30;
-/// Packets that one DSACK block reports, at most.
+/// Maximum number of packets that one DSACK block reports.
 const RECEIVED_TWICE_MAX: u32 = 64;
-/// Silence before a retransmission in order, at least: the shortest retransmission timer of Linux is longer.
+/// Minimum silence before a retransmission in order, in nanoseconds: Linux's shortest retransmission timer is longer.
 const QUIET_NS: u64 = 10_000_000;
-/// Silence that counts as a pause of the sender, at least.
+/// Minimum silence that counts as a pause of the sender, in nanoseconds.
 const PAUSE_NS: u64 = 5_000_000;
-/// Lateness that tells reordering from loss if the round trip is unknown.
+/// Maximum lateness of reordered packets if the round-trip time is unknown, in nanoseconds; later packets were lost.
 const LATE_NS: u64 = 3_000_000;
-/// One frame in this many may be damaged on its way.
+/// Maximum share of frames damaged on the path: one in `DAMAGED_SHARE`.
 const DAMAGED_SHARE: u32 = 8;
-/// An echo that takes more times the shortest one waited for the application.
+/// Maximum ratio of an echo time to the minimum. A longer echo waited for the application.
 const ECHO_SPREAD: u64 = 4;
-/// Time between packets that arrive back to back, at most.
+/// Maximum time between back-to-back packets, in nanoseconds.
 pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

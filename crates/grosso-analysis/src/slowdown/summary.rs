@@ -1,4 +1,4 @@
-//! The causes of all directions.
+//! Causes of all directions.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub struct Slow {
     pub grosso: Option<String>,
 }
 
-/// The causes so far.
+/// Causes so far.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     directions: u64,
@@ -60,7 +60,7 @@ pub(super) struct Totals {
 #[derive(Debug)]
 struct CauseTotal {
     directions: u64,
-    /// Packets of the directions whose first cause it is.
+    /// Number of packets in the directions whose first cause is this one.
     first_packets: u64,
     worst: (Endpoints, Finding),
 }

@@ -1,4 +1,4 @@
-//! The connections of a capture, in bounded memory.
+//! Table of the connections of a capture, in bounded memory.
 
 use std::{
     collections::HashMap,
@@ -18,17 +18,17 @@ use crate::{
     headers::{Endpoint, Endpoints},
 };
 
-/// The tracker of TCP connections: takes in the frames of a capture and finds what slows each direction.
+/// Tracker of TCP connections: processes the frames of a capture and finds what slows each direction.
 #[derive(Debug, Default)]
 pub struct Connections {
     places: HashMap<Endpoints, (u32, u8)>,
     slots: Vec<(Endpoints, Connection)>,
-    /// The connection of the last frame: packets follow others of their connection.
+    /// Cached lookup of the last frame: consecutive packets often belong to one connection.
     last: Option<(Endpoints, (u32, u8))>,
-    /// The slot at which the search for an idle connection goes on.
+    /// Slot at which the next search for an idle connection starts.
     hand: usize,
     totals: Totals,
-    /// The MTU of paths by ICMP messages; at most [`PATHS_MAX`].
+    /// MTUs of paths according to ICMP messages; at most [`PATHS_MAX`].
     paths: HashMap<Path, TooBig>,
     sources: Sources,
 }
@@ -38,12 +38,12 @@ pub struct Connections {
 struct TooBig {
     mtu: u16,
     quoted: u16,
-    /// Times of the first and the last message.
+    /// Times of the first and the last message in nanoseconds.
     since_ns: u64,
     last_ns: u64,
 }
 
-/// The identification that each source address used last, and its connection.
+/// Table with the next expected identification of each source address, and its connection.
 #[derive(Debug)]
 struct Sources {
     hasher: RandomState,
@@ -51,14 +51,14 @@ struct Sources {
 }
 
 impl Connections {
-    /// Keeps the `limit` directions that are the largest by this figure, for a table; at most [`ROWS_MAX`].
+    /// Enables the flow table with the `limit` largest directions by one figure; at most [`ROWS_MAX`].
     ///
     /// [`ROWS_MAX`]: super::ROWS_MAX
     pub fn list_flows(&mut self, order: FlowOrder, limit: usize) {
         self.totals.ranking = Some(Ranking::new(order, limit));
     }
 
-    /// Takes in a frame, its judgment, and whether one of its checksums is complete and wrong.
+    /// Processes a frame with its classification; `is_bad` says whether one of its checksums is complete but wrong.
     pub fn observe(&mut self, sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) {
         if sight.transport.is_none() {
             self.take_message(sight);
@@ -84,7 +84,7 @@ impl Connections {
         }
     }
 
-    /// Takes in an ICMP message that a packet was too big.
+    /// Processes an ICMP message about a packet that exceeds the path MTU.
     fn take_message(&mut self, sight: &Sight<'_>) {
         let Some((path, mtu, quoted)) = too_big(sight.packet.data, sight.stack) else { return };
         if self.paths.len() >= PATHS_MAX && !self.paths.contains_key(&path) {
@@ -98,7 +98,7 @@ impl Connections {
         known.last_ns = since_ns;
     }
 
-    /// Compares a packet with the MTU that messages gave for its path. `is_guessed` means that it may be a superframe.
+    /// Compares a packet with the path MTU from ICMP messages. `is_guessed` means that the packet may be a superframe.
     fn compare_with_path(
         &mut self,
         sight: &Sight<'_>,
@@ -125,13 +125,13 @@ impl Connections {
         }
     }
 
-    /// The slot of a flow's connection, and its direction there.
+    /// Returns the slot of a flow's connection, and the flow's direction in it.
     fn place(&mut self, endpoints: Endpoints) -> (u32, u8) {
         if let Some((last, (slot, side))) = self.last {
             if last == endpoints {
                 return (slot, side);
             }
-            // An acknowledgment of the last frame needs no lookup either.
+            // A frame in the opposite direction needs no lookup either.
             if last == endpoints.reversed() {
                 return (slot, 1 - side);
             }
@@ -159,13 +159,13 @@ impl Connections {
             slot
         };
         let number = u32::try_from(slot).unwrap_or(u32::MAX);
-        // The other direction first: a flow from an endpoint to itself is its own reverse.
+        // The opposite direction comes first, because a flow from an endpoint to itself is its own reverse.
         self.places.insert(endpoints.reversed(), (number, 1));
         self.places.insert(endpoints, (number, 0));
         number
     }
 
-    /// A connection without a frame since the search came by last.
+    /// Returns the slot of a connection without a frame since the last search passed it.
     fn idle(&mut self) -> usize {
         loop {
             let slot = self.hand;
@@ -192,7 +192,7 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// The place at which the identifications of a host are remembered.
+    /// Returns the table slot and the tag for the identifications of a host.
     fn place(&mut self, source: &Endpoint) -> Source {
         if self.slots.is_empty() {
             self.slots.resize(SOURCES_MAX, (0, 0, 0));
@@ -201,7 +201,7 @@ impl Sources {
         Source { tag: (hash >> 32) as u32 | 1, place: (hash as usize % SOURCES_MAX) as u16 }
     }
 
-    /// Whether the identification of a frame goes on from that of another connection of the same host.
+    /// Returns whether the identification of a frame continues that of another connection of the same host.
     fn is_shared(&mut self, source: Source, slot: u32, frame: &TcpFrame) -> bool {
         let Some(identification) = frame.identification else { return false };
         let Source { tag, place } = source;
@@ -212,14 +212,15 @@ impl Sources {
     }
 }
 
-/// Most connections at once: about 40 MB. The next one takes the place of an idle one, which is judged first.
+/// Maximum number of connections at once: about 40 MB. A further connection replaces an idle one, whose causes are
+/// found first.
 pub const CONNECTIONS_MAX: usize = 1 << 15;
 
-// Two streams of at most 480 bytes each, without the holes, which few directions have.
+// Two streams of at most 480 bytes each, without holes, which few directions have.
 const _: () = assert!(size_of::<Connection>() <= 1024);
-/// Most paths whose MTU is remembered.
+/// Maximum number of paths whose MTU is stored.
 const PATHS_MAX: usize = 1 << 12;
-/// Source addresses whose identifications are remembered: 12 KB.
+/// Number of slots for identifications of source addresses: 12 KB.
 const SOURCES_MAX: usize = 1 << 10;
-/// Time that a sender has to heed a message, at least.
+/// Minimum time that a sender has to obey a message, in nanoseconds.
 const SETTLED_NS: u64 = 5_000_000;

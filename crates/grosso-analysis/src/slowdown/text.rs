@@ -1,4 +1,4 @@
-//! The causes as text.
+//! Causes as text.
 
 use grosso_report::{report::wrap_at, style::Style, units};
 
@@ -8,7 +8,8 @@ use super::{
 };
 
 impl Slowdowns {
-    /// Rows of a report: each cause with its evidence, its direction and its cures; empty without TCP data.
+    /// Returns the rows of a report: each cause with its evidence, its direction and its remedies; empty without TCP
+    /// data.
     pub fn text(&self, style: Style) -> String {
         if self.directions == 0 {
             return String::new();
@@ -50,7 +51,7 @@ fn rows(label: &str, slow: &Slow, style: Style) -> String {
     text
 }
 
-/// A row with a label, wrapped after it.
+/// Returns a row with a label and wrapped text.
 fn row(label: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     let wrapped = wrap_at(text, TEXT_COLUMNS);
     let lines = wrapped.lines().enumerate().map(|(place, line)| {
@@ -59,7 +60,7 @@ fn row(label: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     lines.collect()
 }
 
-/// The size of a cause: packets, bytes and times.
+/// Returns the extent of a cause: packets, bytes and times.
 fn measure(finding: &Finding) -> String {
     let Finding { cause, packets, of_packets, bytes, time_ns, .. } = finding;
     let bytes = bytes.unwrap_or(0);
@@ -83,7 +84,7 @@ fn times(count: u64) -> String {
     units::count(count, "time")
 }
 
-/// The label of the first row.
+/// Label of the first row.
 const LABEL: &str = "slowed by";
-/// Columns after the label.
+/// Width of the text after the label, in columns.
 const TEXT_COLUMNS: usize = 64;

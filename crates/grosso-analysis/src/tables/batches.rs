@@ -1,11 +1,11 @@
-//! Rows of tables in, record batches of bounded size out.
+//! Conversion of table rows to record batches of bounded size.
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 
 use super::columns::{Columns, Take};
 
-/// Gathers rows, and passes them on in batches.
+/// Collector of rows, which passes them on in batches.
 #[derive(Debug)]
 pub struct Batches<C, F> {
     columns: C,
@@ -15,12 +15,13 @@ pub struct Batches<C, F> {
 }
 
 impl<C: Columns, F: FnMut(Result<RecordBatch, ArrowError>) -> bool> Batches<C, F> {
-    /// Batches of these columns. `pass_on` takes a batch, or the failure to make one, and says whether more are wanted.
+    /// Creates a collector for `columns`. `pass_on` gets each batch, or the failure to make it, and returns whether
+    /// more batches are wanted.
     pub fn new(columns: C, pass_on: F) -> Self {
         Self { columns, rows: 0, bytes: 0, pass_on }
     }
 
-    /// Takes a row; `false` if no more are wanted.
+    /// Adds a row; returns `false` if no more rows are wanted.
     pub fn take<Row>(&mut self, row: Row) -> bool
     where
         C: Take<Row>,
@@ -31,7 +32,7 @@ impl<C: Columns, F: FnMut(Result<RecordBatch, ArrowError>) -> bool> Batches<C, F
         !is_full || self.pass_on()
     }
 
-    /// Passes on the rows that are left; `false` if no more are wanted.
+    /// Passes on the remaining rows; returns `false` if no more rows are wanted.
     pub fn finish(&mut self) -> bool {
         self.rows == 0 || self.pass_on()
     }
@@ -44,7 +45,7 @@ impl<C: Columns, F: FnMut(Result<RecordBatch, ArrowError>) -> bool> Batches<C, F
     }
 }
 
-/// Most rows of a batch.
+/// Maximum number of rows in a batch.
 const BATCH_ROWS_MAX: usize = 16_384;
-/// Bytes of captured packets, or of their numbers, with which a batch is full.
+/// Number of bytes of captured packets, or of packet numbers, at which a batch is full.
 const BATCH_BYTES_MAX: usize = 4 << 20;

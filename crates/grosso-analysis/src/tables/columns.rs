@@ -1,6 +1,6 @@
-//! The columns of each table, for the files of `export` and for Python.
+//! Columns of each table, for the files of `export` and for Python.
 //!
-//! `docs/export.md` says what is in them.
+//! `docs/export.md` describes the columns.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use super::{
 
 /// Columns of a table under construction.
 pub trait Columns {
-    /// The rows since the last batch, as a batch.
+    /// Returns the rows since the last batch as a new batch.
     ///
     /// # Errors
     ///
-    /// If the columns do not fit each other, which would be a defect.
+    /// Fails if the columns do not match each other, which would be a bug.
     fn finish(&mut self) -> Result<RecordBatch, ArrowError>;
 }
 
-/// Columns that take rows of a kind.
+/// Columns that accept rows of type `Row`.
 pub trait Take<Row> {
-    /// Appends a row, and returns its bytes of variable length.
+    /// Appends a row, and returns the number of bytes of its variable-length values.
     fn take(&mut self, row: Row) -> usize;
 }
 
-/// The columns about the headers of a packet.
+/// Columns about the headers of a packet.
 #[derive(Debug, Default)]
 struct HeaderColumns {
     protocol: StringBuilder,
@@ -81,7 +81,7 @@ impl HeaderColumns {
     }
 }
 
-/// A column of addresses as text. Packets of one flow follow each other, so the last one is remembered.
+/// Column of addresses as text. Packets of one flow often follow each other, so the last text is cached.
 #[derive(Debug, Default)]
 struct AddressColumn {
     text: StringBuilder,
@@ -102,7 +102,7 @@ impl AddressColumn {
     }
 }
 
-/// The columns about the file that a frame comes from.
+/// Columns about a frame's position in its file.
 #[derive(Debug, Default)]
 struct OriginColumns {
     file: StringBuilder,
@@ -134,7 +134,7 @@ impl OriginColumns {
     }
 }
 
-/// The columns about the frame that a packet of the wire was in.
+/// Columns about the frame in which a packet on the wire was captured.
 #[derive(Debug, Default)]
 struct FindingColumns {
     segment: UInt32Builder,
@@ -174,7 +174,7 @@ impl FindingColumns {
     }
 }
 
-/// The columns of packets.
+/// Columns of a packet table.
 #[derive(Debug)]
 pub struct PacketColumns {
     schema: SchemaRef,
@@ -186,25 +186,25 @@ pub struct PacketColumns {
     packets: UInt32Builder,
     segment_size: UInt16Builder,
     origin: OriginColumns,
-    /// The findings, of packets of the wire.
+    /// Findings; only in tables of packets on the wire.
     finding: Option<FindingColumns>,
-    /// The bytes captured, if they are wanted.
+    /// Captured bytes, if requested.
     data: Option<BinaryBuilder>,
 }
 
-/// The columns of packets that not every table has.
+/// Kinds of packet tables, which differ in some columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketTable {
-    /// Frames as they were captured, without their bytes.
+    /// Captured frames without their bytes.
     Frames,
-    /// Frames as they were captured, with their bytes.
+    /// Captured frames with their bytes.
     FramesWithData,
-    /// Packets of the wire.
+    /// Packets on the wire.
     Wire,
 }
 
 impl PacketColumns {
-    /// No rows yet.
+    /// Creates columns without rows.
     #[must_use]
     pub fn new(table: PacketTable) -> Self {
         Self {
@@ -222,7 +222,7 @@ impl PacketColumns {
         }
     }
 
-    /// The names and types of the columns.
+    /// Returns the names and types of the columns.
     #[must_use]
     pub fn schema(table: PacketTable) -> SchemaRef {
         let mut fields = vec![
@@ -280,7 +280,7 @@ impl Columns for PacketColumns {
     }
 }
 
-/// The columns of trains.
+/// Columns of a train table.
 #[derive(Debug)]
 pub struct TrainColumns {
     schema: SchemaRef,
@@ -299,7 +299,7 @@ pub struct TrainColumns {
 }
 
 impl TrainColumns {
-    /// No rows yet.
+    /// Creates columns without rows.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -319,7 +319,7 @@ impl TrainColumns {
         }
     }
 
-    /// The names and types of the columns.
+    /// Returns the names and types of the columns.
     #[must_use]
     pub fn schema() -> SchemaRef {
         let mut fields = vec![
@@ -398,10 +398,10 @@ fn times() -> TimestampNanosecondBuilder {
     TimestampNanosecondBuilder::new().with_data_type(time_type())
 }
 
-/// A time as Arrow has it; none beyond the year 2262.
+/// Converts a time to Arrow's type; `None` beyond the year 2262.
 fn signed(time_ns: Option<u64>) -> Option<i64> {
     i64::try_from(time_ns?).ok()
 }
 
-/// The zone of capture times.
+/// Time zone of capture times.
 const UTC: &str = "UTC";

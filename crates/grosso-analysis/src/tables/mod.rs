@@ -1,12 +1,12 @@
-//! Tables of what is in captures, row by row: frames as they were captured, packets of the wire, and trains.
+//! Tables of the contents of captures, row by row: captured frames, packets on the wire, and trains.
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
-//! | `packets` | a row for a frame as it was captured, or for a packet of the wire |
-//! | `wire` | the packets of the wire that a frame was (feature `tables`) |
-//! | `trains` | a row for what leaves a coalescer at once |
-//! | `reading` | the reading of captures into rows of frames or of trains |
-//! | `columns`, `batches` | rows in, Arrow record batches out (feature `tables`) |
+//! | `packets` | rows for captured frames, or for packets on the wire |
+//! | `wire` | conversion of frames to packets on the wire (feature `tables`) |
+//! | `trains` | rows for the trains that leave a coalescer |
+//! | `reading` | reading of captures as rows of frames or of trains |
+//! | `columns`, `batches` | conversion of rows to Arrow record batches (feature `tables`) |
 
 #[cfg(feature = "tables")]
 mod batches;
@@ -43,39 +43,40 @@ pub use self::{
 use crate::shard::Shard;
 use crate::{capture::Input, evidence::Nature, replay::Seen};
 
-/// The headers of a packet, as far as tables show them: innermost addresses, ports and payload.
+/// Headers of a packet as shown in tables: innermost addresses, ports and payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers<'a> {
-    /// The stack in the words of reports, such as `tcp4` or `udp4/vxlan/tcp4`; `None` if the link type has no view.
+    /// Header stack as in reports, for example `tcp4` or `udp4/vxlan/tcp4`; `None` if the link type is not supported.
     pub protocol: Option<&'a str>,
-    /// Source and destination.
+    /// Source and destination address.
     pub addresses: Option<(IpAddr, IpAddr)>,
     /// Source and destination port of TCP or UDP.
     pub ports: Option<(u16, u16)>,
-    /// Bytes behind the TCP or UDP header, as the headers declare them.
+    /// Length of the TCP or UDP payload in bytes, as the headers declare it.
     pub payload: Option<u32>,
 }
 
 #[cfg(feature = "tables")]
 impl Headers<'_> {
-    /// Whether rows with these headers are in a share.
+    /// Returns whether rows with these headers belong to `shard`.
     pub(crate) fn are_in(&self, shard: Shard) -> bool {
         shard.has(self.addresses, self.ports)
     }
 }
 
-/// The place of a frame in the file that it comes from.
+/// Position of a frame in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOrigin<'a> {
-    /// The file as the user typed it.
+    /// File name as the user typed it.
     pub file: &'a str,
-    /// Its place there, counted from 1; packets that a filter left out count.
+    /// Frame number in the file, from 1. Packets that a filter excludes count too.
     pub frame: u64,
-    /// Offset of its record or block, in bytes of the uncompressed file.
+    /// Offset of the frame's record or block, in bytes of the uncompressed file.
     pub offset: u64,
 }
 
-/// The number of packets of the wire that a frame was, as far as that is known, and the size of those of a superframe.
+/// Returns the number of packets on the wire that a frame stands for, and the segment size of a superframe. An unknown
+/// number counts as 1.
 fn packets_of(seen: &Seen<'_>) -> (u32, Option<u16>) {
     let (Some(link), Some(judgment)) = (seen.link, seen.judgment) else { return (1, None) };
     let Nature::Superframe { ports, size, .. } = judgment.nature else { return (1, None) };
@@ -88,7 +89,7 @@ fn packets_of(seen: &Seen<'_>) -> (u32, Option<u16>) {
     (judgment.packets(payload).max(1) as u32, Some(size.bytes))
 }
 
-/// The names of the files that are read.
+/// Names of the input files.
 pub(crate) struct FileNames(Vec<String>);
 
 impl FileNames {
@@ -96,7 +97,7 @@ impl FileNames {
         Self(input.paths().map(|path| path.display().to_string()).collect())
     }
 
-    /// The origin of a frame in the form that rows have.
+    /// Returns the origin of a frame in the form used by rows.
     pub(crate) fn origin(&self, place: Place) -> FrameOrigin<'_> {
         let file = self.0.get(place.file as usize).map_or("", String::as_str);
         FrameOrigin { file, frame: place.number, offset: place.offset }

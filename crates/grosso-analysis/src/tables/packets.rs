@@ -1,48 +1,49 @@
-//! The rows about packets: frames as a capture has them, or the packets of the wire that these were.
+//! Rows about packets: captured frames, or the packets on the wire that the frames stand for.
 
 use super::{FileNames, FrameOrigin, Headers};
 
 /// A packet of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Its place in the capture, counted from 1.
+    /// Packet number in the capture, from 1.
     pub number: u64,
-    /// Nanoseconds since the epoch, if the format holds a time.
+    /// Nanoseconds since the Unix epoch; `None` if the format records no time.
     pub time_ns: Option<u64>,
-    /// The number of its interface within its section.
+    /// Interface number within the section.
     pub interface: u32,
-    /// Its length on the link.
+    /// Length on the link in bytes.
     pub length: u32,
-    /// The bytes captured.
+    /// Captured bytes.
     pub data: &'a [u8],
-    /// Its headers.
+    /// Headers of the packet.
     pub headers: Headers<'a>,
-    /// The segment size of the superframe that it is, as the capture recorded it, or that it was in, as it was judged.
+    /// Segment size in bytes. For a captured superframe, the recorded size; for a packet that was split from a
+    /// superframe, the size that the classifier determined.
     pub segment_size: Option<u16>,
-    /// Packets of the wire in that superframe.
+    /// Number of packets in that superframe.
     pub packets: Option<u32>,
-    /// The place of its frame in the file that it comes from.
+    /// Position of the frame in its file.
     pub origin: FrameOrigin<'a>,
-    /// The findings about its frame; none but for packets of the wire.
+    /// Findings about the frame; empty except for packets on the wire.
     pub finding: FrameFinding,
 }
 
-/// The findings about the frame that a packet of the wire was captured in.
+/// Findings about the frame in which a packet was captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameFinding {
-    /// The place of the packet in its superframe, counted from 1.
+    /// Position of the packet in its superframe, from 1.
     pub segment: Option<u32>,
-    /// The verdict on the worst checksum of the frame, if it has any.
+    /// Verdict on the frame's worst checksum; `None` if the frame has no checksum.
     pub checksum: Option<&'static str>,
-    /// The evidence that decided that the frame is a packet, or the segment size; none where nothing was to be decided.
+    /// Evidence for the classification as a packet or for the segment size; `None` if there was nothing to decide.
     pub evidence: Option<&'static str>,
-    /// Whether the evidence leaves room for another answer.
+    /// Whether the evidence leaves another answer possible.
     pub is_guess: bool,
-    /// The reason why the frame is no packet of the wire and stays whole all the same.
+    /// Reason why a frame that is not one packet on the wire was not split.
     pub left: Option<&'static str>,
 }
 
-/// The row of a frame that is one packet.
+/// Returns the row for a frame that is one packet.
 pub(crate) fn row<'a>(
     packet: &grosso_capture::Packet<'a>,
     headers: Headers<'a>,

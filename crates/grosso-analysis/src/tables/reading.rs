@@ -1,4 +1,4 @@
-//! The reading of captures into rows: of frames as they were captured, or of trains.
+//! Reads captures as rows: one row per captured frame, or one per train.
 
 use grosso_capture::{Entry, Offload};
 use grosso_wire::{Stack, dissect_into};
@@ -16,21 +16,20 @@ use crate::{
     replay::{Purpose, Replay, Rules, Seen},
 };
 
-/// Decides whether a reading goes on; it is called once before the first row, when the captures are open, and with each
-/// row.
+/// Receiver of rows, which decides whether reading continues. `open` is called once, before the first row.
 pub trait Visit<Row> {
-    /// Takes note that the captures are open; `false` ends the reading.
+    /// Handles the opening of the captures; returns `false` to end the reading.
     fn open(&mut self) -> bool;
 
-    /// Takes a row; `false` ends the reading.
+    /// Processes a row; returns `false` to end the reading.
     fn row(&mut self, row: Row) -> bool;
 }
 
-/// Visits the packets of captures: one row for each, as the captures have them.
+/// Passes one row per packet to `visit`, as the captures record the packets.
 ///
 /// # Errors
 ///
-/// Captures that are not there, damage, cancellation.
+/// Fails if a capture cannot be opened or is damaged, or if the user cancels.
 pub fn visit_packets(
     captures: &Captures,
     given: Given,
@@ -65,7 +64,7 @@ pub fn visit_packets(
     conclude(ending, &input, session)
 }
 
-/// The packets of the wire in a superframe: as many as arrived, or as its size makes.
+/// Returns the number of packets in a superframe: the recorded number, or the one that follows from the segment size.
 fn count(offload: &Offload, payload: Option<u32>) -> Option<u32> {
     let size = offload.meta.gso?.size().map(u32::from);
     match (offload.arrivals_ns.len(), offload.parts.len()) {
@@ -75,11 +74,11 @@ fn count(offload: &Offload, payload: Option<u32>) -> Option<u32> {
     }
 }
 
-/// Visits the trains of captures: what a receiving host would make of them. Every packet is in one row.
+/// Passes one row per train to `visit`, as a receiving host would merge the packets. Every packet is in one row.
 ///
 /// # Errors
 ///
-/// Captures or a profile that are not there, damage, cancellation.
+/// Fails if a capture or the profile cannot be opened, if a capture is damaged, or if the user cancels.
 pub fn visit_trains(
     captures: &Captures,
     given: Given,
@@ -111,7 +110,7 @@ pub fn visit_trains(
     conclude(ending, &input, session)
 }
 
-/// Turns the end of a reading into that of a table.
+/// Converts the end of a reading to the result for a table.
 fn conclude(ending: Ending, input: &Input, session: &Session) -> Result<(), Failure> {
     match ending.conclude(input, session, "in the table")? {
         Exit::Interrupted => Err(Failure::interrupted("interrupted before the end")),

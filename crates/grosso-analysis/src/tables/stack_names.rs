@@ -13,7 +13,7 @@ pub(crate) struct StackNames {
 }
 
 impl StackNames {
-    /// The headers of a packet of `len` bytes on its link.
+    /// Returns the headers of a packet that has `len` bytes on its link.
     pub(crate) fn headers(&mut self, data: &[u8], len: usize, stack: &Stack) -> Headers<'_> {
         let transport = Transport::of(stack, len);
         Headers {

@@ -1,4 +1,4 @@
-//! The rows about trains: packets that leave a coalescer as one. Every frame of a capture is in one row.
+//! Rows about trains: packets that leave a coalescer as one frame. Every captured frame is in one row.
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
 use grosso_capture::Origin as Place;
@@ -8,39 +8,39 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 use super::{FileNames, FrameOrigin, Headers, StackNames, packets_of};
 use crate::replay::{Fate, Receiver, Records, Replay, Seen};
 
-/// Packets that leave a coalescer as one.
+/// Packets that leave a coalescer as one frame.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainRow<'a> {
-    /// Its place in the order of leaving, counted from 1.
+    /// Position in the order of delivery, from 1.
     pub train: u64,
-    /// The places of its packets in the capture, counted from 1.
+    /// Packet numbers in the capture, from 1.
     pub numbers: &'a [u64],
-    /// The times of its first and last packet, if all have one.
+    /// Times of the first and last packet in nanoseconds, if all packets have one.
     pub times_ns: Option<(u64, u64)>,
-    /// The number of their interface.
+    /// Interface number of the packets.
     pub interface: u32,
-    /// Packets of the wire in it: more than it has numbers if the capture holds superframes.
+    /// Number of packets on the wire: greater than the length of `numbers` if the capture contains superframes.
     pub packets: u32,
-    /// Bytes of the frame that leaves.
+    /// Length of the delivered frame in bytes.
     pub length: u64,
-    /// The payload of all its packets but the last, if there are several of one size.
+    /// Payload bytes of every packet but the last, if there are several packets of one size.
     pub segment_size: Option<u16>,
-    /// The headers of its first packet; its payload is that of the train.
+    /// Headers of the first packet, with the payload length of the train.
     pub headers: Headers<'a>,
-    /// The reason why the train ended: `never` for a packet that passed through, `capture_...` for a packet that the
-    /// engine did not examine.
+    /// Reason why the train ended: `never` for a packet that passed through, `capture_...` for a packet that the engine
+    /// did not examine.
     pub closed: &'static str,
-    /// The reason why the packet that came then did not join it, or why it passes through alone; none if it left for
-    /// another reason than a packet, or before packets are taken one by one.
+    /// Reason why the packet that ended the train did not join it, or why a packet passed through. `None` if no packet
+    /// caused the delivery, or if packets are not examined one by one.
     pub why: Option<&'static str>,
-    /// The place of its first frame in the file that it comes from.
+    /// Position of the first frame in its file.
     pub origin: FrameOrigin<'a>,
 }
 
-/// Takes rows; `false` says that there are enough.
+/// Callback for rows, which returns `false` to end the reading.
 pub(crate) type TakeTrain<'v> = &'v mut dyn FnMut(TrainRow<'_>) -> bool;
 
-/// Makes rows of what leaves a replay.
+/// Converter of a replay's deliveries to rows.
 pub(crate) struct TrainWatcher<'v> {
     take: TakeTrain<'v>,
     /// Whether more rows are wanted.
@@ -49,13 +49,13 @@ pub(crate) struct TrainWatcher<'v> {
     trains: u64,
     stack_names: StackNames,
     stack: Stack,
-    /// The trains that left since the verdict on the packet before.
+    /// Trains that left since the verdict on the previous packet.
     leaving: Vec<Leaving>,
     records: Records<PendingPacket>,
     free_numbers: Vec<Vec<u64>>,
 }
 
-/// The properties of a packet on its way that its row wants.
+/// Properties of a packet in a coalescer that its row needs.
 #[derive(Debug, Default)]
 struct PendingPacket {
     number: u64,
@@ -64,11 +64,11 @@ struct PendingPacket {
     link: Option<LinkType>,
     ports: Ports,
     place: Place,
-    /// The packets of the wire that it was, by the judge, and their size.
+    /// Number of packets on the wire according to the classifier, and their size.
     judged: (u32, Option<u16>),
 }
 
-/// A train that left because of a packet that has no verdict yet.
+/// A train that left while the current packet had no verdict yet.
 struct Leaving {
     first: PortBuffer,
     numbers: Vec<u64>,
@@ -76,7 +76,7 @@ struct Leaving {
     packets: u32,
     length: u64,
     segment_size: Option<u16>,
-    /// The payload of a train of several packets.
+    /// Payload bytes of a train of several packets.
     joined: Option<u32>,
     closed: Close,
 }
@@ -96,7 +96,7 @@ impl<'v> TrainWatcher<'v> {
         }
     }
 
-    /// Takes the next packet to a replay, and makes rows of what leaves.
+    /// Pushes the next packet to a replay, and emits rows for the trains that leave.
     pub(crate) fn push(&mut self, replay: &mut Replay, seen: &Seen<'_>) {
         match replay.push(seen, self) {
             Fate::Engine(verdict) => self.settle(Some((seen.packet.number, verdict))),
@@ -107,13 +107,14 @@ impl<'v> TrainWatcher<'v> {
         }
     }
 
-    /// Makes rows of all that a replay holds, because the capture or its section ends.
+    /// Emits rows for all trains that the replay holds, at the end of the capture or of a section.
     pub(crate) fn finish(&mut self, replay: &mut Replay) {
         replay.finish(self);
         self.settle(None);
     }
 
-    /// Makes rows of what left while the packet of this number came, which had this verdict.
+    /// Emits rows for the trains that left during the push of a packet. `came` is the number and verdict of that
+    /// packet.
     fn settle(&mut self, came: Option<(u64, Verdict)>) {
         let mut leaving = core::mem::take(&mut self.leaving);
         for mut left in leaving.drain(..) {
@@ -153,7 +154,7 @@ impl<'v> TrainWatcher<'v> {
         self.goes_on = self.goes_on && take(row);
     }
 
-    /// Makes the row of a packet that stays outside of the engine.
+    /// Emits the row for a packet that bypasses the engine.
     fn alone(&mut self, seen: &Seen<'_>, closed: &'static str) {
         let Self { take, files, stack_names, stack, .. } = self;
         let (packet, data) = (seen.packet, &seen.data);
@@ -184,7 +185,8 @@ impl<'v> TrainWatcher<'v> {
 }
 
 impl Leaving {
-    /// The reason for which the packet that came did not join, or for which this is that packet, alone.
+    /// Returns the reason why packet `number` did not join the train. For a train of that packet alone, returns the
+    /// reason why the packet passed through.
     fn why(&self, number: u64, verdict: Verdict) -> Option<&'static str> {
         let is_by_packet = match self.closed {
             Close::NoMerge | Close::Barrier => true,
@@ -207,7 +209,7 @@ impl Sink<PortBuffer> for TrainWatcher<'_> {
         let payload: usize = delivery.parts().map(|part| part.range().len()).sum();
         let last_ns = delivery.parts().last().map_or(0, |part| records.of(&part.buffer).time_ns);
         let joined = delivery.is_joined().then_some(payload as u32);
-        // The engine knows of superframes by what a capture recorded, the judge also by evidence.
+        // The engine recognizes superframes by recorded metadata, the classifier also by other evidence.
         let judged: u32 = delivery.parts().map(|part| records.of(&part.buffer).judged.0).sum();
         let (packets, length) = (delivery.packets.max(judged), delivery.len as u64);
         let closed = delivery.closed;

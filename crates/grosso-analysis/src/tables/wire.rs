@@ -1,4 +1,4 @@
-//! The packets of the wire that the frames of a capture were, row by row.
+//! Rows for the packets on the wire that the captured frames stand for.
 
 use grosso::meta::Gso;
 use grosso_capture::PacketMeta;
@@ -18,7 +18,7 @@ use crate::{
     shard::Shard,
 };
 
-/// Makes rows of the packets of the wire.
+/// Converter of frames to rows for packets on the wire.
 pub(crate) struct WireRows {
     files: FileNames,
     shard: Shard,
@@ -26,11 +26,11 @@ pub(crate) struct WireRows {
     stack: Stack,
     levels: Levels,
     cutter: Cutter,
-    /// The headers of one packet of a superframe.
+    /// Headers of one packet of a superframe.
     inner: Stack,
 }
 
-/// Segment size of a superframe, and the ports that dissect it.
+/// Segment size of a superframe, and the tunnel ports for parsing it.
 struct Segmentation {
     gso: Gso,
     size: Size,
@@ -38,7 +38,7 @@ struct Segmentation {
 }
 
 impl WireRows {
-    /// The rows of a share of the flows of these files.
+    /// Creates a converter for the flows in `shard`.
     pub(crate) fn new(files: FileNames, shard: Shard) -> Self {
         Self {
             files,
@@ -51,10 +51,10 @@ impl WireRows {
         }
     }
 
-    /// Passes on the packets that a frame was, or the frame if it stays whole.
+    /// Calls `take` for each packet of a frame, or for the frame if it is not split.
     ///
     /// # Errors
-    /// A defect of the cut.
+    /// Fails if a segment exceeds its size limit, which would be a bug.
     pub(crate) fn each(
         &mut self,
         seen: &Seen<'_>,
@@ -110,7 +110,7 @@ impl WireRows {
         }
     }
 
-    /// Passes on the packets of a superframe, or says why it stays whole.
+    /// Calls `take` for each packet of a superframe, or returns the reason why it is not split.
     fn cut(
         &mut self,
         seen: &Seen<'_>,

@@ -1,7 +1,7 @@
-//! The threads that try the settings.
+//! Threads that replay the capture with the settings.
 //!
-//! Each has a share of the settings and sees every packet, so a result does not depend on how many there are. Packets
-//! go to all in batches that they share; a thread that falls behind stops the reader.
+//! Each thread has a share of the settings and sees every packet, so the results do not depend on the number of
+//! threads. All threads share the same batches of packets; a slow thread blocks the reader.
 
 use std::{
     panic::resume_unwind,
@@ -26,7 +26,7 @@ pub(super) enum Crew {
     Many {
         workers: Vec<Worker>,
         batch: Vec<Step>,
-        /// The bytes of the packets in it.
+        /// Total length of the packets in the batch, in bytes.
         bytes: usize,
         settings: usize,
     },
@@ -35,22 +35,22 @@ pub(super) enum Crew {
 /// A thread with a share of the settings.
 pub(super) struct Worker {
     steps: SyncSender<Arc<Vec<Step>>>,
-    /// The results, with the places of their settings.
+    /// Results, with the indices of their settings.
     thread: JoinHandle<Result<Vec<(usize, Setting)>, Failure>>,
 }
 
-/// A step of all replays.
+/// One step of all replays.
 pub(super) enum Step {
     Packet(Kept),
-    /// A section of the capture ends.
+    /// End of a section of the capture.
     Section,
 }
 
 impl Crew {
-    /// At most this many threads beside the one that reads; one does without.
+    /// Creates the replays and starts at most `jobs` threads besides the reader; with 1, none is started.
     ///
     /// # Errors
-    /// If a setting cannot be, or the system has no thread.
+    /// Fails if a setting is invalid or a thread cannot be started.
     pub(super) fn new(rules: Vec<Rules>, jobs: u16) -> Result<Self, Failure> {
         let jobs = usize::from(jobs).min(rules.len());
         let trials: Result<Vec<Trial>, Failure> = rules.iter().cloned().map(Trial::new).collect();
@@ -65,7 +65,7 @@ impl Crew {
         Ok(Self::Many { workers: workers?, batch: Vec::new(), bytes: 0, settings })
     }
 
-    /// Shows a packet to all settings.
+    /// Passes a packet to the replays of all settings.
     pub(super) fn push(&mut self, seen: &Seen<'_>) {
         match self {
             Self::Alone(trials) => {
@@ -87,7 +87,7 @@ impl Crew {
     /// Ends the capture. Returns the results in the order of the settings.
     ///
     /// # Errors
-    /// If a setting no longer can be.
+    /// Fails if a setting has become invalid since [`Self::new`], for example because a profile file changed.
     pub(super) fn finish(mut self) -> Result<Vec<Setting>, Failure> {
         self.end_section();
         self.send();
@@ -121,7 +121,7 @@ impl Crew {
         *bytes = 0;
         let full = Arc::new(core::mem::take(batch));
         for worker in workers {
-            // A thread that has ended says why when it is joined.
+            // If a thread has ended, `join` returns the reason.
             let _ = worker.steps.send(Arc::clone(&full));
         }
     }
@@ -156,9 +156,9 @@ impl Worker {
     }
 }
 
-/// Most steps of a batch.
+/// Maximum number of steps in a batch.
 const BATCH_STEPS: usize = 512;
-/// Bytes of packets from which on a batch is full.
+/// Total packet length in bytes at which a batch is full.
 const BATCH_BYTES: usize = 1 << 20;
-/// Most batches that wait for a thread.
+/// Maximum number of batches that wait for a thread.
 const BATCHES: usize = 4;

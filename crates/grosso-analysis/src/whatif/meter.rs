@@ -1,4 +1,4 @@
-//! The effect of one setting on packets: the number that leave together, and the time that they waited.
+//! Effect of one setting on packets: how many leave together, and how long they wait.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::{
     replay::{Arrived, Receiver, Seen},
 };
 
-/// A packet that no longer needs its capture, shared by all settings.
+/// A packet independent of the capture's buffer, shared by all settings.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// Its time, if it has a payload of TCP or UDP, and then its bytes.
+    /// Bytes of the packet, preceded by its time if it has a TCP or UDP payload.
     memory: Arc<Vec<u8>>,
-    /// Start of its bytes.
+    /// Offset of the packet's bytes.
     start: usize,
-    /// Its other properties, with no bytes.
+    /// Other properties of the packet; `data` is empty.
     properties: Arrived<'static>,
 }
 
@@ -42,40 +42,40 @@ impl Kept {
         Arrived { data: &self.memory[self.start..], ..self.properties }
     }
 
-    /// A buffer with the packet.
+    /// Returns a buffer that shares the packet's memory.
     pub(super) fn buffer(&self) -> PortBuffer {
         PortBuffer::shared(Arc::clone(&self.memory), self.start..self.memory.len())
     }
 
-    /// The bytes that it takes.
+    /// Returns the memory used by the packet, in bytes.
     pub(super) fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Whether it has a payload of TCP or UDP.
+    /// Returns whether the packet has a TCP or UDP payload.
     fn is_data(&self) -> bool {
         self.start > 0
     }
 }
 
-/// The time of a packet with a payload, which stands in front of it.
+/// Returns the time that is stored in front of a packet with a payload.
 fn time_of_data(packet: &PortBuffer) -> Option<u64> {
     packet.before().first_chunk().copied().map(u64::from_ne_bytes)
 }
 
-/// Measures deliveries.
+/// Receiver that measures deliveries.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// Wire packets of each train, counting those with a payload of TCP or UDP. A packet that leaves alone is a train
-    /// of one, whether it could have merged or not, so that profiles differ only in merging.
+    /// Packets per train, for trains with a TCP or UDP payload. A singleton counts as a train of one even if it could
+    /// not have merged, so that profiles differ only in merging.
     pub(super) segments: Distribution,
-    /// The waiting times of such packets, in nanoseconds.
+    /// Waiting times of packets with a payload, in nanoseconds.
     pub(super) held: Distribution,
     now_ns: u64,
 }
 
 impl Meter {
-    /// Counts a packet that stayed outside of the engine.
+    /// Counts a packet that bypassed the engine.
     pub(super) fn count_aside(&mut self, kept: &Kept) {
         if kept.is_data() {
             self.segments.add(1, 1);

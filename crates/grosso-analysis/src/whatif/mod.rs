@@ -1,7 +1,7 @@
-//! `grosso whatif`: the effect of profiles, reordering and holds on the traffic of a capture.
+//! `grosso whatif`: predicts the effect of profiles, resequencing and holds on the traffic of a capture.
 //!
-//! The capture is read once: every packet goes through one replay for each setting. Settings know nothing of each
-//! other, so any number of threads gives the same report; the replays of a thread share the packets that they hold.
+//! The capture is read once; every packet goes through one replay per setting. Settings are independent of each other,
+//! so any number of threads gives the same report. The replays of a thread share the packets that they hold.
 
 mod crew;
 mod meter;
@@ -30,22 +30,22 @@ use crate::{
     slowdown::{Connections, Slowdowns},
 };
 
-/// Comparison of merge settings on the traffic of a capture: every combination of profile, repair and hold.
+/// Comparison of merge settings on the traffic of a capture: every combination of profile, resequencing and hold.
 #[derive(Clone, Debug)]
 pub struct Whatif {
     /// Names or files of profiles; `all` means every built-in profile.
     pub profiles: Vec<String>,
     /// Hold times of trains.
     pub holds: Vec<HoldTime>,
-    /// Reorder levels; those of the profiles if there are none.
+    /// Resequencing settings; empty for those of the profiles.
     pub repairs: Vec<Repair>,
     /// Rule that ends a poll.
     pub batch: Batch,
     /// Limits that override those of the profiles.
     pub bounds: Bounds,
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Number of threads that replay the capture, beside the thread that reads; with 1, none is started.
+    /// Number of threads that replay the capture, besides the thread that reads; with 1, none is started.
     pub jobs: u16,
     /// File for an HTML page with plots.
     pub html: Option<PathBuf>,
@@ -55,7 +55,7 @@ impl Whatif {
     /// Checks the number of combinations.
     ///
     /// # Errors
-    /// If there are too many.
+    /// Fails if there are too many combinations.
     pub fn check(&self) -> Result<(), Failure> {
         match settings(self).len() {
             0..=SETTINGS_MAX => Ok(()),
@@ -106,7 +106,7 @@ impl CaptureCommand for Whatif {
         })?;
         let slowdown = streams.connections.conclude();
         let mut report = report(options, &input, offered, crew.finish()?, slowdown);
-        // The time of a long capture is reported even if its page cannot be written.
+        // The report is shown even if its page cannot be written, because a long capture takes time.
         let written = options.html.as_deref().map_or(Ok(()), |page| {
             report.html = Some(Name::of(page));
             write_page(&mut report, page, session)
@@ -121,7 +121,7 @@ impl CaptureCommand for Whatif {
     }
 }
 
-/// The TCP connections of the capture, whatever the setting.
+/// TCP connections of the capture, independent of the settings.
 #[derive(Default)]
 struct Streams {
     connections: Connections,
@@ -151,8 +151,7 @@ fn write_page(report: &mut WhatifReport, page: &Path, session: &Session) -> Resu
     })
 }
 
-/// The rules of every setting: all holds of the first profile and level of order, then those of the next level, and
-/// then the next profile.
+/// Returns the rules of every setting, ordered by profile, then by resequencing, then by hold.
 fn settings(options: &Whatif) -> Vec<Rules> {
     let is_all = options.profiles.iter().any(|name| name == "all");
     let names: Vec<String> = if is_all {
@@ -177,8 +176,8 @@ fn settings(options: &Whatif) -> Vec<Rules> {
     settings
 }
 
-/// The rules of a trial that nobody asked for: the first setting with packets put in order within a poll. It shows
-/// whether their order is what keeps packets from merging.
+/// Returns the rules of an additional trial: the first setting with resequencing within a poll. The trial shows whether
+/// reordering prevents merging.
 fn ordered(options: &Whatif) -> Option<Rules> {
     let first = settings(options).into_iter().next()?;
     options.repairs.is_empty().then_some(Rules { reorder: Some(Repair::BATCH), ..first })
@@ -212,7 +211,7 @@ fn report(
     }
 }
 
-/// The command that does to the capture what a setting does.
+/// Returns the command that applies a setting to the capture.
 fn command(options: &Whatif, input: &Input, setting: &Setting) -> String {
     let mut words = ["grosso", "coalesce"].map(String::from).to_vec();
     words.extend(input.typed());
@@ -242,5 +241,5 @@ fn note_superframes(report: &WhatifReport, session: &Session) {
     session.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));
 }
 
-/// Most settings: each has tables of its own, of several hundred kilobytes.
+/// Maximum number of settings: each has its own tables of several hundred kilobytes.
 const SETTINGS_MAX: usize = 256;

@@ -31,7 +31,7 @@ impl Transmit for Narrow {
     }
 }
 
-/// Returns a merger on a socket, its peer, and the wait for the socket, which is known to be ready.
+/// Returns a merger on a socket, the peer of the socket, and the registered descriptor, which is ready.
 async fn narrow() -> (Merger<Vec<u8>, Narrow>, UnixDatagram, Readiness) {
     let (near, far) = UnixDatagram::pair().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -184,7 +184,7 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
             let result = cancelled_after(0, recv, || ()).await;
             assert!(result.is_none() && received.is_empty());
             far.send(&[round]).unwrap();
-            // A separate task waits now: the wait of the cancelled one does not swallow its wake-up.
+            // Another future waits now: the cancelled one must not swallow the wake-up.
             reads.wait(|| attempt(&mut received)).await.unwrap();
             assert_eq!(received, [[round]]);
         }

@@ -1,4 +1,4 @@
-//! The device for tokio.
+//! TUN or TAP device for tokio.
 
 use std::{
     future::poll_fn,
@@ -38,7 +38,7 @@ impl<B: AsRef<[u8]>> AsyncTun<B> {
     /// Registers the device with the current tokio runtime.
     ///
     /// # Errors
-    /// Errors from `epoll_ctl(2)` and `fcntl(2)`.
+    /// Returns the errors of `epoll_ctl(2)` and `fcntl(2)`.
     ///
     /// # Panics
     /// Panics outside a tokio runtime with IO enabled.
@@ -95,7 +95,7 @@ impl AsyncTunReceiver {
     /// A dropped future has received no frame.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`].
+    /// Fails as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
@@ -107,10 +107,10 @@ impl AsyncTunReceiver {
         poll_fn(|cx| self.poll_recv(cx, &mut each)).await
     }
 
-    /// Receives like [`TunReceiver::recv`], for traits that poll. Only the task of the last call is woken.
+    /// Receives like [`TunReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`].
+    /// Fails as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<usize> {
@@ -132,7 +132,7 @@ impl AsyncTunReceiver {
     /// A dropped future has received no frame.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`].
+    /// Fails as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
@@ -149,13 +149,13 @@ impl AsyncTunReceiver {
         readiness.wait(|| receiver.try_recv_up_to(frames, &mut each).map(some)).await
     }
 
-    /// Receives into buffers of the caller, see [`TunReceiver::recv_into`].
+    /// Receives into the caller's buffers, see [`TunReceiver::recv_into`].
     ///
     /// # Cancellation
     /// A dropped future has received no frame and has not called `make`.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv_into`].
+    /// Fails as [`TunReceiver::recv_into`].
     ///
     /// ```no_run
     /// # use grosso_tun::Room;
@@ -224,7 +224,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// If the future is dropped, the batch holds exactly the packets that the device has not accepted.
     ///
     /// # Errors
-    /// See [`TunSender::send`].
+    /// Fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncTunSender, Batch};
@@ -237,11 +237,11 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
         poll_fn(|cx| self.poll_send(cx, batch)).await
     }
 
-    /// Sends like [`TunSender::send`], for traits that poll. It is ready once the batch is empty. Only the task of the
-    /// last call is woken.
+    /// Sends like [`TunSender::send`], for poll-based traits. Returns `Ready` once the batch is empty. Only the task of
+    /// the last call is woken.
     ///
     /// # Errors
-    /// See [`TunSender::send`].
+    /// Fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncTunSender, Batch};
@@ -265,7 +265,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// A dropped future has not accepted the frame.
     ///
     /// # Errors
-    /// See [`TunSender::send_frame`].
+    /// Fails as [`TunSender::send_frame`].
     ///
     /// ```no_run
     /// # use grosso_tun::Meta;
@@ -285,7 +285,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// If the future is dropped, the next call sends the remaining segments.
     ///
     /// # Errors
-    /// See [`TunSender::send`].
+    /// Fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # async fn example(mut sender: grosso_tun::AsyncTunSender) -> std::io::Result<()> {
@@ -310,7 +310,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
         self.sender.interface()
     }
 
-    /// Returns the half for calls that do not wait, such as [`TunSender::fallbacks`].
+    /// Returns the inner half, for calls that do not wait, for example [`TunSender::fallbacks`].
     ///
     /// ```no_run
     /// # fn example(sender: grosso_tun::AsyncTunSender) {

@@ -1,4 +1,4 @@
-//! The socket for tokio.
+//! UDP socket for tokio.
 
 use std::{
     future::poll_fn,
@@ -34,7 +34,7 @@ impl AsyncUdp {
     /// Registers the socket with the current tokio runtime.
     ///
     /// # Errors
-    /// Errors from `epoll_ctl(2)` and `fcntl(2)`.
+    /// Returns the errors of `epoll_ctl(2)` and `fcntl(2)`.
     ///
     /// # Panics
     /// Panics outside a tokio runtime with IO enabled.
@@ -101,7 +101,7 @@ impl AsyncUdpReceiver {
     /// A dropped future has received no datagram.
     ///
     /// # Errors
-    /// See [`UdpReceiver::recv`].
+    /// Fails as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncUdpReceiver) -> std::io::Result<()> {
@@ -113,10 +113,10 @@ impl AsyncUdpReceiver {
         poll_fn(|cx| self.poll_recv(cx, &mut each)).await
     }
 
-    /// Receives like [`UdpReceiver::recv`], for traits that poll. Only the task of the last call is woken.
+    /// Receives like [`UdpReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
     ///
     /// # Errors
-    /// See [`UdpReceiver::recv`].
+    /// Fails as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncUdpReceiver) -> std::io::Result<usize> {
@@ -132,7 +132,7 @@ impl AsyncUdpReceiver {
         readiness.poll(cx, || receiver.try_recv(&mut each).map(some))
     }
 
-    /// Returns the half for calls that do not wait.
+    /// Returns the inner half, for calls that do not wait.
     ///
     /// ```no_run
     /// # fn example(receiver: grosso_tun::AsyncUdpReceiver) {
@@ -167,7 +167,7 @@ impl AsyncUdpSender {
     /// If the future is dropped, the list holds exactly the datagrams that were not sent.
     ///
     /// # Errors
-    /// See [`UdpSender::send`].
+    /// Fails as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::Datagram;
@@ -180,11 +180,11 @@ impl AsyncUdpSender {
         poll_fn(|cx| self.poll_send(cx, datagrams)).await
     }
 
-    /// Sends like [`UdpSender::send`], for traits that poll. It is ready once the list is empty. Only the task of the
-    /// last call is woken.
+    /// Sends like [`UdpSender::send`], for poll-based traits. Returns `Ready` once the list is empty. Only the task of
+    /// the last call is woken.
     ///
     /// # Errors
-    /// See [`UdpSender::send`].
+    /// Fails as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncUdpSender, Datagram};
@@ -205,7 +205,7 @@ impl AsyncUdpSender {
         })
     }
 
-    /// Returns the half for calls that do not wait.
+    /// Returns the inner half, for calls that do not wait.
     ///
     /// ```no_run
     /// # fn example(sender: grosso_tun::AsyncUdpSender) {

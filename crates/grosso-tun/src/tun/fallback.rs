@@ -5,8 +5,8 @@ use grosso::{features::Features, reasons};
 use super::options::TunOptions;
 
 reasons! {
-    /// An offload that the options request and the device lacks. Its packets are the same without it, but each costs
-    /// more CPU time.
+    /// An offload that the options request and the device lacks. The packets are the same without the offload, but each
+    /// costs more CPU time.
     ///
     /// ```
     /// use grosso_tun::Fallback;

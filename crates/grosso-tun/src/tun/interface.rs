@@ -1,11 +1,11 @@
-//! The network interface of a device.
+//! Network interface of a device.
 
 use std::io;
 
 use super::{options::TunOptions, system};
 
-/// The network interface of a device: its name, index and MTU. It belongs to the network namespace in which the device
-/// was opened. Clones refer to the same interface and keep the queue open.
+/// Network interface of a device: its name, index and MTU. The interface belongs to the network namespace in which the
+/// device was opened. Clones refer to the same interface and keep the queue open.
 ///
 /// ```no_run
 /// # use grosso_tun::{Tun, TunOptions};
@@ -24,10 +24,10 @@ impl Interface {
         Self { link }
     }
 
-    /// Returns the current name; another program may have renamed the interface.
+    /// Returns the current name, which another program may have changed since the device was opened.
     ///
     /// # Errors
-    /// `NotFound` if the device is gone.
+    /// Returns `NotFound` if the device is gone.
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -42,7 +42,7 @@ impl Interface {
     /// Returns the interface index, for example for routes.
     ///
     /// # Errors
-    /// `NotFound` if the device is gone.
+    /// Returns `NotFound` if the device is gone.
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -57,7 +57,7 @@ impl Interface {
     /// Returns the MTU in bytes.
     ///
     /// # Errors
-    /// `NotFound` if the device is gone.
+    /// Returns `NotFound` if the device is gone.
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -72,8 +72,8 @@ impl Interface {
     /// Sets the MTU in bytes.
     ///
     /// # Errors
-    /// `InvalidInput` below 68 bytes, or below 1280 bytes while the interface has IPv6; `NotFound` if the device is
-    /// gone; `EPERM` without `CAP_NET_ADMIN`.
+    /// Returns `InvalidInput` below 68 bytes, or below 1280 bytes while the interface has IPv6; `NotFound` if the
+    /// device is gone; `EPERM` without `CAP_NET_ADMIN`.
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};

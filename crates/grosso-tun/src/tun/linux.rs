@@ -1,4 +1,4 @@
-//! The TUN and TAP devices of Linux and Android: opening with explained errors, and the network interface.
+//! TUN and TAP devices of Linux and Android: opening with explained errors, and the network interface.
 
 use std::{
     io,
@@ -25,11 +25,11 @@ use super::{
     options::{Layer, Persistence, Queues, TunOptions},
 };
 
-/// The receiving half of the port.
+/// Receiving half of the port.
 pub(super) type Reader = TapReader;
-/// The sending half of the port.
+/// Sending half of the port.
 pub(crate) type Writer = TapWriter;
-/// The network interface.
+/// Network interface.
 pub(super) type Link = KernelLink;
 
 /// Opens a queue, see [`Tun::open`](super::Tun::open).
@@ -105,7 +105,7 @@ fn explained(name: &str, options: &TunOptions, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: cannot open the device: {why}"))
 }
 
-/// Explains `EINVAL` for an interface that exists.
+/// Returns the cause of `EINVAL` for an existing interface.
 fn conflict(name: &InterfaceName, options: &TunOptions) -> String {
     let driver = Control::new().and_then(|control| ethtool::driver(&control, name));
     let Ok(driver) = driver else { return "the kernel rejects the options".to_owned() };
@@ -128,7 +128,7 @@ fn conflict(name: &InterfaceName, options: &TunOptions) -> String {
     }
 }
 
-/// The network interface of a queue, which it keeps open.
+/// Network interface of a queue. The value keeps the queue open.
 #[derive(Clone, Debug)]
 pub(super) struct KernelLink {
     queue: Arc<Queue>,
@@ -194,7 +194,7 @@ impl KernelLink {
     }
 }
 
-/// Adds name and action to an error.
+/// Adds the interface name and the action to an error.
 fn failed(name: &InterfaceName, action: &str, error: io::Error) -> io::Error {
     let kind = match ErrorClass::of(&error) {
         ErrorClass::Gone => io::ErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! The sending side without a device: merges the packets of a batch, and counts exactly what a port accepted.
+//! Sending side without a device: merges the packets of a batch, and counts exactly the packets that a port accepted.
 
 use core::cell::Cell;
 use std::{
@@ -17,7 +17,7 @@ use crate::{
     joiner::{Trust, unjoined},
 };
 
-/// Merges packets and sends them to a port.
+/// Merger that sends packets to a port.
 #[derive(Debug)]
 pub(crate) struct Merger<B, P> {
     pub(super) port: P,
@@ -26,7 +26,7 @@ pub(crate) struct Merger<B, P> {
     /// Metadata of each packet.
     meta: Meta,
     epoch: Instant,
-    /// Empty vectors kept for their capacity: buffers of accepted packets, and other packets.
+    /// Empty vectors kept for their capacity: buffers of accepted packets, and packets that were not accepted.
     spent: Vec<B>,
     unsent: Vec<B>,
 }
@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
             }
             progress.accepted.set(0);
             let mut index = 0;
-            // Part `index` is packet `index` of the frame, and is accepted in that order.
+            // Part `index` is packet `index` of the frame. Packets are accepted in this order.
             let sent = egress.deliver(delivery, &mut exact, |buffer| {
                 let is_accepted = index < progress.accepted.get();
                 if is_accepted {
@@ -100,8 +100,8 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
         Ok((batch.is_empty() && self.try_flush()?).then_some(()))
     }
 
-    /// Sends one frame and queues the segments that the port has no room for. Returns `None`, and does not accept the
-    /// frame, while segments of an earlier one are queued.
+    /// Sends one frame and queues the segments for which the port has no room. While segments of an earlier frame are
+    /// queued, returns `None` and does not accept the frame.
     pub(crate) fn try_send_frame(
         &mut self,
         slices: &[&[u8]],
@@ -120,13 +120,13 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
     }
 }
 
-/// Progress of a batch, shared by its parts.
+/// Progress of a batch, shared by the sink and the port.
 #[derive(Debug, Default)]
 struct Progress {
     /// Packets of the current frame that the port accepted.
     accepted: Cell<usize>,
     is_full: Cell<bool>,
-    /// The port is full or failed: nothing more of the batch is offered to it.
+    /// The port is full or failed: no further packet of the batch is offered to it.
     is_stopped: Cell<bool>,
 }
 

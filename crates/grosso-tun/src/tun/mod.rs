@@ -1,4 +1,4 @@
-//! The TUN or TAP device.
+//! TUN or TAP device.
 
 mod fallback;
 mod interface;
@@ -39,7 +39,7 @@ use merger::Merger;
 #[cfg(any(target_os = "macos", windows))]
 use plain::device as system;
 
-/// A queue of a device, as a system opens it.
+/// A queue of a device, opened by the operating system's module.
 struct Opened {
     reader: system::Reader,
     writer: system::Writer,
@@ -61,9 +61,9 @@ struct Opened {
 /// ```
 #[derive(Debug)]
 pub struct Tun<B = Vec<u8>> {
-    /// The receiving half.
+    /// Receiving half.
     pub receiver: TunReceiver,
-    /// The sending half.
+    /// Sending half.
     pub sender: TunSender<B>,
     name: String,
 }
@@ -71,15 +71,15 @@ pub struct Tun<B = Vec<u8>> {
 impl<B: AsRef<[u8]>> Tun<B> {
     /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. The kernel replaces
     /// `%d` in the name with a number. On macOS and Windows, the system chooses the whole name if it contains `%d`; a
-    /// name on macOS is `utun` with a number. A device there is up, and carries IP packets in one queue; Windows needs
-    /// `wintun.dll`.
+    /// name on macOS is `utun` followed by a number. On these systems the device is up and carries IP packets in one
+    /// queue; Windows needs `wintun.dll`.
     ///
     /// # Errors
-    /// `Unsupported` for an option that this system does not have; `InvalidInput` for an invalid interface name, or if
-    /// the interface exists with another layer, another number of queues or another driver; `NotFound` if the kernel
-    /// has no TUN driver; `PermissionDenied` without `CAP_NET_ADMIN`; `ResourceBusy` if another program uses the
-    /// device; errors of setting MTU and addresses. The message has name, cause and remedy. A missing offload is not an
-    /// error, see [`Tun::fallbacks`].
+    /// Returns `Unsupported` for an option that this system does not have; `InvalidInput` for an invalid interface
+    /// name, or if the interface exists with another layer, another number of queues or another driver; `NotFound` if
+    /// the kernel has no TUN driver; `PermissionDenied` without `CAP_NET_ADMIN`; `ResourceBusy` if another program uses
+    /// the device; and the errors of setting MTU and addresses. The message contains name, cause and remedy. A missing
+    /// offload is not an error, see [`Tun::fallbacks`].
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};
@@ -97,7 +97,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Opens `queues` queues of one device, at least one. The kernel keeps each flow in one queue.
     ///
     /// # Errors
-    /// See [`Tun::open`]; also `E2BIG` for more queues than the kernel allows per device.
+    /// Fails as [`Tun::open`], and returns `E2BIG` for more queues than the kernel allows per device.
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};
@@ -115,11 +115,12 @@ impl<B: AsRef<[u8]>> Tun<B> {
         core::iter::once(Ok(first)).chain(further).collect()
     }
 
-    /// Adopts a queue that another program opened, for example a service manager. MTU, addresses and state in the
-    /// options are ignored. [`Tun::interface`] requires that the device is in the calling thread's network namespace.
+    /// Adopts a queue that another program opened, for example a service manager. The options for MTU, addresses and
+    /// state are ignored. [`Tun::interface`] requires that the device is in the calling thread's network namespace.
     ///
     /// # Errors
-    /// `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device; `Unsupported` on macOS.
+    /// Returns `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device, and `Unsupported` on
+    /// macOS.
     ///
     /// ```no_run
     /// use std::os::fd::AsFd;
@@ -136,7 +137,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
 
     fn new(opened: Opened, options: &TunOptions) -> Self {
         let Opened { reader, writer, link, missing, name } = opened;
-        // A caller that takes superframes need not verify those of this host's own stack.
+        // A caller that accepts superframes need not verify the segmentation metadata of this host's own stack.
         let robust =
             if options.takes == Features::NONE { options.takes } else { Features::GSO_ROBUST };
         let takes = Device::new((options.takes | robust).active());
@@ -166,7 +167,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Waits for frames, see [`TunReceiver::recv`].
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`].
+    /// Fails as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -181,7 +182,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Receives without blocking, see [`TunReceiver::try_recv`].
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`].
+    /// Fails as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -197,7 +198,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Sends a batch, see [`TunSender::send`].
     ///
     /// # Errors
-    /// See [`TunSender::send`].
+    /// Fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -213,7 +214,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Sends a batch without blocking, see [`TunSender::try_send`].
     ///
     /// # Errors
-    /// See [`TunSender::send`].
+    /// Fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -229,7 +230,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Sends one frame as `meta` describes it, see [`TunSender::send_frame`].
     ///
     /// # Errors
-    /// See [`TunSender::send_frame`].
+    /// Fails as [`TunSender::send_frame`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Meta, Tun, TunOptions};
@@ -242,8 +243,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.sender.send_frame(slices, meta)
     }
 
-    /// Returns the interface name when the device was opened, with `%d` replaced by the kernel. [`Interface::name`]
-    /// returns the current name.
+    /// Returns the interface name at the time of opening, with `%d` replaced by the kernel. [`Interface::name`] returns
+    /// the current name.
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -283,7 +284,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.sender.fallbacks()
     }
 
-    /// Returns the superframes and partial checksums that the device accepts now, see [`TunSender::offloads`].
+    /// Returns the offloads that the device accepts now, see [`TunSender::offloads`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Features, Tun, TunOptions};

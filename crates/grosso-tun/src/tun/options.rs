@@ -6,8 +6,8 @@ use grosso::features::Features;
 
 use crate::joiner::Trust;
 
-/// Options for opening a [`Tun`](crate::Tun). The default is a TUN device whose packets to send are verified, and which
-/// returns plain packets.
+/// Options for opening a [`Tun`](crate::Tun). The default is a TUN device that verifies packets to send and returns
+/// plain packets.
 ///
 /// ```
 /// use grosso_tun::TunOptions;
@@ -58,7 +58,7 @@ pub enum Layer {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Persistence {
-    /// Keeps the setting of an existing device. A new device is removed with its last queue.
+    /// Unchanged setting of an existing device. A new device is removed with its last queue.
     #[default]
     Unchanged,
     /// The device is removed with its last queue.
@@ -140,7 +140,7 @@ impl TunOptions {
         Self { takes, ..self }
     }
 
-    /// Limits the offloads of packets to send. With [`Features::NONE`] every packet is written on its own, with a
+    /// Limits the offloads of packets to send. With [`Features::NONE`] every packet is written separately, with a
     /// complete checksum. The default is every offload of the kernel.
     ///
     /// ```
@@ -155,7 +155,7 @@ impl TunOptions {
     }
 
     /// Limits the offloads that the kernel uses for packets to this program, like `ethtool -K` on the device. With
-    /// [`Features::NONE`] the kernel segments superframes and completes checksums itself. The default is every offload
+    /// [`Features::NONE`] the kernel itself segments superframes and completes checksums. The default is every offload
     /// of the kernel.
     ///
     /// ```
@@ -195,7 +195,8 @@ impl TunOptions {
         Self { persistence, ..self }
     }
 
-    /// Sets whether the device can have several queues; [`Tun::open_queues`](crate::Tun::open_queues) sets this itself.
+    /// Sets whether the device can have several queues. [`Tun::open_queues`](crate::Tun::open_queues) sets this option
+    /// itself.
     ///
     /// ```
     /// use grosso_tun::{Queues, TunOptions};
@@ -208,7 +209,8 @@ impl TunOptions {
         Self { queues, ..self }
     }
 
-    /// Sets the MTU in bytes when the device is opened; by default it is unchanged, and 1500 for a new device.
+    /// Sets the MTU in bytes when the device is opened. The default is the MTU of an existing device, and 1500 for a
+    /// new device.
     ///
     /// ```
     /// let options = grosso_tun::TunOptions::new().mtu(1420);

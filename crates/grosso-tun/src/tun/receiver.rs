@@ -1,4 +1,4 @@
-//! The receiving half of a device.
+//! Receiving half of a device.
 
 use std::io;
 #[cfg(unix)]
@@ -17,7 +17,7 @@ use super::{
     system,
 };
 
-/// The receiving half of a [`Tun`](crate::Tun).
+/// Receiving half of a [`Tun`](crate::Tun).
 ///
 /// ```no_run
 /// use grosso_tun::{Tun, TunOptions};
@@ -29,7 +29,7 @@ use super::{
 #[derive(Debug)]
 pub struct TunReceiver {
     port: system::Reader,
-    /// Segments received frames for the caller.
+    /// Segmentation of received frames for the caller.
     inlet: Egress,
     takes: Device,
     stack: Stack,
@@ -57,7 +57,8 @@ impl TunReceiver {
     /// number of frames read from the device.
     ///
     /// # Errors
-    /// `NotFound` if the device is gone; other errors of `read(2)`. Frames passed to `each` before are not repeated.
+    /// Returns `NotFound` if the device is gone, and other errors of `read(2)`. Frames that were already passed to
+    /// `each` are not repeated.
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -69,11 +70,11 @@ impl TunReceiver {
         self.recv_up_to(FRAMES_MAX, each)
     }
 
-    /// Receives like [`TunReceiver::recv`], at most `frames` frames, at least 1. A superframe can have hundreds of
-    /// packets. With 1 the packets of the first frame can be sent before the next one is read.
+    /// Receives like [`TunReceiver::recv`], but at most `frames` frames (at least 1). A superframe can have hundreds of
+    /// packets. With 1, the packets of the first frame can be sent before the next frame is read.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`].
+    /// Fails as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -97,7 +98,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`].
+    /// Fails as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -113,7 +114,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv_up_to`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`].
+    /// Fails as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -137,11 +138,12 @@ impl TunReceiver {
         frames.map_err(failed)
     }
 
-    /// Waits for frames and writes their packets into buffers of the caller, with one copy. `make` returns a buffer of
+    /// Waits for frames and writes their packets into the caller's buffers, with one copy. `make` returns a buffer of
     /// at least the requested number of bytes; `out` gets each filled buffer. Returns the number of frames.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv`]; `InvalidInput` if a buffer is too short, which loses the rest of its frame.
+    /// Fails as [`TunReceiver::recv`], and returns `InvalidInput` if a buffer is too short; the rest of its frame is
+    /// then lost.
     ///
     /// ```no_run
     /// # use grosso_tun::{Room, Tun, TunOptions};
@@ -167,7 +169,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv_into`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// See [`TunReceiver::recv_into`].
+    /// Fails as [`TunReceiver::recv_into`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Room, Tun, TunOptions};
@@ -245,7 +247,7 @@ impl AsRawFd for TunReceiver {
     }
 }
 
-/// The callback of a receive call as a transmit port.
+/// Transmit port that calls the callback of a receive call.
 struct Caller<'a> {
     device: Device,
     whole: &'a mut Vec<u8>,

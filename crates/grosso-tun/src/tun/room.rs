@@ -1,4 +1,4 @@
-//! Receiving into the caller's buffers, with room for headers and tags.
+//! Receiving into the caller's buffers, with space for headers and tags.
 
 use core::ops::Range;
 use std::io;
@@ -11,10 +11,10 @@ use grosso::{
 };
 use grosso_wire::Stack;
 
-/// Maximum frames per receive call: at 64 KiB each they already exceed the L1 and L2 caches.
+/// Maximum number of frames per receive call: at 64 KiB each, they already exceed the L1 and L2 caches.
 pub(super) const FRAMES_MAX: usize = 64;
 
-/// Layout of the caller's buffers for [`TunReceiver::recv_into`](crate::TunReceiver::recv_into): room for the header
+/// Layout of the caller's buffers for [`TunReceiver::recv_into`](crate::TunReceiver::recv_into): space for the header
 /// and the tag of a tunnel around each packet.
 ///
 /// ```
@@ -57,7 +57,8 @@ impl Room {
     }
 
     /// Sets the maximum number of packets per buffer, at least 1. The packets of a superframe are then contiguous, as
-    /// [`Datagram::segmented`](crate::Datagram::segmented) requires, and have at most 65,507 bytes with their room.
+    /// [`Datagram::segmented`](crate::Datagram::segmented) requires, and have at most 65,507 bytes including the space
+    /// around them.
     ///
     /// ```
     /// let room = grosso_tun::Room::new(16, 16).packets(64);
@@ -73,7 +74,7 @@ impl Room {
     }
 }
 
-/// Packets in a buffer of the caller, at equal distances.
+/// Packets in one of the caller's buffers, at equal distances.
 ///
 /// ```no_run
 /// # use grosso_tun::{Room, Tun, TunOptions};
@@ -87,7 +88,7 @@ impl Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Filled<B> {
-    /// Buffer of the caller. Bytes before and after packets are unspecified.
+    /// The caller's buffer. The bytes before and after each packet are unspecified.
     pub buffer: B,
     /// Metadata of each packet.
     pub meta: Meta,
@@ -119,7 +120,7 @@ impl<B> Filled<B> {
         })
     }
 
-    /// Returns the number of bytes of all packets with their room, from the start of the buffer on.
+    /// Returns the number of bytes of all packets including the space around them, from the start of the buffer on.
     ///
     /// ```no_run
     /// # fn example(filled: grosso_tun::Filled<Vec<u8>>) {
@@ -146,7 +147,7 @@ impl<B> Filled<B> {
     }
 }
 
-/// Writes a frame into buffers of the caller as the packets or superframes that `takes` permits.
+/// Writes a frame into the caller's buffers, as the packets or superframes that `takes` permits.
 pub(super) fn fill<B: AsMut<[u8]>>(
     frame: &[u8],
     meta: &Meta,

@@ -1,4 +1,4 @@
-//! The sending half of a device.
+//! Sending half of a device.
 
 use std::io;
 #[cfg(unix)]
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::batch::Batch;
 
-/// The sending half of a [`Tun`](crate::Tun). Packets to send are in buffers of type `B`.
+/// Sending half of a [`Tun`](crate::Tun). Packets to send are in buffers of type `B`.
 ///
 /// ```no_run
 /// use grosso_tun::{Batch, Tun, TunOptions, TunSender};
@@ -44,12 +44,13 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         Self { merger, interface, missing }
     }
 
-    /// Sends a batch of packets and merges those of a flow into superframes. Blocks while the device's queue is full.
-    /// Afterwards the batch is empty, and keeps the buffers for reuse.
+    /// Sends a batch of packets, merging the packets of each flow into superframes. Blocks while the device's queue is
+    /// full. Afterwards the batch is empty and keeps the buffers for reuse.
     ///
     /// # Errors
-    /// `NotFound` if the device is gone; other errors of `write(2)`. The batch then holds exactly the packets that were
-    /// not sent; packets of a flow keep their order. A device that is down drops packets without an error.
+    /// Returns `NotFound` if the device is gone, and other errors of `write(2)`. The batch then holds exactly the
+    /// packets that were not sent; packets of a flow keep their order. A device that is down drops packets without an
+    /// error.
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -70,7 +71,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// did not fit into the device's queue.
     ///
     /// # Errors
-    /// See [`TunSender::send`].
+    /// Fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -85,12 +86,12 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         self.merger.try_send(batch).map_err(failed)
     }
 
-    /// Sends one frame as `meta` describes it, for example a superframe of a guest or of a userspace TCP stack. Blocks
+    /// Sends one frame as `meta` describes it, for example a superframe of a guest or of a user-space TCP stack. Blocks
     /// while the device's queue is full. The first slice holds all headers. A superframe or a partial checksum that the
     /// device does not support is segmented or completed first.
     ///
     /// # Errors
-    /// See [`TunSender::send`].
+    /// Fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Meta, Tun, TunOptions};
@@ -109,7 +110,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// device's queue until [`TunSender::try_flush`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise see [`TunSender::send`].
+    /// Returns [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Meta, Tun, TunOptions};
@@ -125,7 +126,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// Sends queued segments of an earlier frame; returns true once none is queued.
     ///
     /// # Errors
-    /// See [`TunSender::send`].
+    /// Fails as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -177,8 +178,8 @@ impl<B> TunSender<B> {
         self.missing.fallbacks(system::is_refused(&self.merger.port))
     }
 
-    /// Returns the superframes and partial checksums that the device accepts now. The set shrinks when the kernel
-    /// rejects one.
+    /// Returns the offloads that the device accepts now: superframes and partial checksums. The set shrinks when the
+    /// kernel rejects a superframe.
     ///
     /// ```no_run
     /// # use grosso_tun::{Features, Tun, TunOptions};

@@ -8,7 +8,7 @@ use std::{
 
 use grosso_sys::errno::ErrorClass;
 
-/// Maximum datagrams per message (`UDP_MAX_SEGMENTS` of Linux 4.18 to 6.8; later kernels accept 128).
+/// Maximum number of datagrams per message (`UDP_MAX_SEGMENTS` of Linux 4.18 to 6.8; later kernels accept 128).
 ///
 /// ```
 /// use grosso_tun::{DATAGRAMS_MAX, Room};
@@ -78,8 +78,8 @@ impl<'a> Datagram<'a> {
         Self { source: Some(source), ..self }
     }
 
-    /// Declares that the payload holds several datagrams of `bytes` bytes each, except that the last may be shorter: at
-    /// most [`DATAGRAMS_MAX`], and at most 65,507 bytes. One system call sends them (`UDP_SEGMENT`).
+    /// Declares that the payload holds several datagrams of `bytes` bytes each; the last may be shorter. At most
+    /// [`DATAGRAMS_MAX`] datagrams and 65,507 bytes are possible. One system call sends them (`UDP_SEGMENT`).
     ///
     /// ```
     /// # use grosso_tun::Datagram;
@@ -179,8 +179,8 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Returns the number of leading datagrams that one message can carry: they have the same addresses, class and
-/// length, except that the last may be shorter, but not empty. A segmented datagram has a message of its own.
+/// Returns the number of leading datagrams that one message can carry: datagrams with the same addresses, class and
+/// length. The last may be shorter, but not empty. A segmented datagram has its own message.
 pub(super) fn alike(datagrams: &[Datagram<'_>]) -> usize {
     let Some(first) = datagrams.first() else { return 0 };
     let size = first.payload.len();
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn an_io_error_of_segments_ends_segmenting_and_of_one_datagram_does_not() {
         let of = |code, datagrams| Refusal::of(&io::Error::from_raw_os_error(code), datagrams);
-        // Numbers of Linux on every machine that this crate is tested on.
+        // Linux error numbers on every architecture that this crate is tested on.
         let [eio, eagain, einval, emsgsize, ebadf, eafnosupport] = [5, 11, 22, 90, 9, 97];
         let econnrefused = 111;
         assert_eq!(of(eio, 2), Refusal::NoSegments);

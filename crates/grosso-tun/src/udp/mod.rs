@@ -1,4 +1,4 @@
-//! The UDP socket.
+//! UDP socket.
 
 mod datagrams;
 mod options;
@@ -34,9 +34,9 @@ const MESSAGES_MAX: usize = 16;
 /// ```
 #[derive(Debug)]
 pub struct Udp {
-    /// The receiving half.
+    /// Receiving half.
     pub receiver: UdpReceiver,
-    /// The sending half.
+    /// Sending half.
     pub sender: UdpSender,
 }
 
@@ -57,9 +57,9 @@ pub struct UdpStats {
     pub received: u64,
     /// Messages that carried the received datagrams; fewer than `received` with `UDP_GRO`.
     pub received_messages: u64,
-    /// Datagrams that the kernel did not send: longer than the link allows, to an invalid address (for example port 0),
-    /// or to an unreachable host. Also segments of a [`Datagram`] that the kernel could not segment, if the socket
-    /// buffer had room for the first ones only.
+    /// Datagrams that the kernel did not send: too long for the link, to an invalid address (for example port 0), or to
+    /// an unreachable host. Includes segments of a [`Datagram`] that the kernel could not segment, if the socket buffer
+    /// had room for the first segments only.
     pub lost: u64,
     /// Messages that the kernel could not segment; their datagrams were sent one by one.
     pub uncut: u64,
@@ -90,9 +90,9 @@ impl Udp {
     /// to an IPv6 address, even the unspecified one, receives IPv6 only unless the options set [`Families::Both`].
     ///
     /// # Errors
-    /// `EADDRINUSE` if the address is in use, `EADDRNOTAVAIL` if this host does not have it; `InvalidInput` for an
-    /// invalid interface name in the options, `ENODEV` if the interface does not exist, `EPERM` for a mark without
-    /// `CAP_NET_ADMIN`.
+    /// Returns `EADDRINUSE` if the address is in use, `EADDRNOTAVAIL` if this host does not have it, `InvalidInput` for
+    /// an invalid interface name in the options, `ENODEV` if the interface does not exist, and `EPERM` for a mark
+    /// without `CAP_NET_ADMIN`.
     ///
     /// ```
     /// use grosso_tun::{Udp, UdpOptions};
@@ -105,11 +105,11 @@ impl Udp {
         Ok(Self::new(options.open(local)?, options))
     }
 
-    /// Adopts a bound socket, for example from a service manager or after settings of your own. Its address, families
-    /// and sharing are kept; the other options apply.
+    /// Adopts a bound socket, for example from a service manager or with your own settings. Its address, families and
+    /// sharing are kept; the other options apply.
     ///
     /// # Errors
-    /// `InvalidInput` for a socket of another type; otherwise see [`Udp::bind`].
+    /// Returns `InvalidInput` for a socket of another type; otherwise fails as [`Udp::bind`].
     ///
     /// ```
     /// use grosso_tun::{Udp, UdpOptions};
@@ -131,7 +131,7 @@ impl Udp {
     /// still name their destination.
     ///
     /// # Errors
-    /// Errors from `connect(2)`; `InvalidInput` for a peer of another address family.
+    /// Returns `InvalidInput` for a peer of another address family, and the errors of `connect(2)`.
     ///
     /// ```
     /// use grosso_tun::{Udp, UdpOptions};
@@ -165,7 +165,7 @@ impl Udp {
     /// Sends datagrams, see [`UdpSender::send`].
     ///
     /// # Errors
-    /// See [`UdpSender::send`].
+    /// Fails as [`UdpSender::send`].
     ///
     /// ```
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -181,7 +181,7 @@ impl Udp {
     /// Sends without blocking, see [`UdpSender::try_send`].
     ///
     /// # Errors
-    /// See [`UdpSender::send`].
+    /// Fails as [`UdpSender::send`].
     ///
     /// ```
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -197,7 +197,7 @@ impl Udp {
     /// Waits for datagrams, see [`UdpReceiver::recv`].
     ///
     /// # Errors
-    /// See [`UdpReceiver::recv`].
+    /// Fails as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -212,7 +212,7 @@ impl Udp {
     /// Receives without blocking, see [`UdpReceiver::try_recv`].
     ///
     /// # Errors
-    /// See [`UdpReceiver::recv`].
+    /// Fails as [`UdpReceiver::recv`].
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};

@@ -62,7 +62,7 @@ pub enum Families {
     /// The family of the address.
     #[default]
     One,
-    /// IPv4 as well as IPv6, for the address `::`. IPv4 addresses appear as such, not as IPv4-mapped IPv6 addresses.
+    /// Both IPv4 and IPv6, for the address `::`. IPv4 addresses appear as such, not as IPv4-mapped IPv6 addresses.
     Both,
 }
 
@@ -140,8 +140,8 @@ impl UdpOptions {
         Self { hop_limit, ..self }
     }
 
-    /// Sets the mark of sent packets for routing and firewalls (`SO_MARK`), so that a VPN's own packets do not enter
-    /// its device. Requires `CAP_NET_ADMIN`.
+    /// Sets the mark of sent packets for routing and firewalls (`SO_MARK`), for example so that a VPN's own packets do
+    /// not enter its device. Requires `CAP_NET_ADMIN`.
     ///
     /// ```
     /// let options = grosso_tun::UdpOptions::new().mark(0x51820);
@@ -163,7 +163,7 @@ impl UdpOptions {
         Self { device: Some(name.to_owned()), ..self }
     }
 
-    /// Reports the local address of each received datagram, see [`Received::to`](crate::Received::to).
+    /// Enables the local address of each received datagram, see [`Received::to`](crate::Received::to).
     ///
     /// ```
     /// let options = grosso_tun::UdpOptions::new().reports_local();
@@ -174,16 +174,16 @@ impl UdpOptions {
         Self { reports_local: true, ..self }
     }
 
-    /// Binds a socket. Without `UDP_GRO` (Linux before 5.0) it has one datagram per message.
+    /// Binds a socket. Without `UDP_GRO` (Linux before 5.0), each received message has one datagram.
     pub(super) fn open(&self, local: SocketAddr) -> io::Result<DatagramSocket> {
         let builder = self.builder(local)?;
         builder.coalescing(true).open().or_else(|_| builder.open())
     }
 
-    /// Adopts a socket in the same way.
+    /// Adopts a socket; without `UDP_GRO`, each received message has one datagram.
     pub(super) fn adopt(&self, file: OwnedFd) -> io::Result<DatagramSocket> {
         let twin = file.try_clone()?;
-        // The address and its family are those of the socket.
+        // The socket keeps its own address and family.
         let builder = self.builder(SocketAddr::from(([0; 4], 0)))?.dual_stack(true);
         builder.coalescing(true).adopt(file).or_else(|_| builder.adopt(twin))
     }

@@ -1,4 +1,4 @@
-//! The receiving half of a socket.
+//! Receiving half of a socket.
 
 use std::{
     io::{self, IoSliceMut},
@@ -38,7 +38,7 @@ pub struct Received<'a> {
     pub class: u8,
 }
 
-/// The receiving half of a [`Udp`](crate::Udp) socket.
+/// Receiving half of a [`Udp`](crate::Udp) socket.
 ///
 /// ```no_run
 /// use grosso_tun::{Udp, UdpOptions};
@@ -66,10 +66,10 @@ impl UdpReceiver {
         }
     }
 
-    /// Waits for datagrams and passes each to `each`, in order of arrival. Returns their number.
+    /// Waits for datagrams and passes each to `each`, in order of arrival. Returns the number of datagrams.
     ///
     /// # Errors
-    /// Errors from `recvmmsg(2)`.
+    /// Returns the errors of `recvmmsg(2)`.
     ///
     /// ```no_run
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -89,7 +89,7 @@ impl UdpReceiver {
     /// Receives like [`UdpReceiver::recv`] without blocking; returns 0 if no datagram is available.
     ///
     /// # Errors
-    /// See [`UdpReceiver::recv`].
+    /// Fails as [`UdpReceiver::recv`].
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -105,7 +105,7 @@ impl UdpReceiver {
             slices.iter_mut().map(|slice| &mut slice[..]).collect();
         loop {
             match socket.receive_batch(&mut lists, received) {
-                // The ICMP error of an earlier datagram of a connected socket. Reporting cleared it.
+                // ICMP error of an earlier datagram of a connected socket. Reading the error clears it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 result => {
                     result?;

@@ -1,4 +1,4 @@
-//! The sending half of a socket.
+//! Sending half of a socket.
 
 use std::{
     io::{self, IoSlice},
@@ -16,7 +16,7 @@ use super::{
     datagrams::{Datagram, Refusal, alike},
 };
 
-/// The sending half of a [`Udp`](crate::Udp) socket.
+/// Sending half of a [`Udp`](crate::Udp) socket.
 ///
 /// ```
 /// use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -42,9 +42,9 @@ impl UdpSender {
     /// datagrams that the kernel rejects, see [`UdpStats::lost`].
     ///
     /// # Errors
-    /// `InvalidInput` for a destination of another address family, or for more segments than a message can have;
-    /// nothing is sent then. Errors that affect the socket rather than one datagram; the list then holds exactly the
-    /// datagrams that were not sent.
+    /// Returns `InvalidInput` for a destination of another address family, or for more segments than a message can
+    /// have; nothing is sent in this case. Returns errors that affect the socket rather than one datagram; the list
+    /// then holds exactly the datagrams that were not sent.
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -67,7 +67,7 @@ impl UdpSender {
     /// did not fit into the socket buffer.
     ///
     /// # Errors
-    /// See [`UdpSender::send`].
+    /// Fails as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -105,7 +105,7 @@ impl UdpSender {
         self.socket.local()
     }
 
-    /// Returns whether the kernel segments messages (`UDP_SEGMENT`). True until the kernel rejects the option.
+    /// Returns whether the kernel segments messages (`UDP_SEGMENT`): true until the kernel rejects the option.
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -148,7 +148,7 @@ impl AsRawFd for UdpSender {
     }
 }
 
-/// Sends messages with one system call.
+/// Sending of messages with one system call.
 trait Transport {
     /// Sends messages, see [`DatagramSocket::send_batch`].
     fn send_batch(&mut self, messages: &[Message<'_>]) -> io::Result<usize>;
@@ -167,7 +167,7 @@ enum MaySegment {
     No,
 }
 
-/// The sending side without its socket.
+/// Sending side without its socket.
 #[derive(Debug)]
 struct Sending {
     segments: bool,
@@ -187,7 +187,7 @@ impl Sending {
         datagrams: &mut &[Datagram<'_>],
         may_segment: MaySegment,
     ) -> io::Result<()> {
-        // The first entries go one by one, because their message was rejected.
+        // Number of leading entries to send one by one, because their message was rejected.
         let mut singles: usize = 0;
         let mut was_earlier = false;
         while let Some(first) = datagrams.first() {
@@ -245,8 +245,8 @@ impl Sending {
         Ok(true)
     }
 
-    /// Sends as much as one system call takes. Returns the number of entries sent, and the rejected message if nothing
-    /// was sent.
+    /// Sends as many entries as one system call accepts. Returns the number of entries sent, and the rejected message
+    /// if nothing was sent.
     fn send_some(
         &mut self,
         socket: &mut impl Transport,
@@ -263,7 +263,7 @@ impl Sending {
             counts.push(count);
             rest = &rest[count..];
         }
-        // Only the datagrams of this call, so that a long list costs linear time.
+        // Only the datagrams of this system call, so that a long list costs linear time.
         let taken = &datagrams[..datagrams.len() - rest.len()];
         let parts: Vec<IoSlice<'_>> =
             taken.iter().map(|datagram| IoSlice::new(datagram.payload())).collect();

@@ -1,4 +1,4 @@
-//! The fragments of a packet on its way out of its tunnels, by the number of tunnels that were removed.
+//! Fragments that appear while tunnels are removed, by tunnel depth: the number of tunnels already removed.
 
 use grosso::reassemble::ReassemblyRules;
 
@@ -8,34 +8,34 @@ use crate::{
     reports::decap::Depth,
 };
 
-/// A way to treat fragments.
+/// Handling of fragments during decapsulation.
 pub(super) trait Joiner {
-    /// Takes a fragment of the packet of this number, at this depth.
+    /// Processes a fragment of packet `number` at tunnel depth `depth`.
     fn join(&mut self, depth: usize, number: u64, arrival: &Arrival<'_>) -> Join<'_>;
 
-    /// Notes the time of the next packet.
+    /// Advances the time to that of the next packet.
     fn tick(&mut self, _timestamp_ns: Option<u64>) {}
 
-    /// Notes the end of a section.
+    /// Handles the end of a section.
     fn section(&mut self) {}
 
-    /// Whether fragments were joined, the findings by depth, and the number of sets in no list.
+    /// Returns whether fragments are joined, the findings by depth, and the number of sets that are not listed.
     fn found(self) -> (bool, Vec<Depth>, u64);
 }
 
-/// The fate of a fragment.
+/// Outcome for a fragment.
 pub(super) enum Join<'a> {
-    /// Joining was not asked for.
+    /// Joining is disabled.
     Unasked,
-    /// It stays a fragment.
+    /// The packet stays a fragment.
     Stays,
-    /// Other fragments are yet to come.
+    /// The packet waits for other fragments.
     Waits,
-    /// It was the last: this is the datagram.
+    /// The packet is the last fragment; the value is the datagram.
     Whole(&'a [u8]),
 }
 
-/// Joins nothing.
+/// Fragment handling without joining.
 pub(super) struct Separate;
 
 impl Joiner for Separate {
@@ -48,7 +48,7 @@ impl Joiner for Separate {
     }
 }
 
-/// The first reading.
+/// State of the first pass.
 pub(super) struct Learning {
     rules: ReassemblyRules,
     seed: u64,
@@ -63,11 +63,11 @@ impl Learning {
         Self { rules, seed, depths: Vec::new(), joined: Joined::default() }
     }
 
-    /// The knowledge that the second reading needs.
+    /// Returns the state that the second pass needs.
     pub(super) fn learned(self) -> Learned {
         let Self { rules, seed, depths, joined } = self;
         let depths = depths.into_iter().map(|(_, survey)| {
-            // The second reading must decide as the first did.
+            // The second pass must decide as the first did.
             (Lanes::new(rules.clone(), seed), survey)
         });
         Learned { depths: depths.collect(), joined }
@@ -102,7 +102,7 @@ impl Joiner for Learning {
     }
 }
 
-/// The second reading.
+/// State of the second pass.
 pub(super) struct Learned {
     depths: Vec<(Lanes, Survey)>,
     joined: Joined,
@@ -113,7 +113,7 @@ impl Joiner for Learned {
         let Some((lanes, survey)) = self.depths.get_mut(depth) else { return Join::Stays };
         self.joined.is_whole = false;
         lanes.push(arrival, &mut self.joined);
-        // If a file still grows, its new packets are unknown to the first reading.
+        // If a file still grows, the first pass has not seen its new packets.
         let is_joined = survey.joined.contains(number);
         match (is_joined, self.joined.is_whole) {
             (false, _) => Join::Stays,

@@ -1,6 +1,6 @@
-//! `grosso decap`: take packets out of tunnels, and join fragments around, between and inside them.
+//! `grosso decap`: decapsulates packets, and joins fragments around, between and inside tunnels.
 //!
-//! The fate of a fragment is known only after later ones, so a recursive run reads the capture twice (ADR 0045, ADR
+//! What becomes of a fragment is known only after later ones, so a recursive run reads the capture twice (ADR 0045, ADR
 //! 0050).
 
 mod joiner;
@@ -33,11 +33,11 @@ use crate::{
 /// Decapsulation of packets.
 #[derive(Clone, Debug)]
 pub struct Decap {
-    /// Knowledge of the wire that the capture does not show.
+    /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Bounds of the wait for fragments, and the policy for overlaps; unused unless all tunnels are removed.
+    /// Limits of waiting for fragments, and the policy for overlaps; used only if all tunnels are removed.
     pub waiting: Waiting,
-    /// Whether all tunnels are removed, and fragments are joined between them.
+    /// Whether all tunnels are removed, and fragments between them are joined.
     pub recursive: bool,
     /// Whether the text of the report lists all incomplete datagrams.
     pub lists_all: bool,
@@ -54,7 +54,7 @@ impl CaptureCommand for Decap {
     }
 }
 
-/// One tunnel of each packet.
+/// Removes one tunnel from each packet.
 fn run_once(
     options: &Decap,
     files: Files,
@@ -70,7 +70,7 @@ fn run_once(
     finish(work, input, done, session)
 }
 
-/// All tunnels, and fragments in between.
+/// Removes all tunnels, and joins the fragments between them.
 fn run_recursive(
     options: &Decap,
     mut files: Files,
@@ -80,14 +80,14 @@ fn run_recursive(
     let mut input = files.captures.first_pass(session)?;
     let output = files.output_for_longer(&input, session)?;
     let mut learning = Learning::new(&options.waiting);
-    // The second reading must number the tunnels as the first does.
+    // The second pass must number the tunnels as the first does.
     let hasher = RandomState::new();
     let given = options.given;
     let mut unwrapper =
         Unwrapper::new(given.ports, DepthLimit::All, session.strict, hasher.clone());
     learn(&mut input, &mut learning, &mut Datagrams::new(given), &mut unwrapper)?;
     if session.interrupted.load(Ordering::Relaxed) {
-        // Nothing will be written, so the findings about it are dropped.
+        // Nothing will be written, so these findings are dropped.
         learning = Learning::new(&options.waiting);
     }
 
@@ -99,7 +99,7 @@ fn run_recursive(
     finish(work, input, done, session)
 }
 
-/// The first reading, which learns the fate of every fragment at every depth.
+/// Reads the capture for the first time, and learns what becomes of every fragment at every depth.
 fn learn(
     input: &mut Input,
     learning: &mut Learning,
@@ -107,12 +107,12 @@ fn learn(
     unwrapper: &mut Unwrapper,
 ) -> Result<(), Failure> {
     let links = input.links;
-    // Damage is reported by the second reading.
+    // The second pass reports damage.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
                 if let Some(link) = links.of(packet) {
-                    // Superframes that stay whole are reported by the second reading, too.
+                    // The second pass also reports superframes that are not split.
                     let _shown = datagrams.each(packet, link, |packet, said, _| {
                         unwrapper.unwrap(packet, said, link, learning);
                         Ok(())
@@ -181,8 +181,8 @@ fn finish(
     Ok(done.outcome((report, place), input, is_refused))
 }
 
-/// The packets of a frame, in reused buffers: a tunnel that hands a device many datagrams at once shows them as
-/// one superframe, whose tunnel headers are those of its first datagram.
+/// Splits superframes that consist of tunnel packets, in reused buffers. A tunnel that hands many datagrams to the
+/// device at once appears as one superframe, with the tunnel headers of its first datagram.
 struct Datagrams {
     judge: Judge,
     cutter: Cutter,
@@ -194,8 +194,8 @@ impl Datagrams {
         Self { judge: Judge::new(given), cutter: Cutter::default(), tally: Tally::default() }
     }
 
-    /// Passes on the packets of a frame: itself, unless it is a superframe around tunnels. Returns the reason if one
-    /// stays whole.
+    /// Calls `show` for each packet of a frame: for the frame itself, unless it is a superframe around tunnels. Returns
+    /// the reason if such a superframe is not split.
     fn each(
         &mut self,
         packet: &Packet<'_>,
@@ -207,7 +207,7 @@ impl Datagrams {
         let stack = dissect(packet.data, link, &ports);
         let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
         let how = match judgment.nature {
-            // A superframe inside a tunnel stays one outside of it, unless the user gave a size.
+            // A superframe inside a tunnel stays a superframe after decapsulation, unless the user gave a segment size.
             Nature::Superframe { gso, ports: around, .. }
                 if around != ports || judgment.by == Some(Evidence::Given) =>
             {
@@ -230,7 +230,7 @@ impl Datagrams {
     }
 }
 
-/// State of `decap` while it reads the capture.
+/// State of the command while it reads the capture.
 struct DecapWork<J> {
     output: Output,
     datagrams: Datagrams,
@@ -273,5 +273,5 @@ impl<J: Joiner> Transform for DecapWork<J> {
     }
 }
 
-/// The engine's name for a packet that has to be joined first.
+/// Name of the engine's refusal of packets that must be reassembled first.
 const FRAGMENT: &str = grosso::tunnel::decapsulate::Refusal::Fragment.name();

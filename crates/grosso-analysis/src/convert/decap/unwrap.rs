@@ -1,4 +1,4 @@
-//! One packet on its way out of its tunnels.
+//! Decapsulation of one packet.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{
     suspicion::Suspicions,
 };
 
-/// Takes packets out of tunnels, in buffers that are reused.
+/// Decapsulator with reused buffers.
 pub(super) struct Unwrapper {
     rules: DecapsulationRules,
     /// Tunnel ports for packets whose ports the capture does not record.
@@ -33,44 +33,44 @@ pub(super) struct Unwrapper {
     wanted: DepthLimit,
     pub(super) tally: DecapTally,
     pub(super) suspicions: Suspicions,
-    /// The Geneve options with the critical bit, by class and type, and the number of packets that had them.
+    /// Critical Geneve options by class and type, with the number of packets that had them.
     pub(super) critical_options: BTreeMap<(u16, u8), u64>,
-    /// Packets whose tunnel header had reserved bits set.
+    /// Number of packets whose tunnel header had reserved bits set.
     pub(super) reserved_bits: u64,
     hasher: RandomState,
     buffer: Vec<u8>,
     stack: Stack,
-    /// The start of the current packet in the buffer.
+    /// Offset of the current packet in the buffer.
     start: usize,
 }
 
-/// The number of tunnels that a packet is taken out of.
+/// Number of tunnels to remove from a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DepthLimit {
     One,
-    /// All, up to [`TUNNELS_MAX`].
+    /// All tunnels, up to [`TUNNELS_MAX`].
     All,
 }
 
-/// The fate of a packet of the capture.
+/// Outcome for a packet of the capture.
 pub(super) enum DecapFate {
-    /// It stays as it is.
+    /// The packet stays unchanged.
     Unchanged,
-    /// It is a fragment of a datagram that a later packet completes.
+    /// The packet is a fragment of a datagram that a later packet completes.
     Waits,
-    /// The packet was decapsulated or reassembled; the result has this metadata.
+    /// The packet was decapsulated or reassembled; the value is the metadata of the result.
     Changed(PacketMeta),
 }
 
-/// The state of a packet under way.
+/// State of a packet during decapsulation.
 struct PacketUnderWay {
     depth: u32,
-    /// End of its captured bytes in the buffer, which is filled up with zeros to the length of the packet.
+    /// End of the captured bytes in the buffer. Zeros follow, up to the original length of the packet.
     captured: usize,
-    /// The tunnels that it was in.
+    /// Identifier of the tunnels that were removed so far.
     network: u64,
     meta: Meta,
-    /// Its tunnels whose ports were recorded.
+    /// Remaining tunnels whose ports the capture records.
     tunnels: Vec<TunnelPort>,
     is_joined: bool,
 }
@@ -83,7 +83,7 @@ impl Unwrapper {
         hasher: RandomState,
     ) -> Self {
         let mut rules = DecapsulationRules::default();
-        // A capture may be of any receiver, including one that is configured for these.
+        // The receiver is unknown, so packets that only some configurations accept are accepted.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;
         rules.critical_options = true;
@@ -103,7 +103,7 @@ impl Unwrapper {
         }
     }
 
-    /// Takes a packet out of its tunnels.
+    /// Removes the tunnels from a packet.
     pub(super) fn unwrap(
         &mut self,
         packet: &Packet<'_>,
@@ -178,12 +178,12 @@ impl Unwrapper {
         DecapFate::Changed(if is_short { PacketMeta { original_len, ..meta } } else { meta })
     }
 
-    /// The packet as it is now.
+    /// Returns the current packet.
     pub(super) fn packet(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
 
-    /// Takes the packet out of its outermost tunnel; false if it stays.
+    /// Removes the outermost tunnel; returns false if the packet stays unchanged.
     fn strip(&mut self, state: &mut PacketUnderWay, number: u64, link: LinkType) -> bool {
         if let Some(outer) = outer(&self.stack).next() {
             complete_header(&mut self.buffer[self.start..], outer);
@@ -224,7 +224,8 @@ impl Unwrapper {
         true
     }
 
-    /// Counts the headers between the tunnel's own and the packet, which the link of the capture has no place for.
+    /// Counts the headers between the tunnel header and the packet, which the link type of the capture cannot
+    /// represent.
     fn leave_out(&mut self, plan: &Decapsulation) {
         let layers = self.stack.layers().iter();
         let behind = layers.skip_while(|layer| !is_ip(layer.kind)).skip(1);
@@ -235,10 +236,10 @@ impl Unwrapper {
         }
     }
 
-    /// The plan by which the packet is taken out of its outermost tunnel.
+    /// Returns the plan for removing the outermost tunnel.
     ///
-    /// Captures of a sending host have checksums that a device was to complete, and do not always say so. A checksum
-    /// around such a packet is that of the completed one (rule C40).
+    /// Captures of a sending host contain checksums that the device was to complete, and do not always mark them. An
+    /// outer checksum of such a packet covers the completed packet (rule C40).
     fn plan(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
         let frame = &self.buffer[self.start..];
         let planned = Decapsulation::plan(frame, &self.stack, meta, link, &self.rules);
@@ -263,8 +264,8 @@ impl Unwrapper {
         Decapsulation::plan(frame, &self.stack, &partial, link, &self.rules)
     }
 
-    /// The plan for a large send of Windows without a length. The packet stays one that the capture does not call a
-    /// superframe.
+    /// Returns the plan for a Windows large send whose length field is zero. The result is not marked as a superframe,
+    /// because the capture does not mark it either.
     fn plan_large_send(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
         let frame = &self.buffer[self.start..];
         let (checksum, gso) = (Checksum::of_transport(&self.stack), Some(Gso::UNKNOWN));
@@ -274,7 +275,7 @@ impl Unwrapper {
         Ok(plan)
     }
 
-    /// The outermost tunnel, if it is on a UDP port.
+    /// Returns the outermost tunnel, if it uses a UDP port.
     fn outermost(&self) -> Option<TunnelPort> {
         let udp = outer(&self.stack).skip(1).find(|layer| !is_extension(layer.kind))?;
         let header = self.buffer.get(self.start + usize::from(udp.offset)..)?;
@@ -283,13 +284,13 @@ impl Unwrapper {
         TunnelPort::on(port, &self.rules.ports)
     }
 
-    /// The number of a tunnel inside of others.
+    /// Returns the identifier of the tunnel `path` inside the tunnels `outside`.
     fn network(&self, outside: u64, path: &Path) -> u64 {
         self.hasher.hash_one((outside, path))
     }
 }
 
-/// The headers of the outermost packet from IP on; empty if that packet is in a frame inside the link layer.
+/// Returns the headers of the outermost packet from IP on; empty if that packet is in an inner Ethernet frame.
 fn outer(stack: &Stack) -> impl Iterator<Item = &Layer> {
     let links = stack.layers().iter().take_while(|layer| !is_ip(layer.kind)).count();
     let (links, packet) = stack.layers().split_at(links);
@@ -297,7 +298,7 @@ fn outer(stack: &Stack) -> impl Iterator<Item = &Layer> {
     packet.iter().filter(move |_| !has_frame)
 }
 
-/// Whether the outermost IP packet is a fragment.
+/// Returns whether the outermost IP packet is a fragment.
 fn is_fragment(stack: &Stack) -> bool {
     let mut behind = stack.layers().iter().skip_while(|layer| !is_ip(layer.kind)).skip(1);
     stack.stop == Stop::Fragment && behind.all(|layer| is_extension(layer.kind))
@@ -311,7 +312,7 @@ fn is_extension(kind: Kind) -> bool {
     matches!(kind, Kind::Ipv6Extension | Kind::Ipv6Fragment)
 }
 
-/// Longest packet that is taken out of a tunnel although it was cut; a record may state any length.
+/// Maximum original length in bytes of a truncated packet that is decapsulated. A record may state any length.
 const CUT_BYTES_MAX: usize = 256 << 10;
-/// Most tunnels that one packet is taken out of. As many headers are read for each.
+/// Maximum number of tunnels that are removed from one packet. As many headers are read for each.
 const TUNNELS_MAX: u32 = 16;

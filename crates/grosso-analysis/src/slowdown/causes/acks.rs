@@ -1,4 +1,4 @@
-//! Acknowledgments that were lost on their way.
+//! Acknowledgments that were lost on the path.
 
 use super::{Basis, Cause, Finding, View};
 
@@ -6,7 +6,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = &view.peer.figures;
     let (acks, missing) = (figures.acks, figures.acks_missing.saturating_sub(figures.acks_damaged));
     let is_many = missing >= MISSING_MIN && missing >= (acks + missing) / SHARE;
-    // A capture that misses data misses acknowledgments too.
+    // A capture without all data lacks acknowledgments too.
     let is_captured = view.figures.uncaptured == 0;
     if is_many && is_captured && view.peer.order.is_own() {
         let found = view.found(Cause::AcksLost, Basis::IpId, missing);
@@ -17,7 +17,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Acknowledgments that are missing, at least.
+/// Minimum number of missing acknowledgments.
 const MISSING_MIN: u32 = 3;
-/// One in this many is missing, at least.
+/// Minimum share of missing acknowledgments: one in `SHARE`.
 const SHARE: u32 = 200;

@@ -19,7 +19,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     });
     let mut found = Vec::new();
     let tails = if view.stream.order.is_own() { figures.tails_lost } else { 0 };
-    // A damaged packet leaves a hole, and is not lost.
+    // A damaged packet leaves a hole but is not lost.
     let lost = (figures.lost_before + tails).saturating_sub(figures.damaged);
     if lost > 0 && !is_black_hole {
         found.push(view.found(Cause::LostBefore, basis, lost));
@@ -28,7 +28,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
         let late = view.found(Cause::ReorderedBefore, basis, figures.late);
         found.push(Finding { time_ns: Some(figures.late_ns_max), ..late });
     }
-    // Smaller packets in place of larger ones leave gaps that none of them repeats.
+    // After a black hole, smaller packets replace larger ones, so gaps close without a matching retransmission.
     if figures.healed > 0 && !is_black_hole {
         found.push(view.found(Cause::ReorderedAfter, Basis::Sack, figures.healed));
     }
@@ -51,5 +51,5 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     findings.extend(found);
 }
 
-/// Unnecessary retransmissions that count: a tail loss probe makes one now and then.
+/// Minimum number of unnecessary retransmissions: a tail loss probe causes one now and then.
 const SPURIOUS_MIN: u32 = 3;

@@ -1,4 +1,4 @@
-//! The causes that the figures of a direction show.
+//! Derivation of causes from the figures of a direction.
 //!
 //! | module | causes |
 //! |---|---|
@@ -23,17 +23,17 @@ use super::{
 };
 use crate::headers::Endpoints;
 
-/// One direction as the causes see it.
+/// One direction, with the data that the rules for causes need.
 struct View<'a> {
     stream: &'a Stream,
-    /// The direction of the acknowledgments.
+    /// Opposite direction, which carries the acknowledgments.
     peer: &'a Stream,
     figures: &'a Figures,
-    /// The shortest round trip; 0 if unknown.
+    /// Minimum round-trip time in nanoseconds; 0 if unknown.
     round_trip_ns: u64,
-    /// The mean one.
+    /// Mean round-trip time in nanoseconds; 0 if unknown.
     round_trip_mean_ns: u64,
-    /// The time of the last frame of the connection.
+    /// Time of the connection's last frame in nanoseconds.
     last_ns: u64,
 }
 

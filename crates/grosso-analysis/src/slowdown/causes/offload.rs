@@ -4,7 +4,7 @@ use super::{Basis, Cause, Finding, View};
 
 pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
-    // Merged packets show that merging works, or were sent so.
+    // Superframes show that merging works, or the sender created them.
     if figures.packets < PACKETS_MIN || figures.superframes > figures.frames / 20 {
         return;
     }
@@ -21,9 +21,9 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Packets of a direction whose merging is judged.
+/// Minimum number of packets in a direction.
 const PACKETS_MIN: u32 = 256;
-/// Mean payload of tiny segments, at most.
+/// Maximum mean payload of tiny segments in bytes.
 const TINY_BYTES: u64 = 200;
-/// Mean time between packets that receive offload could merge.
+/// Maximum mean time between packets that receive offload could merge, in nanoseconds.
 const SPACING_NS_MAX: u64 = 1_000_000;

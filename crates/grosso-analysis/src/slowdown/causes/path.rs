@@ -1,4 +1,4 @@
-//! Causes on the path: its MTU, routers that merge, and damage.
+//! Causes on the path: MTU, routers that merge packets, and damage.
 
 use super::{Basis, Cause, Finding, View};
 
@@ -6,7 +6,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let mtu = u32::from(figures.icmp_mtu);
     if mtu > 0 {
-        // The message quotes a packet that is larger than any that the sender sent.
+        // The message quotes a packet that is larger than every packet of the sender.
         let is_merged = u32::from(figures.icmp_quoted) > figures.ip_bytes_max;
         let guessed = if figures.is_icmp_repeated { figures.above_mtu_guessed } else { 0 };
         let (cause, packets) = match figures.above_mtu + guessed {
@@ -33,13 +33,13 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
 }
 
 impl View<'_> {
-    /// Whether the peer acknowledged something, so that the path is not dead.
+    /// Returns whether the peer sent anything, so that the path works.
     fn has_small_pass(&self) -> bool {
         self.peer.figures.acks > 0 || self.peer.figures.frames > 0
     }
 }
 
-/// Transmissions of one segment without an acknowledgment.
+/// Minimum number of transmissions of one segment without an acknowledgment.
 const STUCK_MIN: u32 = 4;
-/// Default MSS of TCP over IPv4 (RFC 9293 section 3.7.1): no path MTU explains the loss of a smaller segment.
+/// Default MSS of TCP over IPv4 (RFC 9293 section 3.7.1). No path MTU explains the loss of a smaller segment.
 const EVERY_PATH_BYTES: u32 = 536;

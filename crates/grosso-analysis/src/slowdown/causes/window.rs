@@ -1,8 +1,8 @@
-//! Limits that the two hosts set: the receive window, and the sender's application.
+//! Limits set by the two hosts: the receive window, and the sender's application.
 
 use super::{Basis, Cause, Finding, View};
 
-/// Finds windows that the receiver closed.
+/// Finds windows closed by the receiver.
 pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let zero_ns = view.stream.zero_ns_until(view.last_ns);
@@ -12,7 +12,7 @@ pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds what limits a direction without faults.
+/// Finds the limits of a direction without faults.
 pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
@@ -36,11 +36,11 @@ pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A closed window counts from this part of the time on.
+/// Minimum share of time with a closed window: one part in `ZERO_SHARE`.
 const ZERO_SHARE: u64 = 50;
-/// Pauses that show a habit.
+/// Minimum number of pauses that show a pattern.
 const PAUSES_MIN: u32 = 3;
-/// Packets of a small MSS that cost CPU time.
+/// Minimum number of packets for which a small MSS matters.
 const PACKETS_MIN: u32 = 64;
-/// Windows of data that show a limit.
+/// Minimum amount of data that shows a limit, in windows.
 const WINDOWS_MIN: u64 = 8;

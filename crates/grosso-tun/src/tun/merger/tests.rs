@@ -1,4 +1,4 @@
-//! The sending side against a port that fails at any frame, or has no room for it.
+//! Tests of the sending side with a port that fails at any frame, or has no room for it.
 
 use std::io;
 
@@ -12,10 +12,10 @@ struct Mock {
     /// Packets that the port accepted; a superframe is segmented.
     packets: Vec<Vec<u8>>,
     frames: usize,
-    /// Frames to accept.
+    /// Number of frames to accept.
     room: usize,
     then: Then,
-    /// Frames rejected after that.
+    /// Number of frames to reject after that.
     rejected: usize,
 }
 
@@ -64,7 +64,7 @@ impl Transmit for Mock {
     }
 }
 
-/// A list of complete packets.
+/// A port that collects complete packets in a list.
 struct Segmented<'a>(&'a mut Vec<Vec<u8>>);
 
 impl Transmit for Segmented<'_> {
@@ -82,7 +82,7 @@ impl Transmit for Segmented<'_> {
     }
 }
 
-/// Returns packets of three flows in turn: two of TCP, which merge, and one of UDP with unequal lengths.
+/// Returns packets of three interleaved flows: two of TCP, which merge, and one of UDP with unequal lengths.
 fn traffic() -> Vec<Vec<u8>> {
     let tcp = |port: u16, i: u32| {
         let packet = Packet::new().ipv4(|ip| ip.id(i as u16));
@@ -107,7 +107,7 @@ fn superframes() -> Features {
         | Features::GSO_ROBUST
 }
 
-/// Returns packets by flow: the source port identifies it.
+/// Sorts packets by flow, which the source port identifies.
 fn by_flow(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut packets = packets.to_vec();
     packets.sort_by_key(|packet| packet[20..22].to_vec());
@@ -149,7 +149,7 @@ fn after_a_failure_at_any_frame_the_batch_holds_exactly_the_packets_that_were_no
             if let Ok(taken) = result {
                 assert_eq!(taken, sent, "{case}");
             }
-            // The device is back: the second call sends the remaining packets once, and each flow is in order.
+            // The device works again: the second call sends the remaining packets once, and each flow is in order.
             merger.port.room = usize::MAX;
             merger.try_send(&mut batch).unwrap();
             assert!(batch.is_empty(), "{case}");

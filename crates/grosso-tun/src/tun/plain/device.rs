@@ -16,14 +16,14 @@ use super::{
     PacketDevice, PlainReader, PlainWriter,
 };
 
-/// Pause before another attempt to send to a full device: neither system signals that there is room.
+/// Pause before another attempt to send to a full device. Neither system signals that there is room.
 const SEND_PAUSE: Duration = Duration::from_millis(1);
 
-/// The receiving half.
+/// Receiving half.
 pub(crate) type Reader = PlainReader<PlainQueue>;
-/// The sending half.
+/// Sending half.
 pub(crate) type Writer = PlainWriter<PlainQueue>;
-/// The network interface.
+/// Network interface.
 pub(crate) type Link = DeviceLink;
 
 /// Opens a device, see [`Tun::open`](crate::Tun::open).
@@ -60,7 +60,7 @@ pub(crate) fn adopt(_: OwnedFd, _: &TunOptions) -> io::Result<Opened> {
     Err(unsupported("queues of other programs cannot be adopted"))
 }
 
-/// Rejects options that the systems do not have.
+/// Rejects options that macOS and Windows do not have.
 fn check(options: &TunOptions) -> io::Result<()> {
     if options.layer == Layer::Ethernet {
         return Err(unsupported("the devices carry IP packets only: use Layer::Ip"));
@@ -98,7 +98,7 @@ pub(crate) const fn is_refused(_: &Writer) -> bool {
 /// An open device.
 pub(crate) struct PlainQueue {
     device: SyncDevice,
-    /// An event that never occurs: waits for packets require one.
+    /// An event that never occurs: the wait for packets requires an event.
     never: InterruptEvent,
 }
 
@@ -151,7 +151,7 @@ impl AsFd for PlainQueue {
     }
 }
 
-/// The network interface of a device, which it keeps open.
+/// Network interface of a device. The value keeps the device open.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceLink {
     queue: Arc<PlainQueue>,
@@ -193,7 +193,7 @@ impl DeviceLink {
         Ok(())
     }
 
-    /// Adds name and action to an error.
+    /// Adds the device name and the action to an error.
     fn failed(&self, action: &str, error: io::Error) -> io::Error {
         let name = self.queue.device.name().unwrap_or_default();
         io::Error::new(error.kind(), format!("{name}: cannot {action}: {error}"))

@@ -22,20 +22,20 @@ pub(crate) trait PacketDevice {
     /// Waits for a packet and returns its length.
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Receives a packet and returns its length; `WouldBlock` if there is none.
+    /// Receives a packet and returns its length, or `WouldBlock` if there is none.
     fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Sends a packet; `WouldBlock` if there is no room for it.
+    /// Sends a packet; returns `WouldBlock` if there is no room for it.
     fn try_send(&self, packet: &[u8]) -> io::Result<()>;
 }
 
-/// The receiving half.
+/// Receiving half.
 #[derive(Debug)]
 pub(super) struct PlainReader<D> {
     device: Arc<D>,
     name: String,
     packet: Vec<u8>,
-    /// Length of the packet that a wait has received; 0 if there is none.
+    /// Length of the packet that [`PlainReader::wait`] received; 0 if there is none.
     pending: usize,
     spare: Vec<Vec<u8>>,
 }
@@ -52,7 +52,7 @@ impl<D: PacketDevice> PlainReader<D> {
         LinkType::Raw
     }
 
-    /// Waits for a packet, which the next [`PlainReader::receive`] passes out.
+    /// Waits for a packet, which the next [`PlainReader::receive`] returns.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         if self.pending == 0 {
             self.pending = self.device.recv(&mut self.packet)?;
@@ -83,13 +83,13 @@ impl<D: PacketDevice> PlainReader<D> {
         Ok(max)
     }
 
-    /// Takes back buffers and empties the list.
+    /// Reclaims buffers and empties the list.
     pub(super) fn recycle_all(&mut self, buffers: &mut Vec<PortBuffer>) {
         self.spare.extend(buffers.drain(..).filter_map(PortBuffer::into_own));
     }
 }
 
-/// The sending half.
+/// Sending half.
 #[derive(Debug)]
 pub(crate) struct PlainWriter<D> {
     device: Arc<D>,
@@ -99,9 +99,10 @@ pub(crate) struct PlainWriter<D> {
 }
 
 impl<D: PacketDevice> PlainWriter<D> {
-    /// Creates the half; `wanted` limits the superframes that become long packets.
+    /// Creates the half. `wanted` limits the superframes that become long packets.
     pub(super) fn new(device: Arc<D>, name: String, wanted: Features) -> Self {
-        // A receiver cannot tell a long TCP segment from its packets, but merged datagrams would be a different one.
+        // To a receiver, a long TCP segment is equivalent to its packets, but merged UDP datagrams would become one
+        // different datagram.
         let possible = Features::SCATTER_GATHER
             | Features::CHECKSUM_GENERIC
             | Features::TCP_SEGMENTATION

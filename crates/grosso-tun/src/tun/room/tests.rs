@@ -1,4 +1,4 @@
-//! Buffers of the caller, compared with the packets that `recv` passes.
+//! Tests of the caller's buffers, which must match the packets that `recv` passes.
 
 use grosso::{features::Features, meta::Gso};
 use grosso_testkit::Packet;
@@ -16,7 +16,7 @@ fn superframe(payload_len: usize) -> (Vec<u8>, Meta) {
     (frame, Meta { gso: Gso::every(1000), checksum, ..Meta::default() })
 }
 
-/// Returns the packets of a frame, by the engine.
+/// Returns the packets into which the engine segments a frame.
 fn packets(frame: &[u8], meta: &Meta) -> Vec<Vec<u8>> {
     let slices = [frame];
     let outgoing = grosso::segment::Outgoing::COMPLETE;

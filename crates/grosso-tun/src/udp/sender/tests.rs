@@ -1,4 +1,4 @@
-//! The sending side against a kernel that rejects messages and fails in the middle of a list.
+//! Tests of the sending side with a kernel that rejects messages and fails in the middle of a list.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ const ECONNREFUSED: i32 = 111;
 #[derive(Default)]
 struct Mock {
     answers: VecDeque<Result<usize, i32>>,
-    /// Datagrams that left.
+    /// Datagrams that were sent.
     sent: Vec<Vec<u8>>,
-    /// Fails messages with segments.
+    /// Error code for messages with segments; `None` to accept them.
     rejects_segments: Option<i32>,
 }
 
@@ -50,7 +50,7 @@ fn sending() -> Sending {
     Sending { segments: true, hop_limit: 64, stats: UdpStats::default() }
 }
 
-/// Payloads of unequal lengths, so that every one has its own message.
+/// Returns payloads of unequal lengths, so that each needs its own message.
 fn payloads() -> Vec<Vec<u8>> {
     (1..=40_u8).map(|i| vec![i; i.into()]).collect()
 }
