@@ -1,7 +1,6 @@
 //! `grosso decap`: decapsulates packets, and joins fragments around, between and inside tunnels.
 //!
-//! What becomes of a fragment is known only after later ones, so a recursive run reads the capture twice (ADR 0045, ADR
-//! 0050).
+//! Later fragments decide whether a fragment is joined, so a recursive run reads the capture twice (ADR 0045, ADR 0050).
 
 mod joiner;
 mod unwrap;

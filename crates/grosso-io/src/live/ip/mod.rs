@@ -82,7 +82,7 @@ impl IpOptions {
 /// A port on raw IP sockets: one packet socket to receive, and one raw socket per protocol to send. Requires
 /// `CAP_NET_RAW`.
 ///
-/// Frames have [`LinkType::Raw`] and start with the outer IP header. Packets are received as they arrived, from any
+/// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header. Packets are received as they arrived, from any
 /// interface. For transmitted IPv4 packets the kernel builds the header and copies destination, protocol, traffic
 /// class, TTL and DF from the frame; IPv6 headers are sent unchanged.
 ///
