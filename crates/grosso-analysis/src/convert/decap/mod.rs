@@ -1,6 +1,7 @@
 //! `grosso decap`: decapsulates packets, and joins fragments around, between and inside tunnels.
 //!
-//! Later fragments decide whether a fragment is joined, so a recursive run reads the capture twice (ADR 0045, ADR 0050).
+//! Later fragments decide whether a fragment is joined, so a recursive run reads the capture twice (ADR 0045, ADR
+//! 0050).
 
 mod joiner;
 mod unwrap;

@@ -82,9 +82,9 @@ impl IpOptions {
 /// A port on raw IP sockets: one packet socket to receive, and one raw socket per protocol to send. Requires
 /// `CAP_NET_RAW`.
 ///
-/// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header. Packets are received as they arrived, from any
-/// interface. For transmitted IPv4 packets the kernel builds the header and copies destination, protocol, traffic
-/// class, TTL and DF from the frame; IPv6 headers are sent unchanged.
+/// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header. Packets are received
+/// as they arrived, from any interface. For transmitted IPv4 packets the kernel builds the header and copies
+/// destination, protocol, traffic class, TTL and DF from the frame; IPv6 headers are sent unchanged.
 ///
 /// Packets that the kernel merged on arrival (GRO) are received as superframes; a raw socket would receive them without
 /// the segment size. A packet socket also receives packets that this host's firewall drops later, and fragments, which

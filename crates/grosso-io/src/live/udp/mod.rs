@@ -116,10 +116,10 @@ impl UdpOptions {
 /// A port on UDP sockets: one to receive, and several to send from different source ports, by which the network
 /// distinguishes flows.
 ///
-/// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header, which the kernel builds. The kernel uses
-/// destination, ports, traffic class, hop limit and DF of a transmitted frame; it chooses the identification, and
-/// without [`UdpOptions::flow_label`] also the flow label. The outer headers of a received frame have no UDP checksum,
-/// even if the datagram had one.
+/// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header, which the kernel
+/// builds. The kernel uses destination, ports, traffic class, hop limit and DF of a transmitted frame; it chooses the
+/// identification, and without [`UdpOptions::flow_label`] also the flow label. The outer headers of a received frame
+/// have no UDP checksum, even if the datagram had one.
 ///
 /// Datagrams of a kernel on the same host may contain a superframe. A UDP superframe is reported as such; a TCP
 /// superframe is received as a long packet, because sockets do not report its segment size.
