@@ -141,7 +141,7 @@ impl Capture {
     /// Runs a command on the capture. The warnings of the report are the notes of the reading.
     ///
     /// # Errors
-    /// Those of the command, and damage of the capture.
+    /// Fails if the command fails, or if the capture is damaged.
     pub fn run<C: CaptureCommand>(self, command: C) -> Result<C::Report, Failure> {
         let mut outcome = command.run(self.files, &self.session)?;
         outcome.report.warn(self.notes.0.take());

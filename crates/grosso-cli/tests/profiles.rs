@@ -164,7 +164,7 @@ fn segment_as(port: u16, number: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(tcp).payload_len(100).build()
 }
 
-/// Returns ten connections, of which the first has three segments. In a table of eight entries, two connections have no
+/// Returns ten connections; the first has three segments. In a table of eight entries, two connections have no
 /// entry. A packet with ECE never merges.
 fn ten_connections() -> Vec<Vec<u8>> {
     let first = (0..3).map(|number| segment(1, number));

@@ -83,7 +83,7 @@ pub enum LaneFate {
     /// The engine processed the packet.
     Engine {
         lane: usize,
-        /// Datagram of which the packet is a fragment; `None` if it passed through or was dropped on its own.
+        /// Datagram that the packet belongs to; `None` if the packet passed through or was dropped on its own.
         identity: Option<Identity>,
         verdict: ReassemblyVerdict,
     },

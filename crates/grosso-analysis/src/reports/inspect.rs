@@ -33,7 +33,7 @@ pub struct InspectReport {
     pub warnings: Vec<String>,
 }
 
-/// Bytes on the link, of which the capture may hold fewer.
+/// Bytes on the link; the capture may hold fewer.
 #[derive(Debug, Default)]
 pub struct OnLink {
     /// Bytes of all packets.

@@ -39,7 +39,7 @@ pub(super) struct VhostDevice {
     short_since: Option<u64>,
     /// Length of the header before each frame in bytes.
     pub(super) header_bytes: usize,
-    /// Number of frames in the shared memory of which the peer was not notified.
+    /// Number of frames in the shared memory that the peer has not been notified about.
     untold: usize,
     /// Whether notifications of frames, or of room, are enabled, so that their descriptor may be ready.
     asked: [bool; 2],

@@ -93,11 +93,11 @@ pub enum Padding {
 /// Treatment of packets with a timestamp that echoes zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ZeroEcho {
-    /// Such packets merge like others.
+    /// Packets with a zero echo merge like others.
     Joins,
-    /// Such packets may start a train, but do not join one.
+    /// Packets with a zero echo may start a train, but do not join one.
     Starts,
-    /// Such packets are delivered alone.
+    /// Packets with a zero echo are delivered alone.
     Alone,
 }
 
