@@ -114,8 +114,9 @@ pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     Checksum::Partial { start: transport.offset, offset }
 }
 
-/// Returns the header whose checksum can be partial, and the pseudo-header sum that its field then holds. `None` with
-/// padding, which would be summed too, and with a routing header that does not determine the final address.
+/// Returns the header whose checksum can be partial, and the pseudo-header sum that its field then holds. Returns
+/// `None` if the frame has padding, which would be summed too, or a routing header that does not determine the final
+/// address.
 pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
     let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
     if stack.extent != Extent::Exact || stack.layers().iter().any(is_extension) {

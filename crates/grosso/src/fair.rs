@@ -39,7 +39,7 @@ pub struct FairShare {
     ports: Ports,
     hasher: FlowHasher,
     stack: Stack,
-    /// Kept frames per bucket. Flows in the same bucket share its share.
+    /// Kept frames per bucket. Flows in the same bucket divide its share among them.
     waiting: Box<[u32; BUCKETS]>,
     /// An empty vector kept for its capacity.
     counts: Vec<u32>,

@@ -312,8 +312,8 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     needed
 }
 
-/// Returns the feature that preserves fixed identifications, if there are any. Linux increments those of UDP in any
-/// case, and has no separate feature for a device that does not.
+/// Returns the feature that preserves fixed identifications, if there are any. Linux always increments the
+/// identifications of UDP packets, and has no separate feature for a device that does not.
 fn identifications_needed(gso: &Gso) -> Features {
     match gso.fixed_ids.bits() {
         0 => Features::NONE,

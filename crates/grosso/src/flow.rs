@@ -16,7 +16,7 @@ use crate::{bytes::u64_at, keyed_hash::KeyedHash};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
     words: ArrayVec<KeyWord, KEY_WORDS_MAX>,
-    /// Range of the words that are the outermost addresses.
+    /// Range of the words that contain the outermost addresses.
     addresses: Range<u8>,
 }
 
@@ -48,13 +48,13 @@ impl Keys {
         keys
     }
 
-    /// Returns whether a packet with these keys and another packet with its keys belong to one flow.
+    /// Returns whether two packets, each with its own keys, belong to the same flow.
     pub(crate) fn are_alike(&self, packet: &[u8], others: &Self, other: &[u8]) -> bool {
         let agree = |(own, its): (&KeyWord, &KeyWord)| own.read(packet) == its.read(other);
         self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(agree)
     }
 
-    /// Returns the identifying bits, byte by byte with its position.
+    /// Returns each byte of the identifying bits with its position.
     pub(crate) fn bits(&self) -> impl Iterator<Item = (usize, u8)> {
         self.words.iter().flat_map(|word| {
             let bytes = word.mask.to_be_bytes();
@@ -283,7 +283,7 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
         }
     }
 
-    /// Looks a flow up.
+    /// Looks up a flow.
     #[inline(always)]
     pub(crate) fn find(&self, hash: H, device_hash: Option<u32>) -> Found<I> {
         let hash = hash.into();

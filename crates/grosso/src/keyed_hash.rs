@@ -46,7 +46,7 @@ impl KeyedHash {
     }
 }
 
-/// Prints no keys.
+/// Prints the type without its keys.
 impl core::fmt::Debug for KeyedHash {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("KeyedHash")

@@ -48,8 +48,9 @@ impl Meta {
 
     /// Returns whether a frame with these headers is a superframe of UDP datagrams with inner headers.
     ///
-    /// The outer UDP checksum is partial. So is that of a tunnelled superframe whose own checksum is left to the
-    /// receiver (rule C50); the inner IP length distinguishes them: that of a datagram ends with the datagram.
+    /// In such a superframe the outer UDP checksum is partial. It is also partial in a tunnelled superframe whose own
+    /// checksum is left to the receiver (rule C50). The inner IP length distinguishes the two: the length of a datagram
+    /// ends with the datagram.
     pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
         let (Checksum::Partial { start, .. }, Some(gso)) = (self.checksum, self.gso) else {
             return false;
@@ -111,7 +112,7 @@ pub struct Gso {
 }
 
 impl Gso {
-    /// Parameters of a superframe of which nothing else is known: it cannot be merged or segmented.
+    /// Parameters of a superframe about which nothing else is known: it cannot be merged or segmented.
     pub const UNKNOWN: Self = Self {
         size: GsoSize::Unknown,
         segments: 0,

@@ -217,9 +217,9 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
     Ok(())
 }
 
-/// Returns the checksum start, the checksum offset and the pseudo-header sum of the innermost checksum. `None` unless
-/// it and all checksums around it are verified, and if its field already holds the pseudo-header sum for another step
-/// to complete.
+/// Returns the checksum start, the checksum offset and the pseudo-header sum of the innermost checksum. Returns `None`
+/// unless it and all checksums around it are verified, and also if its field already holds the pseudo-header sum for
+/// another step to complete.
 fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
     let (transport, pseudo_sum) = opened(head, stack)?;
     let around = stack.layers().iter().filter(|layer| layer.offset < transport.offset);

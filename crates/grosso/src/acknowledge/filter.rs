@@ -1,7 +1,7 @@
 //! ACK filtering: drops queued acknowledgments that a later one makes redundant, by the rules of CAKE's `ack-filter`.
 //!
-//! Only acknowledgments that are queued anyway are examined, so none is delayed. Each new one drops at most one, the
-//! oldest, and the sender loses only the count.
+//! The filter examines only acknowledgments that are already queued, so it delays none. Each new acknowledgment drops
+//! at most one, the oldest, and the sender loses only the count.
 
 use alloc::vec::Vec;
 
@@ -125,7 +125,7 @@ impl AckFilter {
             if earlier.fate == Fate::Dropped {
                 continue;
             }
-            // Dropping across a change of ECE or CWR would lose it.
+            // Dropping an acknowledgment across a change of ECE or CWR would lose the change.
             if before.is_some_and(|congestion| congestion != earlier.congestion()) {
                 self.keep(eligible.take(), Kept::Congestion);
                 count -= 1;

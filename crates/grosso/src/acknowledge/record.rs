@@ -13,7 +13,7 @@ use crate::{
 /// Content and arrival time of one pure acknowledgment.
 ///
 /// FreeBSD's TCP stacks accept such records in place of packets. Congestion control, RTT measurement, ECN and the
-/// receive window need nothing else of the packet.
+/// receive window need nothing else from the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Arrival time in nanoseconds, by the clock that [`Self::stamp`] returns.
@@ -26,7 +26,7 @@ pub struct Record {
     timestamp_echo: u32,
     /// TCP window as in the packet, not scaled.
     pub window: u16,
-    /// Twelve bits of TCP flags, and four about the record.
+    /// Twelve bits of TCP flags, and four bits that describe the record.
     marks: u16,
     /// TOS or traffic class (DSCP and ECN) of the innermost IP header.
     pub class: u8,

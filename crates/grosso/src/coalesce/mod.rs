@@ -1,8 +1,9 @@
 //! Receive coalescing: packets of a flow are appended to a train, which leaves as one superframe.
 //!
-//! [`Coalescer::push`] first examines a packet alone: its headers, its checksums, and whether it may be merged at all.
-//! It then looks up the train of the packet's flow and checks that the packet obeys the train's laws. If it does not,
-//! the train is delivered with a [`reason`] and the packet starts the next one. Packets of a flow are never reordered.
+//! [`Coalescer::push`] first examines a packet on its own: its headers, its checksums, and whether it may be merged at
+//! all. It then looks up the train of the packet's flow and checks that the packet obeys the train's laws. If it does
+//! not, the train is delivered with a [`reason`] and the packet starts the next one. Packets of a flow are never
+//! reordered.
 //!
 //! The code is in eight directories. Each imports only from those below it in this table;
 //! `tests/tests/modules.rs` checks the order.
@@ -103,8 +104,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Self::with_tiers(options, Tiers::ALL)
     }
 
-    /// Creates a coalescer without fast paths: every packet is dissected, and each law is checked by the rules as data.
-    /// Tests compare the usual path with it.
+    /// Creates a coalescer without fast paths: it dissects every packet and checks each law from the rules. Tests
+    /// compare the usual path with it.
     #[doc(hidden)]
     #[must_use]
     pub fn without_tiers(options: CoalesceOptions) -> Self {

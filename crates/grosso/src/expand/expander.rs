@@ -40,7 +40,7 @@ pub struct Expander {
     ports: Ports,
     hash: KeyedHash,
     receivers: FlowMemory<u64, Receiver>,
-    /// Packets seen. Of the connections that share a set, the least recently seen one is evicted.
+    /// Number of packets observed. Among the connections that share a set, the least recently active one is evicted.
     seen: u64,
     stack: Stack,
 }

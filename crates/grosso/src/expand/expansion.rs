@@ -154,8 +154,9 @@ impl<'a> Expansion<'a> {
         &self.meta
     }
 
-    /// Writes acknowledgment `index` to the start of `out` and returns its length, or `None` if the index or the length
-    /// of `out` does not suffice. Complete checksums are updated incrementally (RFC 1624); partial ones need no update.
+    /// Writes acknowledgment `index` to the start of `out` and returns its length, or `None` if the index is out of
+    /// range or `out` is too short. Complete checksums are updated incrementally (RFC 1624); partial ones need no
+    /// update.
     #[must_use]
     pub fn write(&self, index: usize, out: &mut [u8]) -> Option<usize> {
         let number = *self.numbers.get(index)?;

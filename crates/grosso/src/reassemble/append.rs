@@ -1,5 +1,5 @@
-//! Fast path for the usual fragment, which continues the data at their end: needs no comparison and no eviction, and
-//! costs the same for every length of datagram.
+//! Fast path for the usual fragment, which continues the data received so far: it needs neither comparison nor
+//! eviction, and its cost does not depend on the length of the datagram.
 
 use crate::{
     frame::Frame,
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Adds a fragment that continues the datagram in this slot. Returns it without changes if there is more to do, or
-    /// no room.
+    /// Adds a fragment that continues the datagram in this slot. Returns the fragment unchanged if more work or more
+    /// room is needed.
     #[inline]
     pub(super) fn append(
         &mut self,

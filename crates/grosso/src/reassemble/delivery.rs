@@ -78,7 +78,7 @@ pub enum Returned {
 /// State of the transport checksum of a complete datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Not verified here: verification is off, or the device did it.
+    /// Not verified here: verification is off, or the device has verified it.
     Unread,
     /// Valid.
     Right,
@@ -102,7 +102,7 @@ pub struct Datagram<'a, B> {
     pub(crate) pages: Pages,
     /// Fragments that were not taken.
     pub(crate) rest: Starts,
-    /// Bytes copied together; 0 in a mode that keeps buffers.
+    /// Number of bytes copied into one buffer; 0 in a mode that keeps buffers.
     pub(crate) gathered: u32,
     /// Identity of the datagram.
     pub identity: Identity,

@@ -1,4 +1,4 @@
-//! Examination of a frame alone: whether it is a fragment that can be joined, and its datagram.
+//! Examination of a single frame: whether it is a fragment that can be reassembled, and to which datagram it belongs.
 
 use core::ops::Range;
 
@@ -36,7 +36,7 @@ pub(crate) struct ArrivedFragment {
     pub(crate) dont_fragment: bool,
     /// Flow, if this is the first fragment.
     pub(crate) flow: Option<Flow>,
-    /// Sum of the data, if the device gave one.
+    /// Sum of the data, if the device supplied one.
     pub(crate) sum: Option<Sum>,
 }
 
@@ -74,8 +74,8 @@ impl From<Pass> for Refusal {
     }
 }
 
-/// Reads the outermost fragment of a frame, unless it is inside a tunnel and those are not joined. The key identifies
-/// its datagram, except for the headers around it.
+/// Reads the outermost fragment of a frame, unless it is inside a tunnel and fragments inside tunnels are not
+/// reassembled. The key identifies its datagram, except for the headers around it.
 pub(crate) fn examine(
     packet: &[u8],
     stack: &Stack,
@@ -119,7 +119,7 @@ pub(crate) fn examine(
 
 /// Reads an atomic fragment, whose header is the last of `layers`: a datagram of one fragment, independent of other
 /// fragments with its identification (RFC 6946 section 4, rule F30). Offload requests for the device refer to positions
-/// in the frame, so they stay true only if the fragment header stays.
+/// in the frame, so they remain valid only if the fragment header stays.
 fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedFragment), Refusal> {
     let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
     let fragment = layers.last().copied().unwrap_or_default();

@@ -45,7 +45,7 @@ pub(crate) struct Contents {
     pub(crate) units: u32,
     /// Maximum end of a fragment.
     pub(crate) reach: u32,
-    /// End of the datagram, once its last fragment arrived.
+    /// End of the datagram, once its last fragment has arrived.
     pub(crate) end: Option<u32>,
     /// End of the headers of the first fragment in its frame.
     pub(crate) header_len: u16,
@@ -53,7 +53,7 @@ pub(crate) struct Contents {
     pub(crate) ip: u16,
     /// Data bytes of the first fragment.
     pub(crate) first_len: u32,
-    /// Flow, once the first fragment arrived.
+    /// Flow, once the first fragment has arrived.
     pub(crate) flow: Option<Flow>,
     /// Whether the fragments so far were forwarded, in the virtual mode.
     pub(crate) is_released: bool,
@@ -61,13 +61,13 @@ pub(crate) struct Contents {
     ecn_seen: u8,
     /// Code point of the first fragment.
     ecn: u8,
-    /// The longest fragment, IP header and data.
+    /// Length of the longest fragment: IP header and data.
     pub(crate) largest: u32,
-    /// The longest fragment with DF set.
+    /// Length of the longest fragment with DF set.
     largest_whole: u32,
     /// The first fragment's metadata, except the time.
     pub(crate) meta: Meta,
-    /// The state that all checksums had in common.
+    /// The state common to all checksums.
     pub(crate) checksum: Option<Checksum>,
     /// The sum of the data present, as long as that of each fragment is known.
     pub(crate) sum: Option<Sum>,
@@ -153,7 +153,7 @@ impl Contents {
         self.meta.timestamp_ns = timestamp_ns;
     }
 
-    /// Records a fragment that continues the data at their end so far, and is not the last.
+    /// Records a fragment that continues the data received so far and is not the last.
     #[inline]
     pub(crate) fn append(&mut self, arrival: &ArrivedFragment, meta: &Meta, units: &Range<u32>) {
         self.fragments += 1;
@@ -202,7 +202,7 @@ fn alone(state: Checksum) -> Checksum {
     }
 }
 
-/// Combines checksum states by rule F23: different states give none, and sums are added, which [`Contents::sum`] does.
+/// Combines checksum states by rule F23: differing states result in none, and [`Contents::sum`] adds sums.
 fn together(before: Checksum, state: Checksum) -> Checksum {
     match (before, state) {
         (Checksum::Complete { .. }, Checksum::Complete { .. }) => before,

@@ -317,7 +317,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.account(slot, held);
     }
 
-    /// Delivers a datagram of which nothing is missing.
+    /// Delivers a complete datagram.
     fn complete(
         &mut self,
         slot: u32,

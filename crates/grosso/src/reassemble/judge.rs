@@ -1,4 +1,4 @@
-//! Comparison of a fragment with those of its datagram that arrived before.
+//! Comparison of a fragment with the earlier fragments of its datagram.
 
 use core::hash::{BuildHasher, Hasher};
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Result of comparing a fragment with those of its datagram that arrived before.
+/// Result of comparing a fragment with the earlier fragments of its datagram.
 pub(super) enum Judgement {
     /// New bytes only.
     Fits,
@@ -26,8 +26,8 @@ pub(super) enum Judgement {
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Compares a fragment with those that arrived before. If the rules require it, bytes beyond the last whole unit of
-    /// a fragment other than the last are cut off.
+    /// Compares a fragment with the earlier ones. If the rules require it, removes the bytes after the last whole unit
+    /// of a fragment other than the last.
     #[inline]
     pub(super) fn judge(
         &mut self,
@@ -89,7 +89,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Applies rules F10, F11, F13 to a fragment alone.
+/// Applies rules F10, F11 and F13 to a single fragment.
 #[inline]
 fn alone(
     arrival: &mut ArrivedFragment,

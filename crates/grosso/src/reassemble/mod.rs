@@ -1,10 +1,10 @@
 //! Reassembly of IPv4 and IPv6 fragments.
 //!
-//! A fragment is first [examined](reason::Pass) alone; then its datagram is looked up. A datagram is a bitmap of 8-byte
-//! units, so every fragment costs the same whatever its offset and order of arrival. A fragment that cannot be used
-//! safely is [discarded](reason::Discard) for a named reason. Memory is bounded by the size of the held buffers. If it
-//! is exhausted, the datagram that has waited longest for a fragment is evicted; a source above its share loses one of
-//! its own datagrams instead.
+//! A fragment is first [examined](reason::Pass) on its own; then its datagram is looked up. A datagram is a bitmap of
+//! 8-byte units, so every fragment costs the same regardless of its offset and order of arrival. A fragment that cannot
+//! be used safely is [discarded](reason::Discard) for a named reason. Memory is bounded by the size of the held
+//! buffers. If it is exhausted, the datagram that has waited longest for a fragment is evicted; a source above its
+//! share loses one of its own datagrams instead.
 //!
 //! ```
 //! use grosso::{Frame, reassemble::{ReassemblyMode, Outcome, Reassembler, ReassemblyRules, ReassemblyVerdict}};
@@ -335,7 +335,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if version == 0 { limits.ipv4_ns } else { limits.ipv6_ns }
     }
 
-    /// Discards one frame alone.
+    /// Discards a single frame.
     fn discard(
         &mut self,
         frame: Frame<B>,
@@ -428,7 +428,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.forget(slot);
     }
 
-    /// Moves an emptied datagram to the dead ones.
+    /// Moves an emptied datagram to the queue of dead datagrams.
     fn bury(&mut self, slot: u32) {
         if self.tombstone_count >= self.rules.limits.tombstones
             && let Some(oldest) = self.tombstones.first()
@@ -459,7 +459,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.recent.forget(slot);
     }
 
-    /// Updates the memory of a datagram.
+    /// Updates the recorded memory of a datagram.
     fn account(&mut self, slot: u32, bytes: usize) {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let before = core::mem::replace(&mut datagram.held_bytes, bytes);

@@ -1,4 +1,4 @@
-//! Slots, and queues of slots. Allocates only to extend the maximum number of slots in use.
+//! Slots, and queues of slots. Memory is allocated only when the number of used slots exceeds its previous maximum.
 
 use alloc::vec::Vec;
 

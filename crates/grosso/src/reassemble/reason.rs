@@ -23,7 +23,7 @@ reasons! {
 }
 
 reasons! {
-    /// Reason why a fragment was discarded together with its whole datagram, or alone if the sentence says so.
+    /// Reason why a fragment was discarded together with its whole datagram, or on its own where stated.
     Discard {
         /// The fragment overlaps another one without being its duplicate (rule F14, P26, P27).
         Overlap = "overlap",

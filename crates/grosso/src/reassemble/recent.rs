@@ -21,7 +21,7 @@ pub(super) struct Recent {
     vlan: Option<VlanTag>,
     header: [u8; HEADER_BYTES_MAX],
     equal: Mask,
-    /// The sum of the varying IPv4 words, modulo 65535: equal in all headers with a right checksum.
+    /// The sum of the varying IPv4 words, modulo 65535: equal in all headers with a valid checksum.
     varying: u32,
 }
 
@@ -107,7 +107,7 @@ impl Recent {
         };
         let end = places.behind_length + u32::from(u16_at(packet, places.length));
         let is_there = end >= told.data.start && end as usize <= packet.len();
-        // The rest of the header is that of a valid one.
+        // The rest of the header equals that of a valid header.
         let is_right = places.checksum.is_none() || places.sum(packet) == self.varying;
         (offset > 8 && is_there && is_right).then(|| {
             let data = told.data.start..end;
@@ -119,7 +119,7 @@ impl Recent {
 /// Positions of the header words that locate the data of a fragment.
 struct Places {
     length: usize,
-    /// Bytes that the length does not count, from the start of the frame.
+    /// Number of bytes, from the start of the frame, that the length field does not count.
     behind_length: u32,
     fragment: usize,
     /// Position of the checksum that covers both words.

@@ -10,7 +10,7 @@ pub struct ReassembleStats {
     pub frames_in: u64,
     /// Frames that left unchanged, by reason.
     pub passed: [u64; Pass::COUNT],
-    /// Fragments among the pushed frames, without those that passed.
+    /// Fragments among the pushed frames, except those that passed through.
     pub fragments_in: u64,
     /// Fragments in datagrams that were delivered complete.
     pub fragments_joined: u64,

@@ -1,8 +1,8 @@
 //! Bitmaps and bytes of all incomplete datagrams, in pages.
 //!
 //! A datagram has at most 8192 units of 8 bytes, the unit of fragment offsets. A page describes 512 of them by bits:
-//! which units are present, where fragments start, where runs start. Every question about a fragment reads a few words,
-//! whatever arrived before and in any order (B40, P31), and nothing has to be sorted.
+//! which units are present, where fragments start, where runs start. Every query about a fragment reads a few words,
+//! regardless of what arrived before and in which order (B40, P31), and nothing has to be sorted.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::ops::Range;
@@ -52,7 +52,7 @@ pub(crate) struct Store<B> {
     pages: Vec<Page>,
     free: u32,
     pub(crate) fragments: Slab<Fragment<B>>,
-    /// Whether pages hold the bytes, or refer to the buffers.
+    /// Whether pages hold the bytes instead of referring to the buffers.
     gathers: bool,
 }
 

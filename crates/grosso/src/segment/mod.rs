@@ -75,7 +75,7 @@ pub enum NoSegments {
     /// The frame is an IP fragment, or must be fragmented instead.
     Fragments,
     /// The frame is longer than IP fragments can express (rule F13), or one of its packets is longer than its headers
-    /// can.
+    /// can express.
     TooLong,
 }
 
@@ -167,7 +167,8 @@ impl Segment {
 pub struct Segments<'a> {
     header: [u8; HEADER_BYTES_MAX],
     shape: Shape,
-    /// Source of the packets between the first and the last, once there was one.
+    /// Headers from which those of the packets between the first and the last are derived, once one such packet was
+    /// written.
     incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,

@@ -2,7 +2,7 @@
 
 use grosso_checksum::Sum;
 
-/// Part of a superframe's payload that was not consumed yet.
+/// Part of a superframe's payload that has not been consumed yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload<'a> {
     pub(super) slices: &'a [&'a [u8]],

@@ -158,7 +158,7 @@ pub enum Dscp {
 pub enum DontFragment {
     /// DF is not set.
     Unset,
-    /// DF is not set, and inner packets with DF are carried whatever their length (`ignore-df`).
+    /// DF is not set, and inner packets with DF are carried regardless of their length (`ignore-df`).
     Ignored,
     /// DF is set.
     Set,

@@ -1,8 +1,8 @@
 //! Recognition of a tunnel's own outer packets among the packets that it is about to encapsulate.
 //!
 //! If the route to a tunnel's remote address leads into the tunnel, each packet that the tunnel sends comes back to be
-//! encapsulated again. Counting IP headers does not end that: a packet that is fragmented on the way comes back as a
-//! fragment, and a fragment shows one IP header, whatever is inside.
+//! encapsulated again. Counting IP headers does not prevent this: a packet that is fragmented on the way comes back as
+//! a fragment, and a fragment shows one IP header, whatever is inside.
 //!
 //! Only the outermost IP header of a packet is compared, so the addresses of the hosts behind the tunnel may be those
 //! of its endpoints: their packets differ in protocol or port.
@@ -257,7 +257,7 @@ impl Mark {
 }
 
 impl<'a> OuterPayload<'a> {
-    /// Returns the payload of an IP packet; `None` if its headers are cut off.
+    /// Returns the payload of an IP packet; `None` if its headers are truncated.
     fn of(packet: &'a [u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::of_v4(packet),

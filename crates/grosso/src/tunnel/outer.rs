@@ -33,7 +33,7 @@ pub(super) struct Fields {
 }
 
 impl OuterEnds {
-    /// Returns the addresses of the ends; `None` if they are not of one family.
+    /// Returns the addresses of the endpoints; `None` if their families differ.
     pub(super) const fn new(source: IpAddr, destination: IpAddr) -> Option<Self> {
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {

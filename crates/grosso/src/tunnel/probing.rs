@@ -23,7 +23,7 @@ pub struct Prober {
     known: Measured,
     /// The longest packet that was known to arrive when the last search ended.
     settled: Option<usize>,
-    /// The length that an ICMP message named, and the number of the first packet sent after it.
+    /// The length that an ICMP message reported, and the number of the first packet sent after it.
     said: Option<(usize, u64)>,
     /// The shortest length that is known to be lost.
     lost: usize,
@@ -138,8 +138,8 @@ impl Prober {
         self.finding.take()
     }
 
-    /// Handles an ICMP message that no packet longer than `said` bytes arrives: starts a probe and changes nothing else
-    /// (section 4.6.2).
+    /// Handles an ICMP message that reports `said` bytes as the longest packet that arrives: starts a probe and changes
+    /// nothing else (section 4.6.2).
     pub fn hear(&mut self, said: usize) {
         if self.top == 0 || said < self.top {
             self.said = Some((said.max(self.base), self.number));

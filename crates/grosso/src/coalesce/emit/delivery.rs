@@ -199,7 +199,7 @@ impl<'a, B: AsRef<[u8]>> Vector<'a, B> {
         self.records
     }
 
-    /// Returns the packets that were not taken yet.
+    /// Returns the packets that have not been taken yet.
     pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
         self.first.iter().chain(self.pool.iter(self.rest)).map(Part::bytes)
     }

@@ -11,7 +11,7 @@ pub(crate) struct FlowMatch {
     pub(crate) known: ShapeId,
     pub(crate) flow: FlowHash,
     pub(crate) found: Found<TrainId>,
-    /// Whether the packet is known to obey the laws of equality in the found train.
+    /// Whether the packet is known to obey the equality laws of the train that was found.
     pub(crate) agrees: bool,
     /// Prediction of the flow that the packet resembles, so that it need not be examined.
     pub(crate) resembled: PredictionId,

@@ -10,7 +10,7 @@ pub(super) struct Deadlines {
     heap: Vec<Deadline>,
     /// Position of each slot in the heap.
     places: SlotMap<TrainId, u32>,
-    /// Number of deadlines set so far; of two equal deadlines the one set first is earlier.
+    /// Number of deadlines set so far. If two deadlines are equal, the one set first counts as earlier.
     count: u64,
 }
 

@@ -10,7 +10,7 @@ pub(super) struct Common {
     pub(super) round_trip_ns: Option<u64>,
 }
 
-/// Pace of a flow. Packets with the same arrival time, for example those of a poll, are one arrival.
+/// Pace of a flow. Packets with the same arrival time, for example those of a poll, count as one arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Time of the latest packet.
@@ -156,7 +156,7 @@ impl Round {
 /// Weight of all earlier arrivals relative to a new one in the averages: a shift of 3.
 const WEIGHT: u64 = 8;
 
-/// Consecutive pauses after which a flow is idle; between two bursts there is one.
+/// Number of consecutive pauses after which a flow is idle. A single pause separates two bursts.
 const PAUSES_IDLE: u8 = 2;
 
 /// Payload bytes of a full superframe.

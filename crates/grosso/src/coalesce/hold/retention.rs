@@ -1,6 +1,6 @@
 //! Hold times: the time that a train may wait for more packets of its flow.
 //!
-//! A common hold time is too long for flows that send nothing soon, and too short for the others. The controller
+//! A common hold time is too long for flows that will not send again soon, and too short for the others. The controller
 //! decides per flow: it holds a train across the end of a poll only if the flow's next packet is due before the train
 //! must leave, and never longer than a superframe takes to fill or a sixteenth of the round-trip time. On long paths it
 //! limits the length of trains, so that the receiver sends enough acknowledgments per round trip.
@@ -102,7 +102,7 @@ impl Retention {
         }
     }
 
-    /// Returns the next train that must leave, if its time is over. The caller must then close it.
+    /// Returns the next train that must leave, if its hold time is over. The caller must then close it.
     pub(crate) fn next_over<B: AsRef<[u8]>>(
         &mut self,
         now_ns: u64,

@@ -17,8 +17,8 @@ use crate::{
 /// lost or the server was slow. Pauses between bursts are not used: the ACK clock, the application or the sender's
 /// segmentation may cause them.
 ///
-/// Each connection has one packet per direction under observation. Delayed acknowledgments make single values too long,
-/// so use the minimum of many.
+/// One packet per direction of each connection is observed at a time. Delayed acknowledgments make single values too
+/// long, so use the minimum of many.
 #[derive(Debug)]
 pub struct RoundTrips {
     hash: KeyedHash,
@@ -105,7 +105,7 @@ impl RoundTrips {
         opened_ns.into_iter().chain(there_and_back).min()
     }
 
-    /// Reads a packet, if it is TCP.
+    /// Reads the fields of a TCP packet; returns `None` for any other packet.
     fn said(&mut self, packet: &[u8], link: LinkType, ports: &Ports) -> Option<Said> {
         dissect_into(packet, link, ports, &mut self.stack);
         let Ends { from, to, transport: at, header_end } = Ends::of(packet, &self.stack)?;
@@ -130,8 +130,8 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Returns the time that the observed packet of this endpoint waited for its answer, if `said` of the other
-    /// endpoint contains the answer.
+    /// Returns how long the observed packet of this endpoint waited for its answer, if `said`, which the other endpoint
+    /// sent, contains that answer.
     fn answer(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;

@@ -407,7 +407,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.slots.get_mut(slot)?.take()
     }
 
-    /// Returns a train referenced by the flow table or another list of held trains: it exists.
+    /// Returns a train that the flow table or another list of held trains refers to, and that therefore exists.
     #[inline(always)]
     pub(crate) fn held(&self, slot: TrainId) -> Option<&Train<B>> {
         let train = self.train(slot);

@@ -18,7 +18,7 @@ pub(crate) struct BurstBypass {
     prediction: PredictionId,
     /// Packets that may still bypass the stages.
     left: u32,
-    /// Packets that may bypass the stages until the burst ends; afterwards those that did.
+    /// Number of packets that may bypass the stages; after the burst, the number that did.
     pub(crate) packets: u32,
     /// Packets on the fast path that did not merge.
     unjoined: u32,

@@ -32,11 +32,11 @@ use crate::{
 /// Pipeline from a packet to the trains.
 #[derive(Debug)]
 pub(crate) enum Pipeline<B> {
-    /// Without stages, by the exact laws: the default.
+    /// No stages, exact laws: the default.
     Exact,
-    /// Without stages, by the rules of a profile.
+    /// No stages, rules of a profile.
     Rules,
-    /// With stages, by the rules of a profile.
+    /// Stages, then the rules of a profile.
     Staged(Box<Stages<B>>),
     /// Sorting by flow first, then the rest of the pipeline.
     Batched(Box<Batched<B>>),

@@ -42,7 +42,8 @@ impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
 /// A profile's pipeline has only the stages that it needs. Their shared state, headers and trains, is an argument of
 /// every call.
 pub(crate) trait Stage<B: AsRef<[u8]>> {
-    /// Examines a packet that was not predicted; a returned reason makes it bypass all trains, unexamined.
+    /// Examines a packet that was not predicted. If a reason is returned, the packet bypasses all trains without
+    /// further examination.
     fn look(&mut self, _packet: &Packet<'_, B>, _trains: &mut Merger<B>) -> Option<Pass> {
         None
     }
@@ -69,7 +70,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
         true
     }
 
-    /// Learns the result of a packet that this stage let pass.
+    /// Learns the result of a packet that this stage passed on.
     fn learn(&mut self, _seen: &Observed<'_>, _verdict: Verdict) {}
 
     /// Returns the number of packets that may bypass the stage after the last observed one, if all are predicted like
@@ -81,7 +82,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     /// Learns of the packets that bypassed the stage.
     fn learn_run(&mut self, _run: &BurstBypass, _trains: &mut Merger<B>) {}
 
-    /// Returns whether prediction is allowed, which verifies the checksums of packets before any stage sees them.
+    /// Returns whether prediction is allowed. Prediction verifies the checksums of packets before any stage sees them.
     fn allows_prediction(&self) -> bool {
         true
     }

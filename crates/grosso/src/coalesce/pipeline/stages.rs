@@ -311,7 +311,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.bypass_after(observed, merger);
     }
 
-    /// Starts the bypass for the predicted packets after one that all stages observed, as many as each stage allows.
+    /// Starts the bypass for the predicted packets that follow a packet that all stages observed, as many as each stage
+    /// allows.
     #[inline(always)]
     fn bypass_after(&mut self, observed: &Observed<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(observed) {

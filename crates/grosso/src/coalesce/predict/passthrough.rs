@@ -14,7 +14,7 @@ use crate::{
 /// same reason, once its checksums are verified.
 #[derive(Debug)]
 pub(crate) struct Passthrough {
-    /// Length of the example; zero without one.
+    /// Length of the example; zero if there is none.
     len: usize,
     known: ShapeId,
     reason: Pass,

@@ -1,9 +1,9 @@
 //! Header prediction: the expected headers of a flow's next packet.
 //!
-//! Two packets determine the laws of a train, and thereby the headers of every further one: the sequence number
+//! Two packets determine the laws of a train, and thereby the headers of every further packet: the sequence number
 //! advances, identifications increase or stay fixed, the IPv4 header checksums follow, and everything else stays the
-//! same. A packet with these headers obeys every law, which one masked comparison and a comparison of a few numbers
-//! show; only the checksums over the payload remain to be verified. Any other packet is compared law by law.
+//! same. One masked comparison and the comparison of a few numbers show that a packet has these headers and therefore
+//! obeys every law; only the checksums over the payload remain to be verified. Any other packet is compared law by law.
 //!
 //! A prediction outlives its train. Between trains, a flow's acknowledgments, window, timestamps and numbers change,
 //! but its headers keep their shape: a packet that otherwise resembles the earlier ones can start a train without being
@@ -67,7 +67,7 @@ pub(crate) struct Prediction {
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// A packet that was appended to a train alone, with everything needed to predict the next one, independent of the
+/// A single packet that was appended to a train, with everything needed to predict the next one, independent of the
 /// buffer type.
 #[derive(Debug)]
 pub(crate) struct Joined<'a> {
@@ -189,7 +189,7 @@ impl Prediction {
         self.ports == u32_at(packet, self.transport.into())
     }
 
-    /// Returns whether a packet has the same headers and flow, whatever its varying fields.
+    /// Returns whether a packet has the same headers and flow, regardless of its varying fields.
     #[inline(always)]
     pub(crate) fn has_headers_of(&self, packet: &[u8], known: &CachedStack) -> bool {
         packet.len() >= self.header_len.into()
@@ -268,7 +268,7 @@ impl Prediction {
         self.step(size);
     }
 
-    /// Continues after a packet of this shape that started a train.
+    /// Continues to predict after a packet of this shape that started a train.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &CachedStack) {
         let size = self.payload_len();

@@ -139,7 +139,7 @@ impl Profile {
     }
 
     /// Returns [`Profile::inet_lro`] as submitted for review in 2007, for a receiver with this MTU in bytes. A train
-    /// holds as many packets as full-sized ones would fit, even if they are short (P2), and at most `MAX_SKB_FRAGS` of
+    /// holds as many packets as would fit at full size, even if they are short (P2), and at most `MAX_SKB_FRAGS` of
     /// that kernel. Its superframes had no valid checksum; here they have a partial one.
     #[must_use]
     pub fn inet_lro_2007(mtu: u16) -> Self {
@@ -190,7 +190,7 @@ impl Profile {
         profile.rules.padding = Padding::Trim;
         profile.rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // Both limits of the original exclude the limit itself.
+        // Both limits of the original are exclusive.
         profile.limits.payload_bytes = 65535 - 255 - 1;
         profile.limits.tcp_segments = u16::MAX - 1;
         profile.batch = Batch::ByFlow { packets: 1024 };

@@ -7,7 +7,7 @@ pub struct Reorder {
     /// Time that packets may wait for an earlier one.
     pub level: Level,
     /// Maximum time in nanoseconds to wait for a hole in a flow with [`Level::Holes`]. No packet waits longer than
-    /// twice this time, whatever the number of holes.
+    /// twice this time, regardless of the number of holes.
     ///
     /// Keep it below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
     /// section 6.2). Packets on two paths need 2.5 to 6 times the difference in path delay.
@@ -31,7 +31,7 @@ pub struct Reorder {
     pub flow_bytes: usize,
     /// Maximum memory of the queued packets of all flows in bytes.
     pub queue_bytes: usize,
-    /// Memory in bytes that each buffer counts for at least, even if the packet is shorter.
+    /// Minimum memory in bytes that each buffer counts as, even if the packet is shorter.
     pub buffer_bytes: usize,
     /// Time in nanoseconds after which an idle flow is forgotten.
     pub idle_ns: u64,
@@ -46,7 +46,7 @@ pub enum Level {
     ///
     /// [`Limits::hold_ns`]: crate::coalesce::Limits::hold_ns
     Batch,
-    /// Until the hole fills, or [`Reorder::hole_ns_max`] is over.
+    /// Until the hole fills, or [`Reorder::hole_ns_max`] has passed.
     Holes,
 }
 

@@ -1,4 +1,4 @@
-//! Examination of a packet alone: whether it can be merged at all.
+//! Examination of a packet on its own: whether it can be merged at all.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Extent, Kind, Ports, Stack, Stop, geneve, gre, ipv4, tcp, udp};

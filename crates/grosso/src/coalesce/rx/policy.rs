@@ -66,8 +66,8 @@ impl Policy for ByProfile {
     }
 }
 
-/// Fast paths of the merge path before the check of each law. A fast path only answers sooner, never differently: a
-/// property test runs every workload with and without them.
+/// Fast paths of the merge path before the check of each law. A fast path gives the same answer sooner: a property test
+/// runs every workload with and without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tiers {
     /// Header prediction: the next packet of a train is known byte for byte.

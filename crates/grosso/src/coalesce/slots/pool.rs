@@ -6,7 +6,7 @@ use core::ops::Range;
 /// A buffer and the range of payload in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<B> {
-    /// The buffer as it was pushed.
+    /// The buffer as pushed.
     pub buffer: B,
     start: u32,
     end: u32,

@@ -1,4 +1,4 @@
-//! Tables with a key type of their own.
+//! Tables that each have their own key type.
 
 use alloc::vec::Vec;
 use core::{
@@ -84,7 +84,7 @@ impl<I: Id, T> SlotMap<I, T> {
 impl<I: Id, T> Index<I> for SlotMap<I, T> {
     type Output = T;
 
-    /// Returns the entry of a key that the table issued, or for which it was extended: never fails.
+    /// Returns the entry for a key. Never fails, because the table issued the key or was extended for it.
     #[inline(always)]
     fn index(&self, id: I) -> &T {
         debug_assert!(id.place() < self.items.len(), "{id:?} is in the list");

@@ -1,4 +1,4 @@
-//! The checksums of a tunnel: their verification where no device did it, and the state of the inner checksums.
+//! The checksums of a tunnel: their verification if no device has done it, and the state of the inner checksums.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::Sum;

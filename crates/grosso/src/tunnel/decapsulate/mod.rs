@@ -220,7 +220,7 @@ struct Front {
     named: Option<(Layer, u16)>,
     /// A PPPoE header, which contains the length of the packet.
     pppoe: Option<Layer>,
-    /// Growth of the packet compared with the one that was there before, in bytes; never positive.
+    /// Growth of the packet compared with the packet that it replaces, in bytes; never positive.
     grown: isize,
 }
 

@@ -56,7 +56,7 @@ reasons! {
         RemoteChecksumOff = "remote_checksum_off",
         /// Remote checksum offload without an outer checksum: nothing protects the packet (rules C52, C54, B52).
         RemoteChecksumUnprotected = "remote_checksum_unprotected",
-        /// Remote checksum offload with an offset outside the packet, an odd offset, or an offset of another checksum
+        /// Remote checksum offload with an offset outside the packet, an odd offset, or the offset of a checksum other
         /// than the partial one (rule C55, P40, P41).
         RemoteChecksumPlace = "remote_checksum_place",
         /// The partial checksum is neither in a header of the tunnel nor in the packet (rule C3).

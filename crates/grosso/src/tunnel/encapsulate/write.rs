@@ -1,4 +1,4 @@
-//! Writing of a tunnel's headers, from the outside in.
+//! Construction of a tunnel's headers, from the outside in.
 
 use alloc::vec::Vec;
 

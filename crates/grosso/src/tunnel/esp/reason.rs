@@ -32,7 +32,7 @@ reasons! {
         /// The association's sequence numbers are used up: it needs new keys (RFC 4303 section 3.3.3).
         SequenceExhausted = "sequence_exhausted",
 
-        /// The packet carries no ESP, or ESP in UDP to another port than the association's.
+        /// The packet carries no ESP, or ESP in UDP to a port other than the association's.
         NotEsp = "not_esp",
         /// The packet carries an authentication header (RFC 4302), which is not supported.
         AuthenticationHeader = "authentication_header",

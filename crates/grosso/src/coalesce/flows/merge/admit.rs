@@ -1,6 +1,6 @@
 //! Admission: a packet whose flow is known is examined; it extends the train of its flow, starts one, or is delivered.
 //!
-//! Written once, and compiled for each [`Policy`].
+//! The code is written once and compiled for each [`Policy`].
 
 use super::{Merger, gathered::examine_acknowledgment, packets_of, verified};
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Processes a packet with known headers and flow: examines it and takes it to the train of its flow.
+    /// Processes a packet with known headers and flow: examines it and passes it to the train of its flow.
     #[inline(always)]
     pub(crate) fn take_matched<P: Policy>(
         &mut self,
@@ -48,7 +48,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Examines a packet with known headers alone, unless it resembles one that was examined.
+    /// Examines a packet with known headers on its own, unless it resembles one that was already examined.
     #[inline(always)]
     pub(crate) fn examine<P: Policy>(
         &self,
@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Takes an examined packet to the current train of its flow.
+    /// Passes an examined packet to the current train of its flow.
     pub(crate) fn admit_anew<P: Policy>(
         &mut self,
         examined: Examined<B>,
@@ -113,7 +113,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(examined, free, sink)
     }
 
-    /// Compares a packet with the train of its flow. `agrees` tells whether their headers were already compared.
+    /// Compares a packet with the train of its flow. `agrees` is true if their headers have already been compared.
     #[inline]
     fn offer<P: Policy>(
         &mut self,
@@ -250,7 +250,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.start::<P>(examined, free, sink)
     }
 
-    /// Returns whether a packet may start a train, but joins none.
+    /// Returns whether a packet may start a train but must not join one.
     fn joins_none(&self, known: ShapeId, frame: &Frame<B>) -> bool {
         let known = &self.shapes[known];
         known.rules.zero_echo == ZeroEcho::Starts && echoes_zero(frame.buffer.as_ref(), known)
@@ -399,7 +399,7 @@ pub(super) fn ends_alone<P: Policy>(known: &CachedStack, candidate: &Candidate) 
     match ending(candidate.flags, rules) {
         Some(Close::Finish) => Some(Pass::TcpFinish),
         Some(_) => Some(Pass::TcpPush),
-        // A window update merges into data, and starts no train.
+        // A window update merges into data packets but does not start a train.
         None if rules.acknowledgments == Acknowledgments::WindowUpdates
             && candidate.payload_len == 0 =>
         {

@@ -121,8 +121,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Checks whether a packet may join this train of pure acknowledgments, or a pure acknowledgment this train.
-    /// `known` contains the packet's headers, `own` those of the train.
+    /// Checks whether a packet may join this train of pure acknowledgments, or whether a pure acknowledgment may join
+    /// this train. `known` contains the packet's headers, `own` those of the train.
     pub(super) fn gathers(
         &self,
         examined: &Examined<B>,

@@ -1,21 +1,21 @@
 //! Look-up of the flow of a packet, and of the train of that flow.
 //!
-//! Written once, and compiled for each [`Policy`]. The flow is found by eight tiers, the cheapest first. A tier only
-//! answers sooner, never differently:
+//! The code is written once and compiled for each [`Policy`]. Eight tiers find the flow, the cheapest first. An earlier
+//! tier gives the same answer as a later one, only sooner:
 //!
 //! 1. The packet continues the current burst: the prediction of the previous packet's flow fits byte for byte
 //!    ([`Merger::expect`]).
-//! 2. It continues the train of the flow whose turn it is: that flow's prediction fits byte for byte.
+//! 2. It continues the train of the flow that is expected next: that flow's prediction fits byte for byte.
 //! 3. It has the shape and length of earlier packets of that flow, so that it can start a train unexamined.
 //! 4. Its headers agree, under a mask, with those of the train of that flow, or of a guessed flow.
-//! 5. It has the headers of that flow, whatever the varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
+//! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
 //! 6. While no train is held, its flow is irrelevant if it is unmergeable for the same reason as the packet before it.
 //! 7. Its header stack is cached: the flow is hashed from it.
 //! 8. The packet is dissected, and its header stack is cached ([`Merger::headers`] walks tiers 7 and 8).
 //!
-//! A packet of no expected flow starts at tier 6. Then its flow is guessed: hashed at the offsets of the previous
-//! packet's headers. If the guessed flow has a prediction, the packet takes tiers 2 to 5, otherwise tier 4; if neither
-//! finds the flow, it is parsed by tiers 7 and 8.
+//! A packet that belongs to no expected flow starts at tier 6. Its flow is then guessed by hashing the packet at the
+//! offsets of the previous packet's headers. If the guessed flow has a prediction, the packet takes tiers 2 to 5,
+//! otherwise tier 4; if neither finds the flow, tiers 7 and 8 parse the packet.
 
 use super::{Merger, Unknown, admit::ends_alone, verified};
 use crate::{
@@ -42,9 +42,9 @@ use crate::{
 pub(crate) enum ExpectedFlow {
     /// The packet may continue the current burst.
     Next(PredictionId),
-    /// The packet may belong to the flow whose turn it is.
+    /// The packet may belong to the flow that is expected next.
     Flow(PredictionId),
-    /// No flow is expected, or another one.
+    /// No flow is expected, or the packet does not belong to the expected flow.
     Nothing,
 }
 
@@ -69,8 +69,8 @@ pub(crate) struct Guess {
 }
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Returns the prediction that a packet may match, from the packets before it. Without that tier nothing is
-    /// predicted.
+    /// Returns the prediction that a packet may match, from the packets before it. Returns none if prediction is
+    /// disabled.
     #[inline(always)]
     pub(crate) fn expect(&self, packet: &[u8], meta: &Meta) -> ExpectedFlow {
         let id = self.predictions.latest();
@@ -118,7 +118,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Processes a packet of no expected flow, by the first tier that finds its flow.
+    /// Processes a packet that belongs to no expected flow, with the first tier that finds its flow.
     #[inline(never)]
     pub(crate) fn take<P: Policy>(
         &mut self,
@@ -257,7 +257,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             Ok(known) if self.shapes[known].shape.is_tcp => known,
             _ => return self.pass_unknown(incoming.into_frame(), Pass::Padded, sink),
         };
-        // The sum of a device covers the padding too.
+        // The device's checksum also covers the padding.
         let checksum = match incoming.meta.checksum {
             Checksum::Complete { .. } => Checksum::None,
             verified => verified,

@@ -37,7 +37,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)
     }
 
-    /// Returns a predicted packet, for the stages that it passes.
+    /// Returns a predicted packet in the form that the stages observe.
     #[inline(always)]
     pub(crate) fn predicted<'a>(
         &self,
@@ -57,7 +57,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns a packet that resembles those before it, for the stages that it passes.
+    /// Returns a packet that resembles earlier ones, in the form that the stages observe.
     #[inline(always)]
     pub(crate) fn resembled<'a>(
         &self,

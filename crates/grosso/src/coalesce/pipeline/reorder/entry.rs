@@ -38,14 +38,14 @@ pub(super) struct Entry {
     pub(super) bytes: usize,
     /// Next sequence number.
     pub(super) next: u32,
-    /// Start of the waiting time for a hole: when it appeared, or when a packet left last.
+    /// Start of the waiting time for a hole: the time at which the hole appeared, or at which the last packet left.
     progress_ns: u64,
     /// Queued runs in sequence, disjoint and not adjacent.
     runs: Vec<Run>,
     /// Range of sequence numbers given up as lost that have not arrived since.
     lost: u32,
     resume: u32,
-    /// Time at which the range was given up, and time at which the hole had appeared.
+    /// Times at which the range was given up and at which the hole had appeared.
     given_up_ns: u64,
     missing_since_ns: u64,
     /// Number of consecutive late packets.
@@ -208,8 +208,8 @@ impl Entry {
         Some(run)
     }
 
-    /// Takes all runs, whatever is missing before them, and advances to the end of the last. Return the list with
-    /// [`Self::give_back`].
+    /// Takes all runs, regardless of data missing before them, and advances to the end of the last. Return the list
+    /// with [`Self::give_back`].
     pub(super) fn take_all(&mut self) -> Vec<Run> {
         self.next = self.runs.last().map_or(self.next, |last| last.end);
         core::mem::take(&mut self.runs)

@@ -270,7 +270,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 }
 
-/// Takes a packet whose turn it is to the train of its flow.
+/// Passes a packet whose turn has come to the train of its flow.
 fn admit<B: AsRef<[u8]>>(examined: Examined<B>, next: &mut impl Downstream<B>) -> Verdict {
     let (merger, sink) = next.trains();
     merger.admit_anew::<ByProfile>(examined, sink)

@@ -117,7 +117,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         true
     }
 
-    /// Returns whether this flow was continued last, and such a packet continues it again.
+    /// Returns whether this flow was the last to be continued and such a packet continues it again.
     #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
