@@ -1,4 +1,4 @@
-//! NFLOG headers of Netfilter's log, behind which packets begin with an IP header.
+//! NFLOG headers of Netfilter's log; the packet after them begins with an IP header.
 //!
 //! ```text
 //! +--------+--------+------------------+

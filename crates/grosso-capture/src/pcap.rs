@@ -1,7 +1,7 @@
 //! Classic pcap format as a state machine over bytes, without I/O and without copying.
 //!
-//! A file is a header of 24 bytes, then records: a header of 16 bytes and a packet each. The magic
-//! number determines byte order and time unit. See draft-ietf-opsawg-pcap.
+//! A file is a header of 24 bytes, followed by records, each with a header of 16 bytes and a packet. The magic number
+//! determines byte order and time unit. See draft-ietf-opsawg-pcap.
 
 use super::error::{CaptureError, Damage};
 use super::format::{Interface, RECORD_BYTES_MAX, Resolution, SNAPLEN_DEFAULT};

@@ -39,7 +39,7 @@ impl TunnelPort {
         ports.on(port).map(|payload| Self { port, payload })
     }
 
-    /// Returns the tunnels in `ports` on other ports than the assigned ones, which a reader cannot know.
+    /// Returns the tunnels in `ports` on ports other than the assigned ones, which a reader cannot know.
     pub fn unassigned(ports: &Ports) -> impl Iterator<Item = Self> + use<> {
         let all = ports.iter().map(|(payload, port)| Self { port, payload });
         all.filter(|tunnel| !tunnel.is_assigned())
@@ -132,7 +132,7 @@ impl TunnelPort {
         Self::on(self.port(), &Ports::ASSIGNED) == Some(self)
     }
 
-    /// Returns whether both have the same tunnel type, whatever their ports.
+    /// Returns whether both have the same tunnel type, regardless of their ports.
     #[must_use]
     pub fn is_same_tunnel(self, other: Self) -> bool {
         match (self.payload, other.payload) {

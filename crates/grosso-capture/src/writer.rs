@@ -103,7 +103,7 @@ pub struct CaptureWriter<W: Write> {
     scratch: Vec<u8>,
 }
 
-/// Packets of which some bytes may still be in the write buffer.
+/// Packets with bytes that may still be in the write buffer.
 #[derive(Debug, Default)]
 struct Buffered {
     /// Offset of each packet's end in the capture, in bytes.
@@ -349,7 +349,7 @@ impl<W: Write> CaptureWriter<W> {
         self.write(meta, data, None)
     }
 
-    /// Writes a packet that was derived from another packet, with the options of the other.
+    /// Writes a packet that was derived from another packet, with the options of that packet.
     ///
     /// Options that would no longer be true are dropped: hashes, custom options marked as not to be copied, and flags
     /// and offload states, which `meta` replaces. If the section has another byte order than `options`, only comments

@@ -10,7 +10,7 @@ use grosso_sys::xdp;
 
 /// A received frame in the buffer of its port.
 ///
-/// One type for all ports, so that the data paths between all kinds of ports, and through all stages, share their code.
+/// All ports use one type, so that the data paths between all kinds of ports, and through all stages, share their code.
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,

@@ -45,9 +45,9 @@ pub struct DirectionStats {
     pub completed: u64,
     /// Superframes that could not be segmented and were transmitted unchanged.
     pub uncut: u64,
-    /// Acknowledgments that were replaced by several.
+    /// Acknowledgments that were replaced by several acknowledgments.
     pub acknowledgments_expanded: u64,
-    /// Acknowledgments transmitted instead, including the original as the last one.
+    /// Acknowledgments transmitted in place of the replaced ones, including each original as the last one.
     pub acknowledgments_expanded_into: u64,
     /// Acknowledgments of trains that were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],

@@ -64,8 +64,8 @@ struct Waiting {
 }
 
 impl Egress {
-    /// Creates an egress for frames of this link type. Uses at most the features of `device`, whatever the receiver
-    /// reports.
+    /// Creates an egress for frames of this link type. Uses at most the features of `device`, regardless of what the
+    /// receiver reports.
     #[must_use]
     pub fn new(link: LinkType, device: Device, ports: Ports) -> Self {
         Self {

@@ -22,7 +22,7 @@ pub trait Port {
     /// nanoseconds.
     ///
     /// # Errors
-    /// Fails if the port failed. Frames passed before stay valid.
+    /// Fails if the port has failed. Frames passed before stay valid.
     fn receive(
         &mut self,
         now_ns: u64,
@@ -42,17 +42,17 @@ pub trait Port {
     /// frame is sent by the next [`Port::flush`] at the latest.
     ///
     /// # Errors
-    /// Fails if the port failed, or can never accept this frame.
+    /// Fails if the port has failed, or can never accept this frame.
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
     /// Sends accepted frames that were not sent yet. [`Transmitted::NoRoom`] means that some are still queued.
     ///
     /// # Errors
-    /// Fails if the port failed.
+    /// Fails if the port has failed.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
-    /// Returns the time of the port's next own work in the caller's nanoseconds, for example the arrival of a delayed
-    /// frame.
+    /// Returns the time at which the port next has work of its own, for example the arrival of a delayed frame, in the
+    /// caller's nanoseconds.
     fn deadline(&self) -> Option<u64> {
         None
     }

@@ -32,7 +32,7 @@ pub enum Trust {
     Authenticated,
 }
 
-/// Merger of a batch's packets into IP packets of up to 64 KiB, each with a complete checksum. Suits WinTUN on Windows,
+/// Merger of a batch's packets into IP packets of up to 64 KiB, each with a complete checksum: for WinTUN on Windows,
 /// utun on macOS, and every TUN device without a virtio header.
 ///
 /// Only TCP is merged, and only outside tunnels. To a receiver, a long TCP segment is equivalent to its packets,

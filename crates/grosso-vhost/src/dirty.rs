@@ -62,5 +62,5 @@ impl DirtyLog {
     }
 }
 
-/// Page size of the log in bytes, whatever the guest's page size.
+/// Page size of the log in bytes, regardless of the guest's page size.
 const PAGE_BYTES: u64 = 4096;

@@ -72,7 +72,7 @@ pub const fn usable(features: u64) -> u64 {
     usable
 }
 
-/// Features, each with the alternatives of which it requires one, in dependency order.
+/// Features, each with the features that satisfy its dependency (any one suffices), in dependency order.
 const NEEDS: [(u64, u64); 4] = [
     (GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6, GUEST_CSUM),
     (GUEST_ECN, GUEST_TSO4 | GUEST_TSO6),

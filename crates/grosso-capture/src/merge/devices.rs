@@ -1,8 +1,8 @@
 //! Devices behind the interfaces of several captures.
 //!
 //! A capture that was written in parts has an interface in each part, and all of them belong to one device: the packets
-//! of a flow continue in the next part. Two captures that overlap in time belong to two devices, whatever the names of
-//! their interfaces.
+//! of a flow continue in the next part. Two captures that overlap in time belong to two devices, regardless of the
+//! names of their interfaces.
 
 use super::super::entry::Block;
 

@@ -105,7 +105,7 @@ impl TapPort {
     /// [`Layer::Ethernet`], a TUN device for [`Layer::Ip`]. The kernel replaces `%d` in the name with a number.
     ///
     /// # Errors
-    /// Errors of [`TunBuilder::open`].
+    /// Errors from [`TunBuilder::open`].
     pub fn open(name: &str, layer: Layer, options: &TapOptions) -> io::Result<Self> {
         let name = InterfaceName::new(name)?;
         let builder = match layer {
@@ -120,7 +120,7 @@ impl TapPort {
     /// and are set from the options.
     ///
     /// # Errors
-    /// Errors of [`Tun::adopt`].
+    /// Errors from [`Tun::adopt`].
     pub fn adopt(file: OwnedFd, options: &TapOptions) -> io::Result<Self> {
         Self::new(Tun::adopt(file)?, options)
     }

@@ -71,7 +71,7 @@ impl XdpPort {
     /// it, otherwise in generic mode.
     ///
     /// # Errors
-    /// Errors of [`Redirect::attach`] and [`XdpSocket::bind`].
+    /// Errors from [`Redirect::attach`] and [`XdpSocket::bind`].
     pub fn open(name: &str, options: &XdpPortOptions) -> io::Result<Self> {
         let (program, name) = attach(name)?;
         Self::bind(Arc::new(program), name, options)

@@ -1,4 +1,4 @@
-//! The queues of a data path: one thread each, which share nothing but the end of the run.
+//! The queues of a data path, with one thread each. The threads share nothing except that they end together.
 //!
 //! The kernel selects the queue of a frame: a packet socket's fanout and a NIC's receive side
 //! scaling use the hash of the flow. A TUN or TAP device sends a flow out by the queue on which it
@@ -146,8 +146,8 @@ impl Group {
         self.result()
     }
 
-    /// Stops the paths and waits for them until `until`. A thread that has not ended by then is left behind, which is
-    /// [`Broken::Stuck`], and its last snapshot is returned.
+    /// Stops the paths and waits for them until `until`. A thread that has not ended by then is left behind and
+    /// reported as [`Broken::Stuck`]; its last snapshot is returned.
     pub fn stop_and_join(mut self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.stop();
         while !self.threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {

@@ -84,9 +84,9 @@ pub struct Snapshot {
     pub left_to_right: DirectionStats,
     /// Direction from the right port to the left port.
     pub right_to_left: DirectionStats,
-    /// Coalescing towards the right port; `None` if that port does not accept superframes.
+    /// Coalescing counters towards the right port; `None` if that port does not accept superframes.
     pub coalesced_to_right: Option<CoalesceStats>,
-    /// Coalescing towards the left port; `None` if that port does not accept superframes.
+    /// Coalescing counters towards the left port; `None` if that port does not accept superframes.
     pub coalesced_to_left: Option<CoalesceStats>,
     /// Held trains towards the right port and towards the left port; `None` if that port does not accept superframes.
     pub trains_held: [Option<u64>; 2],

@@ -146,7 +146,7 @@ impl Answers {
 impl Shared {
     fn wake(&self) {
         self.asked.store(true, Ordering::Release);
-        // Raising the event fails only if its descriptor is closed, which lives as long as `self`.
+        // Raising the event fails only if its descriptor is closed, but the descriptor lives as long as `self`.
         let _ = self.event.raise();
     }
 

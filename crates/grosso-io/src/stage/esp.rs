@@ -154,7 +154,7 @@ pub struct EspStage<P: Port> {
     received_ns: u64,
     /// Time of the last call, in nanoseconds.
     now_ns: u64,
-    /// Whether the port may have more frames, because it gave as many as requested.
+    /// Whether the port may have more frames, because it returned as many as requested.
     more: bool,
     /// Filter for the stage's own packets, in tunnel mode.
     own: Option<OwnPackets>,
@@ -452,8 +452,8 @@ impl<P: Port> Port for EspStage<P> {
         self.link
     }
 
-    /// Returns all superframes and partial checksums, whatever the inner port accepts: no device can process encrypted
-    /// packets.
+    /// Returns all superframes and partial checksums, regardless of what the inner port accepts: no device can process
+    /// encrypted packets.
     fn device(&self) -> Device {
         Device::new(Features::ALL.without(Features::GSO_PARTIAL))
     }
@@ -580,7 +580,7 @@ impl<P: Port> Port for EspStage<P> {
         self.port.frames_kick().or_else(recorded)
     }
 
-    /// Returns the path MTU of the inner port minus the maximum overhead, whatever the packet's padding.
+    /// Returns the path MTU of the inner port minus the maximum overhead, regardless of the packet's padding.
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()?.checked_sub(self.overhead_max())
     }

@@ -25,7 +25,7 @@ pub(super) struct Joining {
     /// Frames beyond the number requested: only [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual) lets
     /// one fragment release others.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the port may have more frames, because it gave as many as requested.
+    /// Whether the port may have more frames, because it returned as many as requested.
     more: bool,
 }
 

@@ -63,8 +63,8 @@ impl SequenceRecorder {
     /// recorded.
     ///
     /// # Errors
-    /// Errors of `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], for example
-    /// on a frozen file system; errors of the file system.
+    /// Errors from `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], for
+    /// example on a frozen file system; errors of the file system.
     #[cfg(unix)]
     pub fn apart(
         file: SequenceFile,

@@ -95,7 +95,7 @@ impl AsyncTunReceiver {
     /// A dropped future has received no frame.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv`].
+    /// Fails like [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
@@ -110,7 +110,7 @@ impl AsyncTunReceiver {
     /// Receives like [`TunReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv`].
+    /// Fails like [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<usize> {
@@ -132,7 +132,7 @@ impl AsyncTunReceiver {
     /// A dropped future has received no frame.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv`].
+    /// Fails like [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
@@ -155,7 +155,7 @@ impl AsyncTunReceiver {
     /// A dropped future has received no frame and has not called `make`.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv_into`].
+    /// Fails like [`TunReceiver::recv_into`].
     ///
     /// ```no_run
     /// # use grosso_tun::Room;
@@ -224,7 +224,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// If the future is dropped, the batch holds exactly the packets that the device has not accepted.
     ///
     /// # Errors
-    /// Fails as [`TunSender::send`].
+    /// Fails like [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncTunSender, Batch};
@@ -241,7 +241,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// the last call is woken.
     ///
     /// # Errors
-    /// Fails as [`TunSender::send`].
+    /// Fails like [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncTunSender, Batch};
@@ -265,7 +265,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// A dropped future has not accepted the frame.
     ///
     /// # Errors
-    /// Fails as [`TunSender::send_frame`].
+    /// Fails like [`TunSender::send_frame`].
     ///
     /// ```no_run
     /// # use grosso_tun::Meta;
@@ -285,7 +285,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// If the future is dropped, the next call sends the remaining segments.
     ///
     /// # Errors
-    /// Fails as [`TunSender::send`].
+    /// Fails like [`TunSender::send`].
     ///
     /// ```no_run
     /// # async fn example(mut sender: grosso_tun::AsyncTunSender) -> std::io::Result<()> {

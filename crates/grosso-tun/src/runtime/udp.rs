@@ -101,7 +101,7 @@ impl AsyncUdpReceiver {
     /// A dropped future has received no datagram.
     ///
     /// # Errors
-    /// Fails as [`UdpReceiver::recv`].
+    /// Fails like [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncUdpReceiver) -> std::io::Result<()> {
@@ -116,7 +116,7 @@ impl AsyncUdpReceiver {
     /// Receives like [`UdpReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
     ///
     /// # Errors
-    /// Fails as [`UdpReceiver::recv`].
+    /// Fails like [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncUdpReceiver) -> std::io::Result<usize> {
@@ -167,7 +167,7 @@ impl AsyncUdpSender {
     /// If the future is dropped, the list holds exactly the datagrams that were not sent.
     ///
     /// # Errors
-    /// Fails as [`UdpSender::send`].
+    /// Fails like [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::Datagram;
@@ -184,7 +184,7 @@ impl AsyncUdpSender {
     /// the last call is woken.
     ///
     /// # Errors
-    /// Fails as [`UdpSender::send`].
+    /// Fails like [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncUdpSender, Datagram};

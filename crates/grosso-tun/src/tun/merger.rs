@@ -123,7 +123,7 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
 /// Progress of a batch, shared by the sink and the port.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Packets of the current frame that the port accepted.
+    /// Whether the port is full or has failed; if so, no further packet of the batch is offered to it.
     accepted: Cell<usize>,
     is_full: Cell<bool>,
     /// The port is full or failed: no further packet of the batch is offered to it.

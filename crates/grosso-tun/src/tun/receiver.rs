@@ -74,7 +74,7 @@ impl TunReceiver {
     /// packets. With 1, the packets of the first frame can be sent before the next frame is read.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv`].
+    /// Fails like [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -98,7 +98,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv`].
+    /// Fails like [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -114,7 +114,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv_up_to`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv`].
+    /// Fails like [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -142,7 +142,7 @@ impl TunReceiver {
     /// at least the requested number of bytes; `out` gets each filled buffer. Returns the number of frames.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv`], and returns `InvalidInput` if a buffer is too short; the rest of its frame is
+    /// Fails like [`TunReceiver::recv`], and returns `InvalidInput` if a buffer is too short; the rest of its frame is
     /// then lost.
     ///
     /// ```no_run
@@ -169,7 +169,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv_into`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails as [`TunReceiver::recv_into`].
+    /// Fails like [`TunReceiver::recv_into`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Room, Tun, TunOptions};

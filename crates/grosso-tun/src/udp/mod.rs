@@ -109,7 +109,7 @@ impl Udp {
     /// sharing are kept; the other options apply.
     ///
     /// # Errors
-    /// Returns `InvalidInput` for a socket of another type; otherwise fails as [`Udp::bind`].
+    /// Returns `InvalidInput` for a socket of another type; otherwise fails like [`Udp::bind`].
     ///
     /// ```
     /// use grosso_tun::{Udp, UdpOptions};
@@ -165,7 +165,7 @@ impl Udp {
     /// Sends datagrams, see [`UdpSender::send`].
     ///
     /// # Errors
-    /// Fails as [`UdpSender::send`].
+    /// Fails like [`UdpSender::send`].
     ///
     /// ```
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -181,7 +181,7 @@ impl Udp {
     /// Sends without blocking, see [`UdpSender::try_send`].
     ///
     /// # Errors
-    /// Fails as [`UdpSender::send`].
+    /// Fails like [`UdpSender::send`].
     ///
     /// ```
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -197,7 +197,7 @@ impl Udp {
     /// Waits for datagrams, see [`UdpReceiver::recv`].
     ///
     /// # Errors
-    /// Fails as [`UdpReceiver::recv`].
+    /// Fails like [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -212,7 +212,7 @@ impl Udp {
     /// Receives without blocking, see [`UdpReceiver::try_recv`].
     ///
     /// # Errors
-    /// Fails as [`UdpReceiver::recv`].
+    /// Fails like [`UdpReceiver::recv`].
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};

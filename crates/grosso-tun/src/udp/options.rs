@@ -163,7 +163,7 @@ impl UdpOptions {
         Self { device: Some(name.to_owned()), ..self }
     }
 
-    /// Enables the local address of each received datagram, see [`Received::to`](crate::Received::to).
+    /// Enables reporting of the local address of each received datagram, see [`Received::to`](crate::Received::to).
     ///
     /// ```
     /// let options = grosso_tun::UdpOptions::new().reports_local();

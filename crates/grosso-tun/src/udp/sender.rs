@@ -67,7 +67,7 @@ impl UdpSender {
     /// did not fit into the socket buffer.
     ///
     /// # Errors
-    /// Fails as [`UdpSender::send`].
+    /// Fails like [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};

@@ -70,7 +70,7 @@ pub enum Base {
 #[derive(Debug)]
 pub struct Ring {
     form: Form,
-    /// Pieces of the current chains, and the chains.
+    /// The buffers of the current chains, and the chains themselves.
     pieces: Pieces,
     chains: Vec<Chain>,
 }

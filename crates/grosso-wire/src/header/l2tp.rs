@@ -189,8 +189,8 @@ fn structure(header: &[u8]) -> u128 {
     u128::from(one) << (8 * (LEN_MAX - HEADER_LEN)) | sequence
 }
 
-/// Reads a data message if the format of sessions is configured. Stops after a sequence number: each packet has another
-/// one, so that segmentation could not restore it (section 4.6).
+/// Reads a data message if the format of sessions is configured. Stops after a sequence number, because it differs in
+/// every packet and segmentation could not restore it (section 4.6).
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let pseudowire = walk.ports.l2tp().ok_or(Stop::Unknown)?;
@@ -268,7 +268,8 @@ mod tests {
         assert_eq!(refused.unwrap_err().reason, Reason::Value);
     }
 
-    /// Sessions share headers, and none shares them with a control message or a packet with a sequence number.
+    /// Checks that all sessions share headers, and that none shares them with a control message or a packet with a
+    /// sequence number.
     #[test]
     fn few_bits_decide_the_headers() {
         let bits = |header: &[u8]| SPEC.structure.bits(header, header.len()).collect::<Vec<_>>();

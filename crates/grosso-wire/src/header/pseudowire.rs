@@ -33,7 +33,7 @@ pub mod field {
     pub const SEQUENCE: Range<usize> = 2..4;
 }
 
-/// Registry entry of the control word. Frames with numbers stay apart, because segmentation cannot restore the numbers.
+/// Registry entry of the control word. Numbered frames never merge, because segmentation cannot restore the numbers.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "pseudowire",
     class: Class::Tunnel,

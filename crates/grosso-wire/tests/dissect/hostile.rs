@@ -26,7 +26,7 @@ fn single_byte_corruptions() {
     }
 }
 
-/// Gives every byte of two frames every value, and the frames every length.
+/// Tries every value for every byte of two frames, and every length of the frames.
 #[test]
 fn every_value_of_every_byte() {
     let all = stacks();

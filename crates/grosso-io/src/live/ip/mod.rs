@@ -117,7 +117,7 @@ impl IpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors of [`DatagramSocketBuilder::open`] and of
+    /// Errors from [`DatagramSocketBuilder::open`] and of
     /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip);
     /// [`io::ErrorKind::InvalidInput`] without a protocol.
     pub fn open(options: &IpOptions) -> io::Result<Self> {

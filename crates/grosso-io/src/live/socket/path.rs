@@ -306,7 +306,7 @@ impl Belief {
         self.proven = self.proven.filter(|(_, until_ns)| now_ns < *until_ns);
     }
 
-    /// Handles a message that no packet longer than `said` bytes reaches a remote endpoint.
+    /// Handles a message that reports `said` bytes as the longest packet that reaches a remote endpoint.
     fn hear(&mut self, now_ns: u64, said: usize, is_proven: bool) {
         self.questioned_until_ns = now_ns.saturating_add(QUESTIONED_NS);
         if is_proven {

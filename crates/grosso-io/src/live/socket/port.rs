@@ -25,7 +25,7 @@ use crate::{
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
-/// The sockets of a [`DatagramPort`]: what differs between UDP and raw IP.
+/// Sockets of a [`DatagramPort`], which differ between UDP and raw IP.
 pub(in crate::live) trait Sockets: fmt::Debug {
     /// Headers that the kernel builds for sent packets.
     const BUILT: BuiltHeaders;
@@ -67,7 +67,7 @@ pub(in crate::live) trait Sockets: fmt::Debug {
     }
 }
 
-/// The inside of `UdpPort` and `IpPort`.
+/// Common implementation of `UdpPort` and `IpPort`.
 #[derive(Debug)]
 pub(in crate::live) struct DatagramPort<S> {
     name: String,

@@ -103,7 +103,7 @@ mod tests {
         recent.remember(true);
         recent.sent(BuiltHeaders::Udp, sent.chunks(50));
         assert!(recent.has(&quote(sent, 17)) && recent.has(&quote(&sent[..96], 17)));
-        // The message quotes fewer bytes than recorded, or another byte.
+        // The message quotes fewer bytes than were recorded, or a byte differs.
         assert!(!recent.has(&quote(&sent[..95], 17)));
         for at in 0..96 {
             let mut other = sent.to_vec();

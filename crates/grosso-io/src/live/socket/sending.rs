@@ -111,7 +111,8 @@ impl SocketSender {
         self.recent.has(quoted)
     }
 
-    /// Returns whether packets were sent since the last call that no router fragments and that some path may not carry.
+    /// Returns whether any packet sent since the last call was one that no router fragments and that some path may not
+    /// carry.
     pub(in crate::live) fn take_sends_long(&mut self) -> bool {
         core::mem::take(&mut self.sends_long)
     }

@@ -155,7 +155,7 @@ impl UdpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors of [`DatagramSocketBuilder::open`].
+    /// Errors from [`DatagramSocketBuilder::open`].
     pub fn open(options: &UdpOptions) -> io::Result<Self> {
         let receiver = receiver(options).open()?;
         Self::new(receiver, options)
@@ -164,7 +164,7 @@ impl UdpPort {
     /// Receives with a UDP socket that another program bound, for example a service manager.
     ///
     /// # Errors
-    /// Errors of [`DatagramSocketBuilder::adopt`].
+    /// Errors from [`DatagramSocketBuilder::adopt`].
     pub fn adopt(file: std::os::fd::OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         Self::new(receiver(options).adopt(file)?, options)
     }
@@ -344,7 +344,7 @@ fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     iter::once(share.start).chain(from..share.end).chain(share.start..from).take(TRIES_MAX)
 }
 
-/// Maximum number of sending sockets, and so the number of flows that the network can at least distinguish.
+/// Maximum number of sending sockets, and therefore the number of flows that the network can distinguish for certain.
 pub const SOURCE_PORTS_MAX: usize = 16;
 /// Number of ports tried for a socket before giving up.
 const TRIES_MAX: usize = 64;

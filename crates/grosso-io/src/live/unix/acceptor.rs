@@ -13,7 +13,7 @@ use grosso_sys::{
 
 use super::{TRY_AGAIN_NS, UnixRole};
 
-/// Source of the peer of a stream; there is one peer at a time.
+/// Source of the peer's connection for a stream, which has one peer at a time.
 #[derive(Debug)]
 pub(in crate::live) struct Acceptor {
     origin: Origin,

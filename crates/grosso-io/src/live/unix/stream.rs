@@ -118,7 +118,7 @@ impl StreamEnd {
         self.acceptor.deadline().filter(|_| self.peer.is_none())
     }
 
-    /// Returns whether the peer is connected, since now or before.
+    /// Connects to the peer if necessary; returns whether it is connected.
     fn try_to_connect(&mut self, now_ns: u64) -> bool {
         let connected = self.connect(now_ns);
         let is_own_failure = connected.as_ref().is_err_and(is_own_failure);

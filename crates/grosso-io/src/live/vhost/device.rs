@@ -224,7 +224,7 @@ impl VhostDevice {
         result
     }
 
-    /// Returns whether the peer is connected, since now or before.
+    /// Connects to the peer if necessary; returns whether it is connected.
     fn try_to_connect(&mut self) -> bool {
         let connected = self.connect();
         if connected.as_ref().is_err_and(is_own_failure) {
@@ -380,7 +380,7 @@ impl Patience {
 
 /// Maximum number of polls of an empty ring: about 20 microseconds of a path, in which a running driver sends a batch.
 const LOOKS_MAX: u16 = 128;
-/// Number of sleeps of which one is delayed for a trial.
+/// Interval between trials: one of this many sleeps is delayed as a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
 /// `EMSGSIZE` on Linux.
 const EMSGSIZE: i32 = 90;

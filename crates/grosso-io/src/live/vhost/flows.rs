@@ -21,7 +21,7 @@ impl Flows {
         Self { ports, stack: Stack::new(0) }
     }
 
-    /// Returns the queue pair, of `pairs`, for a frame after a header of `header_bytes` bytes.
+    /// Returns one of `pairs` queue pairs for a frame that follows a header of `header_bytes` bytes.
     pub(super) fn pair(
         &mut self,
         parts: &[IoSlice<'_>],

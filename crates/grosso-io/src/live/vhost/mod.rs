@@ -38,8 +38,8 @@ pub struct VhostOptions {
     pub path: PathBuf,
     /// Whether the port listens or connects. The path for datagrams is ignored.
     pub role: UnixRole,
-    /// Role of the port at the rings: the device of a virtual machine (back end), or the driver of a device that
-    /// another program implements, for example a switch (front end).
+    /// Role of the port: the device of a virtual machine (back end), or the driver of a device that another program
+    /// implements, for example a switch (front end).
     pub side: VhostSide,
     /// Offloads in both directions. A back end offers them to the guest; a front end uses those that the device
     /// supports.

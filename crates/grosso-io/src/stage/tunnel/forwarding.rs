@@ -11,9 +11,9 @@ use grosso_wire::ethernet;
 /// Remote endpoints of a tunnel that carries Ethernet, besides [`Endpoint::remote`](grosso::tunnel::Endpoint::remote),
 /// and the Ethernet addresses behind them.
 ///
-/// A frame is sent to the endpoint behind which its destination is; if that is unknown, or a group address, to all
-/// endpoints. Frames received from one endpoint are not forwarded to another: connect hosts behind two endpoints with a
-/// bridge.
+/// A frame is sent to the endpoint that its destination is behind. If that endpoint is unknown, or the destination is a
+/// group address, the frame is sent to all endpoints. Frames received from one endpoint are not forwarded to another:
+/// connect hosts behind two endpoints with a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarding {
@@ -65,7 +65,7 @@ pub(super) struct Table {
     pub(super) unlearned: u64,
 }
 
-/// The endpoint behind which an address is.
+/// The endpoint that an address is behind.
 #[derive(Clone, Copy, Debug)]
 struct ForwardingEntry {
     end: usize,
