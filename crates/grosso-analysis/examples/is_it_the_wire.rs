@@ -1,4 +1,4 @@
-//! Tells for each capture of a directory whether it shows the wire, and if not, which evidence says so.
+//! Reports for each capture in a directory whether it shows the wire, and if not, which evidence shows that.
 
 use std::{collections::BTreeSet, env};
 

@@ -41,13 +41,13 @@ impl Distribution {
         self.total
     }
 
-    /// Returns the mean of the values; `None` without any.
+    /// Returns the mean of the values; `None` if there are none.
     pub fn mean(&self) -> Option<f64> {
         (self.total > 0).then(|| self.sum as f64 / self.total as f64)
     }
 
     /// Returns the percentiles by nearest rank: the smallest value that the given percentage of the values does not
-    /// exceed; `None` without any.
+    /// exceed; `None` if there are no values.
     pub fn quantiles(&self) -> Option<Quantiles> {
         let p50 = self.quantile(50)?;
         Some(Quantiles { p50, p99: self.quantile(99)?, max: self.max })

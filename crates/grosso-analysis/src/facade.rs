@@ -44,26 +44,26 @@ impl Observer for Notes {
 }
 
 impl Capture {
-    /// Finds a capture, or all captures of a directory, which are read as one in the order of time.
+    /// Finds a capture, or all captures in a directory, which are read as one in time order.
     ///
     /// # Errors
-    /// If the path cannot be read, or is a directory without captures.
+    /// Fails if the path cannot be read, or is a directory without captures.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Failure> {
         let (session, notes) = observed();
         let captures = Captures::find(&[path.as_ref().into()], None, "open", &session)?;
         Ok(Self::of(captures, session, notes))
     }
 
-    /// Takes a capture from memory. `name` is its name in reports.
+    /// Creates the input from a capture in memory. `name` is its name in reports.
     pub fn from_bytes(name: &str, bytes: impl Into<Arc<[u8]>>) -> Self {
         let (session, notes) = observed();
         Self::of(Captures::from_bytes(name, bytes), session, notes)
     }
 
-    /// Finds the captures of a directory, each of which is read for itself; other files are skipped.
+    /// Finds the captures in a directory, to be read one by one; other files are skipped.
     ///
     /// # Errors
-    /// If the directory cannot be read, or has no captures.
+    /// Fails if the directory cannot be read, or has no captures.
     pub fn each_in(directory: impl AsRef<Path>) -> Result<Vec<Self>, Failure> {
         let found = Self::open(directory)?;
         let each = found.files.captures.split().map(|captures| {
@@ -84,15 +84,15 @@ impl Capture {
         self.files.captures.first_path()
     }
 
-    /// Returns whether the capture shows the packets of the wire, and by which evidence not.
+    /// Classifies the capture: whether it shows packets as on the wire, and the evidence if it does not.
     ///
     /// # Errors
-    /// If the capture cannot be read to its end.
+    /// Fails if the capture cannot be read to its end.
     pub fn classify(self) -> Result<InspectReport, Failure> {
         self.run(Inspect::default())
     }
 
-    /// Converts the capture to the packets of the wire.
+    /// Converts the capture to the packets on the wire.
     ///
     /// ```
     /// use grosso_analysis::{Capture, convert::Wire};
@@ -105,13 +105,13 @@ impl Capture {
     /// ```
     ///
     /// # Errors
-    /// If the capture cannot be read to its end, or the output cannot be written.
+    /// Fails if the capture cannot be read to its end, or the output cannot be written.
     pub fn wire(self, options: Wire) -> Result<WireReport, Failure> {
         self.run(options)
     }
 
-    /// Visits the trains that a receiving host would make of the capture by a profile; every packet is in one. The
-    /// reading ends early if `visit` returns `false`.
+    /// Visits the trains that a receiving host with this profile would form from the capture; every packet is in one
+    /// train. Reading ends early if `visit` returns `false`.
     ///
     /// ```
     /// use grosso_analysis::Capture;
@@ -127,7 +127,7 @@ impl Capture {
     /// ```
     ///
     /// # Errors
-    /// If there is no such profile, or the capture cannot be read to its end.
+    /// Fails if there is no such profile, or the capture cannot be read to its end.
     pub fn trains(
         self,
         profile: &str,
@@ -154,7 +154,7 @@ impl Capture {
     }
 }
 
-/// Returns the settings of a reading whose notes are kept.
+/// Returns a session whose notes are kept, and the notes.
 fn observed() -> (Session, Rc<Notes>) {
     let notes = Rc::<Notes>::default();
     (Session { observer: Rc::<Notes>::clone(&notes), ..Session::default() }, notes)

@@ -19,9 +19,10 @@ pub struct Lines {
 /// State of one line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    /// Time at which all packets so far have ended.
+    /// Time at which the line has carried all packets so far.
     free_ns: u64,
-    /// Time at which the packets with computed times have ended: no packet with a recorded time may start before it.
+    /// Time at which the line has carried the packets with computed times: no packet with a recorded time may start
+    /// before it.
     late_ns: u64,
 }
 

@@ -203,8 +203,8 @@ fn address_resolution(frame: &[u8], stack: &Stack) -> Option<Inside> {
     is_it.then_some(Inside { len: frame.len(), is_tcp: false })
 }
 
-/// Returns whether a TCP header has no combination that no stack sends: reserved bits, an urgent pointer without URG,
-/// or flags that cannot be combined.
+/// Returns whether a TCP header is plausible: no reserved bits, no urgent pointer without URG, and no flags that
+/// exclude each other.
 fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
     let start = layer.offset as usize;
     if layer.kind != Kind::Tcp {

@@ -177,7 +177,7 @@ fn nothing_is_named_in_many_healthy_transfers() {
     judge_healthy(2000..2100);
 }
 
-/// Every path passes segments of the default MSS, so there is another reason why the peer does not answer smaller ones.
+/// Every path passes segments of the default MSS, so a peer that does not answer smaller segments has another reason.
 #[test]
 fn small_segments_without_an_answer_are_no_black_hole() {
     let unanswered = |len: usize| {

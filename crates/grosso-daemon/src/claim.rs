@@ -1,8 +1,8 @@
 //! Claims on keys and interfaces, which show programs on a host whether another program already uses one of them.
 //!
 //! A claim is a listening Unix socket without a file, named after the key's fingerprint or the interface. All users of
-//! a network namespace see it, whatever their directories, and it disappears when its program ends. A claim counts only
-//! if its holder is root or this user (ADR 0217). The key file is locked as well, and programs in other network
+//! a network namespace see it, regardless of their directories, and it disappears when its program ends. A claim counts
+//! only if its holder is root or this user (ADR 0217). The key file is locked as well, and programs in other network
 //! namespaces see that lock.
 
 use std::{

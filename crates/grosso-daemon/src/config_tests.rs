@@ -101,7 +101,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
         let expected = format!("5:1: packets for {name}:192.0.2.9 also arrive at path \"1\"");
         assert!(wrong.contains(&expected), "{wrong}");
     }
-    // The kernel gives a port that is used as a source to one socket.
+    // The kernel assigns a port that is used as a source to a single socket.
     let fou = |sport, dport| {
         format!("{ipip}, encap = \"fou\", encap-sport = {sport}, encap-dport = {dport}")
     };

@@ -77,7 +77,7 @@ impl Key {
         KeyMaterial::aes_gcm(&self.0)
     }
 
-    /// Returns whether both keys are equal, whatever their salts.
+    /// Returns whether both keys are equal, regardless of their salts.
     pub fn equals(&self, other: &Self) -> bool {
         self.without_salt() == other.without_salt()
     }
@@ -86,7 +86,7 @@ impl Key {
         &self.0[..self.0.len().saturating_sub(SALT_BYTES)]
     }
 
-    /// Returns a number that distinguishes keys, whatever their salts, without revealing anything about them.
+    /// Returns a number that distinguishes keys, regardless of their salts, without revealing anything about them.
     pub(super) fn fingerprint(&self, purpose: &str) -> u128 {
         fingerprint(&[purpose.as_bytes(), self.without_salt()])
     }

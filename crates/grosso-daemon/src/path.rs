@@ -111,7 +111,7 @@ pub struct RunningPath {
     pub right: String,
     /// Interfaces that a path of another program uses too.
     pub shared: Vec<String>,
-    /// Whether a note was printed that the tunnel dropped a packet of its own.
+    /// Whether the note that the tunnel dropped a packet of its own has been printed.
     pub(super) has_looped: bool,
     /// Last reported route that leads back into the path's tunnel.
     pub(super) route_loop: Option<RouteLoop>,

@@ -156,7 +156,7 @@ pub struct PortSpec {
     pub transmit_slots: Option<usize>,
     /// Whether senders on this host leave partial checksums, which AF_XDP does not report.
     pub partial_checksums: Option<bool>,
-    /// Whether all TCP to a TUN or TAP device ends at its host, which forwards none.
+    /// Whether the host of a TUN or TAP device terminates all TCP that it receives there, and forwards none.
     pub terminates: bool,
     /// Whether each acknowledgment of a train that the host sends is expanded to the acknowledgments of its packets.
     pub expand_acks: bool,
@@ -293,8 +293,8 @@ impl PortSpec {
         self.fragments.as_ref()?.mode_or(usual)
     }
 
-    /// Returns whether no packet is too long for the port: it fragments longer packets, or a host takes them through a
-    /// device of its own.
+    /// Returns whether the port accepts packets of any length, because it fragments long packets, or because a host
+    /// receives them through its own device.
     pub fn takes_any_length(&self) -> bool {
         let is_tun = matches!(self.device, Device::Tap(_) | Device::Tun(_) | Device::Passed(_));
         is_tun || self.fragments.as_ref().is_some_and(FragmentsSpec::cuts)

@@ -42,7 +42,7 @@ impl Talk {
         self.warnings.borrow_mut().push(text);
     }
 
-    /// Returns the notes so far, and forgets them.
+    /// Returns the notes so far, and clears them.
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.take()
     }

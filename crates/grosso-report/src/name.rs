@@ -21,7 +21,7 @@ impl Name {
         Self(name)
     }
 
-    /// Returns the unchanged name, for output that is not text for people.
+    /// Returns the unchanged name, for output that is not shown as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// Shows that `bytes` bytes were read, or that many trials were completed.
+    /// Shows that `bytes` bytes were read, or that this number of trials was completed.
     #[inline]
     pub fn at(&self, bytes: u64) {
         if let Some(bar) = &self.bar {

@@ -17,7 +17,7 @@ use crate::{
 
 /// The report of a command.
 pub trait Report: Serialize {
-    /// Returns the text for people: lines of at most [`COLUMNS`] columns.
+    /// Returns the report as text: lines of at most [`COLUMNS`] columns.
     fn text(&self, style: Style) -> String;
 
     /// Stores the notes that a user would see on a terminal.
@@ -110,7 +110,7 @@ fn harmless(text: &str, style: Style) -> String {
     harmless.into_owned()
 }
 
-/// Prints text.
+/// Prints text to the stream that `place` selects.
 pub fn put(text: &str, place: Place) -> Result<(), Failure> {
     let written = match place {
         Place::Standard => {
@@ -284,7 +284,8 @@ pub fn count_lines(label: &str, counts: &Counts) -> String {
     list_lines(label, words)
 }
 
-/// Formats lines `  label   word, word` of at most [`COLUMNS`] columns; nothing without words.
+/// Formats a list as lines `  label   word, word` of at most [`COLUMNS`] columns. Returns an empty text if there are no
+/// words.
 pub fn list_lines(label: &str, words: impl Iterator<Item = String>) -> String {
     let mut text = String::new();
     let mut line = format!("  {label:<LABEL_COLUMNS$}");

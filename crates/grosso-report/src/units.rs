@@ -1,4 +1,4 @@
-//! Numbers formatted for people.
+//! Numbers in readable form.
 
 /// Formats bytes like `12.65 MB`, in decimal units as capture tools print them.
 pub fn bytes(bytes: u64) -> String {
@@ -36,7 +36,7 @@ pub fn exact_time(nanoseconds: u64) -> String {
 /// Parses a time with its unit, as [`exact_time`] formats it; returns nanoseconds.
 ///
 /// # Errors
-/// If the text is not a number and a unit, or the time exceeds 64 bits.
+/// Fails if the text is not a number and a unit, or the time exceeds 64 bits.
 pub fn parse_time(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -205,7 +205,7 @@ impl Captures {
     /// Opens the captures for the first of two passes; [`Self::input`] then opens them for the second.
     ///
     /// # Errors
-    /// Fails as [`Self::input`].
+    /// Fails like [`Self::input`].
     pub(crate) fn first_pass(&self, session: &Session) -> Result<Input, Failure> {
         let mut input = self.input(false, session)?;
         input.name_pass(Pass::First);

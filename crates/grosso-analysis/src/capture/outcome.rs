@@ -138,7 +138,8 @@ impl End {
         Some((self.input.reader.packets(), self.bytes?))
     }
 
-    /// Returns the exit, which is no if something stayed uncertain or wrong. Call this after the report is shown.
+    /// Returns the exit status, which is no if something remained uncertain or wrong. Call this after the report is
+    /// shown.
     ///
     /// # Errors
     /// Fails if the input is damaged or has packets with an unsupported link type.

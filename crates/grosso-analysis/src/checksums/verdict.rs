@@ -156,7 +156,7 @@ impl Levels {
         self.list.get(index).copied()
     }
 
-    /// Returns the verdict on the packet, which is that on its worst checksum; `None` if it has none.
+    /// Returns the verdict on the packet, which is the verdict on its worst checksum; `None` if it has no checksum.
     pub fn worst(&self) -> Option<Verdict> {
         let own = self.list.iter().map(|level| level.verdict).max();
         let own = if self.is_unread { own.max(Some(Verdict::NotVerified)) } else { own };

@@ -172,7 +172,7 @@ impl Transform for EncapWork {
         link: LinkType,
     ) -> Result<(), Failure> {
         if packet.is_cut() {
-            // The lengths and checksums of the tunnel would describe a packet of which bytes are missing.
+            // The lengths and checksums of the tunnel would describe a packet with missing bytes.
             self.refused.add("truncated", packet.number);
             return self.output.copy(entry);
         }

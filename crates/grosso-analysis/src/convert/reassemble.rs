@@ -144,7 +144,7 @@ struct ReassembleWork {
     /// Tunnel ports for packets whose ports the capture does not record.
     given: Ports,
     datagram: Vec<u8>,
-    /// Number of packets in the first pass. Packets that were appended since are unknown to it.
+    /// Number of packets in the first pass. Packets appended since then are not included.
     packets: u64,
 }
 

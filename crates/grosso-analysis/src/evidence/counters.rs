@@ -1,6 +1,6 @@
 //! The IPv4 identifications that each address has used.
 //!
-//! A host may use one counter for the identifications of all its packets, whatever their flow and protocol. A step
+//! A host may use one counter for the identifications of all its packets, regardless of their flow and protocol. A step
 //! between two packets of a flow therefore counts packets of that flow only if the address sent no other packet in
 //! between.
 
@@ -43,7 +43,7 @@ impl Default for AddressCounter {
 }
 
 impl AddressCounters {
-    /// Records the identification of a packet, whatever its protocol.
+    /// Records the identification of a packet, regardless of its protocol.
     pub(super) fn count(&mut self, sight: &Sight<'_>) {
         let Some((source, identification)) = read(sight) else { return };
         if self.addresses.len() >= ADDRESSES_MAX && !self.addresses.contains_key(&source) {

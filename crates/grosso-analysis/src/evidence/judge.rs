@@ -33,7 +33,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Creates a judge that knows only the user's configuration, and learns from the frames that it classifies.
+    /// Creates a classifier that knows only the user's configuration, and learns from the frames that it classifies.
     pub fn new(given: Given) -> Self {
         Self { given, ..Self::default() }
     }
@@ -63,8 +63,8 @@ impl Judge {
         seal(sight, &mut self.levels)
     }
 
-    /// Returns the judgment with its strongest evidence: the checksum of a packet no longer than those of its flow has
-    /// not been read before.
+    /// Returns the judgment with its strongest evidence. The checksum of a packet that is no longer than the other
+    /// packets of its flow has not been read yet.
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =

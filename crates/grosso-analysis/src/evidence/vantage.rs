@@ -1,6 +1,6 @@
 //! The capture point: the sender's or the receiver's host.
 //!
-//! A host whose device completes checksums leaves them partial in sent packets, also in packets that are not
+//! A host whose device completes checksums leaves them partial in sent packets, even in packets that are not
 //! superframes; received packets have complete checksums unless they were merged. The single packets of both directions
 //! therefore show whether the superframes of a flow were outgoing or incoming. A direction recorded by the capture
 //! takes precedence.

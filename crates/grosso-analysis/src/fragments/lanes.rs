@@ -147,7 +147,7 @@ impl Lanes {
             return None;
         }
         let rules = self.rules.clone();
-        // Buffers are copied together, so overlapping bytes can be mixed.
+        // Data is copied into one buffer, so overlapping bytes can be mixed.
         let reassembler = Reassembler::new(rules, link, ports, self.seed).ok()?;
         self.lanes.push(FragmentLane { device, direction, reassembler });
         Some(self.lanes.len() - 1)

@@ -12,11 +12,11 @@ pub struct ProfileKey {
     pub table: &'static str,
     /// Name of the key in its table.
     pub name: &'static str,
-    /// Returns the permitted values, for people.
+    /// Function that returns the permitted values as text for users.
     pub choices: fn() -> String,
-    /// Returns the value in a profile.
+    /// Function that returns the value in a profile.
     pub show: fn(&Profile) -> Value,
-    /// Sets the value; `None` if it is not permitted.
+    /// Function that sets the value; it returns `None` if the value is not permitted.
     pub(super) set: fn(&mut Profile, &DeValue<'_>) -> Option<()>,
 }
 

@@ -58,7 +58,7 @@ fn named(name: &str) -> Result<Profile, String> {
     Ok(profile)
 }
 
-/// Returns the message that no profile has this name, with the likely name, or all names.
+/// Returns the message that no profile has this name, with the most similar name, or all names.
 fn no_profile(name: &str) -> String {
     let profiles = Profile::all();
     match similar(name, profiles.iter().map(|profile| &*profile.name)) {

@@ -132,13 +132,13 @@ impl SettingValue for Batch {
 /// Permitted number of packets in a batch.
 const BATCH: RangeInclusive<i64> = 1..=Batch::PACKETS_CEILING as i64;
 
-/// Returns the only key of a table that stands in place of a keyword, and its value.
+/// Returns key and value of a table that has a single entry and takes the place of a keyword.
 fn only<'a>(value: &'a DeValue<'_>) -> Option<(&'a str, &'a DeValue<'a>)> {
     let table = value.as_table().filter(|table| table.len() == 1)?;
     table.iter().next().map(|(key, value)| (key.get_ref().as_ref(), value.get_ref()))
 }
 
-/// Formats the keywords of a list, for people.
+/// Formats the keywords of a list for users.
 fn choices(words: &[&str]) -> String {
     match words {
         [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),

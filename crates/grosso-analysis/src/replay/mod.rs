@@ -328,8 +328,8 @@ impl Replay {
 
 impl Lane {
     /// Flushes the trains whose hold has ended, each at its deadline. Within a poll, only trains that are held across
-    /// polls are flushed, and none if the poll is processed as a whole (by flow or in order). So a hold never makes
-    /// trains shorter than no hold.
+    /// polls are flushed, and none if the poll is processed as a whole (by flow or in order). So holding never makes
+    /// trains shorter.
     fn expire(&mut self, now_ns: u64, sink: &mut dyn Receiver) {
         let profile = self.coalescer.profile();
         let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;

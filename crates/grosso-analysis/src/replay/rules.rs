@@ -78,12 +78,12 @@ pub struct HoldTime {
 }
 
 impl HoldTime {
-    /// Returns a hold of `most_ns` nanoseconds for every train.
+    /// Returns a fixed hold time of `most_ns` nanoseconds for every train.
     pub fn fixed(most_ns: u64) -> Self {
         Self { hold: Hold::Fixed, most_ns }
     }
 
-    /// Returns the hold of a profile.
+    /// Returns the hold time of a profile.
     pub fn of(profile: &Profile) -> Self {
         Self { hold: profile.hold, most_ns: profile.limits.hold_ns }
     }
@@ -105,7 +105,7 @@ impl HoldTime {
         Ok(Self { hold: Hold::Controlled, most_ns })
     }
 
-    /// Sets the hold of a profile.
+    /// Sets the hold time of a profile.
     pub fn apply(self, profile: &mut Profile) {
         profile.hold = self.hold;
         profile.limits.hold_ns = self.most_ns;

@@ -184,8 +184,8 @@ fn is_ours(packet: &Packet<'_>, value: &[u8]) -> bool {
 }
 
 /// Returns the checksum state for the engine. A valid state is not passed on: verification is cheap, and if the capture
-/// were wrong, segmentation would write another checksum than the original. A partial checksum is recognized from the
-/// packet if the capture does not record it. The checksum of a truncated packet cannot be verified, and counts as
+/// were wrong, segmentation would write a checksum other than the original one. A partial checksum is recognized from
+/// the packet if the capture does not record it. The checksum of a truncated packet cannot be verified, and counts as
 /// verified by a device.
 fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     let Sight { packet, said, stack, .. } = sight;

@@ -121,7 +121,7 @@ pub struct Verdicts {
     pub zero_udp: u64,
     pub bad: u64,
     pub unverifiable: u64,
-    /// Packets of which only IP headers were verified.
+    /// Packets whose IP headers alone were verified.
     pub not_verified: u64,
 }
 
@@ -183,7 +183,7 @@ pub struct TunnelPackets {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Vantage {
-    /// Whether the packets are as on the wire, as far as they show it: false if there is a reason to doubt it.
+    /// Whether the packets appear as they were on the wire; false if there is a reason to doubt it.
     pub wire_faithful: bool,
     pub vantage: &'static str,
     pub reasons: Vec<&'static str>,

@@ -141,7 +141,7 @@ impl Joining {
 }
 
 impl SetFacts {
-    /// Creates the facts about an incomplete datagram, of which these packets arrived. `is_overtaken` means that the
+    /// Creates the facts about an incomplete datagram, from which these packets arrived. `is_overtaken` means that the
     /// sender started another datagram to the same destination after the last of them.
     pub fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;

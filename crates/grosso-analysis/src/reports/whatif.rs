@@ -202,7 +202,7 @@ impl SegmentsPerTrain {
 }
 
 impl Best {
-    /// Returns the best of these settings for a capture of `packets` packets; `command` returns the command for a
+    /// Returns the best of the settings for a capture with `packets` packets. `command` formats the command for a
     /// setting.
     pub fn of(
         settings: &[Setting],

@@ -57,7 +57,7 @@ pub enum Basis {
     IpId,
     /// The timestamp option.
     Timestamps,
-    /// Times of the capture, compared with the round trip: a guess.
+    /// Capture times, compared with the round trip: a guess.
     Timing,
     /// The receiver reported data that came twice.
     Dsack,

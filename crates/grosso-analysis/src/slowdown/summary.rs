@@ -26,7 +26,8 @@ pub struct Slowdowns {
     /// The largest directions, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
-    /// The causes, the most important first: by the packets of the directions in which each is the first one.
+    /// The causes, most important first. A cause is ranked by the packets of the directions in which it is the first
+    /// cause.
     pub causes: Vec<Slow>,
 }
 

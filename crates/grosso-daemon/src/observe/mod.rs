@@ -1,4 +1,4 @@
-//! The counters of running data paths: by name, for people and for programs.
+//! The counters of running data paths, for users and for other programs.
 //!
 //! | module | job |
 //! |---|---|
@@ -79,7 +79,7 @@ impl Service {
     /// most once in ten milliseconds.
     ///
     /// # Errors
-    /// Fails if the system has no thread or descriptor left.
+    /// Fails if the system runs out of threads or descriptors.
     pub fn start(
         metrics: Option<SocketAddr>,
         ask: impl Fn() -> Vec<PathReading> + Send + Sync + 'static,

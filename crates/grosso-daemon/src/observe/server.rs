@@ -4,7 +4,7 @@
 //! by byte or does not read. Bytes after the request are read and discarded, up to `DRAINED_BYTES_MAX`. Each of the two
 //! listeners serves at most [`CLIENTS_MAX`] clients at a time. A further client replaces the oldest client of the same
 //! listener, so that stalled metrics clients never displace a client of the control socket. Data paths are queried at
-//! most once in [`ClientBounds::fresh`], whatever the number of clients.
+//! most once in [`ClientBounds::fresh`], regardless of the number of clients.
 
 use std::{
     io::{self, IoSliceMut, Read, Write},

@@ -1,4 +1,4 @@
-//! Counters for people: one name and value per line, as `ethtool -S` prints them.
+//! Counters in readable form: one name and value per line, as `ethtool -S` prints them.
 
 use std::fmt::Write;
 

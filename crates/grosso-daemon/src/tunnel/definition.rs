@@ -18,7 +18,7 @@ impl Definition {
     pub fn to_toml(&self) -> String {
         let Self { name, mtu, description } = self;
         let kind = if description.endpoint.carries_ethernet() { "tap" } else { "tun" };
-        // A string of JSON is also one of TOML.
+        // A JSON string is also a valid TOML string.
         let quoted = |text: String| serde_json::Value::from(text);
         format!(
             "[[path]]\nname = {}\nleft = {{ port = {}, mtu = {mtu}, persist = true }}\n\n\

@@ -36,7 +36,8 @@ pub use self::{definition::Definition, store::TunnelFiles};
 pub use self::{description::Description, keywords::word_names};
 use crate::error::Failure;
 
-/// Returns the tunnel that these words describe, from the type on, for the command `command`.
+/// Returns the tunnel that the keywords `words` describe, starting with the type. `command` names the command in error
+/// messages.
 pub fn describe(command: &str, words: &[String]) -> Result<Description, Failure> {
     let described = Words::parse(words).and_then(|words| Description::try_from(&words));
     described.map_err(|why| {

@@ -16,15 +16,15 @@ use crate::{
     tunnel::Definition,
 };
 
-/// The state of a tunnel's process.
+/// State of a tunnel's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelState {
-    /// It runs.
+    /// The process runs.
     Up,
     /// There is no process.
     Down,
-    /// It ended without being told to.
+    /// The process ended although nobody stopped it.
     Ended,
 }
 
@@ -48,12 +48,12 @@ pub struct TunnelFacts {
     pub state: TunnelState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// The tunnel in a few words.
+    /// Short description of the tunnel.
     summary: String,
-    /// The tunnel in the words of `ip link`, from the type on.
+    /// Tunnel in the syntax of `ip link`, from the type on.
     words: String,
     remote: IpAddr,
-    /// All other ends, if there is more than one.
+    /// Addresses of all remote endpoints, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     remotes: Vec<IpAddr>,
     local: IpAddr,
@@ -61,20 +61,20 @@ pub struct TunnelFacts {
     udp: Option<Ports>,
     /// The MTU of the device, in bytes.
     pub mtu: u32,
-    /// The MTU of the path to the other end in bytes, if there is a path.
+    /// Path MTU to the remote endpoint in bytes, if there is a path.
     #[serde(rename = "path_mtu_bytes")]
     pub path_mtu: Option<usize>,
-    /// The MTU in bytes that ICMP messages say the path has, if it is less.
+    /// Path MTU in bytes that ICMP messages report, if it is smaller.
     #[serde(rename = "path_hint_bytes", skip_serializing_if = "Option::is_none")]
     pub path_hint: Option<usize>,
     overhead: Vec<Part>,
-    /// Whether its TUN or TAP device exists, under its name.
+    /// Whether the tunnel's TUN or TAP device exists under the tunnel's name.
     pub device_is_there: bool,
-    /// The offloads that the host's stack leaves to the device.
+    /// Offloads that the host's stack leaves to the device.
     pub features: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<Traffic>,
-    /// The time since the last packet came out of it, in nanoseconds; `None` before the first.
+    /// Time since the last packet came out of the tunnel, in nanoseconds; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_packet_age_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,14 +93,14 @@ struct Ports {
     source_max: u16,
 }
 
-/// A part of the bytes that the tunnel adds to a packet.
+/// Part of the overhead that the tunnel adds to a packet.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Part {
     name: &'static str,
     bytes: usize,
 }
 
-/// The traffic out of a tunnel and into it, counted as packets inside.
+/// Traffic in both directions of a tunnel, counted as inner packets.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Traffic {
@@ -308,7 +308,7 @@ fn binary(bytes: u64) -> String {
     }
 }
 
-/// Formats an age in the largest unit of which it has at least one: `3 seconds ago`.
+/// Formats an age in the largest unit that fits into it at least once: `3 seconds ago`.
 fn age(age_ns: u64) -> String {
     let seconds = age_ns / 1_000_000_000;
     let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];

@@ -95,7 +95,7 @@ impl TunnelFiles {
         self.file(".notify")
     }
 
-    /// Creates a new directory for a process that becomes another user; this user owns it at first. Other users may
+    /// Creates a new directory for a process that switches to another user; this user owns it at first. Other users may
     /// traverse its parent directory, but not list it.
     pub fn make_own_folder(&self) -> io::Result<PathBuf> {
         let (above, folder) = self.own_folder()?;
@@ -105,7 +105,7 @@ impl TunnelFiles {
         Ok(folder)
     }
 
-    /// Removes the directory of a process that became another user, if it exists.
+    /// Removes the directory of a process that switched to another user, if it exists.
     pub fn remove_own_folder(&self) -> io::Result<()> {
         let (_, folder) = self.own_folder()?;
         match path::remove_directory(&folder) {

@@ -130,11 +130,11 @@ impl Description {
                 }
                 Value::Addresses(_) | Value::Entries(_) => {
                     let parts: Vec<String> = value.parts().collect();
-                    // An array of JSON is also one of TOML.
+                    // A JSON array is also a valid TOML array.
                     format!("{} = {}\n", word.name, serde_json::Value::from(parts))
                 }
                 Value::Number(_) => format!("{}\n", word.spell(value).replacen(' ', " = ", 1)),
-                // A string of JSON is also one of TOML.
+                // A JSON string is also a valid TOML string.
                 value => {
                     format!("{} = {}\n", word.name, serde_json::Value::from(value.to_string()))
                 }

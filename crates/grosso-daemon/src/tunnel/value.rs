@@ -18,8 +18,8 @@ pub(super) enum Form {
     Address,
     /// IP addresses; the keyword is repeated for each.
     Addresses,
-    /// Ethernet addresses with the IP addresses of the endpoints behind which they are; the keyword is repeated for
-    /// each pair.
+    /// Ethernet addresses, each with the IP address of the endpoint in front of it; the keyword is repeated for each
+    /// pair.
     Entries,
     /// Two ports.
     Ports,
@@ -109,7 +109,7 @@ impl fmt::Display for Form {
     }
 }
 
-/// Prints the values as words.
+/// Prints the values as they are typed.
 impl fmt::Display for Value {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

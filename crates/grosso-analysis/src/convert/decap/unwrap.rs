@@ -238,8 +238,8 @@ impl Unwrapper {
 
     /// Returns the plan for removing the outermost tunnel.
     ///
-    /// Captures of a sending host contain checksums that the device was to complete, and do not always mark them. An
-    /// outer checksum of such a packet covers the completed packet (rule C40).
+    /// Captures of a sending host contain checksums that the device was supposed to complete, and do not always mark
+    /// them. An outer checksum of such a packet covers the completed packet (rule C40).
     fn plan(&self, meta: &Meta, link: LinkType) -> Result<Decapsulation, Refusal> {
         let frame = &self.buffer[self.start..];
         let planned = Decapsulation::plan(frame, &self.stack, meta, link, &self.rules);

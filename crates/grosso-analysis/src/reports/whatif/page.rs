@@ -143,7 +143,7 @@ fn reasons(settings: &[Setting]) -> String {
 
 type Value = fn(&Setting) -> Option<f64>;
 
-/// Values that are drawn over the holds, one line for each profile.
+/// Values plotted against the hold time, one line per profile.
 const CHARTS: &[(&str, Value)] = &[
     ("Packets delivered, by hold time", |setting| Some(setting.packets_up as f64)),
     ("Mean segments per train, by hold time", |setting| Some(setting.segments_per_train?.mean)),

@@ -59,11 +59,11 @@ pub(super) struct Keyword {
     is_hexadecimal: bool,
     /// The expected value, if the keyword is required.
     pub(super) required: Option<&'static str>,
-    /// Sets the value, which has this form. Keywords before this one in the table are set already.
+    /// Function that sets the value, which has this form. Keywords before this one in the table are already set.
     pub(super) set: fn(&mut Description, &Value),
-    /// The value in a tunnel; `None` if the tunnel does not need the keyword.
+    /// Function that returns the value in a tunnel; `None` if the tunnel does not need the keyword.
     pub(super) get: fn(&Description) -> Option<Value>,
-    /// Checks the value against the whole tunnel and all its keywords.
+    /// Function that checks the value against the whole tunnel and all its keywords.
     pub(super) check: fn(&Description, &Value, &Words) -> Result<(), String>,
 }
 
