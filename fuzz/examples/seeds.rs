@@ -121,7 +121,7 @@ fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     [given, writer.finish().expect("writing to memory succeeds")].concat()
 }
 
-/// Returns choices, and a list of actions, most of which are the usual one.
+/// Returns choices, and a list of actions, most of them the usual action.
 fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     let mut bytes = random.bytes(choices);
     for _ in 0..random.within(4, count) {
@@ -224,7 +224,7 @@ const WIRES: [&str; 4] = [
     "delay 1000s jitter 2000s loss 0.1% corrupt 100% seed 18446744073709551615",
 ];
 
-/// Returns wide limits and a list of actions, most of which continue a train.
+/// Returns wide limits and a list of actions, most of them actions that continue a train.
 fn coalesce(random: &mut Random) -> Vec<u8> {
     let mut bytes = random.bytes(7);
     bytes[1] |= 1;

@@ -151,7 +151,7 @@ fn write(memory: &File, decisions: &mut Decisions<'_>) {
     memory.write_all_at(&written, at).expect("memory");
 }
 
-/// Writes consecutive descriptors of a packed ring, some of which may be valid.
+/// Writes consecutive descriptors of a packed ring; some may be valid.
 fn describe(memory: &File, decisions: &mut Decisions<'_>) {
     let [table, ..] = decisions.choose(&RINGS);
     let (first, count) = (below(decisions, SIZE as usize), below(decisions, SIZE as usize));
@@ -274,7 +274,7 @@ fn answer(request: u32, number: u64) -> Message {
     Message { request, wants_reply: false, payload: bytes(&[number]), files: vec![] }
 }
 
-/// Writes used entries and their number, some of which may be valid.
+/// Writes used entries and their number; some may be valid.
 fn write_used(memory: &File, decisions: &mut Decisions<'_>) {
     let ring = below(decisions, 2) as u64 * RING_BYTES;
     let (first, count) = (below(decisions, 300) as u64, below(decisions, 300));

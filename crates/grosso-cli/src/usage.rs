@@ -59,7 +59,7 @@ fn first_example(command: &Command, path: &str) -> Option<String> {
     Some(line[..end].trim_end().to_owned())
 }
 
-/// Converts a reason from the parsers of the standard library or clap into a sentence; others stay.
+/// Converts a reason from the parsers of the standard library or clap into a sentence; others stay unchanged.
 fn sentence(reason: &str) -> String {
     let expected = match reason {
         "invalid digit found in string" | "cannot parse integer from empty string" => {

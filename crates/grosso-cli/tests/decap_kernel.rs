@@ -1,4 +1,5 @@
-//! Packets that the running kernel encapsulates equal, after `decap`, those that its own tunnel devices show.
+//! Compares packets that the running kernel encapsulated, after `decap`, with the packets that its own tunnel devices
+//! show.
 
 #![cfg(target_os = "linux")]
 

@@ -213,7 +213,7 @@ fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
     }
 }
 
-/// Help and version are written like reports: a full disk gives another code than a closed pipe.
+/// Help and version are written like reports: a full disk gives a different exit code from a closed pipe.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_room_ends_with_4_and_help_without_a_reader_with_141() {

@@ -301,7 +301,7 @@ fn findings(mut report: Value) -> Value {
                 map.values_mut().for_each(strip);
             }
             Value::Array(list) => {
-                // Several captures are read as pcapng, whatever their formats.
+                // Several captures are read as pcapng, regardless of their formats.
                 list.retain(|one| {
                     !one.as_str().is_some_and(|text| text.starts_with("writing pcapng"))
                 });

@@ -56,7 +56,7 @@ impl Lab {
             assert!(tcpdump.try_wait().unwrap().is_none(), "tcpdump does not run");
             std::thread::yield_now();
         }
-        // The server may not listen yet, but will as long as its process runs.
+        // The server may not listen yet, but it will as long as its process runs.
         let client = format!("iperf3 -c 10.99.0.2 {traffic}");
         while !self.command(0, &client).status().unwrap().success() {
             assert!(server.try_wait().unwrap().is_none(), "iperf3 does not serve");

@@ -212,7 +212,7 @@ fn quick(words: &str) -> String {
 
 /// Returns the arguments of a judged command in its first attempt.
 fn first_runs(name: &str, words: &str) -> String {
-    // Claims about a bound need five runs, and a test of its own asserts those of this file.
+    // Claims about a bound need five runs; a separate test asserts such claims of this file.
     let runs = if name.ends_with("lro-in-the-middle.toml") { RUNS[1] } else { RUNS[0] };
     format!("{name} {words} --runs {runs}").trim().to_owned()
 }
@@ -232,12 +232,12 @@ pub(crate) struct Measured {
     pub(crate) table: String,
 }
 
-/// The results of the commands that have been run, each of which one test measures for all.
+/// Results of the commands that have been run. One test measures each for all tests.
 static MEASURED: Mutex<BTreeMap<String, Arc<OnceLock<Arc<Option<Measured>>>>>> =
     Mutex::new(BTreeMap::new());
 
-/// Returns the results of `lab` with these arguments, and runs it if no test has: on a CPU of its own. `None` if a lab
-/// cannot run here.
+/// Returns the results of `lab` with these arguments, on its own CPU; runs it unless another test already has. `None`
+/// if a lab cannot run here.
 pub(crate) fn measured(words: &str) -> Arc<Option<Measured>> {
     let mut all = MEASURED.lock().unwrap();
     let cell = Arc::clone(all.entry(words.to_owned()).or_default());

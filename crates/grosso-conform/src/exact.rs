@@ -8,7 +8,7 @@ use crate::{
     vectors::Vector,
 };
 
-/// Judges the output of one poll by the right output that it resembles most.
+/// Judges the output of one poll against the correct output that it resembles most.
 pub(crate) fn judge(vector: &Vector, records: &[Framed]) -> Vec<Fault> {
     let mut packets = Vec::new();
     for record in records {
@@ -23,7 +23,7 @@ pub(crate) fn judge(vector: &Vector, records: &[Framed]) -> Vec<Fault> {
     faults.min_by_key(Vec::len).unwrap_or_default()
 }
 
-/// Compares the output with one that is right.
+/// Compares the output with a correct output.
 fn compare(vector: &Vector, expected: &[Vec<u8>], packets: &[Vec<u8>]) -> Vec<Fault> {
     let mut missing: Vec<usize> = (0..expected.len()).collect();
     let mut places = Vec::new();

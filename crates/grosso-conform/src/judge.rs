@@ -168,8 +168,8 @@ impl<'a> Court<'a> {
         Difference { text: format!("packet {} is changed: {text}", index + 1), rule }
     }
 
-    /// Returns the input packet that corresponds to a packet of a frame: the packet itself, or a missing packet,
-    /// preferably the one that fits between its neighbours in the frame.
+    /// Returns the input packet that a packet of a frame corresponds to: the same packet, or otherwise a missing
+    /// packet, preferably one that fits between its neighbours in the frame.
     fn meant(&mut self, left: &Left, place: usize) -> Option<usize> {
         if let Some(member) = left.members[place] {
             return Some(member);

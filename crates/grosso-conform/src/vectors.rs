@@ -33,10 +33,10 @@ pub struct Vector {
     pub frames: Vec<Vec<u8>>,
     /// Virtio header of each input frame; zero except for superframes.
     pub header: [u8; HEADER_LEN],
-    /// Outputs that are right, if the input determines the output. A header can have several meanings: it does not say
-    /// whether identifications are constant.
+    /// Correct outputs, if the input determines the output. A header can have several meanings: it does not say whether
+    /// identifications are constant.
     pub expected: Vec<Vec<Vec<u8>>>,
-    /// Whether the packets of the output have an order.
+    /// Whether the order of the packets in the output matters.
     pub is_ordered: bool,
     /// Frames of each flow, by index, in order of arrival.
     pub flows: Vec<Vec<usize>>,

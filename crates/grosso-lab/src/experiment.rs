@@ -99,7 +99,7 @@ impl<S, R> Series<S, R> {
 /// A setting of an experiment, and its runs.
 pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
-/// Settings to measure, and the interpretation of their runs.
+/// Experiment: settings to measure, and functions that interpret their runs.
 pub trait Experiment {
     /// Parameters in addition to those of every plan.
     type Parameters: Clone;

@@ -58,7 +58,7 @@ pub struct Layout {
     pub mtu: Mtu,
     /// The version of IP between the hosts.
     pub family: Family,
-    /// Greatest size of a TCP socket's buffer in bytes. All connections together should have fewer than 1000 packets in
+    /// Maximum size of a TCP socket's buffer in bytes. All connections together should have fewer than 1000 packets in
     /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
     /// notice to the sender).
     pub tcp_buffer_bytes: usize,
@@ -176,7 +176,7 @@ pub struct Ends {
 }
 
 impl Hosts {
-    /// Creates two hosts with a data path between them in place of the receiver's NIC, and the ports for it. The
+    /// Creates two hosts, and the ports for a data path between them that takes the place of the receiver's NIC. The
     /// receiver's kernel sends superframes if `superframes` is set.
     ///
     /// # Errors
@@ -201,11 +201,11 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Creates two hosts with a data path between them in place of the sender's NIC, and the ports for it. The sender's
-    /// kernel sends superframes if `superframes` is set; the wire accepts none.
+    /// Creates two hosts, and the ports for a data path between them that takes the place of the sender's NIC. The
+    /// sender's kernel sends superframes if `superframes` is set; the wire accepts none.
     ///
     /// # Errors
-    /// Errors of [`Hosts::receiving`].
+    /// Errors from [`Hosts::receiving`].
     pub fn sending(layout: &Layout, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
@@ -236,7 +236,7 @@ impl Hosts {
     /// carries only the traffic.
     ///
     /// # Errors
-    /// Errors of [`Hosts::receiving`].
+    /// Errors from [`Hosts::receiving`].
     pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
         Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
@@ -246,7 +246,7 @@ impl Hosts {
     /// opened.
     ///
     /// # Errors
-    /// Errors of [`Hosts::receiving`] and of `open`.
+    /// Errors from [`Hosts::receiving`] and of `open`.
     pub fn apart_by(
         layout: &Layout,
         (device, superframes): (Device, bool),
@@ -279,7 +279,7 @@ impl Hosts {
     /// device. The receiver expects the sender's address at [`STATION`], and its kernel sends no superframes.
     ///
     /// # Errors
-    /// Errors of [`Hosts::receiving`].
+    /// Errors from [`Hosts::receiving`].
     pub fn alone(layout: &Layout, device: Device) -> io::Result<(Self, LivePort, [u8; 6])> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let ethernet = (device, Layer::Ethernet);
@@ -297,7 +297,7 @@ impl Hosts {
     /// Creates two hosts with only a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
-    /// Errors of [`Hosts::receiving`].
+    /// Errors from [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
         // No thread between the hosts can cause pauses, and packets can really be lost here.
         let layout = &Layout { patient: false, ..*layout };

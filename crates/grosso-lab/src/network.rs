@@ -79,7 +79,7 @@ pub struct Passed {
     pub rx_frames: u64,
     /// Bytes of the received frames.
     pub rx_bytes: u64,
-    /// Frames forwarded: towards b, trains of packets.
+    /// Forwarded frames; each frame towards b is a train of packets.
     pub tx_frames: u64,
     /// Packets lost at random.
     pub lost: u64,
@@ -97,7 +97,7 @@ impl Network {
     /// Creates the hosts and starts the data path between them.
     ///
     /// # Errors
-    /// Errors of [`Hosts::receiving`].
+    /// Errors from [`Hosts::receiving`].
     pub fn start(options: NetworkOptions) -> io::Result<Self> {
         let layout = Layout {
             mtu: Mtu { sender: options.mtu, receiver: options.mtu },
@@ -162,7 +162,7 @@ impl Network {
     /// Sends as much as possible over one connection from a to b, for a given time.
     ///
     /// # Errors
-    /// Errors of [`crate::trial::measure`].
+    /// Errors from [`crate::trial::measure`].
     pub fn stream(
         &self,
         measured: Duration,
@@ -264,7 +264,7 @@ const SEED: u64 = 0x6772_6f73_736f;
 const TCP_BUFFER_BYTES: usize = 4 << 20;
 /// Bytes in flight, more than a wire with delay holds by default (10 000 packets).
 const UNDER_WAY_BYTES: usize = 16 << 20;
-/// Greatest time that a server may take to start.
+/// Maximum time that a server may take to start.
 const LISTENS: Duration = Duration::from_secs(2);
 /// Interval between checks for a listening server.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -11,7 +11,7 @@ use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};
 #[derive(Debug)]
 pub struct Nic<P: Port> {
     port: P,
-    /// Greatest number of buffers in use at once.
+    /// Maximum number of buffers in use at once.
     buffers_max: usize,
     in_use: usize,
     in_use_max: usize,
@@ -49,7 +49,7 @@ impl<P: Port> Nic<P> {
         self.dropped
     }
 
-    /// Returns the greatest number of buffers in use at once.
+    /// Returns the maximum number of buffers in use at once.
     #[must_use]
     pub fn in_use_max(&self) -> usize {
         self.in_use_max

@@ -31,11 +31,11 @@ pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow};
 pub struct OffloadParameters {
     /// The congestion control of TCP. A pacing one, for example BBR, hides the effect of offloads.
     pub congestion: String,
-    /// Greatest time for which a train may be held.
+    /// Maximum time for which a train may be held.
     #[serde(rename = "hold_us", serialize_with = "microseconds")]
     #[schemars(with = "f64")]
     pub hold: Duration,
-    /// Whether the sender sends from a file, without a copy.
+    /// Whether the sender sends from a file without copying (`sendfile`).
     #[serde(skip)]
     pub sendfile: bool,
     /// Whether packets cross the wire with complete checksums, for the receiver to verify.
@@ -43,7 +43,7 @@ pub struct OffloadParameters {
     /// Whether TCP's segments have timestamps.
     #[serde(skip_serializing_if = "is_set")]
     pub timestamps: bool,
-    /// Greatest size of a TCP socket's buffer in bytes, if not the default.
+    /// Maximum size of a TCP socket's buffer in bytes, if not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<usize>,
     /// Generator of the traffic.

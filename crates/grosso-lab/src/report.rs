@@ -60,7 +60,7 @@ pub trait Findings: Serialize + JsonSchema {
 pub struct Knob {
     /// The observation.
     pub seen: &'static str,
-    /// Commands and arguments of a path, each of which may help.
+    /// Commands and arguments of a path that may help, each on its own.
     pub turn: &'static [&'static str],
 }
 

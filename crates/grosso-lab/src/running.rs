@@ -27,7 +27,7 @@ impl<'scope, T: Send + 'scope> Running<'scope, T> {
     /// Starts a data path between two ports. Its thread calls `first` before, and `last` with the left port at the end.
     ///
     /// # Errors
-    /// Errors of [`DataPath::new`] and of `first`.
+    /// Errors from [`DataPath::new`] and of `first`.
     pub(crate) fn start<L, R>(
         scope: &'scope Scope<'scope, '_>,
         (left, right): (L, R),

@@ -457,7 +457,7 @@ const EVERY_ROW: &str = "the figures of every setting: a trial failed";
 const FIGURES: &str = "figures for each of its settings: no trial produced one";
 /// Means that may decide a claim in spite of the noise.
 const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
-/// Greatest ratio of two effects that count as equal.
+/// Maximum ratio of two effects that count as equal.
 const SAME: f64 = 1.2;
 /// Maximum probability of a chance difference at which the difference counts as real; three runs against three can
 /// reach it. The margin allows for rounding in the sum.

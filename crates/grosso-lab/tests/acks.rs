@@ -246,9 +246,9 @@ proptest! {
 /// Units that a receiver gets, and the treatment of its acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
-    /// Packets, of which it acknowledges every second one.
+    /// Packets; every second one is acknowledged.
     Packets,
-    /// Trains, each of which it acknowledges once.
+    /// Trains; each is acknowledged once.
     Trains,
     /// Trains, whose acknowledgments are expanded.
     Expanded,

@@ -1,5 +1,5 @@
-//! Tiers of the merge path may answer earlier, but never differently: with and without them, deliveries, verdicts and
-//! counters are equal.
+//! Fast tiers of the merge path give the same answer sooner: with and without them, deliveries, verdicts and counters
+//! are equal.
 //!
 //! `GROSSO_CASES_FACTOR` multiplies the random frames: a factor of 50 makes a million.
 

@@ -46,9 +46,9 @@ pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Fai
 #[derive(Debug, Serialize, JsonSchema)]
 struct ProfileFacts {
     name: String,
-    /// Whether `segment` gives back the packets that went in.
+    /// Whether `segment` restores the original packets.
     invertible: bool,
-    /// `None` for a profile that a user wrote.
+    /// Description of a built-in profile; `None` for a profile from a file.
     about: Option<&'static str>,
 }
 
@@ -94,7 +94,7 @@ struct One {
     tool: Tool,
     #[serde(flatten)]
     facts: ProfileFacts,
-    /// Its keys as in a file.
+    /// Keys of the profile, as in a profile file.
     profile: Map<String, Value>,
     #[serde(skip)]
     file: String,

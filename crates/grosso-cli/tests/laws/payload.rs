@@ -70,7 +70,7 @@ pub(crate) fn of_packets(recipe: &Recipe) {
 }
 
 pub(crate) fn of_merged_packets(recipe: &Recipe) {
-    // A UDP superframe with FOU inside has many packets, of which only the headers of the first are shown.
+    // A UDP superframe with FOU inside has many packets, but shows only the headers of the first.
     let mixture = Mixture::new(recipe, Fou::Opaque);
     let bench = Bench::new();
     bench.put("wire", &capture(recipe.format(), &mixture.packets));
@@ -166,8 +166,8 @@ impl Mixture {
         mixture
     }
 
-    /// Returns fragments in random order: those of complete datagrams, of which some are repeated, and those of some
-    /// incomplete datagrams.
+    /// Returns fragments in random order: all fragments of complete datagrams, some of them repeated, and some
+    /// fragments of incomplete datagrams.
     fn fragments(
         &mut self,
         number: u16,

@@ -42,7 +42,7 @@ pub(super) struct Situation {
     pub(super) setup: [&'static str; 3],
     /// Whether the counters show this fault and no other.
     pub(super) is_made: fn(&Counters) -> bool,
-    /// The cause at the sender and behind the link; `None` if there is none to name.
+    /// Cause to name at the sender and behind the link; `None` if there is none.
     pub(super) causes: [Option<&'static str>; 2],
 }
 

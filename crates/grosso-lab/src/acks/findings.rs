@@ -32,7 +32,7 @@ pub struct AckRow {
     pub handling: Handling,
     /// Hold time of trains, in microseconds; zero if trains end with the poll.
     pub hold_us: f64,
-    /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
+    /// Maximum size of a socket's buffers in bytes; `None` for the lab's default.
     pub window_bytes: Option<usize>,
     /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,

@@ -122,7 +122,7 @@ pub struct Case {
     handling: Handling,
     /// Time for which trains are held; zero for the end of the poll.
     hold: Duration,
-    /// Greatest size of a socket's buffers in bytes; `None` for the lab's default.
+    /// Maximum size of a socket's buffers in bytes; `None` for the lab's default.
     window_bytes: Option<usize>,
     /// The timed transfer; `None` for a stream over a wire without a delay.
     transfer: Option<Transfer>,
@@ -368,7 +368,7 @@ const USERSPACE_RATE_BITS: u64 = 2_000_000_000;
 /// Sizes around the window that was best in 2011, and the lab's default.
 const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
 const BEST_2011: usize = 100 << 10;
-/// Least number of bytes that the receiver reads at once, so that it acknowledges every second segment like the
+/// Minimum number of bytes that the receiver reads at once, so that it acknowledges every second segment like the
 /// receiver of 2011: a quarter of the smallest window.
 const READ_BYTES_MIN: u16 = 16 << 10;
 /// The MTU of the wire, in bytes.

@@ -255,7 +255,7 @@ impl TransferRow {
         );
     }
 
-    /// Writes the line of a treatment; `self` is one of its rows.
+    /// Writes the table line of a treatment. `self` is one of the rows of that treatment.
     fn write(&self, text: &mut String, rows: &[&Self]) {
         let find = |handling, worth, hold_us: f64| {
             let mut rows = rows.iter().filter(|row| (row.handling, row.worth) == (handling, worth));

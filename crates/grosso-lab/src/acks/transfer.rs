@@ -107,7 +107,7 @@ pub struct TransferRow {
     pub round_trip_ms: f64,
     /// Share of packets lost in each direction.
     pub loss: f64,
-    /// Greatest size of a socket's buffers in bytes; `None` if the window is never full.
+    /// Maximum size of a socket's buffers in bytes; `None` if the window is never full.
     pub window_bytes: Option<usize>,
     /// Duration of the transfer, in milliseconds.
     pub milliseconds: Spread,

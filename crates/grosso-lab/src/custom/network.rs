@@ -417,7 +417,7 @@ fn open_host(host: &CustomHost) -> io::Result<NetworkNamespace> {
     Ok(network)
 }
 
-/// Greatest size of a TCP socket's buffer in bytes: less than 1000 packets, the length of a wire's backlog.
+/// Maximum size of a TCP socket's buffer in bytes: less than 1000 packets, the length of a wire's backlog.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     options
 }
 
-/// Returns the greatest number of buffers in use at once, and the greatest memory of incomplete datagrams.
+/// Returns the maximum number of buffers in use at once, and the maximum memory of incomplete datagrams.
 fn held<P: Port>(left: Secure<Nic<P>>) -> Result<(usize, u64), PortError> {
     let fragmentation = left.inner();
     let held_bytes_max = fragmentation.stats().joined.held_bytes_max;
@@ -363,7 +363,7 @@ const HOST_MTU: u16 = 65_521;
 const WIRE_MTU: u16 = 1500;
 /// Size of the wire's queue in bytes: about 40 ms at the default rate, to bridge times when a data path is off the CPU.
 const UNDER_WAY_BYTES: usize = 8 << 20;
-/// Greatest number of frames per poll: the budget of NAPI.
+/// Maximum number of frames per poll: the budget of NAPI.
 const BUDGET_FRAMES: usize = 64;
 /// Size of a NIC's receive buffer: half a page.
 const BUFFER_BYTES: usize = 2048;

@@ -57,7 +57,7 @@ impl Image {
         Ok(Self { kernel, file_system })
     }
 
-    /// Returns the command for a VM with a TAP device of its namespace as its network device. It computes every
+    /// Returns the command for a VM whose network device is a TAP device of its namespace. The VM computes every
     /// checksum and segments every packet itself, as on a real wire.
     #[must_use]
     pub fn machine_on(&self, tap: &str) -> Command {
@@ -103,7 +103,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// Finds a kernel in the directory that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or the directory
-    /// where a package was unpacked. Of several kernels it returns the one with the last name.
+    /// where a package was unpacked. If there are several kernels, returns the one whose name sorts last.
     ///
     /// # Errors
     ///

@@ -96,7 +96,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// Errors of [`Guest::start`].
+    /// Errors from [`Guest::start`].
     pub fn reboot(&mut self) -> io::Result<()> {
         // The kernel reboots at once, without involving any program of the guest.
         writeln!(self.script, "echo b > /proc/sysrq-trigger")?;

@@ -35,7 +35,7 @@ impl Hosts {
     /// ([`underlay_addresses`] of this IP version): sockets in [`Hosts::underlay`] reach each other.
     ///
     /// # Errors
-    /// Errors of [`Hosts::receiving`].
+    /// Errors from [`Hosts::receiving`].
     pub fn tunnelled(
         layout: &Layout,
         inside: Inside,
@@ -57,7 +57,7 @@ impl Hosts {
     /// Creates two hosts whose NICs are the kernel's VXLAN devices, over the same wire as that of [`Hosts::tunnelled`].
     ///
     /// # Errors
-    /// Errors of [`Hosts::receiving`]; also fails if the kernel has no VXLAN.
+    /// Errors from [`Hosts::receiving`]; also fails if the kernel has no VXLAN.
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
         hosts.between = lay_underlay(wire_mtu, Family::V4)?;

@@ -77,7 +77,7 @@ pub fn measure(
 /// Compares the received bytes with those sent, and checks that they pass through the device.
 ///
 /// # Errors
-/// Errors of [`measure`]; also fails if a byte differs, or if the route to the sink does not use the device.
+/// Errors from [`measure`]; also fails if a byte differs, or if the route to the sink does not use the device.
 pub(super) fn verify(
     setting: &NicOffloadSetting,
     interrupted: &AtomicBool,

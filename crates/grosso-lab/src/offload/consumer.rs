@@ -1,6 +1,6 @@
-//! Gain from delivery in parts if the payload is not copied again: coalescing for consumers in memory, of which one
-//! reads only headers and the others read every byte. A TAP or a packet socket copies every byte into the kernel, which
-//! hides the gain.
+//! Gain from delivery in parts if the payload is not copied again: coalescing for consumers in memory. One consumer
+//! reads only headers, and the others read every byte. A TAP or a packet socket copies every byte into the kernel,
+//! which hides the gain.
 
 mod reader;
 

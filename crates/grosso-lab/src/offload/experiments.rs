@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures the gain from coalescing at an MTU of 1500: on one CPU, then on two if there are two.
+    /// Creates an experiment on the gain from coalescing at an MTU of 1500: on one CPU, then on two if there are two.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.
@@ -35,8 +35,8 @@ impl Offload {
         Ok(Self { name: "", plan, groups, judge: judge_headline, ..Self::receiving() })
     }
 
-    /// Measures table R1: three pairs of MTUs, with packets merged in place or copied first, in buffers of several
-    /// sizes, and the kernel's own GRO on the same wire.
+    /// Creates the experiment of table R1: three pairs of MTUs, with packets merged in place or copied first, in
+    /// buffers of several sizes, and the kernel's own GRO on the same wire.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.
@@ -54,8 +54,8 @@ impl Offload {
         Ok(Self { name: "lro", plan, groups, notes, judge, consumer, ..Self::receiving() })
     }
 
-    /// Measures table R5: the gain if the sender's kernel sends superframes, which Grosso splits, for TCP and UDP over
-    /// IPv4 and IPv6.
+    /// Creates the experiment of table R5: the gain if the sender's kernel sends superframes, which Grosso splits, for
+    /// TCP and UDP over IPv4 and IPv6.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.
@@ -91,8 +91,8 @@ impl Offload {
         Ok(Self { name: "gso", plan, groups, nic_of: "sender", notes, judge, ..Self::receiving() })
     }
 
-    /// Measures one kind of traffic, with and without coalescing, next to the kernel's own wire: on one CPU, and
-    /// streams also on two. With two CPUs, the wake-ups of a VM would dominate the time of a request.
+    /// Creates an experiment with one kind of traffic, with and without coalescing, next to the kernel's own wire: on
+    /// one CPU, and streams also on two. With two CPUs, the wake-ups of a VM would dominate the time of a request.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.
@@ -115,7 +115,7 @@ impl Offload {
         Ok(Self { name, plan, groups, notes, ..Self::receiving() })
     }
 
-    /// Measures train lengths by the number of connections and by the hold time.
+    /// Creates an experiment on train lengths by the number of connections and by the hold time.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.

@@ -80,7 +80,7 @@ pub struct OffloadRow {
     /// Maximum offered rate of each connection in Gb/s; `None` if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_gbps: Option<f64>,
-    /// Greatest time for which trains were held, in microseconds; `None` if Grosso merged nothing.
+    /// Maximum time for which trains were held, in microseconds; `None` if Grosso merged nothing.
     pub hold_us: Option<f64>,
     /// Gigabits per CPU-second of all threads.
     pub gigabits_a_cpu_second: Spread,

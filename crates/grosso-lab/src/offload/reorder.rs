@@ -111,7 +111,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
 
 /// Differences between the paths, in microseconds.
 const SKEWS_US: [u64; 6] = [0, 20, 40, 80, 120, 200];
-/// The difference to which the verdicts refer.
+/// Delay difference that the verdicts refer to, in microseconds.
 const JUDGED_US: u64 = 40;
 /// Delay of both paths.
 const PATH: Duration = Duration::from_micros(250);

@@ -136,7 +136,7 @@ const PLACE_STEP: u64 = 65_537;
 const EXPECTED: usize = 1 << 14;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Greatest delay that a late sender makes up at a higher rate: a longer burst would itself be a load.
+/// Maximum delay that a late sender makes up at a higher rate: a longer burst would itself be a load.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
 /// Answers requests like [`answer`], over many connections at once.
 ///
 /// # Errors
-/// Errors of [`ask_many`].
+/// Errors from [`ask_many`].
 pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;

@@ -27,7 +27,7 @@ pub(crate) fn send_streams(
 /// Sends streams like [`send_streams`], without a copy by the sender.
 ///
 /// # Errors
-/// Errors of [`send_streams`].
+/// Errors from [`send_streams`].
 pub(crate) fn send_file(
     sockets: &[TcpStream],
     content: &Content,

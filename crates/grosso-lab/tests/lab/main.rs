@@ -130,7 +130,7 @@ mod linux {
     /// as `cargo test -p grosso-lab --test lab -- --ignored` does.
     const MEASURING: [&str; 1] = ["tunnels::without_offloads_every_packet_passes_by_itself"];
 
-    /// Number of concurrent trials per CPU, of which one measures.
+    /// Number of concurrent trials per CPU; one of them measures.
     const THREADS_A_PROCESSOR: usize = 4;
 
     fn waits(trial: &str) -> bool {

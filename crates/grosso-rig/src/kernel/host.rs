@@ -94,7 +94,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Errors of [`Self::datagrams`].
+    /// Errors from [`Self::datagrams`].
     pub fn datagrams_at(
         &mut self,
         address: IpAddr,

@@ -450,7 +450,7 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// Errors of [`PacketSocket::send`] for the first packet; in that case no packet was sent.
+    /// Errors from [`PacketSocket::send`] for the first packet; in that case no packet was sent.
     pub fn send_batch(&self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a valid
         // value.

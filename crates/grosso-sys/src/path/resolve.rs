@@ -142,7 +142,7 @@ impl Place {
         Ok(Self { directory: self.directory.try_clone()?, name, is_kernel_link: false })
     }
 
-    /// Pins the entry, whatever its type, without opening it.
+    /// Pins the entry, regardless of its type, without opening it.
     ///
     /// # Errors
     /// Errors from `open(2)`.

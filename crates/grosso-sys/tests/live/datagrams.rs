@@ -9,8 +9,8 @@ use grosso_sys::wait::{Interest, wait_for};
 
 use super::{SOON, isolated};
 
-/// Checks that packets longer than a link allows are sent in fragments, whatever the known path MTU: the MTU of a link
-/// may shrink while a tunnel is in use.
+/// Checks that packets longer than a link allows are sent in fragments, regardless of the known path MTU: the MTU of a
+/// link may shrink while a tunnel is in use.
 #[test]
 fn datagrams_over_ipv6_that_are_longer_than_the_link_arrive() {
     isolated(|control| {

@@ -84,7 +84,7 @@ impl FrontEnd {
     /// Connects over a connected socket. `serve` lets the back end work.
     ///
     /// # Errors
-    /// Errors of [`FrontEnd::connect`].
+    /// Errors from [`FrontEnd::connect`].
     pub fn on(socket: UnixStream, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
@@ -92,7 +92,7 @@ impl FrontEnd {
     /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], all of which are enabled.
     ///
     /// # Errors
-    /// Errors of [`FrontEnd::connect`].
+    /// Errors from [`FrontEnd::connect`].
     pub fn with_pairs(
         socket: UnixStream,
         (wanted, pairs): (u64, usize),
@@ -184,7 +184,7 @@ impl FrontEnd {
     /// Stops a ring, and returns the index of its next entry, or the encoded position in a packed ring.
     ///
     /// # Errors
-    /// Errors of [`FrontEnd::connect`].
+    /// Errors from [`FrontEnd::connect`].
     pub fn stop_ring(&mut self, ring: usize, serve: &mut dyn FnMut()) -> io::Result<u16> {
         self.tell(11, &[ring as u32, 0].map(u32::to_ne_bytes).concat(), &[])?;
         serve();
@@ -194,7 +194,7 @@ impl FrontEnd {
     /// Restarts the driver, as a rebooted VM does: the rings are empty.
     ///
     /// # Errors
-    /// Errors of [`FrontEnd::connect`].
+    /// Errors from [`FrontEnd::connect`].
     pub fn reboot(&mut self, serve: &mut dyn FnMut()) -> io::Result<()> {
         for ring in 0..self.used.len() {
             self.stop_ring(ring, serve)?;
@@ -227,7 +227,7 @@ impl FrontEnd {
     /// Sends a request and returns the first number of the reply.
     ///
     /// # Errors
-    /// Errors of [`FrontEnd::connect`].
+    /// Errors from [`FrontEnd::connect`].
     pub fn ask(&mut self, request: u32, serve: &mut dyn FnMut()) -> io::Result<u64> {
         self.tell(request, &[], &[])?;
         serve();
@@ -337,7 +337,7 @@ impl FrontEnd {
         self.calls[ring].write_all(&(u64::MAX - 1).to_ne_bytes())
     }
 
-    /// Returns the number of interrupts of the driver for a ring since the last call.
+    /// Returns how often the driver was interrupted for a ring since the last call.
     pub fn calls(&mut self, ring: usize) -> u64 {
         let mut count = [0; 8];
         self.calls[ring].read(&mut count).map_or(0, |_| u64::from_ne_bytes(count))

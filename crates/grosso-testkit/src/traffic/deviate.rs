@@ -162,7 +162,7 @@ fn checksum(packet: &mut Packet, random: &mut Random) {
     }
 }
 
-/// Gives one IPv4 header options.
+/// Adds options to one IPv4 header.
 fn options(packet: &mut Packet, random: &mut Random) {
     let index = random.below(packet.headers.len());
     let place = packet.headers[index..].iter().position(|header| matches!(header, Header::Ipv4(_)));
@@ -172,7 +172,7 @@ fn options(packet: &mut Packet, random: &mut Random) {
     }
 }
 
-/// Gives one IPv6 header destination options.
+/// Adds destination options to one IPv6 header.
 fn extend(packet: &mut Packet, random: &mut Random) {
     let index = random.below(packet.headers.len());
     let place = packet.headers[index..].iter().position(|header| matches!(header, Header::Ipv6(_)));

@@ -38,7 +38,7 @@ pub(super) struct Clients {
     is_over: AtomicBool,
     /// Clients that were accepted.
     pub(super) came: AtomicUsize,
-    /// Clients that were rejected because all places were taken.
+    /// Clients that were rejected because the maximum number of clients was connected.
     pub(super) turned_away: AtomicUsize,
     /// Clients that were disconnected because they did not read their data.
     pub(super) cut_off: AtomicUsize,
@@ -240,7 +240,7 @@ impl PcapService {
         }
     }
 
-    /// Makes the connected clients the ones that receive batches.
+    /// Replaces the list of clients that receive batches by the connected clients.
     fn publish(&self) {
         let here = self.clients.iter().map(|client| Arc::clone(&client.queue));
         *lock(&self.shared.queues) = here.collect();

@@ -23,17 +23,18 @@ pub(super) struct Listing {
     warnings: Vec<String>,
 }
 
-/// One of them.
+/// One interface of the list.
 #[derive(Serialize, JsonSchema)]
 struct Listed {
-    /// The number that `-i` takes.
+    /// Number that `-i` accepts.
     number: usize,
     name: String,
     up: bool,
     running: bool,
     loopback: bool,
     mtu: Option<u32>,
-    /// The link type of its packets; `null` if they cannot be parsed, and for all together.
+    /// Link type of the interface's packets; `null` if the packets cannot be parsed, and for the entry of all
+    /// interfaces.
     link_type: Option<String>,
 }
 

@@ -93,7 +93,7 @@ impl PcapServer {
         self.clients.came.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of clients that were rejected because all places were taken.
+    /// Returns the number of clients that were rejected because the maximum number of clients was connected.
     pub(super) fn turned_away(&self) -> usize {
         self.clients.turned_away.load(Ordering::Relaxed)
     }

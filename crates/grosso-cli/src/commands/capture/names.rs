@@ -140,7 +140,7 @@ mod tests {
         let mut names = names("x-%s", turning);
         assert_eq!(shown(&names), "x-1700000000", "one name has no number");
         assert_eq!(names.turn(|| NOON_S + 9, u64::MAX), Turn::Same);
-        // A file's period starts at its first packet, however long no packet arrived before.
+        // A file's period starts at its first packet, regardless of how long no packet arrived before it.
         assert_eq!(names.turn(|| NOON_S + 25, 0), Turn::Next);
         assert_eq!(shown(&names), "x-1700000025");
         assert_eq!(names.turn(|| NOON_S + 34, 0), Turn::Same);

@@ -27,10 +27,10 @@ pub(super) struct CaptureReport {
     /// The name of the first output.
     #[serde(skip)]
     pub(super) name: String,
-    /// The work on superframes and partial checksums; `null` if they stay as they are.
+    /// Work on superframes and partial checksums; `null` if packets stay unchanged.
     pub(super) wire: Option<Unloaded>,
     pub(super) elapsed_ns: u64,
-    /// The reason why it ended.
+    /// Reason why the capture ended.
     pub(super) ended: CaptureEnd,
     /// Packets for which the kernel had no room.
     pub(super) drops: u64,
@@ -51,13 +51,13 @@ pub(super) struct InterfacePackets {
 /// The files that were written, one after another.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct FilesReport {
-    /// Files begun, those that were written again included.
+    /// Files started, including those that were overwritten later.
     pub(super) begun: u64,
-    /// The last of them.
+    /// Last file.
     pub(super) last: Option<Name>,
 }
 
-/// One of the places that packets went to.
+/// A destination of packets.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct OutputReport {
     /// `file`, `pcap-over-ip` or `device`.
@@ -67,20 +67,20 @@ pub(super) struct OutputReport {
     /// Clients that a listener accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) clients: Option<usize>,
-    /// Clients for which it had no place.
+    /// Clients that the listener rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) turned_away: Option<usize>,
-    /// Clients that it disconnected because they did not take their bytes.
+    /// Clients that the listener disconnected because they did not read their data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cut_off: Option<usize>,
-    /// Packets that were lost there, by the reason.
+    /// Packets lost at this destination, by reason.
     pub(super) lost: Counts,
 }
 
 /// Counts of frames by kind.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct FrameCounts {
-    /// Frames as the interface had them.
+    /// Frames as captured on the interface.
     pub(super) frames: u64,
     pub(super) outgoing: u64,
     pub(super) superframes_tcp: u64,
@@ -99,7 +99,7 @@ pub(super) struct FrameCounts {
 pub(super) enum CaptureEnd {
     Count,
     Duration,
-    /// There were as many files as there may be.
+    /// The maximum number of files was reached.
     Files,
     Interrupted,
     Terminated,

@@ -37,7 +37,7 @@ pub(super) struct Unloaded {
     /// Packets that the superframes were split into.
     pub(super) segments: u64,
     pub(super) checksums_completed: u64,
-    /// Frames that stay as they are, by reason.
+    /// Frames that stay unchanged, by reason.
     pub(super) left: Counts,
 }
 

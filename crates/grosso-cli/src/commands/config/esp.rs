@@ -103,7 +103,7 @@ fn toml(pair: &EspEnd, key_file: &Path) -> String {
     text + &format!("sequence-file = {}\n", quoted(&key_file.with_extension("sequence")))
 }
 
-/// The table that was made.
+/// The converted table.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Converted {
     schema: &'static str,

@@ -255,7 +255,7 @@ fn changed_rows(
     if rows.iter().all(is_expected) { Vec::new() } else { rows }
 }
 
-/// A feature that changed, or that should have and did not.
+/// A feature that changed, or that did not change although it should have.
 #[derive(Serialize, JsonSchema)]
 struct Change {
     name: String,
@@ -267,13 +267,13 @@ struct Change {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Note {
-    /// It was requested.
+    /// The change was requested.
     AsRequested,
-    /// It followed from another change.
+    /// The change followed from another change.
     NotRequested,
-    /// It was requested, and was not made.
+    /// The change was requested, but not made.
     Requested,
-    /// It was requested, and can never be made.
+    /// The change was requested, but can never be made.
     Fixed,
 }
 

@@ -1,4 +1,4 @@
-//! The result of one check, in the form that people read.
+//! Result of one check, as shown to the user.
 
 use std::fmt::Write;
 
@@ -11,15 +11,15 @@ use crate::{
     style::Style,
 };
 
-/// The state of something that was checked.
+/// State of a feature that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FindingState {
-    /// It works.
+    /// The feature works.
     Ok,
-    /// It does not work as it could, or nobody asked for what takes it.
+    /// The feature does not work fully, or it does not work and no requested use needs it.
     Warn,
-    /// It does not work, and what was asked for takes it.
+    /// The feature does not work, and a requested use needs it.
     Fail,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Finding {
     pub(super) state: FindingState,
     name: String,
     what: String,
-    /// The command, or the action, that fixes it.
+    /// Command or action that solves the problem.
     fix: Option<String>,
-    /// The capabilities that it takes and the process lacks.
+    /// Capabilities that the feature needs and the process lacks.
     #[serde(skip)]
     pub(super) lacks: &'static [&'static str],
 }

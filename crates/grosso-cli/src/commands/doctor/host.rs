@@ -18,7 +18,7 @@ pub(super) struct Host {
     pub(super) release: String,
     machine: String,
     uid: u32,
-    /// Those that matter here, by the names of capabilities(7).
+    /// Relevant capabilities of this process, named as in capabilities(7).
     capabilities: Vec<&'static str>,
     #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]

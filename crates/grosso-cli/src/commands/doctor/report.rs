@@ -22,7 +22,7 @@ pub(super) struct Diagnosis {
     schema: &'static str,
     tool: Tool,
     host: Host,
-    /// The uses that were asked for.
+    /// Uses that were requested.
     uses: Vec<Use>,
     checks: Vec<Finding>,
     ok: usize,

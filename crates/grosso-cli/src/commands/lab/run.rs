@@ -173,7 +173,7 @@ pub(super) struct LabReport<R> {
     tool: Tool,
     #[serde(flatten)]
     results: R,
-    /// The same in a table for people.
+    /// Results as a text table.
     #[serde(skip)]
     table: String,
     elapsed_s: f64,

@@ -29,7 +29,7 @@ use crate::{
     tunnel::TunnelFiles,
 };
 
-/// The state of a tunnel's process.
+/// State of a tunnel's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Process {
     /// There is no process.

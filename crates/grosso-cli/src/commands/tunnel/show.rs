@@ -61,7 +61,7 @@ pub(super) fn headline(
     report::print(&mut tunnels, &mut session.talk, report::Place::Standard)
 }
 
-/// Reports a stopped or removed tunnel to programs; for people, success is silent.
+/// Reports a stopped or removed tunnel to programs; without `--json`, success is silent.
 pub(super) fn end(
     place: &TunnelFiles,
     told: Option<&Definition>,
