@@ -91,7 +91,7 @@ fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     })
 }
 
-/// Pins the thread to a CPU of its own: the thread that wakes it at a barrier would otherwise pull it to its own CPU.
+/// Pins the thread to its own CPU: the thread that wakes it at a barrier would otherwise pull it to its own CPU.
 fn stay(processor: usize) {
     #[cfg(target_os = "linux")]
     if let Ok(allowed) = grosso_sys::scheduling::allowed_processors()

@@ -10,7 +10,7 @@
 //! | [`Cutter`] | fragments the datagrams of a workload |
 //! | `Bench` | times any of them with Criterion: nanoseconds per packet, hot or cold |
 //!
-//! Each of the first six is a [`Step`], which `peers` times next to the work of others.
+//! The first six items are [`Step`]s, which `peers` times next to the work of other projects.
 //!
 //! `docs/performance.md` has the figures and the commands.
 
@@ -97,7 +97,7 @@ pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"]
 /// The decapsulated workloads.
 pub const TERMINATED: &[&str] = &["vxlan_tcp4"];
 
-/// The workloads of fragments to reassemble: in order, then each datagram's shuffled.
+/// Workloads of fragments to reassemble: first in order, then with the fragments of each datagram shuffled.
 pub const JOINED: &[&str] =
     &["frag4_8k", "frag4_64k", "frag6_64k", "frag4_8k_shuffled", "frag_shuffled", "frag6_shuffled"];
 

@@ -67,7 +67,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
             }
         }
     }
-    // Whatever happened before, a newly configured ring works, in either form.
+    // A newly configured ring works in either form, no matter what happened before.
     for (chosen, words) in
         [(OFFERED, [9, 0, 0, 0, 0, 0, 0x80, 0]), (OFFERED & !PACKED, [9, 0, 0, 0, 0, 0, 0, 0])]
     {
@@ -245,7 +245,7 @@ fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
             }
         }
     }
-    // Whatever happened before, newly created rings work.
+    // Newly created rings work, no matter what happened before.
     let memory = meet(front, OFFERED);
     memory.write_all_at(&[0, 0, 1, 0, 3, 0, 0, 0, 9, 0, 0, 0], USED).expect("memory");
     let ring = front.ring(Way::ToGuest).expect("a ring");

@@ -10,7 +10,7 @@ const BUFFER_BYTES: usize = VIRTIO_BYTES + 65_535;
 
 fn main() -> std::io::Result<()> {
     run(|packets| {
-        // It merges into a buffer only if the capacity suffices.
+        // tun-rs merges into a buffer only if the capacity suffices.
         let packet = |packet: &&[u8]| {
             let mut buffer = Vec::with_capacity(BUFFER_BYTES);
             buffer.extend_from_slice(&[0; VIRTIO_BYTES]);

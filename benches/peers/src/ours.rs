@@ -90,10 +90,10 @@ fn has_long_polls(workload: &Workload) -> bool {
 
 /// Coalescing of packets in the same buffers for every poll, filled outside the timed part like those of the peers.
 ///
-/// This is equal to the peers' work if payload is read and a poll is long, unlike slices of a long trace: refilled
-/// buffers stay in the second-level cache, whereas half of a trace that was just read is evicted. Grosso took 145 to
-/// 260 ns per packet of 9000 bytes from the trace, and 92 to 130 ns from buffers. Passing buffers in and returning them
-/// costs 4 ns.
+/// If payload is read and a poll is long, this does the same work as the peers do, unlike slices of a long trace:
+/// refilled buffers stay in the second-level cache, whereas half of a trace that was just read is evicted. Grosso took
+/// 145 to 260 ns per packet of 9000 bytes from the trace, and 92 to 130 ns from buffers. Passing buffers in and
+/// returning them costs 4 ns.
 struct Refilled<'a> {
     polls: Polls<'a>,
     coalescer: Coalescer<Vec<u8>>,

@@ -1,7 +1,7 @@
 //! boringtun's TUN device on `grosso-tun`: receives superframes, and sends a batch of packets as superframes.
 //!
-//! It has the interface of the device that it replaces, one packet per call, so nothing else changes: the packets of a
-//! superframe wait here for the next calls, and written packets wait until `flush`.
+//! The type has the interface of the device that it replaces, one packet per call, so nothing else changes: the packets
+//! of a superframe wait here for the next calls, and written packets wait until `flush`.
 
 use super::Error;
 use grosso_tun::{Batch, Queues, Trust, Tun, TunOptions, TunReceiver, TunSender};
@@ -45,7 +45,7 @@ impl TunSocket {
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };
-        // One half per direction, so that neither waits for the other's lock.
+        // Each direction has its own half, so that neither waits for the other's lock.
         let (receiver, sender) = tun.map_err(Error::Socket)?.split();
         Ok(Self {
             fd: receiver.as_raw_fd(),

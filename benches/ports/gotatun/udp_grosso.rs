@@ -1,6 +1,6 @@
 //! gotatun's UDP sockets on `grosso-tun`: equal datagrams share a message in both directions.
 //!
-//! Each task has buffers of its own, which hold its half of the socket.
+//! Each task has its own buffers, which hold its half of the socket.
 
 use std::{
     io::{self, ErrorKind::WouldBlock},

@@ -1,4 +1,4 @@
-//! Ctrl-C: the report says how many packets and which share of the file it covers.
+//! Interruption by Ctrl-C: the report says how many packets and what share of the file it covers.
 #![cfg(unix)]
 
 use std::{

@@ -183,8 +183,8 @@ fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
 /// The CPUs on which threads may run, by thread name.
 type ThreadCpus = BTreeMap<String, BTreeSet<String>>;
 
-/// Runs a command, and observes on which CPUs its threads may run, until that suffices or the command ends. A thread
-/// that may run on all CPUs of this thread has not chosen its CPU yet.
+/// Runs a command, and observes on which CPUs its threads may run, until it has seen enough or the command ends. A
+/// thread that may run on all CPUs of this thread has not chosen its CPU yet.
 fn threads_of(
     bench: &Bench,
     words: &str,

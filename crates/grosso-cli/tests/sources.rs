@@ -245,12 +245,12 @@ pub(crate) fn measured(words: &str) -> Arc<Option<Measured>> {
     Arc::clone(cell.get_or_init(|| Arc::new(measure(words))))
 }
 
-/// Runs `lab` with these arguments on a CPU of its own. `None` if a lab cannot run here.
+/// Runs `lab` with these arguments on a CPU that nothing else uses. `None` if a lab cannot run here.
 fn measure(words: &str) -> Option<Measured> {
     let bench = Bench::new();
     put_examples(&bench);
     if words == "profiles" {
-        // Counts need no CPU of their own, and have no page.
+        // Runs that only count need no CPU to themselves, and have no page.
         let [report, table] =
             ["--json", ""].map(|option| bench.ok(&format!("lab {words} {option}")));
         return Some(Measured { report: report.json(), page: String::new(), table: table.stdout });

@@ -273,7 +273,7 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     // From the network namespace of the other host, only the lock of the key file is visible.
     let locked = "another port or program on this host uses the key file\nhint: ";
     assert!(ended.stderr.contains(used) || ended.stderr.contains(locked), "{ended:?}");
-    // Neither another sequence file nor a copy of the keys avoids the error.
+    // The error also occurs with another sequence file and with a copy of the keys.
     let copy = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
     let copy = copy
         .replace("port = \"a0\"", "port = \"lo\"")

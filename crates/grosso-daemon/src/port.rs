@@ -33,7 +33,7 @@ pub enum Device {
     Xdp {
         /// The interface.
         name: String,
-        /// Its first queue.
+        /// First queue of the port.
         queue: u32,
     },
     /// An inherited descriptor: `fd:N`.

@@ -50,7 +50,7 @@ fn news() -> impl Strategy<Value = News> {
     ]
 }
 
-/// Returns the packets that a receiver sends to a sender that counts acknowledgments this way.
+/// Returns the packets that a receiver sends to a sender that counts acknowledgments in this way.
 fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) -> Vec<Sent> {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut last = Acknowledgment { number: FIRST, window: 500, ..Acknowledgment::default() };
@@ -250,7 +250,7 @@ enum Receiver {
     Packets,
     /// Trains; each is acknowledged once.
     Trains,
-    /// Trains, whose acknowledgments are expanded.
+    /// Trains; their acknowledgments are expanded.
     Expanded,
 }
 

@@ -240,7 +240,7 @@ pub fn assert_payloads(frames: &[Vec<u8>], expected: &[usize]) {
     assert_eq!(payload_lengths(&coalesce(frames)), expected);
 }
 
-/// Asserts that each of these frames is delivered alone, unchanged and in order, when they form one poll.
+/// Asserts that each of these frames is delivered unmerged, unchanged and in order, when they form one poll.
 ///
 /// # Panics
 /// Panics if frames were merged, changed or reordered.

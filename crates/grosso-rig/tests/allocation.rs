@@ -144,7 +144,7 @@ fn no_packet_is_allocated_for_when_cutting() {
     }
 }
 
-/// Tests ESP in both directions: single packets, superframes, and refused packets.
+/// Tests ESP in both directions with single packets, superframes and refused packets.
 #[test]
 fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     let association = |mode| {

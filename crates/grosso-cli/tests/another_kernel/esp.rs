@@ -21,7 +21,7 @@ fn esp_carries_what_another_kernel_encrypts_and_decrypts() {
 }
 
 impl Wire {
-    /// Leaves the VM's device to Grosso: the host's stack has no address there, and answers no requests.
+    /// Lets only Grosso use the VM's device: the host's stack has no address there, and answers no requests.
     fn leave_the_device(&self) -> io::Result<()> {
         self.ip("addr flush dev t0")?;
         let quiet = || {

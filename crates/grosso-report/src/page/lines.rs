@@ -72,7 +72,7 @@ impl LineChart {
     }
 }
 
-/// Opens a drawing of this height, in units of which its width is `WIDTH`.
+/// Opens a drawing of this height, in units such that its width is `WIDTH`.
 #[must_use]
 pub fn open(title: &str, height: usize) -> String {
     let title = escape(title);

@@ -4,8 +4,8 @@
 //! passes it a superframe and returns the packets on the wire. Both run in their own network namespaces, change nothing
 //! outside them, and need no program.
 //!
-//! They need root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`): [`GsoOracle`]
-//! works there; [`GroOracle`] does not, because keeping a vector together needs real-time priority or
+//! The oracles need root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`):
+//! [`GsoOracle`] works there; [`GroOracle`] does not, because keeping a vector together needs real-time priority or
 //! `gro_flush_timeout`, which the kernel grants only to real root.
 //!
 //! The kernel's behaviour depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule checks

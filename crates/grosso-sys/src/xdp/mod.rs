@@ -80,7 +80,7 @@ pub struct XdpOptions {
 }
 
 impl Default for XdpOptions {
-    /// Returns options for packets of up to 3840 bytes, with 8192 chunks (32 MiB in total), of which 2048 are reserved
+    /// Returns options for packets of up to 3840 bytes, with 8192 chunks (32 MiB in total); 2048 chunks are reserved
     /// for sending.
     fn default() -> Self {
         Self {

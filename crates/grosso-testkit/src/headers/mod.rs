@@ -35,7 +35,7 @@ macro_rules! checksum_setters {
             self
         }
 
-        /// Sets the checksum to zero: none (UDP), or a wrong one.
+        /// Sets the checksum to zero, which means no checksum in UDP and a wrong checksum otherwise.
         pub fn checksum_zero(self) -> Self {
             self.checksum_raw(0)
         }

@@ -8,7 +8,7 @@ use grosso_io::{PortError, Transmitted, port::Transmit};
 use super::*;
 use crate::{batch::Batch, joiner::Trust, tun::failed, tun::merger::Merger};
 
-/// A port on a socket whose peer reads when the test requests it.
+/// A port on a socket whose peer reads only when the test asks for it.
 struct Narrow(UnixDatagram);
 
 impl Transmit for Narrow {

@@ -110,7 +110,8 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// device's queue until [`TunSender::try_flush`].
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise fails like [`TunSender::send`].
+    /// Returns [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise fails like
+    /// [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Meta, Tun, TunOptions};

@@ -12,7 +12,7 @@ pub(super) struct DeliveredRun {
     len: u32,
 }
 
-/// Packets of equal size, of which the last may be shorter.
+/// Packets of equal size; the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,

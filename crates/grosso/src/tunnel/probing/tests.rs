@@ -56,7 +56,8 @@ impl Path {
 const SEARCH_SECONDS: u64 = 20;
 
 proptest! {
-    /// RFC 8899 section 4.6.2: messages alone never lower the packet length, whatever they claim and however often.
+    /// RFC 8899 section 4.6.2: messages on their own never lower the packet length, no matter what they claim or how
+    /// often they arrive.
     #[test]
     fn an_answered_probe_refutes_any_message(said in prop::collection::vec(0usize..3000, 1..40), delay in 0u64..9) {
         let mut path = Path::new(Some(TOP), delay);
