@@ -129,7 +129,7 @@ fn piece(decisions: &mut Decisions<'_>) -> Piece {
     let offset = if place > 250 { decisions.word() & 0xfff8 } else { u16::from(place & 15) * 8 };
     let units = usize::from(shape & 7);
     let len = if shape & 0xc0 == 0xc0 { units * 8 + usize::from(place >> 4) } else { units * 8 };
-    // Equal bytes at equal offsets, mostly.
+    // Bytes at equal offsets are mostly equal.
     let salt = if shape & 0x38 == 0x38 { place } else { 0 };
     let data = (0..len).map(|at| (usize::from(offset) + at) as u8 ^ salt).collect();
     Piece { offset: offset.into(), more: place & 16 == 0, data }

@@ -68,8 +68,8 @@ impl TunnelPort {
     /// Returns the ports for dissecting a packet inside these tunnels (outermost first), and `base` for all other
     /// tunnel types.
     ///
-    /// If a tunnel type has two ports, or a port two tunnel types, the outermost entry counts until that tunnel is
-    /// removed.
+    /// If two ports are known for one tunnel type, or two tunnel types for one port, the outermost entry is used until
+    /// that tunnel is removed.
     #[must_use]
     pub fn over(tunnels: &[Self], base: &Ports) -> Ports {
         let mut ports = *base;

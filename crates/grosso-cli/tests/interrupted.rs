@@ -31,7 +31,7 @@ fn interrupted_while_writing(bench: &Bench, line: &str) -> Run {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
-    // The first byte shows that it has started writing, and the pipe holds less than the rest.
+    // The first byte shows that the command has started writing, and the pipe cannot hold the rest.
     stdout.read_exact(&mut [0]).unwrap();
     interrupt(&child);
     std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();

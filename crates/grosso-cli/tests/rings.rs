@@ -235,7 +235,7 @@ fn the_list_says_of_each_interface_what_tcpdump_s_does() {
             assert_eq!(state(&ours, device), state(&theirs, device), "{ours}{theirs}");
         }
     }
-    // The number works as a name too.
+    // The option also accepts the number of an interface.
     let mut capture = tap.start(bench.command("capture -i 1 -c 1 --json -w x"), &bench.path("x"));
     write(&tap, &BROADCAST);
     assert_eq!(report(&mut capture)["interface"], "t0");

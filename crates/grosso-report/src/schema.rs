@@ -41,7 +41,7 @@ pub struct FormPage {
 }
 
 impl FormPage {
-    /// Returns the name of the page's document: that of its first command, with hyphens.
+    /// Returns the name of the page's document, which is the name of its first command with hyphens.
     pub fn document_name(&self) -> String {
         self.commands.first().copied().unwrap_or_default().replace(' ', "-")
     }

@@ -31,7 +31,7 @@ pub fn local_text(format: &[u8], seconds: i64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Maximum text length in bytes: that of the longest path (`PATH_MAX`).
+/// Maximum text length in bytes, equal to the length of the longest path (`PATH_MAX`).
 const TEXT_BYTES_MAX: usize = 4096 + 1;
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl fmt::Display for InterfaceName {
     }
 }
 
-/// A socket for configuring the interfaces of one network namespace: that of the creating thread.
+/// A socket for configuring the interfaces of the creating thread's network namespace.
 #[derive(Debug)]
 pub struct Control {
     socket: OwnedFd,

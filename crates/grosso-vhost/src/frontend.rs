@@ -82,8 +82,8 @@ impl FrontEnd {
     /// Handles a reply; returns the messages to send.
     ///
     /// # Errors
-    /// [`Refused::Message`] for an unexpected reply, a failed message, and a device before virtio 1;
-    /// [`Refused::System`] if the system has no memory or descriptors to share.
+    /// [`Refused::Message`] for an unexpected reply, for a failed message, and for a device that only supports versions
+    /// before virtio 1; [`Refused::System`] if the system has no memory or descriptors to share.
     pub fn hear(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
         let awaited = self.awaited.pop_front().filter(|awaited| *awaited == answer.request);
         let number = answer.number().ok_or(Refused::Message)?;

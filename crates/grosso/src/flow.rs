@@ -187,7 +187,8 @@ pub enum BucketChoice {
     Device,
 }
 
-/// A set-associative table from a hash, for example of a flow, to the slot of its train: one cache line per lookup.
+/// A set-associative table that maps a hash, for example that of a flow, to the slot of a train. A lookup reads one
+/// cache line.
 #[derive(Debug)]
 pub(crate) struct Table<H, I> {
     buckets: Box<[Bucket<I>]>,

@@ -324,7 +324,7 @@ impl Receiver for Writer {
     }
 }
 
-/// Returns the transport of a superframe, derived from the checksum offset: that of TCP, else UDP.
+/// Returns the transport of a superframe, derived from the checksum offset: TCP if the offset fits TCP, else UDP.
 fn transport(delivery: &Delivery<'_, PortBuffer>) -> SegmentTransport {
     let in_tcp = tcp::field::CHECKSUM.start as u16;
     match delivery.meta.checksum {

@@ -79,7 +79,7 @@ pub struct TrainCounts {
     pub packets: u64,
     /// Rows of several packets.
     pub joined: u64,
-    /// Rows by their number of packets.
+    /// Numbers of rows, by the number of packets in the row.
     pub sizes: BTreeMap<u32, u64>,
     /// Rows by the reason for their delivery.
     pub closed: Counts,

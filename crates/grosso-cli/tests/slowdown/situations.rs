@@ -9,12 +9,12 @@ use super::counters::Counters;
 pub(super) struct Applications {
     /// Bytes of the stream.
     pub(super) bytes: usize,
-    /// Bytes of a write, and the pause after it.
+    /// Bytes of each write. The pause after it is `write_pause`.
     pub(super) write: usize,
     pub(super) write_pause: Duration,
     /// Whether each write begins a new packet.
     pub(super) is_record: bool,
-    /// Bytes of a read, and the pause before it.
+    /// Bytes of each read. The pause before it is `read_pause`.
     pub(super) read: usize,
     pub(super) read_pause: Duration,
     /// Time for which the link stops after the sixth write of each 16.

@@ -54,7 +54,7 @@ impl Hosts {
         Ok((hosts, [near, far]))
     }
 
-    /// Creates two hosts whose NICs are the kernel's VXLAN devices, over the same wire as that of [`Hosts::tunnelled`].
+    /// Creates two hosts whose NICs are the kernel's VXLAN devices, over the same wire as in [`Hosts::tunnelled`].
     ///
     /// # Errors
     /// Errors from [`Hosts::receiving`]; also fails if the kernel has no VXLAN.

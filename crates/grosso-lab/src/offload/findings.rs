@@ -101,7 +101,8 @@ pub struct OffloadRow {
     pub segments_per_train: Option<Spread>,
     /// Acknowledgments per second.
     pub acknowledgements_a_second: Spread,
-    /// Read calls of the receiver per second; for datagrams or requests, their number per second.
+    /// Read calls of the receiver per second; in experiments with datagrams or requests, the number of those per
+    /// second.
     pub reads_a_second: Spread,
     /// Requests answered per second, if there were any.
     pub requests_a_second: Option<Spread>,

@@ -52,8 +52,7 @@ pub use route::{RouteFacts, RouteQuery};
 /// Maximum length in bytes of a part of a reply; the kernel's own parts are at most half as long.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// An rtnetlink socket of one network namespace: that of the creating thread. Requests of several threads are
-/// serialised.
+/// An rtnetlink socket of the creating thread's network namespace. Requests of several threads are serialised.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,

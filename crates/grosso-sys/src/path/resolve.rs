@@ -44,7 +44,7 @@ pub enum Controller {
     Own,
     /// The owner of a directory on the path can replace it, or every user with write permission.
     Others {
-        /// Directory with that permission.
+        /// Directory in which other users can replace the name.
         directory: PathBuf,
         /// Owner of the directory.
         owner: u32,

@@ -159,65 +159,65 @@ const LIFE: &[Call] = calls! {
     SYS_recvfrom SYS_sendto SYS_exit SYS_exit_group
 };
 
-/// Packets, waiting for packets or peers, the MTU of their paths, and the sequence numbers of ESP.
+/// Calls that transfer packets, accept or connect peers, read the path MTU, and store the sequence numbers of ESP.
 const PACKETS: &[Call] = calls! {
     SYS_readv SYS_recvmsg SYS_recvmmsg SYS_sendmsg SYS_sendmmsg SYS_connect SYS_accept4 SYS_shutdown
     SYS_getsockname SYS_getsockopt SYS_setsockopt
     SYS_lseek SYS_pread64 SYS_pwrite64 SYS_fsync SYS_fdatasync
 };
 
-/// Jobs, threads for them, and sequence number files.
+/// Calls that start threads for jobs and access files of sequence numbers.
 const RECORDING: &[Call] = calls! {
     SYS_recvmsg SYS_lseek SYS_pwrite64 SYS_fdatasync SYS_clone SYS_clone3 SYS_set_tid_address
 };
 
-/// Options of a socket that is about to be closed.
+/// Call that sets options of a socket that is about to be closed.
 const LINGERING: &[Call] = calls! { SYS_setsockopt };
 
-/// Socket for reconnecting.
+/// Call that creates a socket to reconnect.
 const CONNECTING: &[Call] = calls! { SYS_socket };
 
-/// Sockets by name: descriptors that refer to an entry and cannot be read (`O_PATH`), metadata, and the process's own
-/// links.
+/// Calls that find sockets by name: they open descriptors that cannot be read (`O_PATH`), and read metadata and the
+/// process's own links.
 const PINNING: &[Call] = calls! {
     SYS_openat SYS_fstat SYS_fstatfs SYS_newfstatat SYS_readlinkat SYS_geteuid SYS_getegid
 };
 
-/// Opening anything without `O_PATH`.
+/// Limit that refuses to open anything without `O_PATH`.
 const OPENING_TO_READ: &[Limit] =
     &[Limit { call: libc::SYS_openat, argument: 2, values: Values::Without(libc::O_PATH as u64) }];
 
-/// Connections of clients that request counters.
+/// Calls that serve clients that request counters.
 const REQUESTS: &[Call] = calls! { SYS_accept4 SYS_accept SYS_shutdown SYS_getsockopt SYS_recvmsg };
 
-/// Lengths of open files.
+/// Call that reads the length of an open file.
 const LENGTHS: &[Call] = calls! { SYS_fstat };
 
-/// Truncation of a file before it is rewritten.
+/// Call that truncates a file before it is rewritten.
 const EMPTYING: &[Call] = calls! { SYS_ftruncate };
 
-/// Waiting for a set of descriptors.
+/// Calls that wait for a set of descriptors.
 const READINESS: &[Call] = calls! { SYS_epoll_ctl SYS_epoll_pwait };
 
-/// Eventfds of other programs, which are signalled without blocking and checked without reading.
+/// Calls that signal eventfds of other programs without blocking and check them without reading.
 const TELLING: &[Call] = calls! { SYS_io_submit SYS_io_getevents SYS_io_destroy };
 
-/// Sockets for queries about interfaces.
+/// Calls that open sockets for queries about interfaces.
 const FACTS: &[Call] = calls! { SYS_socket SYS_bind };
 
-/// Kernel release, which interface descriptions contain.
+/// Call that reads the kernel release, which interface descriptions contain.
 const SYSTEM: &[Call] = calls! { SYS_uname };
 
-/// Memory and eventfds to share with another program.
+/// Calls that create memory and eventfds to share with another program.
 const SHARING: &[Call] = calls! { SYS_memfd_create SYS_ftruncate SYS_eventfd2 };
 
-/// Files by name, which the C library and backtraces also look up.
+/// Calls that access files by name; the C library and backtraces need them too.
 const NAMES: &[Call] = calls! {
     SYS_openat SYS_newfstatat SYS_statx SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getcwd
     SYS_fgetxattr
 };
 
-/// Files by name, without the calls that pin a socket.
+/// Calls that access files by name, without the calls that pin a socket.
 const READING_NAMES: &[Call] =
     calls! { SYS_statx SYS_faccessat SYS_faccessat2 SYS_getcwd SYS_fgetxattr };
 
@@ -235,7 +235,7 @@ const OLD_FILES: &[Call] = &[];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_OPENING: &[Call] = &[];
 
-/// Devices, sockets, threads, created files, and the confinement of started threads.
+/// Calls that open devices and sockets, create files, and start and confine threads.
 const OPENING: &[Call] = calls! {
     SYS_socket SYS_socketpair SYS_bind SYS_listen SYS_bpf SYS_pipe2 SYS_dup SYS_dup3
     SYS_io_setup SYS_epoll_create1
@@ -246,7 +246,7 @@ const OPENING: &[Call] = calls! {
     SYS_mkdirat SYS_unlinkat SYS_linkat SYS_renameat2 SYS_fchmod SYS_fchmodat SYS_flock SYS_getdents64
 };
 
-/// Calls of no role, listed only for messages.
+/// Calls that no role may make; listed only so that messages can name them.
 const NOBODY: &[Call] = calls! {
     SYS_execve SYS_execveat SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_pidfd_getfd
     SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_setns SYS_unshare
@@ -255,14 +255,14 @@ const NOBODY: &[Call] = calls! {
     SYS_io_uring_setup SYS_userfaultfd SYS_perf_event_open SYS_kill SYS_wait4 SYS_fchownat
 };
 
-/// No executable memory, and no signals to other processes.
+/// Limits that forbid executable memory and signals to other processes.
 const NO_CODE: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// Like [`NO_CODE`], and only requests that change no device and no privilege, and only sockets of this machine.
+/// Limits of [`NO_CODE`], and further ones: only requests that change no device or privilege, and only local sockets.
 const NARROW: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
@@ -291,7 +291,7 @@ const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
 /// `TCGETS2` on x86 and ARM, with which newer C libraries determine whether a descriptor is a terminal.
 const TCGETS2: u64 = 0x802c_542a;
 
-/// Terminal checks, nonblocking mode, and the index and state of an interface.
+/// Requests that check for a terminal, set nonblocking mode, and read the index and state of an interface.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const REQUEST_CODES: &[u64] = &[
     libc::TCGETS as u64,
@@ -303,7 +303,7 @@ const REQUEST_CODES: &[u64] = &[
     libc::SIOCGIFMTU as u64,
 ];
 
-/// Like [`REQUEST_CODES`], and ethtool.
+/// Requests of [`REQUEST_CODES`], and ethtool.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const FACT_CODES: &[u64] = &[
     libc::TCGETS as u64,
@@ -316,14 +316,14 @@ const FACT_CODES: &[u64] = &[
     libc::SIOCETHTOOL as u64,
 ];
 
-/// Sockets for netlink and for queries about interfaces.
+/// Socket families for netlink and for queries about interfaces.
 const FACT_FAMILIES: &[u64] =
     &[libc::AF_NETLINK as u64, libc::AF_UNIX as u64, libc::AF_INET as u64];
 
-/// Sockets between programs on this machine.
+/// Socket family for connections between programs on this machine.
 const LOCAL_FAMILY: &[u64] = &[libc::AF_UNIX as u64];
 
-/// Names of the thread and of its memory, its timers, and the CPU's features.
+/// Requests for the names of the thread and of its memory, its timers, and the CPU's features.
 const PROCESS_CODES: &[u64] = &[
     libc::PR_SET_NAME as u64,
     libc::PR_GET_NAME as u64,

@@ -17,7 +17,7 @@ use grosso_sys::errno::ErrorClass;
 /// # let _ = room;
 /// ```
 pub const DATAGRAMS_MAX: usize = 64;
-/// Maximum payload of one message in bytes: that of the longest IPv4 packet (rule S21).
+/// Maximum payload of one message in bytes, equal to the payload of the longest IPv4 packet (rule S21).
 const BYTES_MAX: usize = 65_507;
 
 /// A datagram to send, or several in one buffer.

@@ -196,7 +196,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Creates a field with its own law.
+    /// Creates a field that varies by this law.
     #[must_use]
     pub const fn new(name: &'static str, bytes: Range<usize>, role: Role, law: Law) -> Self {
         let notation =

@@ -109,7 +109,8 @@ impl DeliveredRun {
     }
 }
 
-/// Maximum number of stretches: trains of one connection with equal packet size are one, which a shorter packet ends.
+/// Maximum number of stretches. Consecutive trains of one connection with equal packet sizes form one stretch, and a
+/// shorter packet ends it.
 pub(super) const STRETCHES_MAX: usize = 16;
 /// Maximum length in bytes: the largest window that TCP can express (RFC 7323 section 2.3).
 const RUN_BYTES_MAX: u32 = 1 << 30;

@@ -108,7 +108,7 @@ pub struct Datagram<'a, B> {
     pub identity: Identity,
     /// Flow of the datagram.
     pub flow: Flow,
-    /// Metadata: that of the first fragment, with the time of the latest arrival. The checksum is
+    /// Metadata of the first fragment, with the time of the latest arrival. The checksum is
     /// [`Complete`](crate::checksum::Checksum::Complete) if that of every fragment was.
     pub meta: Meta,
     /// State of the transport checksum.

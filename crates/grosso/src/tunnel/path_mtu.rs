@@ -295,7 +295,7 @@ fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     put_u16(error, icmp::field::CHECKSUM.start, checksum);
 }
 
-/// Maximum length of an ICMPv6 error in bytes: that of a packet which every link carries (RFC 4443 section 2.4).
+/// Maximum length of an ICMPv6 error in bytes: every link carries packets of this length (RFC 4443 section 2.4).
 const IPV6_ERROR_BYTES_MAX: usize = ipv6::MTU_MIN as usize;
 /// Maximum length in bytes of an ICMP error (RFC 1812 section 4.3.2.3).
 const IPV4_ERROR_BYTES_MAX: usize = 576;

@@ -35,7 +35,7 @@ pub struct Rates {
     pub trains_held: u64,
     /// Frames with wrong checksums and frames lost, so far.
     pub total: Faults,
-    /// The same counts, for the interval.
+    /// Frames with wrong checksums and frames lost, in the interval.
     pub interval: Faults,
     /// Shares of the flushed trains by kind of reason; `None` if no train was flushed.
     pub flush: Option<Flush>,

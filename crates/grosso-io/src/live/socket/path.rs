@@ -332,9 +332,9 @@ const READ_AGAIN_NS: u64 = 10_000_000;
 const MESSAGES_MAX: usize = 64;
 /// Number of bytes of a message that are read: its header, the headers of the quoted packet and the compared bytes.
 const MESSAGE_BYTES: usize = 256;
-/// Time for which long packets are recorded after a message, in nanoseconds: that of several retransmissions.
+/// Time in nanoseconds for which long packets are recorded after a message; long enough for several retransmissions.
 const QUESTIONED_NS: u64 = 10_000_000_000;
-/// Time for which a proven message counts, in nanoseconds: that of the kernel (`net.ipv6.route.mtu_expires`).
+/// Time in nanoseconds for which a proven message counts; the same as in the kernel (`net.ipv6.route.mtu_expires`).
 const PROVEN_NS: u64 = 600_000_000_000;
 
 #[cfg(test)]

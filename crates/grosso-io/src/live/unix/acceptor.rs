@@ -21,7 +21,7 @@ pub(in crate::live) struct Acceptor {
     nobody: UnixSocket,
     /// Whether the peer may pass descriptors.
     passing: bool,
-    /// Time of the next connection attempt, if it must wait.
+    /// Earliest time of the next attempt to accept or connect, if attempts have to wait.
     again_ns: Option<u64>,
 }
 

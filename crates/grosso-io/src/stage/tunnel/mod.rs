@@ -66,7 +66,7 @@ pub struct TunnelOptions {
     pub seed: u64,
     /// Further remote endpoints of a tunnel that carries Ethernet.
     pub forwarding: Option<Forwarding>,
-    /// Notification of the first of the tunnel's own outer packets that returns to it.
+    /// Notification when one of the tunnel's own outer packets first comes back to it.
     pub loop_notice: Option<Notice>,
 }
 

@@ -99,7 +99,7 @@ pub(crate) struct PlainWriter<D> {
 }
 
 impl<D: PacketDevice> PlainWriter<D> {
-    /// Creates the half. `wanted` limits the superframes that become long packets.
+    /// Creates the sending half. `wanted` limits the superframes that become long packets.
     pub(super) fn new(device: Arc<D>, name: String, wanted: Features) -> Self {
         // To a receiver, a long TCP segment is equivalent to its packets, but merged UDP datagrams would become one
         // different datagram.

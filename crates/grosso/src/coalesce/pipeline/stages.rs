@@ -60,7 +60,7 @@ macro_rules! each_stage {
 /// Number of stage slots.
 const SLOTS: usize = 3;
 
-/// The trains after the stages.
+/// Receiver of the last stage, which passes packets on to the trains.
 struct ToTrains<'a, B, S: ?Sized> {
     merger: &'a mut Merger<B>,
     sink: &'a mut S,
