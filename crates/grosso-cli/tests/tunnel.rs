@@ -62,7 +62,8 @@ impl Ends {
         self.end_of(Command::new(env!("CARGO_BIN_EXE_grosso")), (host, owner), line)
     }
 
-    /// Runs a command on a host until it exits, with the program's files of another host or the same one.
+    /// Runs a command on a host until it exits, with the program's files of the host `owner`, which may be the same
+    /// host.
     fn end_of(
         &self,
         mut command: Command,

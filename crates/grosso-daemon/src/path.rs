@@ -51,11 +51,11 @@ pub struct PathSpec {
     pub processors: Vec<usize>,
     /// Impairment of the frames from both ports.
     pub impairment: Option<Impairment>,
-    /// Frames per poll, and the wait for the next frame.
+    /// Frames per poll, and the time of busy polling.
     pub polling: Polling,
 }
 
-/// The size of a poll, and the wait for the next frame.
+/// Polling of a path: the frames per poll, and the time of busy polling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Polling {
     /// Maximum number of frames per poll; `None` for the default.

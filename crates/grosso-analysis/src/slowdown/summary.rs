@@ -41,9 +41,9 @@ pub struct Slow {
     /// The cause in that direction.
     #[serde(flatten)]
     pub finding: Finding,
-    /// Settings of Linux against it.
+    /// Linux settings that remove the cause or show its origin.
     pub linux: &'static str,
-    /// A command of Grosso against it.
+    /// Grosso command that helps, if any.
     pub grosso: Option<String>,
 }
 

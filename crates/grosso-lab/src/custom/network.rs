@@ -73,7 +73,7 @@ pub struct CustomNetwork {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Contradiction {
-    /// The name or address in question.
+    /// The contradictory name or address.
     pub about: String,
     /// The reason, in words.
     pub what: String,

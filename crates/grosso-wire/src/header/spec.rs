@@ -110,7 +110,7 @@ pub struct Announced {
 pub struct AnnouncedByPort {
     /// Port assigned by IANA.
     pub assigned: u16,
-    /// Name of the tunnel in messages; in lower case, its name in options.
+    /// Name of the tunnel in messages. Options use the same name in lower case.
     pub title: &'static str,
     /// Number of the tunnel in the port list of captures, from 1; every number is unique.
     pub code: u8,

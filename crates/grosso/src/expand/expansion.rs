@@ -267,7 +267,7 @@ mod tests {
         Record::read(&bytes, HEADERS.transport, 0, 0, Stamp::Pushed).unwrap()
     }
 
-    /// Returns the ends of this many packets after [`before`].
+    /// Returns the end positions of this many packets that follow [`before`].
     fn ends(packets: u32) -> impl Iterator<Item = u32> {
         (0..packets).map(|i| i * MSS)
     }
