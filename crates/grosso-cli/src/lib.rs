@@ -10,9 +10,9 @@
 //! | `pages` | the manual pages and completions of packages |
 //! | `usage` | messages about a wrong command line |
 //!
-//! [`grosso_report`] has reports, failures and everything that is printed; [`grosso_conform`] the test of other
-//! coalescers; [`grosso_analysis`] everything that understands captures; and [`grosso_daemon`] everything about
-//! running data paths.
+//! Most of the work is in other crates: [`grosso_report`] has reports, failures and printing, [`grosso_conform`] has
+//! the test of other coalescers, [`grosso_analysis`] has the commands on captures, and [`grosso_daemon`] runs data
+//! paths.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
