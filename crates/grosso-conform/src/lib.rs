@@ -8,7 +8,7 @@
 //! | [`framing`] | the records that are passed to the program and back |
 //! | `program` | a running program with limits on its time and output |
 //! | [`superframe`] | the packets in a record |
-//! | `exact` | the laws of segmentation and reassembly, whose output the input determines |
+//! | `exact` | the laws of segmentation and reassembly, for which each input has exactly one correct output |
 //! | `fault` | the laws, and their violations |
 //! | `judge` | [`judge`]: checks that no packet is lost, changed, reordered, or merged against the rules |
 //! | `difference` | the field in which two packets differ, and the rule that applies to it |

@@ -24,7 +24,7 @@
 //! | [`vms`] | comparison of the transports of a virtual machine's frames |
 //! | [`nic_offloads`] | the gain from a device's own offloads, and the sink at the peer |
 //! | [`nic`] | a model of a NIC with a limited number of receive buffers |
-//! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
+//! | [`network`] | the hosts for the user's own commands, and the link between them, which may be impaired |
 //! | [`custom`] | custom experiments: any hosts, wires and paths, in several settings |
 //! | [`experiment`] | the common part of all experiments: alternating trials that answer a question |
 //! | [`report`] | results as JSON, as a table and as a page |
