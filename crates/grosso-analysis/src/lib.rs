@@ -27,7 +27,7 @@
 //! | [`links`] | the link type with which a packet is parsed |
 //! | [`meta`] | conversion of packet metadata between captures and the engine |
 //! | [`profile`] | profiles that users name or write: a built-in name, or a file with the differences from a built-in profile |
-//! | [`fragments`] | IP fragments in captures: those that form datagrams, and the reasons why the others do not |
+//! | [`fragments`] | reassembly of the IP fragments in a capture, and the reasons why datagrams stay incomplete |
 //! | [`line`](mod@line) | departure times of packets on a link of a given rate |
 //! | [`shard`] | division of the flows into shards, so that each run writes the rows of one shard |
 //! | [`digest`] | the SHA-256 of the input |

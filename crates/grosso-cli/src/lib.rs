@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `arguments`, `arg_order` | the grammar of the command line |
 //! | `commands` | one module per command; the commands on captures share `captures`, and the library does their work |
-//! | `fuzzing` | parsers of input from strangers and users, for the fuzz targets |
+//! | `fuzzing` | the parsers of untrusted and of user input, for the fuzz targets |
 //! | `session` | the common state of commands, and the console that observes the reading of captures |
 //! | `library` | the commands, and tables of packets and of trains, for programs that link this crate |
 //! | `pages` | the manual pages and completions of packages |

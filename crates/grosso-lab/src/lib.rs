@@ -25,7 +25,7 @@
 //! | [`nic_offloads`] | the gain from a device's own offloads, and the sink at the peer |
 //! | [`nic`] | a model of a NIC with a limited number of receive buffers |
 //! | [`network`] | the hosts for the user's own commands, and the link between them, which may be impaired |
-//! | [`custom`] | custom experiments: any hosts, wires and paths, in several settings |
+//! | [`custom`] | custom experiments, with any hosts, links and paths, in several settings |
 //! | [`experiment`] | the common part of all experiments: alternating trials that answer a question |
 //! | [`report`] | results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
