@@ -1,9 +1,10 @@
-"""Hook of mkdocs: shows links to files outside of docs/, which the site does not contain, as paths, and removes the
-attributes that rustdoc reads behind the language of a code block."""
+"""Hook of mkdocs: shows links to files outside of docs/, which the site does not contain, as paths, removes the
+attributes that rustdoc reads behind the language of a code block, and keeps short code such as `--mtu` in one line."""
 
 import re
 
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((\.\./[^)\s]+)\)")
+SHORT = re.compile(r"<code>(?=[^<]{1,24}</code>)")
 ATTRIBUTES = re.compile(r"^(```[a-z]+),[a-z_,]+$", re.MULTILINE)
 
 
@@ -19,3 +20,7 @@ def on_page_markdown(markdown, page, **_):
         return text if path.endswith(name) else f"{text} (`{path}`)"
 
     return LINK.sub(shown, ATTRIBUTES.sub(r"\1", markdown))
+
+
+def on_page_content(html, **_):
+    return SHORT.sub('<code class="short">', html)

@@ -1,5 +1,5 @@
-//! Analysis of captures taken on hosts with offloads: it classifies frames as wire packets or superframes with segments
-//! of N bytes, shows the evidence, and verifies checksums.
+//! Analysis of captures that were taken on hosts with offloads. The crate classifies each frame as a wire packet or as
+//! a superframe with segments of N bytes, names the evidence, and verifies checksums.
 //!
 //! [`Capture`] answers the usual questions about a file, a directory or bytes in memory:
 //!
@@ -14,8 +14,8 @@
 //! |---|---|
 //! | [`capture`] | captures read as one, with cancellation, hash and provenance; the trait of all commands on captures |
 //! | [`inspect`] | whether a capture shows the wire |
-//! | [`convert`] | captures made from captures: `wire`, `coalesce`, `segment`, tunnels, fragments, checksums |
-//! | [`replay`] | the packets of a capture through coalescers, as if they arrived now |
+//! | [`convert`] | conversion of captures: `wire`, `coalesce`, `segment`, tunnels, fragments, checksums |
+//! | [`replay`] | replay of a capture's packets through coalescers, at the captured times |
 //! | [`explain`], [`whatif`] | why a packet was merged or not; the effect of other settings |
 //! | [`tables`] | rows of packets and of trains, and their Arrow columns (feature `tables`) |
 //! | `export` | these tables in Parquet files (feature `tables`) |
@@ -26,10 +26,10 @@
 //! | [`headers`] | offsets and fields of packets |
 //! | [`links`] | the link type with which a packet is parsed |
 //! | [`meta`] | conversion of packet metadata between captures and the engine |
-//! | [`profile`] | profiles as users write them: a name, or a file with the differences from a built-in profile |
-//! | [`fragments`] | IP fragments in captures: those that form datagrams, and the reasons why the others do not |
-//! | [`line`](mod@line) | departure times of packets on a line of a given rate |
-//! | [`shard`] | the flows whose rows one of several runs writes |
+//! | [`profile`] | profiles that users name or write: a built-in name, or a file with the differences from a built-in profile |
+//! | [`fragments`] | reassembly of the IP fragments in a capture, and the reasons why datagrams stay incomplete |
+//! | [`line`](mod@line) | departure times of packets on a link of a given rate |
+//! | [`shard`] | division of the flows into shards, so that each run writes the rows of one shard |
 //! | [`digest`] | the SHA-256 of the input |
 //! | [`reports`] | the report of each command on captures |
 //! | [`distribution`] | the distribution of values, in bounded memory |

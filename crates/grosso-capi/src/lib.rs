@@ -5,7 +5,7 @@
 //! | [`types`] | layouts shared with C: options, the virtio header, callbacks |
 //! | [`error`] | error codes and their texts |
 //! | `guard` | the C boundary: catches panics and rejects re-entrant calls |
-//! | `lent` | a buffer of the caller while the library holds it |
+//! | `lent` | a buffer that the caller has lent to the library |
 //! | `sink` | delivery of frames to the caller's callbacks |
 //! | [`coalescer`], [`reassembler`] | handles |
 //! | [`packet`] | functions without a handle: segmentation, checksums |

@@ -4,15 +4,15 @@
 //! |---|---|
 //! | `arguments`, `arg_order` | the grammar of the command line |
 //! | `commands` | one module per command; the commands on captures share `captures`, and the library does their work |
-//! | `fuzzing` | parsers of input from strangers and users, for the fuzz targets |
+//! | `fuzzing` | the parsers of untrusted and of user input, for the fuzz targets |
 //! | `session` | the common state of commands, and the console that observes the reading of captures |
 //! | `library` | the commands, and tables of packets and of trains, for programs that link this crate |
 //! | `pages` | the manual pages and completions of packages |
 //! | `usage` | messages about a wrong command line |
 //!
-//! [`grosso_report`] has reports, failures and everything that is printed; [`grosso_conform`] the test of other
-//! coalescers; [`grosso_analysis`] everything that understands captures; and [`grosso_daemon`] everything about
-//! running data paths.
+//! Most of the work is in other crates: [`grosso_report`] has reports, failures and printing, [`grosso_conform`] has
+//! the test of other coalescers, [`grosso_analysis`] has the commands on captures, and [`grosso_daemon`] runs data
+//! paths.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 

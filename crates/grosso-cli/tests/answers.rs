@@ -175,11 +175,11 @@ fn link_types(cell: &str) -> Vec<(u32, Option<String>)> {
     numbers.collect()
 }
 
-/// `docs/guide.md` lists the supported link types, and those that are refused by name.
+/// `docs/capture-formats.md` lists the supported link types, and those that are refused by name.
 #[test]
 fn the_table_of_link_types_is_true() {
-    let guide = include_str!("../../../docs/guide.md");
-    let table = guide.split("## Link types").nth(1).expect("a section");
+    let page = include_str!("../../../docs/capture-formats.md");
+    let table = page.split("## Link types").nth(1).expect("a section");
     let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
     let (mut read, mut refused) = (Vec::new(), Vec::new());
     for row in rows.take_while(|line| line.starts_with('|')) {

@@ -3,14 +3,14 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `examination` | [`examine`]: every case for one program, and a new program after a breakdown |
+//! | `examination` | [`examine`]: runs every case with one program, and restarts the program after a breakdown |
 //! | `vectors` | [`vectors`]: the packets of each case, its rules and its flows |
 //! | [`framing`] | the records that are passed to the program and back |
 //! | `program` | a running program with limits on its time and output |
 //! | [`superframe`] | the packets in a record |
-//! | `exact` | the laws of segmentation and reassembly, whose output the input determines |
+//! | `exact` | the laws of segmentation and reassembly, for which each input has exactly one correct output |
 //! | `fault` | the laws, and their violations |
-//! | `judge` | [`judge`]: the laws, which are that nothing is lost, changed, reordered, or merged against the rules |
+//! | `judge` | [`judge`]: checks that no packet is lost, changed, reordered, or merged against the rules |
 //! | `difference` | the field in which two packets differ, and the rule that applies to it |
 //! | [`report`] | the score of a program, as text and as JSON |
 //!

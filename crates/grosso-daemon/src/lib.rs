@@ -6,7 +6,7 @@
 //! | [`config`] | paths from a file |
 //! | [`port`] | one endpoint of a path: its name and its options |
 //! | [`definition`] | a tunnel with its device, from the file of its path |
-//! | `feature` | features by their user-visible names |
+//! | `feature` | device features and the names that users see |
 //! | [`stages`] | the stages of a port: fragments and ESP |
 //! | [`keys`] | keys of ESP, from a file or a descriptor |
 //! | `readers` | the users who can read or write a key file |

@@ -21,15 +21,15 @@
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the peer |
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`guest`] | a second, real kernel beside the running one, in a VM that QEMU emulates |
-//! | [`vms`] | virtual machines, by the transport of their frames |
+//! | [`vms`] | comparison of the transports of a virtual machine's frames |
 //! | [`nic_offloads`] | the gain from a device's own offloads, and the sink at the peer |
-//! | [`nic`] | a NIC with receive buffers of its own, possibly few |
-//! | [`network`] | the hosts for the user's own commands, behind a wire that may be impaired |
-//! | [`custom`] | custom experiments: any hosts, wires and paths, in several settings |
-//! | [`experiment`] | what all experiments have in common: trials that answer a question, in turn |
+//! | [`nic`] | a model of a NIC with a limited number of receive buffers |
+//! | [`network`] | the hosts for the user's own commands, and the link between them, which may be impaired |
+//! | [`custom`] | custom experiments, with any hosts, links and paths, in several settings |
+//! | [`experiment`] | the common part of all experiments: alternating trials that answer a question |
 //! | [`report`] | results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
-//! | [`offload`] | coalescing and superframes, on and off |
+//! | [`offload`] | the gain of coalescing and of superframes: each on and off |
 //! | [`fragments`] | fragments inside ESP, to a NIC with few receive buffers |
 //!
 //! ```no_run

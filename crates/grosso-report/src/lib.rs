@@ -2,7 +2,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`report`] | the parts that all reports share (tool, input, output), and how a report is printed |
+//! | [`report`] | the parts that all reports share (tool, input, output), and the printing of a report |
 //! | [`schema`] | the names and versions of the JSON forms, and their JSON Schema |
 //! | [`error`] | failures with code, place, hint and exit code |
 //! | [`diagnostic`] | errors in a text that the user wrote: line, column, likely correction |

@@ -1,7 +1,7 @@
 //! Linux system calls for Grosso, thin and typed. This crate does not parse packets.
 //!
-//! Every call is one that the ports (`grosso-io`), the lab or the kernel oracles of the tests need and the standard
-//! library lacks. Errors are [`std::io::Error`] with the kernel's error code; nothing is retried, cached or logged.
+//! The crate has the calls that the standard library lacks and that the ports (`grosso-io`), the lab or the tests need.
+//! Errors are [`std::io::Error`] with the kernel's error code; nothing is retried, cached or logged.
 //!
 //! ```no_run
 //! use grosso_sys::interface::{Control, InterfaceName};
@@ -31,7 +31,7 @@
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
 //! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
 //! | [`path`] | all access to files by name: opening, creating, removing, binding, connecting |
-//! | [`claim`] | names without a file that one process holds, and the trust in its holder |
+//! | [`claim`] | claims: abstract socket names that one process holds, and whether to trust the holder |
 //! | [`inherited_fd`] | inherited descriptors |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
 //! | [`unix_socket`] | Unix sockets that carry frames |

@@ -13,7 +13,7 @@
 //! | [`stack`] | header stacks, nested |
 //! | [`transfer`] | a TCP transfer over a path with one fault, captured at both endpoints |
 //! | [`Traffic`] | seeded flows with deviations |
-//! | [`strategy`] | the same for `proptest` |
+//! | [`strategy`] | the same flows as strategies for `proptest` |
 //! | [`workloads`] | the traffic of the benchmarks, by name |
 //! | [`random`] | seeded random numbers |
 //!
