@@ -161,7 +161,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}queues = 65\n"), "4:10: queues must be 1 to 64"),
         (format!("{path}name = \"a b\"\n"), "4:8: \"a b\" is not a valid name"),
         (format!("{path}impair = \"lose 1%\"\n"), "4:10: impairment: unknown keyword"),
-        (format!("{path}gro = \"on\"\n"), "4:7: expected true or false, found string \"on\""),
+        (format!("{path}gro = \"on\"\n"), "4:7: expected true or false, found \"on\""),
         (format!("{path}rx-usecs = -1\n"), "4:12: expected a whole number"),
         (format!("{path}profile = \"linx\"\n"), "1:1: no profile \"linx\"; did you mean linux?"),
         (format!("{path}profile = \"./absent\"\n"), "1:1: /./absent: No such file"),
@@ -328,7 +328,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
         ),
         (esp("sel = { src = [\"10.0.0.1/8\"] }"), "esp: sel: 10.0.0.1/8 is not a prefix"),
         (esp("sel = { dst = [\"fd00::/129\"] }"), "esp: sel: fd00::/129 is not a prefix"),
-        (esp("icv-bits = 100"), "esp: the ICV has neither 64, 96 nor 128 bits"),
+        (esp("icv-bits = 100"), "esp: the ICV must have 64, 96 or 128 bits"),
         (esp("replay-window = 31"), "esp: the replay window has neither"),
         (esp("replay-window = 0, esn = true"), "esp: extended sequence numbers need"),
         (
@@ -336,7 +336,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
                 .into(),
             "esp: shared-key = true needs different values of spi-in and spi-out",
         ),
-        (esp("encap = { sport = 0 }"), "esp: a UDP port is zero"),
+        (esp("encap = { sport = 0 }"), "esp: UDP port 0 is not valid"),
         (esp("key-fd = 3"), "esp: missing key \"key-file\" or \"key-fd\""),
         (
             "esp = { spi-in = 256, spi-out = 257, key-fd = 2, sequence-file = \"s\" }".into(),

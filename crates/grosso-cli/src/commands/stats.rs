@@ -116,7 +116,7 @@ fn nothing(command: &str, forbidden: &[PathBuf]) -> Failure {
     match forbidden.first() {
         Some(path) => {
             let message = format!("{command}: {}: permission denied", shown(path));
-            let hint = format!("to ask it as root: sudo grosso {command}");
+            let hint = format!("run as root: sudo grosso {command}");
             Failure::environment("environment.permission", message).hint(hint)
         }
         None => {
