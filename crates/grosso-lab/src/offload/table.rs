@@ -341,7 +341,7 @@ impl Consumer {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nThroughput to a consumer in memory, by what it reads; {} bytes per packet\n{}",
+            "\nThroughput to an in-memory consumer, by what it reads; {} bytes per packet\n{}",
             self.payload_bytes,
             CONSUMER_HEADING.join("\n"),
         );
