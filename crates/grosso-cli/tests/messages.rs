@@ -321,7 +321,11 @@ fn environment_is_at_fault_for_what_it_refuses() {
     std::fs::create_dir(bench.path("empty")).unwrap();
     let run = bench.run("inspect empty");
     assert_eq!(run.code, 4);
-    assert!(run.stderr.starts_with("grosso: empty: directory without captures"), "{}", run.stderr);
+    assert!(
+        run.stderr.starts_with("grosso: empty: no captures in this directory"),
+        "{}",
+        run.stderr
+    );
     let run = bench.run("wire -r a.pcap -w no/such/folder.pcap");
     assert_eq!(run.code, 4);
     assert!(run.stderr.starts_with("grosso: no/such/folder.pcap: "), "{}", run.stderr);

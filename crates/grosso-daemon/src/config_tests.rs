@@ -107,7 +107,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
     };
     for (one, two) in [((5, 6), (5, 7)), ((5, 6), (7, 5)), ((5, 6), (6, 8))] {
         let wrong = wrong(&both("tun", &fou(one.0, one.1), &fou(two.0, two.1)));
-        let expected = "the source port of ipip:192.0.2.9 is also that of path \"1\"";
+        let expected = "the source port of ipip:192.0.2.9 is also used by path \"1\"";
         assert!(wrong.contains(expected), "{wrong}");
     }
     assert!(parse(&both("tun", &fou(5, 6), &fou(8, 7))).is_ok());
@@ -157,8 +157,8 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}rx-usec = 20\n"), "4:1: no key \"rx-usec\"; did you mean rx-usecs?"),
         (format!("{path}colour = 1\n"), "4:1: no key \"colour\"; known keys: name, left,"),
         (format!("metric = 1\n{path}"), "1:1: no key \"metric\"; did you mean metrics?"),
-        (format!("{path}queues = 0\n"), "4:10: queues must be 1 to 64"),
-        (format!("{path}queues = 65\n"), "4:10: queues must be 1 to 64"),
+        (format!("{path}queues = 0\n"), "4:10: queues must be from 1 to 64"),
+        (format!("{path}queues = 65\n"), "4:10: queues must be from 1 to 64"),
         (format!("{path}name = \"a b\"\n"), "4:8: \"a b\" is not a valid name"),
         (format!("{path}impair = \"lose 1%\"\n"), "4:10: impairment: unknown keyword"),
         (format!("{path}gro = \"on\"\n"), "4:7: expected true or false, found \"on\""),
@@ -185,7 +185,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ("[[path]]\nleft = 1\nright = \"tap:t\"\n".into(), "2:8: expected "),
         ("[[path]\nleft = 1\n".into(), "1:8: "),
         (String::new(), "1:1: no [[path]]"),
-        ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is both endpoints of the path"),
+        ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is both ports of the path"),
         (format!("{path}\n{path}"), "5:1: path \"eth1-t\" already exists"),
         (format!("{path}\n{path}name = \"x\""), "5:1: eth1 is also in path \"eth1-t\""),
         (
@@ -244,7 +244,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"xdp:e:63\"\nright = \"tap:t\"\nqueues = 2\n".into(),
-            "1:1: xdp:e:63 has fewer than 2 queues left",
+            "1:1: xdp:e:63 leaves fewer than 2 queues",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", vnet_hdr = 11 }\n".into(),

@@ -168,7 +168,7 @@ fn set(
         return Err(Wrong::at(text, name.span(), &no_key(name.get_ref(), &known)));
     };
     (key.set)(profile, value.get_ref()).ok_or_else(|| {
-        let what = format!("{} must be {}", key.full_name(), (key.choices)());
+        let what = format!("{}: expected {}", key.full_name(), (key.choices)());
         Wrong::at(text, value.span(), &what)
     })
 }
