@@ -163,7 +163,7 @@ impl AckFindings {
         let overtaken = &self.overtaken;
         let _ = writeln!(
             text,
-            "\nPackets overtaken on one connection, of {} packets of data and acknowledgments:\n\
+            "\nPackets overtaken on one connection, of {} data packets and acknowledgments:\n\
              {:>6} if acknowledgments bypass the coalescer and nothing is flushed first\n\
              {:>6} if the held packets of their flow are flushed first",
             overtaken.packets, overtaken.past_it, overtaken.through_it,

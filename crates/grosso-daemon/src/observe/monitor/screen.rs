@@ -245,7 +245,7 @@ pub fn clock(ts_ns: u64) -> String {
 const HELP: &str = "\
 up, down   select a device
 s          sort by the next column, or not at all
-d          show csum bad and drops per interval, or in total
+d          csum bad and drops: total, or per interval
 space      pause or continue
 ?          help
 q          quit
