@@ -558,8 +558,8 @@ const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
 const LRO_NOTES: &[&str] = &[
-    "Parts: packets stay in their receive buffers, which have the size in the table; a\n\
-     packet of 9000 bytes needs a buffer of 16 KiB. Copied first: each packet is\n\
+    "Parts: packets stay in their receive buffers, which have the size in the table.\n\
+     A packet of 9000 bytes needs a buffer of 16 KiB. Copied first: each packet is\n\
      copied from its buffer into separate memory.",
     "Grosso / kernel: the kernel merges packets in place. The data path copies every\n\
      byte into the ring and out of it, and wakes a thread. With GRO on, the kernel's\n\
