@@ -356,7 +356,7 @@ fn checksums() -> Vec<Counter> {
         said(
             Said::Complete,
             "complete",
-            "Frames received with the device's sum over the whole packet.",
+            "Frames received with a checksum of the whole packet from the device.",
         ),
         said(
             Said::Unnecessary,

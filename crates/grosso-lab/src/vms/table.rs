@@ -96,7 +96,7 @@ impl VmRow {
 /// Heading of the columns of [`VmRow::write`].
 const HEADING: [&str; 2] = [
     "              to the guest          CPU s/GB  from the guest        CPU s/GB",
-    "carrier       Mb/s               path   QEMU  Mb/s               path   QEMU",
+    "backend       Mb/s               path   QEMU  Mb/s               path   QEMU",
 ];
 
 const LEGEND: &str = "\
