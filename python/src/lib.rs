@@ -51,7 +51,7 @@ fn wait<T: Send>(
         match message {
             Ok(message) => return Ok((told, message)),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err("a thread of grosso ended without an answer"));
+                return Err(PyRuntimeError::new_err("a Grosso thread ended without an answer"));
             }
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(raised) = py.check_signals() {

@@ -171,7 +171,7 @@ impl Reading {
             News::Open => Ok(Self { schema: table.schema(), news, interrupted }),
             News::Failed(error) => Err(exception(py, &error)),
             News::Batch(_) | News::Broken(_) => {
-                Err(PyRuntimeError::new_err("a table of grosso began with its rows"))
+                Err(PyRuntimeError::new_err("a Grosso table began with rows, not with its schema"))
             }
         }
     }

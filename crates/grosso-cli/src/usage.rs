@@ -30,23 +30,36 @@ fn missing(error: &clap::Error) -> Option<String> {
     let ContextValue::Strings(names) = error.get(ContextKind::InvalidArg)? else { return None };
     let usage = error.get(ContextKind::Usage)?.to_string();
     let (path, example) = example(&usage);
-    Some(format!("{path}: missing {}\nhint: {example}", names.join(", ")))
+    let names: Vec<String> = names.iter().map(|name| alternatives(name)).collect();
+    Some(format!("{path}: missing {}\nhint: {example}", names.join(" and ")))
 }
 
-/// Returns the command in a usage line, without `grosso`, and an example of it: the first one in its help, or the
-/// usage.
+/// Returns the name of a missing argument; for a group such as `<--write <FILE>|--to <DEV>>`, its options.
+fn alternatives(name: &str) -> String {
+    match name.strip_prefix('<').and_then(|name| name.strip_suffix('>')) {
+        Some(options) if options.starts_with('-') => {
+            format!("one of {}", options.split('|').collect::<Vec<_>>().join(", "))
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// Returns the command in a usage line, without `grosso`, and an example of it: the first one in its help or in the
+/// help of the command that it belongs to, or the usage.
 fn example(usage: &str) -> (String, String) {
     let usage = usage.trim().trim_start_matches("Usage: ").lines().next().unwrap_or_default();
-    let mut command = Arguments::command();
+    let mut commands = vec![Arguments::command()];
     let mut path = Vec::new();
     for word in usage.split(' ').skip(1) {
-        let Some(inner) = command.find_subcommand(word).cloned() else { break };
+        let Some(inner) = commands.last().and_then(|command| command.find_subcommand(word)) else {
+            break;
+        };
         path.push(word.to_owned());
-        command = inner;
+        commands.push(inner.clone());
     }
     let path = path.join(" ");
-    let example = first_example(&command, &path).unwrap_or_else(|| usage.to_owned());
-    (path, example)
+    let example = commands.iter().rev().find_map(|command| first_example(command, &path));
+    (path, example.unwrap_or_else(|| usage.to_owned()))
 }
 
 /// Returns the first line in the help of a command that calls it, without the explanation after it.
@@ -132,7 +145,17 @@ mod tests {
             ),
             (
                 "grosso profiles show",
-                "profiles show: missing <NAME|FILE.toml>\nhint: grosso profiles show <NAME|FILE.toml>",
+                "profiles show: missing <NAME|FILE.toml>\nhint: grosso profiles show inet-lro > mine.toml",
+            ),
+            (
+                "grosso config check",
+                "config check: missing <FILE.toml>\nhint: grosso config check edge.toml",
+            ),
+            ("grosso tunnel up", "tunnel up: missing <NAME>\nhint: sudo grosso tunnel up gue0"),
+            (
+                "grosso capture",
+                "capture: missing --interface <IFACE> and one of --write <FILE>, --listen <ADDRESS:PORT>, --to <DEV>, \
+                 --list-interfaces\nhint: sudo grosso capture -i eth0 -w send.pcapng",
             ),
         ] {
             assert_eq!(said(line), expected);

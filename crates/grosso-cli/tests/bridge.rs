@@ -42,7 +42,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     assert!(refused.stderr.contains("overwrite earlier ones"), "{refused:?}");
     assert!(refused.stderr.contains("pass --terminates"), "{refused:?}");
     let refused = hosts.run("bridge e0 lo --profile freebsd --terminates");
-    assert_eq!(refused.code, Some(2), "no endpoint is a host: {refused:?}");
+    assert_eq!(refused.code, Some(2), "neither port is a host: {refused:?}");
     // The sender transmits single packets, so that there is something to merge.
     let mut single = Command::new(env!("CARGO_BIN_EXE_grosso"));
     single.args(["dev", "-K", "a0", "tso", "off", "gso", "off"]);
@@ -66,7 +66,7 @@ fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobod
     let Some(hosts) = Hosts::new() else { return };
     for (line, why) in [
         ("bridge e0 tap:b0 --expand-acks", "--terminates"),
-        ("bridge e0 lo --terminates --expand-acks", "no endpoint is a host"),
+        ("bridge e0 lo --terminates --expand-acks", "neither port is a host"),
     ] {
         let refused = hosts.run(line);
         assert_eq!(refused.code, Some(2), "{refused:?}");

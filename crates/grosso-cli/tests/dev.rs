@@ -177,9 +177,9 @@ fn what_cannot_be_is_refused_with_what_may_have_been_meant() {
     );
     assert_eq!(
         said("dev -K v0 gro yes"),
-        (2, r#"grosso: dev -K: gro is on or off, not "yes""#.into())
+        (2, r#"grosso: dev -K: gro must be on or off, not "yes""#.into())
     );
-    assert_eq!(said("dev -K v0 gro"), (2, "grosso: dev -K: gro has no value".into()));
+    assert_eq!(said("dev -K v0 gro"), (2, "grosso: dev -K: gro needs a value".into()));
     assert_eq!(said("dev -K v0"), (2, "grosso: dev -K: missing NAME VALUE".into()));
     assert_eq!(said("dev v0 gro off"), (2, r#"grosso: dev: unexpected argument "gro""#.into()));
     assert_eq!(said("dev -k -S v0").0, 2);

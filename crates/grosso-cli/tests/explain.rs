@@ -178,7 +178,7 @@ fn every_reason_to_pass_is_explained() {
             Pass::Padded,
             one(
                 ethernet().ipv4(|ip| ip).tcp(|t| t).payload_len(9).trailer(&[0]).build(),
-                &["without bytes after"],
+                &["without trailing bytes"],
             ),
         ),
         (Pass::Short, one(plain(0)[..153].to_vec(), &["a complete capture"])),

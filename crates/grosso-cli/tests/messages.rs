@@ -45,7 +45,7 @@ fn truncated_file_is_processed_up_to_the_damage() {
         );
         assert!(message.ends_with(&format!("). 19 packets were {done}.")), "{message}");
         assert!(
-            run.stderr.ends_with("hint: pass --allow-truncated to exit with 0\n"),
+            run.stderr.ends_with("hint: pass --allow-truncated to exit with code 0\n"),
             "{}",
             run.stderr
         );
@@ -58,7 +58,7 @@ fn truncated_file_is_processed_up_to_the_damage() {
     assert_eq!(error["code"], "input.truncated");
     assert_eq!(error["packet"], 20);
     assert!(error["offset"].as_u64().unwrap() < file.len() as u64);
-    assert_eq!(error["hint"], "pass --allow-truncated to exit with 0");
+    assert_eq!(error["hint"], "pass --allow-truncated to exit with code 0");
 }
 
 #[test]
@@ -321,7 +321,11 @@ fn environment_is_at_fault_for_what_it_refuses() {
     std::fs::create_dir(bench.path("empty")).unwrap();
     let run = bench.run("inspect empty");
     assert_eq!(run.code, 4);
-    assert!(run.stderr.starts_with("grosso: empty: directory without captures"), "{}", run.stderr);
+    assert!(
+        run.stderr.starts_with("grosso: empty: no captures in this directory"),
+        "{}",
+        run.stderr
+    );
     let run = bench.run("wire -r a.pcap -w no/such/folder.pcap");
     assert_eq!(run.code, 4);
     assert!(run.stderr.starts_with("grosso: no/such/folder.pcap: "), "{}", run.stderr);

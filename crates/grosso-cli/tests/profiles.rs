@@ -93,7 +93,7 @@ fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     assert_eq!(error["column"], 3);
     // A value, a base, and text that is not TOML at all.
     for (text, wrong) in [
-        ("limits.flows = 0\n", "1:16: limits.flows must be 1 to 1048576"),
+        ("limits.flows = 0\n", "1:16: limits.flows: expected 1 to 1048576"),
         ("base = \"linus\"\n", "1:8: no profile \"linus\"; did you mean linux?"),
         ("[limits\n", "1:8: "),
     ] {

@@ -216,7 +216,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
     // A measured round-trip time takes precedence.
     assert_eq!(auto("whole --round-trip 1s")["packets_up"], setting["packets_up"]);
 
-    let note = "note: this capture does not show the round-trip time of 3 flows";
+    let note = "note: this capture shows no round-trip time for 3 flows";
     for line in ["whatif later --profile linux --hold auto", "coalesce -r later -w a --hold auto"] {
         let run = bench.ok(line);
         assert!(run.stderr.contains(note), "{}", run.stderr);

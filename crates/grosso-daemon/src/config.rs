@@ -134,7 +134,7 @@ fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
                 return Some(format!("packets for {name} also arrive at"));
             }
             let is_sent_from = tunnel.sends_from_port_of(taken);
-            is_sent_from.then(|| format!("the source port of {name} is also that of"))
+            is_sent_from.then(|| format!("the source port of {name} is also used by"))
         }
         _ => {
             let is_same = |taken: &&Device| taken.name() == device.name();
@@ -227,7 +227,7 @@ pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
 /// Checks that the parts of a path are compatible. The error says why they are not.
 pub fn check(spec: &PathSpec) -> Result<(), String> {
     if spec.left.device.name() == spec.right.device.name() {
-        return Err(format!("{} is both endpoints of the path", spec.left.device.name()));
+        return Err(format!("{} is both ports of the path", spec.left.device.name()));
     }
     if spec.forwards_what_it_lost() {
         return Err(format!(
@@ -252,7 +252,7 @@ pub fn check(spec: &PathSpec) -> Result<(), String> {
             Device::Xdp { queue, .. }
                 if *queue as usize + spec.queues > grosso_sys::xdp::QUEUES_MAX as usize =>
             {
-                return Err(format!("{} has fewer than {} queues left", port.device, spec.queues));
+                return Err(format!("{} leaves fewer than {} queues", port.device, spec.queues));
             }
             _ => {}
         }
@@ -391,7 +391,7 @@ impl<'de> Deserialize<'de> for Queues {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match i64::deserialize(deserializer)?.try_into() {
             Ok(queues @ 1..=QUEUES_MAX) => Ok(Self(queues)),
-            _ => Err(serde::de::Error::custom(format!("queues must be 1 to {QUEUES_MAX}"))),
+            _ => Err(serde::de::Error::custom(format!("queues must be from 1 to {QUEUES_MAX}"))),
         }
     }
 }

@@ -107,7 +107,7 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
     };
     for (one, two) in [((5, 6), (5, 7)), ((5, 6), (7, 5)), ((5, 6), (6, 8))] {
         let wrong = wrong(&both("tun", &fou(one.0, one.1), &fou(two.0, two.1)));
-        let expected = "the source port of ipip:192.0.2.9 is also that of path \"1\"";
+        let expected = "the source port of ipip:192.0.2.9 is also used by path \"1\"";
         assert!(wrong.contains(expected), "{wrong}");
     }
     assert!(parse(&both("tun", &fou(5, 6), &fou(8, 7))).is_ok());
@@ -157,11 +157,11 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}rx-usec = 20\n"), "4:1: no key \"rx-usec\"; did you mean rx-usecs?"),
         (format!("{path}colour = 1\n"), "4:1: no key \"colour\"; known keys: name, left,"),
         (format!("metric = 1\n{path}"), "1:1: no key \"metric\"; did you mean metrics?"),
-        (format!("{path}queues = 0\n"), "4:10: queues must be 1 to 64"),
-        (format!("{path}queues = 65\n"), "4:10: queues must be 1 to 64"),
+        (format!("{path}queues = 0\n"), "4:10: queues must be from 1 to 64"),
+        (format!("{path}queues = 65\n"), "4:10: queues must be from 1 to 64"),
         (format!("{path}name = \"a b\"\n"), "4:8: \"a b\" is not a valid name"),
         (format!("{path}impair = \"lose 1%\"\n"), "4:10: impairment: unknown keyword"),
-        (format!("{path}gro = \"on\"\n"), "4:7: expected true or false, found string \"on\""),
+        (format!("{path}gro = \"on\"\n"), "4:7: expected true or false, found \"on\""),
         (format!("{path}rx-usecs = -1\n"), "4:12: expected a whole number"),
         (format!("{path}profile = \"linx\"\n"), "1:1: no profile \"linx\"; did you mean linux?"),
         (format!("{path}profile = \"./absent\"\n"), "1:1: /./absent: No such file"),
@@ -185,7 +185,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ("[[path]]\nleft = 1\nright = \"tap:t\"\n".into(), "2:8: expected "),
         ("[[path]\nleft = 1\n".into(), "1:8: "),
         (String::new(), "1:1: no [[path]]"),
-        ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is both endpoints of the path"),
+        ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is both ports of the path"),
         (format!("{path}\n{path}"), "5:1: path \"eth1-t\" already exists"),
         (format!("{path}\n{path}name = \"x\""), "5:1: eth1 is also in path \"eth1-t\""),
         (
@@ -244,7 +244,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"xdp:e:63\"\nright = \"tap:t\"\nqueues = 2\n".into(),
-            "1:1: xdp:e:63 has fewer than 2 queues left",
+            "1:1: xdp:e:63 leaves fewer than 2 queues",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", vnet_hdr = 11 }\n".into(),
@@ -328,7 +328,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
         ),
         (esp("sel = { src = [\"10.0.0.1/8\"] }"), "esp: sel: 10.0.0.1/8 is not a prefix"),
         (esp("sel = { dst = [\"fd00::/129\"] }"), "esp: sel: fd00::/129 is not a prefix"),
-        (esp("icv-bits = 100"), "esp: the ICV has neither 64, 96 nor 128 bits"),
+        (esp("icv-bits = 100"), "esp: the ICV must have 64, 96 or 128 bits"),
         (esp("replay-window = 31"), "esp: the replay window has neither"),
         (esp("replay-window = 0, esn = true"), "esp: extended sequence numbers need"),
         (
@@ -336,7 +336,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
                 .into(),
             "esp: shared-key = true needs different values of spi-in and spi-out",
         ),
-        (esp("encap = { sport = 0 }"), "esp: a UDP port is zero"),
+        (esp("encap = { sport = 0 }"), "esp: UDP port 0 is not valid"),
         (esp("key-fd = 3"), "esp: missing key \"key-file\" or \"key-fd\""),
         (
             "esp = { spi-in = 256, spi-out = 257, key-fd = 2, sequence-file = \"s\" }".into(),

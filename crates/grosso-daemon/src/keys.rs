@@ -310,7 +310,7 @@ mod tests {
             (format!("in {long}\nin {long}"), "line 2: this key is set twice"),
             (format!("key {long}"), "line 1: expected in or out"),
             (long.clone(), "line 1: expected in or out"),
-            ("in abcd".into(), "line 1: key and salt have neither 20 nor 36 bytes"),
+            ("in abcd".into(), "line 1: key and salt together must have 20 or 36 bytes"),
             (format!("in {long}a"), "line 1: expected hexadecimal, two digits per byte"),
             (format!("in {long}xy"), "line 1: expected hexadecimal digits"),
         ] {

@@ -94,8 +94,7 @@ impl FragmentsSpec {
         let memory = self.high_thresh.unwrap_or(MEMORY_BYTES_MIN);
         if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory) {
             return Err(format!(
-                "fragments: ipfrag_high_thresh must be {MEMORY_BYTES_MIN} to {MEMORY_BYTES_MAX} \
-                 bytes"
+                "fragments: ipfrag_high_thresh must be from {MEMORY_BYTES_MIN} to {MEMORY_BYTES_MAX} bytes"
             ));
         }
         let times = [self.ipv4_seconds, self.ipv6_seconds];

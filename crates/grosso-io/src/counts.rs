@@ -49,7 +49,7 @@ pub struct DirectionStats {
     pub acknowledgments_expanded: u64,
     /// Acknowledgments transmitted in place of the replaced ones, including each original as the last one.
     pub acknowledgments_expanded_into: u64,
-    /// Acknowledgments of trains that were not expanded, by reason.
+    /// Acknowledgments of merged packets that were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],
     /// Number of times that the port had no room for a frame.
     pub no_room: u64,

@@ -77,9 +77,7 @@ impl Default for Impairment {
 
 /// Error: the text is not a valid [`Impairment`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "impairment: {what} in \"{text}\"; an example: delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7"
-)]
+#[error("{what} in \"{text}\"; example: delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7")]
 pub struct BadImpairment {
     what: String,
     text: String,

@@ -304,12 +304,12 @@ const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
-Coalesces: each fragment is copied into place and its buffer is returned.\n\
-Queues: each fragment keeps its buffer, as in Linux until 2019. Evicts: like\n\
-queues, but in half of the buffers; the datagram that waited longest is evicted.\n\
-The wire's queue is long: frames are dropped only when no buffer is free. In the\n\
-last group it has room for about as many frames as the NIC has buffers; frames\n\
-that find no room count as dropped for lack of buffers.\n\
+coalesces: each fragment is copied into place and its buffer is returned.\n\
+queues: each fragment keeps its buffer, as in Linux until 2019. evicts: like\n\
+queues, but in half of the buffers; the oldest datagram is evicted.\n\
+The queue of the wire is long: frames are dropped only if no buffer is free. In\n\
+the last group the queue holds about as many frames as the NIC has buffers;\n\
+frames that do not fit count as dropped for lack of buffers.\n\
 Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl Layout {
         Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
     }
 
-    /// Returns the size of a receive buffer that has room for a packet of the wire.
+    /// Returns the size of a receive buffer that has room for a wire packet.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;

@@ -340,7 +340,7 @@ mod tests {
                 _ => 2.0,
             })
         };
-        let claim = "1500 to 9000: inet_lro as posted is slower";
+        let claim = "MTU 1500 to 9000: inet_lro as posted is slower";
         for (posted, answer) in [(1.7, "reproduced"), (2.1, "not reproduced")] {
             let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
             assert_eq!(found.1, answer, "{posted}");

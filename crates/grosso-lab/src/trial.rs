@@ -238,7 +238,7 @@ pub enum TrialError {
     #[error("iperf3: {0}")]
     Iperf3(String),
     /// Part of a stream did not arrive.
-    #[error("{sent} bytes were sent and {received} arrived")]
+    #[error("{sent} bytes were sent, but {received} arrived")]
     Lost {
         /// Bytes sent.
         sent: u64,

@@ -374,15 +374,17 @@ impl Verdict {
         let mut reasons = vec![self.measured.clone()];
         if let (Some(beside), Some((_, unit))) = (self.published, self.judged) {
             let Published { ratio, source } = beside.published;
-            let effect =
-                beside.effect.map_or_else(String::new, |effect| format!(": {effect} published"));
+            let effect = beside
+                .effect
+                .map_or_else(String::new, |effect| format!("; here {effect} published"));
             reasons.push(format!("published {} ({source}){effect}", unit.format(ratio)));
         }
-        if let Answer::NotReproduced { cause: why }
-        | Answer::Undecided { needed: why }
-        | Answer::CannotBeShownHere { needed: why } = self.answer
-        {
-            reasons.push(why.to_owned());
+        match self.answer {
+            Answer::NotReproduced { cause } => reasons.push(format!("possible cause: {cause}")),
+            Answer::Undecided { needed } | Answer::CannotBeShownHere { needed } => {
+                reasons.push(format!("needed: {needed}"));
+            }
+            Answer::Reproduced => {}
         }
         reasons.retain(|reason| !reason.is_empty());
         reasons.join("; ")
@@ -559,7 +561,8 @@ mod tests {
             let verdict = evidence.verdict("a claim", Unit::Times, CAUSE);
             let verdict = verdict.with("a detail").beside(Published::new(2.0, "R1"));
             assert_eq!(verdict.answer, Answer::CannotBeShownHere { needed: FIGURES });
-            assert_eq!((verdict.reasons().as_str(), verdict.published), (FIGURES, None));
+            assert_eq!(verdict.reasons(), format!("needed: {FIGURES}"));
+            assert_eq!(verdict.published, None);
         }
         assert_eq!(Evidence::all([]), None);
     }
@@ -639,7 +642,10 @@ mod tests {
         );
         // A contradiction has no strength.
         let contrary = beside(0.9, more, 2.74);
-        assert_eq!(contrary.reasons(), "0.90 times; published 2.74 times (R1); a cause");
+        assert_eq!(
+            contrary.reasons(),
+            "0.90 times; published 2.74 times (R1); possible cause: a cause"
+        );
         assert_eq!(contrary.published.unwrap().effect, None);
     }
 

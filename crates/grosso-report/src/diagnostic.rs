@@ -59,7 +59,7 @@ pub fn no_key(unknown: &str, known: &[&str]) -> String {
 }
 
 /// Rewrites a message of the TOML parser without Rust type names: "invalid type: string "on", expected a boolean"
-/// becomes "expected true or false, found string "on"". An unknown key is compared with the known ones.
+/// becomes "expected true or false, found "on"". An unknown key is compared with the known ones.
 pub fn readable(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let rest_of = |start: &str| message.strip_prefix(start);
@@ -79,11 +79,35 @@ pub fn readable(message: &str) -> String {
     }
     let found = rest_of("invalid type: ").or_else(|| rest_of("invalid value: "));
     match found.and_then(|rest| rest.rsplit_once(", expected ")) {
+        Some(("map", "a sequence")) => {
+            "expected a list of tables, found a table: write [[NAME]] instead of [NAME]".into()
+        }
         Some((found, expected)) => {
-            format!("expected {}, found {}", type_name(expected), found.replace('`', ""))
+            format!("expected {}, found {}", type_name(expected), value_name(found))
+        }
+        None if message.starts_with("string values must be quoted") => {
+            "expected a value; a string needs quotes".into()
+        }
+        None if message == "invalid socket address syntax" => {
+            "expected an address and a port, for example \"127.0.0.1:9000\"".into()
+        }
+        None if message == "invalid IP address syntax" => {
+            "expected an IP address, for example \"192.0.2.7\" or \"fd00::7\"".into()
         }
         None => message.to_owned(),
     }
+}
+
+/// Returns a value without the name of its Rust type: "integer `5`" becomes "5".
+fn value_name(found: &str) -> String {
+    match found {
+        "map" => return "a table".into(),
+        "sequence" => return "a list".into(),
+        _ => {}
+    }
+    let kinds = ["string ", "integer ", "floating point ", "boolean "];
+    let value = kinds.iter().find_map(|kind| found.strip_prefix(kind)).unwrap_or(found);
+    value.replace('`', "")
 }
 
 /// Formats a list of alternatives: "a, b or c".
@@ -100,6 +124,9 @@ fn type_name(expected: &str) -> String {
         "a boolean" => return "true or false".into(),
         "a sequence" => return "a list".into(),
         "a map" => return "a table".into(),
+        "socket address" | "IPv4 address" | "IPv6 address" | "IP address" => {
+            return format!("an {}", expected.replace("socket address", "address and a port"));
+        }
         "u8" => u64::from(u8::MAX),
         "u16" => u64::from(u16::MAX),
         "u32" => u64::from(u32::MAX),
@@ -132,15 +159,25 @@ mod tests {
             ("missing field `right`", "missing key \"right\""),
             (
                 "invalid type: string \"on\", expected a boolean",
-                "expected true or false, found string \"on\"",
+                "expected true or false, found \"on\"",
             ),
             (
                 "invalid value: integer `70000`, expected u16",
-                "expected a whole number from 0 to 65535, found integer 70000",
+                "expected a whole number from 0 to 65535, found 70000",
+            ),
+            ("invalid type: integer `1`, expected struct PathTable", "expected a table, found 1"),
+            (
+                "invalid type: floating point `1.5`, expected socket address",
+                "expected an address and a port, found 1.5",
             ),
             (
-                "invalid type: integer `1`, expected struct PathTable",
-                "expected a table, found integer 1",
+                "invalid type: map, expected a sequence",
+                "expected a list of tables, found a table: write [[NAME]] instead of [NAME]",
+            ),
+            ("invalid type: sequence, expected a string", "expected a string, found a list"),
+            (
+                "string values must be quoted, expected literal string",
+                "expected a value; a string needs quotes",
             ),
             (
                 "unknown variant `beet`, expected `transport` or `tunnel`",

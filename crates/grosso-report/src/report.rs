@@ -217,7 +217,7 @@ impl Interrupted {
 impl core::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if self.in_first_pass {
-            return f.write_str("interrupted in the first of two passes, before any result");
+            return f.write_str("interrupted in pass 1 of 2, before any result");
         }
         write!(f, "interrupted after {}", units::count(self.packets, "packet"))?;
         self.percent.map_or(Ok(()), |percent| write!(f, ", {percent:.1} % of the file"))
@@ -241,11 +241,11 @@ pub struct OutputFacts {
 }
 
 impl OutputFacts {
-    /// Returns the name of the output, or a note that it was not written.
+    /// Returns the name of the output, or a note that there is none.
     pub fn name(&self) -> &dyn core::fmt::Display {
         match &self.path {
             Some(path) => path,
-            None => &"not written",
+            None => &"no output file",
         }
     }
 }
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn an_interruption_names_the_pass_of_a_file_that_is_read_twice() {
         let text = |in_first_pass| Interrupted::after(0, Some((0, 9)), in_first_pass).to_string();
-        assert_eq!(text(true), "interrupted in the first of two passes, before any result");
+        assert_eq!(text(true), "interrupted in pass 1 of 2, before any result");
         assert_eq!(text(false), "interrupted after 0 packets, 0.0 % of the file");
     }
 

@@ -56,7 +56,7 @@ impl UnixAddress {
     pub fn new(path: &Path) -> io::Result<Self> {
         let bytes = path.as_os_str().as_encoded_bytes();
         if bytes.is_empty() || bytes.len() > PATH_BYTES_MAX || bytes.contains(&0) {
-            let why = format!("a socket path must be 1 to {PATH_BYTES_MAX} bytes");
+            let why = format!("a socket path must have 1 to {PATH_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         Ok(Self(path::socket::address(path)?))

@@ -73,8 +73,7 @@ impl Captures {
                 Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path, &mut skipped)?),
                 Err(error) if index > 0 && !is_pipe(path) => {
                     let hint = format!(
-                        "pass filters after -f: grosso {command} FILE -f EXPRESSION, or after \
-                         the file of -r"
+                        "pass a filter with -f: grosso {command} FILE -f EXPRESSION, or after -r FILE"
                     );
                     return Err(io_failure(path, error).hint(hint));
                 }
@@ -83,7 +82,7 @@ impl Captures {
         }
         if found.iter().filter(|path| is_pipe(path)).count() > 1 {
             let message =
-                format!("{command}: - is named twice, but standard input can be read only once");
+                format!("{command}: - is given twice, but standard input can be read only once");
             return Err(Failure::usage("usage.input", message));
         }
         if found.len() > CAPTURES_MAX {
@@ -296,7 +295,7 @@ fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>,
         }
     }
     if found.is_empty() {
-        let message = format!("{}: directory without captures", shown(folder));
+        let message = format!("{}: no captures in this directory", shown(folder));
         return Err(Failure::environment("environment.read", message));
     }
     found.sort();

@@ -108,8 +108,10 @@ impl EndWords {
     pub(crate) const PROCESSED: Self = Self { done: "processed", unparsed: "" };
     /// Phrases of a command that writes tables.
     #[cfg(feature = "tables")]
-    pub(crate) const TABLES: Self =
-        Self { done: "processed and written", unparsed: "Packets have rows without headers.\x20" };
+    pub(crate) const TABLES: Self = Self {
+        done: "processed and written",
+        unparsed: "Packets become rows without headers.\x20",
+    };
 }
 
 impl End {

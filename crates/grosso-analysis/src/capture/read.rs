@@ -380,7 +380,7 @@ impl Ending {
             return Ok(Exit::Yes);
         }
         Err(if is_truncated {
-            failure.hint("pass --allow-truncated to exit with 0")
+            failure.hint("pass --allow-truncated to exit with code 0")
         } else {
             failure
         })

@@ -377,7 +377,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::HeaderTooLong => "shorter headers",
         Pass::Encrypted => "the inner packet, decrypted",
         Pass::Fragment => "the whole datagram (grosso reassemble)",
-        Pass::Padded => "a frame without bytes after its packet",
+        Pass::Padded => "a frame without trailing bytes",
         Pass::LengthZero => "a capture that records the segment size (grosso capture)",
         Pass::Ipv4Options => "an IPv4 header without options",
         Pass::Ipv4ReservedBit => "a reserved bit that is clear",

@@ -52,7 +52,7 @@ fn named(name: &str) -> Result<Profile, String> {
     let possible = ipv4::MTU_MIN..=u16::MAX;
     let mtu = bytes.parse().ok().filter(|mtu| possible.contains(mtu));
     let [least, most] = [possible.start(), possible.end()];
-    let mtu = mtu.ok_or_else(|| format!("{name}: an MTU must be {least} to {most} bytes"))?;
+    let mtu = mtu.ok_or_else(|| format!("{name}: an MTU must be from {least} to {most} bytes"))?;
     let mut profile = Profile::inet_lro_2007(mtu);
     profile.name = Cow::Owned(name.to_owned());
     Ok(profile)
@@ -106,7 +106,7 @@ pub fn parse(text: &str, name: String) -> Result<Profile, Wrong> {
                 }
             }
             _ if TABLES.contains(&name) => {
-                let what = format!("{name} is a table: [{name}]");
+                let what = format!("{name} must be a table: [{name}]");
                 return Err(Wrong::at(text, value.span(), &what));
             }
             _ => set(&mut profile, text, "", key, value)?,
@@ -168,7 +168,7 @@ fn set(
         return Err(Wrong::at(text, name.span(), &no_key(name.get_ref(), &known)));
     };
     (key.set)(profile, value.get_ref()).ok_or_else(|| {
-        let what = format!("{} must be {}", key.full_name(), (key.choices)());
+        let what = format!("{}: expected {}", key.full_name(), (key.choices)());
         Wrong::at(text, value.span(), &what)
     })
 }

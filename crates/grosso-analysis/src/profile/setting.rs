@@ -86,7 +86,7 @@ words!(Hold { Fixed: "fixed", Controlled: "controlled" });
 
 impl SettingValue for Option<Bypass> {
     fn choices() -> String {
-        "false or [tried, joined at least, passed]".into()
+        "false or [probe bytes, joined minimum, skip bytes]".into()
     }
 
     fn read(value: &DeValue<'_>) -> Option<Self> {

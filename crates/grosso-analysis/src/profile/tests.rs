@@ -70,26 +70,29 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_may_stand_there() {
             "3:1: no key \"windov\"; did you mean window?",
         ),
         ("[limits]\nxyz = 1\n", "2:1: no key \"xyz\"; known keys: flows, parts,"),
-        ("batch = { by-flow = 0 }\n", "1:9: batch must be as-it-came or { by-flow = 1 to 16384 }"),
-        ("batch = \"by-flow\"\n", "1:9: batch must be"),
+        (
+            "batch = { by-flow = 0 }\n",
+            "1:9: batch: expected as-it-came or { by-flow = 1 to 16384 }",
+        ),
+        ("batch = \"by-flow\"\n", "1:9: batch: expected"),
         ("base = \"freebds\"\n", "1:8: no profile \"freebds\"; did you mean freebsd?"),
         ("base = 1\n", "1:8: base must be a string in quotes"),
-        ("rules = 1\n", "1:9: rules is a table: [rules]"),
-        ("[rules]\nwindow = \"newest\"\n", "2:10: rules.window must be equal, first or latest"),
-        ("[rules]\nwindow = 1\n", "2:10: rules.window must be equal, first or latest"),
-        ("[rules.window]\nx = 1\n", "1:1: rules.window must be equal, first or latest"),
+        ("rules = 1\n", "1:9: rules must be a table: [rules]"),
+        ("[rules]\nwindow = \"newest\"\n", "2:10: rules.window: expected equal, first or latest"),
+        ("[rules]\nwindow = 1\n", "2:10: rules.window: expected equal, first or latest"),
+        ("[rules.window]\nx = 1\n", "1:1: rules.window: expected equal, first or latest"),
         (
             "[rules]\nflags-alone = [\"syn\"]\n",
-            "2:15: rules.flags-alone must be a list of fin, psh, ece or cwr",
+            "2:15: rules.flags-alone: expected a list of fin, psh, ece or cwr",
         ),
-        ("udp = \"yes\"\n", "1:7: udp must be true or false"),
-        ("tunnels-max = 16\n", "1:15: tunnels-max must be 0 to 15"),
-        ("[limits]\nflows = 0\n", "2:9: limits.flows must be 1 to 1048576"),
-        ("[limits]\nflows = -1\n", "2:9: limits.flows must be 1 to 1048576"),
-        ("[limits]\nsize-bytes = 524281\n", "2:14: limits.size-bytes must be 1 to 524280"),
-        ("[limits]\ntcp-segments = 65536\n", "2:16: limits.tcp-segments must be 1 to 65535"),
-        ("[limits]\nhold-ns = 9999999999999999999999\n", "2:11: limits.hold-ns must be 0 to"),
-        ("[limits]\nflows = 1.0\n", "2:9: limits.flows must be"),
+        ("udp = \"yes\"\n", "1:7: udp: expected true or false"),
+        ("tunnels-max = 16\n", "1:15: tunnels-max: expected 0 to 15"),
+        ("[limits]\nflows = 0\n", "2:9: limits.flows: expected 1 to 1048576"),
+        ("[limits]\nflows = -1\n", "2:9: limits.flows: expected 1 to 1048576"),
+        ("[limits]\nsize-bytes = 524281\n", "2:14: limits.size-bytes: expected 1 to 524280"),
+        ("[limits]\ntcp-segments = 65536\n", "2:16: limits.tcp-segments: expected 1 to 65535"),
+        ("[limits]\nhold-ns = 9999999999999999999999\n", "2:11: limits.hold-ns: expected 0 to"),
+        ("[limits]\nflows = 1.0\n", "2:9: limits.flows: expected"),
         ("[limits\nflows = 1\n", "1:8: "),
         ("name = \"\"\n", "1:8: a name has 1 to 64 printable bytes"),
         ("name = \"a\\u0007\"\n", "1:8: a name has 1 to 64 printable bytes"),
@@ -117,7 +120,7 @@ fn a_name_with_a_dot_or_a_slash_is_a_file() {
     assert_eq!(find("inet-lro-2007:1500", folder.path()).unwrap(), at_1500);
     for wrong in ["inet-lro-2007:67", "inet-lro-2007:65536", "inet-lro-2007:", "inet-lro-2007:x"] {
         let said = find(wrong, folder.path()).unwrap_err().message;
-        assert_eq!(said, format!("{wrong}: an MTU must be 68 to 65535 bytes"));
+        assert_eq!(said, format!("{wrong}: an MTU must be from 68 to 65535 bytes"));
     }
     assert_eq!(find("inet-lro:1500", folder.path()).unwrap_err().code, "usage.profile");
     let missing = find("./other", folder.path()).unwrap_err();

@@ -370,10 +370,7 @@ pub(crate) fn note_blind_flows(flows: u64, session: &Session) {
         return;
     }
     let flows = units::count(flows, "flow");
-    session.note(format!(
-        "this capture does not show the round-trip time of {flows}: `auto` holds their trains as \
-         for a path of 1 ms"
-    ));
+    session.note(format!("this capture shows no round-trip time for {flows}: `auto` assumes 1 ms"));
     session.hint("if you know the round-trip time, pass --round-trip 200us");
 }
 

@@ -85,8 +85,8 @@ impl JudgmentFacts {
 
     fn text(&self) -> String {
         let what = match (self.nature, self.size) {
-            ("packet", _) => "a packet of the wire".to_owned(),
-            ("superframe", Some(0)) => "a superframe of unequal packets".to_owned(),
+            ("packet", _) => "a wire packet".to_owned(),
+            ("superframe", Some(0)) => "a superframe whose packets differ in size".to_owned(),
             ("superframe", Some(size)) => format!("a superframe, split every {size} B"),
             (reason, _) => format!("undecided: {reason}"),
         };

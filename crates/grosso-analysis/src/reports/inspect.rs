@@ -252,7 +252,7 @@ impl InspectReport {
             (_, 0) => format!("about {about} on the wire"),
             (0, _) => "number on the wire unknown".into(),
             (_, undecided) => {
-                format!("about {about} on the wire, and those of {undecided} unknown")
+                format!("about {about} on the wire, plus an unknown number from {undecided}")
             }
         };
         let more =
@@ -319,30 +319,31 @@ impl InspectReport {
         let verdict = match self.verdict.vantage {
             "empty" => "No packets.",
             "unknown" => "No IP packets, so there is nothing to classify.",
-            "wire" => "This is the wire: no superframes, no partial checksums.",
+            "wire" => "These are wire packets: no superframes, no partial checksums.",
             "undecided" => {
                 "Headers only, so no checksum can be verified. The headers are consistent with a \
                  wire capture: no superframes, no partial checksums."
             }
             "sender-host" if has_superframes => {
                 "Captured on the sending host, before segmentation and checksum offload (or on a \
-                 virtual link, where they never happen). This is not the wire:"
+                 virtual link, where they never happen). These are not wire packets:"
             }
             "sender-host" if self.checksums.bad > 0 => {
                 "Captured on the sending host, before checksum offload (or on a virtual link, where \
-                 it never happens). This is not the wire, and some checksums are bad: grosso csum verify."
+                 it never happens). These are not wire packets, and some checksums are bad: grosso csum \
+                     verify."
             }
             "sender-host" => {
                 "Captured on the sending host, before checksum offload (or on a virtual link, \
-                 where it never happens). Nothing is corrupt, but this is not the wire."
+                 where it never happens). Nothing is corrupt, but these are not wire packets."
             }
             "receiver-host" => {
-                "Captured on the receiving host, after packets were merged (GRO). This is not \
-                 the wire:"
+                "Captured on the receiving host, after packets were merged (GRO). These are not wire \
+                 packets:"
             }
             _ => {
                 "Captured on a host, after packets were merged or before they were split; the \
-                 packets do not show which. This is not the wire:"
+                 packets do not show which. These are not wire packets:"
             }
         };
         let mut sentences = verdict.to_string();

@@ -482,6 +482,6 @@ pub const NOT_KNOWN: &[&str] = &[
     "CPU time saved or spent",
     "the number of packets per poll, which --batch sets",
     "the reaction of senders to delayed acknowledgments",
-    "the timing at places other than the capture point",
+    "the timing at other points of the path",
     "packets that offloads had merged before the capture",
 ];

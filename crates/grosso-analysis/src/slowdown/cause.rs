@@ -101,7 +101,7 @@ impl Cause {
             Self::BlackHole => "path MTU black hole: large packets never arrive, smaller ones do",
             Self::MergedByRouter => "a router merged packets and could not forward them",
             Self::PathMtuIgnored => "packets larger than the path MTU despite ICMP",
-            Self::PathMtu => "path MTU lowered by ICMP, obeyed",
+            Self::PathMtu => "path MTU lowered by ICMP; the sender obeyed",
             Self::BadChecksums => "wrong checksums, so the receiver drops the packets",
             Self::ZeroWindow => "receive window closed: the application reads too slowly",
             Self::LostBefore => "lost before this capture point",
@@ -140,7 +140,7 @@ impl Cause {
             Self::SmallMss => "small MSS",
             Self::PushOnEveryPacket => "PSH on every packet",
             Self::TinySegments => "tiny segments",
-            Self::SteppingTimestamps => "stepping timestamps",
+            Self::SteppingTimestamps => "changing timestamps",
             Self::Application => "sender paused",
         }
     }

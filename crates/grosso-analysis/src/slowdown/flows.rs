@@ -47,7 +47,7 @@ pub struct FlowTable {
     pub rows: Vec<FlowRow>,
 }
 
-/// One direction of a TCP connection. Packets are packets on the wire: a superframe counts as its segments.
+/// One direction of a TCP connection. Packets are wire packets: a superframe counts as its segments.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowRow {
     /// Source and destination, as `source > destination`.

@@ -67,7 +67,7 @@ fn measure(finding: &Finding) -> String {
     let time = time_ns.map(units::duration).unwrap_or_default();
     let share = format!("{packets} of {of_packets}, {}", units::percent(*packets, *of_packets));
     match cause {
-        Cause::BlackHole => format!(": segments of {bytes} B, {} in vain", times(*packets)),
+        Cause::BlackHole => format!(": segments of {bytes} B, lost {}", times(*packets)),
         Cause::MergedByRouter | Cause::PathMtu => format!(": MTU {bytes}"),
         Cause::PathMtuIgnored => {
             format!(": MTU {bytes}, {} larger", units::count(*packets, "packet"))

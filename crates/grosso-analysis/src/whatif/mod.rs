@@ -235,7 +235,7 @@ fn note_superframes(report: &WhatifReport, session: &Session) {
     }
     let are = if superframes == 1 { "packet is a superframe" } else { "packets are superframes" };
     session.note(format!(
-        "{superframes} {are} already: this host merged them, or had not yet split them"
+        "{superframes} {are} already: this host merged packets, or had not yet split superframes"
     ));
     let input = report.input.words();
     session.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));

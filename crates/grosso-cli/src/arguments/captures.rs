@@ -270,7 +270,7 @@ pub(crate) struct CsumFix {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Select the checksums to fix
+    /// Select the checksums to change
     #[arg(long, value_name = "WHICH", default_value = "partial")]
     pub(crate) only: Which,
     #[command(flatten)]
@@ -302,8 +302,7 @@ impl Explain {
             Some(number) => (self.captures.clone(), Some(number)),
             None => self.captures.split_number(),
         };
-        let hint =
-            "grosso explain FILE 231; packet numbers are those of `grosso csum verify` and tshark";
+        let hint = "grosso explain FILE 231; `grosso csum verify` and tshark number packets in the same way";
         match last {
             Some(number) if number > 0 => Ok((captures.files("explain", session)?, number)),
             Some(_) => {
@@ -318,11 +317,11 @@ impl Explain {
 /// Checksums that `csum fix` sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Which {
-    /// Partial checksums, which are left for the device.
+    /// Complete checksums that were left for the device.
     Partial,
-    /// Bad checksums.
+    /// Correct bad checksums.
     Bad,
-    /// Both.
+    /// Complete and correct.
     All,
 }
 
@@ -476,7 +475,7 @@ Example:
   grosso csum fix -r mixed.pcapng -w fixed.pcapng";
 
 pub(super) const EXPLAIN_HELP: &str = "\
-Shows whether the frame is a packet of the wire or a superframe, with the
+Shows whether the frame is a wire packet or a superframe, with the
 evidence. Then replays the capture through the coalescer and shows what happened
 to the packet.
 

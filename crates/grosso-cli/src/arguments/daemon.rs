@@ -135,6 +135,11 @@ pub(crate) struct ConfigEsp {
     pub(crate) shared_key: bool,
 }
 
+pub(super) const CONFIG_HELP: &str = "\
+Examples:
+  grosso config check edge.toml
+  sudo ip xfrm state | grosso config esp --here 192.0.2.2 --key-file edge.key";
+
 const CONFIG_ESP_HELP: &str = "\
 The input must have one association per direction, with the same settings.
 Settings that a port does not support are errors; `ip xfrm policy add` commands

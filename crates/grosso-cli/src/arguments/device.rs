@@ -59,7 +59,7 @@ pub(crate) struct Capture {
     /// Split superframes and complete checksums
     #[arg(long)]
     wire: bool,
-    /// Serve packets of the wire as pcap-over-IP; repeat to distribute the flows over several addresses
+    /// Serve wire packets as pcap-over-IP; repeat to distribute the flows over several addresses
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
     /// Send wire packets to the device that a monitor reads; tap:NAME creates a TAP device
@@ -227,7 +227,7 @@ Ctrl-C with 130. The last file is complete in each case.
 
 Examples:
   sudo grosso capture -i eth0 -w send.pcapng
-  grosso wire -r send.pcapng -w wire.pcapng       packets of the wire
+  grosso wire -r send.pcapng -w wire.pcapng       convert to wire packets
   sudo grosso capture -i eth0 -w quic.pcapng udp port 443
   sudo grosso capture -i any -w ring.pcapng -C 100 -W 10   the last 1 GB
   sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  one file per hour
@@ -244,6 +244,6 @@ Examples:
   grosso dev -k eth0                    features, as ethtool -k
   grosso dev -k eth0 | grep -v fixed    features that can be changed
   grosso dev -K eth0 gro on rx-udp-gro-forwarding on
-  grosso dev -K eth0 rx-gro-hw off      captures then show packets of the wire
+  grosso dev -K eth0 rx-gro-hw off      captures then show wire packets
   grosso dev -C eth0 rx-usecs 20 rx-frames 64
   grosso dev --json -k eth0 | jq '.[0][\"rx-gro-hw\"].active'";

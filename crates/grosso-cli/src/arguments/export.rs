@@ -13,13 +13,13 @@ pub(crate) struct Export {
     pub(crate) captures: Captures,
     #[command(flatten)]
     pub(super) naming: Naming,
-    /// Write one row per packet of the wire to this file
+    /// Write one row per wire packet to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
     /// Write one row per train to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) trains: Option<PathBuf>,
-    /// Write only the rows of one shard of the flows, for example 2/4
+    /// Write only the flows of shard I of N, for example 2/4
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = Shard::parse)]
     pub(crate) shard: Shard,
     #[command(flatten)]

@@ -149,7 +149,7 @@ pub(crate) struct LabOptions {
     /// Set the device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
     #[arg(long, value_name = "KIND", default_value = "auto", hide_short_help = true)]
     pub(crate) device: LabDevice,
-    /// Verify checksums in the NIC (not measured) or in the receiver
+    /// Select where checksums are verified; verification in the NIC is not measured
     #[arg(long, value_name = "WHERE", default_value = "nic", hide_short_help = true)]
     pub(crate) checksums: LabChecksums,
     /// Select the traffic generator
@@ -199,7 +199,7 @@ pub(crate) struct LabPage {
     /// Write the HTML page with plots to this file [default: grosso-lab.html, or grosso-lab-EXPERIMENT.html]
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Write no page
+    /// Do not write an HTML page
     #[arg(long, conflicts_with = "html", hide_short_help = true)]
     pub(crate) no_html: bool,
 }
@@ -411,7 +411,7 @@ pub(crate) struct LabRun {
     /// Write the HTML page of an experiment to this file [default: grosso-lab-run.html]
     #[arg(long, value_name = "FILE", conflicts_with = "topology", hide_short_help = true)]
     pub(crate) html: Option<PathBuf>,
-    /// Write no page
+    /// Do not write an HTML page
     #[arg(long, conflicts_with_all = ["html", "topology"], hide_short_help = true)]
     pub(crate) no_html: bool,
     /// Run this command on host a and exit with its code [default: a stream from a to b]
@@ -484,9 +484,9 @@ pub(crate) enum LabSenders {
 /// Parties that verify the checksums of received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
-    /// NIC: checksums arrive verified.
+    /// In the NIC: they arrive verified.
     Nic,
-    /// Receiver: Grosso, or the kernel in measurements without Grosso.
+    /// In the receiver: by Grosso, or by the kernel in measurements without Grosso.
     Receiver,
 }
 
@@ -529,7 +529,7 @@ splits it into 45 fragments. Host b's NIC has few receive buffers. A receiver th
 queues fragments in them runs out: after one lost fragment the other fragments of
 its datagram occupy their buffers until the timeout. A receiver that copies each
 fragment to its offset frees the buffer at once. The last group offers 8 Gb/s:
-without a loss on the wire, the load itself empties the NIC of buffers.
+even if no fragment is lost on the wire, this load uses up the NIC's buffers.
 
 Examples:
   grosso lab fragments                      both, in about a minute
@@ -540,8 +540,8 @@ Examples:
 const TUNNELS_HELP: &str = "\
 Each host's packets go through a tunnel that Grosso terminates over UDP sockets.
 With remote checksum offload (RCO) the receiver completes the inner checksum, or
-need not compute it at all. For comparison, the kernel's VXLAN runs on the same
-link, and Grosso's runs with every offload off.
+does not compute it at all. For comparison, the kernel's VXLAN runs on the same
+link, and Grosso's VXLAN also runs with every offload off.
 
 Examples:
   grosso lab tunnels                         everything, in two or three minutes
@@ -576,8 +576,8 @@ Examples:
   grosso lab cost --json | jq -c '.rows[] | [.wire, .offloads, .paths[].parts]'";
 
 const VM_HELP: &str = "\
-QEMU emulates VMs without /dev/kvm; they boot an installed kernel, or one unpacked
-in a directory. Each VM runs one TCP stream in each direction with the host, with
+QEMU emulates the VMs, without /dev/kvm. They boot the installed kernel, or one
+unpacked in a directory. Each VM runs one TCP stream in each direction with the host, with
 another VM, and with a host behind a tunnel. Frames go through Grosso (vhost-user
 or a socket), QEMU's TAP, or passt. Needs qemu-system-x86_64, busybox, dash, ip,
 modprobe, depmod and cpio, and reports which are missing.

@@ -84,12 +84,12 @@ pub(crate) struct Common {
 /// Values of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set.
+    /// Colour on a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
-    /// Always.
+    /// Colour in files and pipes too.
     Always,
-    /// Never.
+    /// Do not colour.
     Never,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct LeftOut {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check whether a capture shows the wire
+    /// Check whether a capture shows wire packets
     #[command(after_long_help = INSPECT_HELP)]
     Inspect(Inspect),
     /// Merge packets as a receiving host would
@@ -123,13 +123,13 @@ pub(crate) enum Command {
     /// Split superframes by their recorded metadata
     #[command(after_long_help = SEGMENT_HELP)]
     Segment(Segment),
-    /// Convert a host capture to packets of the wire
+    /// Convert a host capture to wire packets
     #[command(after_long_help = WIRE_HELP)]
     Wire(Wire),
     /// Join IP fragments into datagrams
     #[command(after_long_help = REASSEMBLE_HELP)]
     Reassemble(Reassemble),
-    /// Take packets out of tunnels
+    /// Remove tunnel headers from packets
     #[command(after_long_help = DECAP_HELP)]
     Decap(Decap),
     /// Encapsulate packets; syntax of `ip link`
@@ -177,7 +177,7 @@ pub(crate) enum Command {
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
     Tunnel(Tunnel),
     /// Check or write files for `run`
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = CONFIG_HELP)]
     Config(ConfigCommand),
     /// Print the JSON Schema of a command's report
     #[command(after_long_help = SCHEMA_HELP)]
@@ -215,19 +215,19 @@ pub(crate) enum Command {
 
 const FIRST_HELP: &str = "\
 Examples:
-  grosso send.pcap                         is this the wire?
+  grosso send.pcap                         are these wire packets?
   grosso wire -r send.pcap -w wire.pcapng  as on the wire
   grosso lab                               measure the gain";
 
 const HELP: &str = "\
 Examples:
   grosso send.pcap                             same as grosso inspect send.pcap
-  grosso wire -r send.pcap -w wire.pcapng      convert to packets of the wire
+  grosso wire -r send.pcap -w wire.pcapng      convert to wire packets
   grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
   grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
   grosso segment -r gro.pcapng -w back.pcapng  split again, byte for byte
   grosso reassemble -r sip.pcap -w whole.pcap  join IP fragments
-  grosso decap -r overlay.pcap -w inner.pcap   take packets out of tunnels
+  grosso decap -r overlay.pcap -w inner.pcap   remove tunnel headers
   grosso encap -r inner.pcap -w overlay.pcap type vxlan id 42 local A remote B
   grosso explain wire.pcapng 231               why was it not merged?
   grosso whatif wire.pcapng                    compare offloads and hold times

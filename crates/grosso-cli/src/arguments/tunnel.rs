@@ -100,6 +100,8 @@ Examples:
        encap gue encap-sport auto encap-dport 6080 encap-remcsum
   sudo ip addr add 10.0.0.1/30 dev gue0
   sudo grosso tunnel show
+  sudo grosso tunnel down gue0
+  sudo grosso tunnel up gue0
   sudo grosso tunnel del gue0";
 
 const ADD_HELP: &str = "\

@@ -53,8 +53,9 @@ pub(crate) struct Whatif {
 pub(super) const WHATIF_HELP: &str = "\
 Replays the capture through a coalescer for every combination of profile, reorder
 level and hold time; the capture's timestamps are the clock. The column
-segments/train counts wire packets with a payload, including single packets;
-packets held is the delay from reordering and holding, accurate to 0.1 %.
+segments/train counts wire packets with a payload, including single packets. The
+column packets held shows the delay due to reordering and holding, accurate to
+0.1 %.
 
 Examples:
   grosso whatif wire.pcapng

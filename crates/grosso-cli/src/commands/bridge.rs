@@ -99,7 +99,7 @@ mod linux {
         let (left, right) = (port(&options.left)?, port(&options.right)?);
         if options.expand_acks && !left.expand_acks && !right.expand_acks {
             return Err(usage(format!(
-                "--expand-acks: no endpoint is a host: {left} and {right}",
+                "--expand-acks: neither port is a host: {left} and {right}",
                 left = left.device,
                 right = right.device
             )));
@@ -108,7 +108,7 @@ mod linux {
         let ring = options.rx.map(|_| "--rx").or_else(|| options.tx.map(|_| "--tx"));
         if let Some(option) = ring.filter(|_| !has_ring) {
             return Err(usage(format!(
-                "{option}: no endpoint is an interface with a packet ring: {left} and {right}",
+                "{option}: neither port is an interface with a packet ring: {left} and {right}",
                 left = left.device,
                 right = right.device
             )));

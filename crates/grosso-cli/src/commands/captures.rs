@@ -171,8 +171,8 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
             match description.forwarding {
                 None => Ok(description),
                 Some(_) => {
-                    let message = "encap: only tunnels that learn addresses take several remotes";
-                    let hint = "encap puts all packets into one tunnel: pass one remote";
+                    let message = "encap: several remotes need a tunnel that learns addresses";
+                    let hint = "encap sends all packets to one endpoint: pass one remote";
                     Err(Failure::usage("usage.tunnel", message).hint(hint))
                 }
             }

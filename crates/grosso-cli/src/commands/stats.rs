@@ -95,7 +95,7 @@ pub(crate) fn running(
     if let Some(missing) = devices.iter().find(|device| !there.contains(&device.as_str())) {
         let message = format!("{command}: no running data path has a device {missing}");
         let hint = match there.is_empty() {
-            true => "no data path has a device".to_owned(),
+            true => "the running data paths have no devices".to_owned(),
             false => format!("devices of data paths: {}", harmless(&there.join(", "))),
         };
         return Err(Failure::environment("environment.no_device", message).hint(hint));
@@ -116,7 +116,7 @@ fn nothing(command: &str, forbidden: &[PathBuf]) -> Failure {
     match forbidden.first() {
         Some(path) => {
             let message = format!("{command}: {}: permission denied", shown(path));
-            let hint = format!("to ask it as root: sudo grosso {command}");
+            let hint = format!("run as root: sudo grosso {command}");
             Failure::environment("environment.permission", message).hint(hint)
         }
         None => {

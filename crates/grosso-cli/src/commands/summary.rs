@@ -105,9 +105,9 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
         (lost + shed > 0).then(|| {
             format!(
                 "{0}: {lost} frames dropped because the receive ring was full, and {shed} \
-                 dropped early because their flows exceeded their share of the ring; for longer \
-                 bursts set --rx PACKETS of bridge, or rx = PACKETS in the file of run; for \
-                 drops in the device (ethtool -S {0}) use ethtool -G {0} rx PACKETS",
+                 dropped early because their flows exceeded their share of the ring; for longer bursts \
+                     pass --rx PACKETS to bridge, or set rx = PACKETS in the file of run; if the device \
+                     drops packets (ethtool -S {0}), run ethtool -G {0} rx PACKETS",
                 reading.device
             )
         })
@@ -121,8 +121,8 @@ fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
         let lost = reading.counters.value("drop_tx_service_tag");
         (lost > 0).then(|| {
             format!(
-                "{0}: {1} too long by an 802.1ad tag, for which packet sockets reserve no bytes; \
-                 add 4 bytes of MTU per tag: ip link set {0} mtu 1504 instead of 1500",
+                "{0}: {1} dropped: an 802.1ad tag makes them longer than the MTU allows on packet \
+                 sockets; raise the MTU by 4 bytes per tag: ip link set {0} mtu 1504 instead of 1500",
                 reading.device,
                 units::count(lost, "frame")
             )
@@ -195,7 +195,7 @@ mod tests {
         let notes =
             tag_notes(&[reading("e0", "drop_tx_too_long"), reading("e1", "drop_tx_service_tag")]);
         let [note] = &notes[..] else { panic!("{notes:?}") };
-        assert!(note.starts_with("e1: 5 frames too long by an 802.1ad tag"), "{note}");
+        assert!(note.starts_with("e1: 5 frames dropped: an 802.1ad tag"), "{note}");
         assert!(note.contains("ip link set e1 mtu 1504"), "{note}");
     }
 }

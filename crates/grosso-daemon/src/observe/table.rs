@@ -221,9 +221,8 @@ fn traffic() -> Vec<Counter> {
         plain(
             "tx_packets",
             "packets",
-            "Wire packets queued to the device; a superframe counts as its packets. Those that \
-             the device could not send are also counted by the drops of this direction \
-             (`drop_tx_*`).",
+            "Wire packets queued to the device; a superframe counts as its packets. Packets that the \
+             device could not send are also counted as drops (`drop_tx_*`).",
             |side| side.tx.tx_wire.packets,
         ),
         plain("tx_bytes", "bytes", "Bytes of the wire packets sent, headers included.", |side| {
@@ -235,7 +234,7 @@ fn traffic() -> Vec<Counter> {
         plain(
             "tx_no_room",
             "times",
-            "Times that the device queue was full and frames waited.",
+            "Number of times that the device queue was full and frames waited.",
             |side| side.tx.no_room,
         ),
     ]
@@ -341,7 +340,7 @@ fn gso() -> Vec<Counter> {
 
 fn checksums() -> Vec<Counter> {
     let metric = "rx_csum_total";
-    let help = "Frames received by checksum state; bad ones are counted twice.";
+    let help = "Frames received, by the state of their checksum; bad ones are counted twice.";
     let said = |said, name: &str, sentence| {
         let counter =
             Counter::new(format!("rx_csum_{name}"), "frames", sentence, CounterSource::Said(said));
@@ -351,13 +350,13 @@ fn checksums() -> Vec<Counter> {
         let bad = [Pass::Checksum, Pass::Ipv4Checksum];
         bad.iter().map(|reason| stats.passed[reason.index()]).sum()
     };
-    let needs = "Frames sent by whether their checksum was partial.";
+    let needs = "Frames sent, by the state of their checksum: partial or complete.";
     let need = |value: &str| Label::Value("need", value.to_owned());
     vec![
         said(
             Said::Complete,
             "complete",
-            "Frames received with the device's sum over the whole packet.",
+            "Frames received with a checksum of the whole packet from the device.",
         ),
         said(
             Said::Unnecessary,
@@ -476,7 +475,7 @@ fn lro() -> Vec<Counter> {
         counter(
             "no_desc",
             "times",
-            "Times that no slot for a train was free, as inet_lro counted them (rule L4).",
+            "Number of times that no slot for a train was free, as inet_lro counted them (rule L4).",
             |stats, _| stats.lro().no_descriptor,
         ),
     ]

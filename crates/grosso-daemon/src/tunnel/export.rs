@@ -29,14 +29,16 @@ pub fn ip(definition: &Definition) -> Exported {
     for (word, value) in description.words().iter() {
         let spelt = word.spell(value);
         let why = match (word.name, description.kind) {
-            ("remcsumpartial" | "encap-remcsumpartial", _) => "no option to complete checksums",
-            ("encap-variant", _) => "no option to send GUE variant 1",
-            ("mtu-min", _) => "no minimum for the path MTU",
-            ("geneve_opts", _) => "options by route, not by tunnel",
-            ("local" | "srcport", Kind::Geneve) => "no such option for geneve",
+            ("remcsumpartial" | "encap-remcsumpartial", _) => {
+                "ip has no option to complete checksums"
+            }
+            ("encap-variant", _) => "ip has no option for GUE variant 1",
+            ("mtu-min", _) => "ip has no minimum for the path MTU",
+            ("geneve_opts", _) => "the kernel takes these options from routes, not from tunnels",
+            ("local" | "srcport", Kind::Geneve) => "ip has no such option for geneve",
             ("gbp", _) if spelt != "gbp" => {
                 words.push("gbp".to_owned());
-                "the policy of a packet from its mark"
+                "the kernel takes the policy of a packet from its mark"
             }
             ("gpe", _) => {
                 words.push("external gpe".to_owned());
@@ -44,7 +46,7 @@ pub fn ip(definition: &Definition) -> Exported {
             }
             // The kernel supports GPE devices only with `external`.
             ("id" | "remote", _) if is_generic(&description.endpoint) => {
-                "gpe only with external, by route and not by tunnel"
+                "the kernel supports gpe only with external, per route and not per tunnel"
             }
             // iproute2 prints `encap-csum6`, but reads `encap-udp6-csum`.
             ("encap-csum6", _) => {
@@ -52,7 +54,7 @@ pub fn ip(definition: &Definition) -> Exported {
                 continue;
             }
             ("ttl", _) if spelt != "ttl inherit" && inherits_ttl(description) => {
-                "no ttl inherit together with nopmtudisc"
+                "ip accepts no ttl together with nopmtudisc"
             }
             ("remote", _) => {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
@@ -71,7 +73,7 @@ pub fn ip(definition: &Definition) -> Exported {
                 continue;
             }
         };
-        notes.push(format!("ip has {why}: {} is left out", word.spell(value)));
+        notes.push(format!("{why}: {} is left out", word.spell(value)));
     }
     let mut text = String::new();
     if let Some((port, encapsulation)) = receiver(&description.endpoint, description.kind) {
@@ -107,8 +109,7 @@ fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], 
     if description.kind != Kind::Vxlan {
         let (kind, remote) = (description.kind.name(), description.endpoint.remote);
         notes.push(format!(
-            "the kernel's {kind} has one remote only: all but {remote} are left \
-                            out"
+            "the kernel's {kind} has only one remote: all but {remote} are left out"
         ));
         return Vec::new();
     }
@@ -217,7 +218,11 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
                 notes.push("the kernel has gpe only with external, and rejects this".to_owned());
             }
             if policy.is_some_and(|policy| policy > 0) {
-                notes.push("networkd takes the policy of a packet from its mark".to_owned());
+                notes.push(
+                    "the kernel takes the policy of a packet from its mark: the value of gbp is \
+                            left out"
+                        .to_owned(),
+                );
             }
         }
         Header::Geneve { identifier, options, inherit_protocol } => {
@@ -364,7 +369,7 @@ mod tests {
              tos inherit df unset srcport 49152 65535 dstport 4789 udpcsum remcsumtx gbp\n\
              ip link set t0 up\n"
         );
-        let note = "ip has the policy of a packet from its mark: gbp 7 is left out";
+        let note = "the kernel takes the policy of a packet from its mark: gbp 7 is left out";
         assert_eq!(exported.notes, [note]);
         let gue = ip(&definition("ip6tnl local fd00::1 remote fd00::2 encap gue"));
         assert!(gue.text.starts_with("ip -6 fou add port 6080 gue\nip link add t0 "), "{gue:?}");
@@ -384,7 +389,7 @@ mod tests {
         for kind in ["ipip", "sit"] {
             let exported = ip(&definition(&format!("{kind} {ends}")));
             assert!(!exported.text.contains("ttl"), "{exported:?}");
-            let note = "ip has no ttl inherit together with nopmtudisc: ttl 64 is left out";
+            let note = "ip accepts no ttl together with nopmtudisc: ttl 64 is left out";
             assert_eq!(exported.notes, [note]);
         }
         let same = ip(&definition(&format!("ipip {ends} ttl inherit")));
@@ -401,7 +406,7 @@ mod tests {
             "ip link add t0 mtu 1400 type vxlan local 192.0.2.1 ttl 64 tos inherit df unset \
              srcport 49152 65535 dstport 4790 udpcsum external gpe\nip link set t0 up\n"
         );
-        let why = "ip has gpe only with external, by route and not by tunnel";
+        let why = "the kernel supports gpe only with external, per route and not per tunnel";
         let left = ["id 42", "remote 192.0.2.2"].map(|word| format!("{why}: {word} is left out"));
         assert_eq!(exported.notes, left);
         let units = networkd(&definition("vxlan id 42 local 192.0.2.1 remote 192.0.2.2 gpe"));

@@ -190,19 +190,21 @@ pub(super) fn no_such_key(name: &str) -> String {
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "group",
-        "multicast is not supported: list each peer with remote; all of them get packets \
-               to groups",
+        "multicast is not supported: list each peer with remote; packets to groups go to all of them",
     ),
-    ("dev", "routes choose the interface for outgoing packets: ip route add REMOTE dev IFACE"),
-    ("external", "external is not supported: the tunnel is configured here, not per packet"),
-    ("vnifilter", "a tunnel has one id"),
-    ("proxy", "address resolution is answered by the peer"),
-    ("rsc", "packets are not routed"),
-    ("l2miss", "no notifications: packets to unknown addresses go to all peers"),
-    ("l3miss", "no notifications: packets to unknown addresses go to all peers"),
-    ("fwmark", "packet marks are not set"),
-    ("6rd-prefix", "6rd derives peers from addresses; set remote instead"),
-    ("isatap", "ISATAP derives peers from addresses; set remote instead"),
+    (
+        "dev",
+        "not supported: routes choose the interface for outgoing packets (ip route add REMOTE dev IFACE)",
+    ),
+    ("external", "not supported: the options apply to the tunnel, not to single packets"),
+    ("vnifilter", "not supported: a tunnel has one id"),
+    ("proxy", "not supported: the peer answers address resolution"),
+    ("rsc", "not supported: packets are not routed"),
+    ("l2miss", "not supported: packets to unknown addresses go to all peers"),
+    ("l3miss", "not supported: packets to unknown addresses go to all peers"),
+    ("fwmark", "not supported: packets get no mark"),
+    ("6rd-prefix", "6rd derives peers from addresses, which is not supported: set remote"),
+    ("isatap", "ISATAP derives peers from addresses, which is not supported: set remote"),
 ];
 
 /// Keywords of `ip link` that describe fixed behaviour; they occur in the output of `ip`.

@@ -391,8 +391,8 @@ fn open_ring(
         io::ErrorKind::InvalidInput => io::Error::new(
             error.kind(),
             format!(
-                "{error}: without CAP_NET_ADMIN of the host, superframes must fit into the slots \
-                 of the ring; use fewer slots, or slots of 1664 bytes if nobody sends superframes"
+                "{error}: without CAP_NET_ADMIN on the host, superframes must fit into the slots of the \
+                 ring; use fewer slots, or slots of 1664 bytes if no superframes arrive"
             ),
         ),
         _ => error,

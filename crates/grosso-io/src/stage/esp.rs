@@ -268,8 +268,8 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
     let out =
         |reason: Refusal| reason <= Refusal::SequenceExhausted || reason == Refusal::Selectors;
     [
-        way("esp_out", "Not encrypted and dropped", out),
-        way("esp_in", "Not decrypted and dropped", |reason| {
+        way("esp_out", "Dropped, not encrypted", out),
+        way("esp_in", "Dropped, not decrypted", |reason| {
             use Refusal::{BufferTooSmall, ChecksumOutside, Nothing, SequenceExhausted};
             !matches!(reason, BufferTooSmall | ChecksumOutside | Nothing | SequenceExhausted)
         }),

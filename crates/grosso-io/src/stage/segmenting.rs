@@ -59,7 +59,7 @@ impl SegmentingStats {
         let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
         let totals = [
             (event("ip_frag_oks", "A packet was split into fragments."), self.cut),
-            (event("ip_frag_creates", "A fragment was made."), self.fragments),
+            (event("ip_frag_creates", "A fragment was created."), self.fragments),
             (
                 event("ip_frag_fails", "A packet longer than the MTU was not fragmented."),
                 self.refused(),

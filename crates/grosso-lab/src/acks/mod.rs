@@ -377,31 +377,36 @@ const WIRE_MTU: u16 = 1500;
 const DEVICE_MTU: u16 = 65521;
 const WARM_UP: Duration = Duration::from_millis(50);
 const NOTES: &str = "\
-sent: acknowledgments a second of the receiver; reached: those the sender got.
-segm.: data packets per frame that the host received or sent.
-Published (82599, 2011): sender with merged acknowledgments 4-5 Gb/s, else 8.0;
-receiver: reads fall to a third, 4-5 segments a unit; window 100 KB best.
-Streams have the kernel's own sender, which counts bytes without a limit, and no
-delay: a merged acknowledgment grows its window by all bytes it acknowledges.
-Transfers are timed from their first byte on; their senders are Reno, with an
-acknowledgment worth all its bytes (as in Linux), two segments at most (L = 2,
-RFC 3465, as in FreeBSD) or one segment. Ratios are relative to the column off.
-Transfers, and streams with Grosso at the sender: the receiver's kernel wakes
-its reader once 16 KB are there (SO_RCVLOWAT) and acknowledges every second
-segment until then, so that its reads are batched. Other streams are read as the
-data arrives.
+sent: acknowledgments per second from the receiver. reached: acknowledgments per
+second that the sender received. segm./unit: data packets per frame that the
+host received or sent.
+Published (82599, 2011): with merged acknowledgments the sender reached 4-5
+Gb/s, otherwise 8.0. At the receiver, reads fell to a third, with 4-5 segments
+per unit; a window of 100 KB was best.
+Streams use the kernel's own sender and a path without delay. This sender counts
+bytes without a limit: a merged acknowledgment grows its window by all bytes
+that it acknowledges.
+Transfers are timed from their first byte. Their senders use Reno, which counts
+an acknowledgment as all its bytes (as in Linux), as at most two segments
+(L = 2, RFC 3465, as in FreeBSD) or as one segment. Ratios are relative to the
+column off.
+In transfers, and in streams with Grosso at the sender, the receiver's kernel
+wakes its reader when 16 KB have arrived (SO_RCVLOWAT). Until then it
+acknowledges every second segment, so that reads are batched. Other streams are
+read as the data arrives.
 By default, trains of transfers end with the poll at the sender, and after 16 us
 at the receiver.
-LAN: 0.1 ms, which a window of 100 KB fills at 8 Gb/s; eight times the bytes;
-acknowledgments reach the sender together, every 16 us, merged or as a vector.
-expanded: linux, with one acknowledgment per two merged packets, sent back to
-back, 32 at most for one; reached counts them.";
+LAN: a round trip of 0.1 ms, which a window of 100 KB fills at 8 Gb/s, and eight
+times the bytes. Acknowledgments reach the sender together, every 16 us, merged
+or as a vector.
+expanded: the profile linux; each acknowledgment of merged packets becomes one
+per two packets, at most 32, sent back to back. reached counts them all.";
 const IN_USERSPACE: &str = "\
-The senders of the transfers ran in userspace, each as the one connection of a
-port: without selective acknowledgments, tail loss probes and small queues, and
-with a retransmission timeout of a second or more. Their CPU is the path's.
-They send a whole window at once, so the wire to a receiver's NIC is limited to
-2 Gb/s.";
+The senders of the transfers ran in userspace, each as the only connection of a
+port. They lack selective acknowledgments, tail loss probes and small queues,
+and their retransmission timeout is at least one second. They run on the path's
+CPU. They send a whole window at once, so the wire to a receiver's NIC is
+limited to 2 Gb/s.";
 
 #[cfg(test)]
 mod tests {

@@ -81,7 +81,7 @@ pub struct Senders {
 
 /// The reason why the kernel does not accept the senders.
 #[derive(Debug, thiserror::Error)]
-#[error("the transfers are sent in userspace: {0}")]
+#[error("the transfers use userspace TCP: {0}")]
 pub struct SendersMissing(String);
 
 impl Senders {

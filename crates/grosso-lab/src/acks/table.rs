@@ -59,7 +59,7 @@ impl Findings for AckFindings {
             |rows| {
                 let [merged, off] = rows.map(|row| digits(row.gigabits_a_second.median));
                 format!(
-                    "A sender moves {merged} Gb/s with merged acknowledgments, {off} with each one"
+                    "A sender reaches {merged} Gb/s with merged acknowledgments, {off} Gb/s without merging"
                 )
             },
         )
@@ -106,7 +106,7 @@ impl AckFindings {
         let times = |row: &TransferRow| self.times_off(row).unwrap_or(0.0);
         let columns = [
             Column::new("ms", self.transfers.iter().map(|row| row.milliseconds.max)),
-            Column::new("times off", self.transfers.iter().map(times)),
+            Column::new("ratio to off", self.transfers.iter().map(times)),
         ];
         let is_first = |(index, row): &(usize, &TransferRow)| {
             !self.transfers[..*index].iter().any(|other| other.is_beside(row))
@@ -163,7 +163,7 @@ impl AckFindings {
         let overtaken = &self.overtaken;
         let _ = writeln!(
             text,
-            "\nOvertaken on one connection, of {} packets of data and acknowledgments:\n\
+            "\nPackets overtaken on one connection, of {} data packets and acknowledgments:\n\
              {:>6} if acknowledgments bypass the coalescer and nothing is flushed first\n\
              {:>6} if the held packets of their flow are flushed first",
             overtaken.packets, overtaken.past_it, overtaken.through_it,
@@ -248,7 +248,7 @@ impl TransferRow {
     fn write_heading(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\n{}: ms, and times off\n\
+            "\n{}: time in ms, and its ratio to off\n\
              handling    hold{}",
             self.wire(),
             Worth::ALL.map(|worth| format!("{:>20}", format!("sender: {worth}"))).concat(),
@@ -294,11 +294,12 @@ const SIDES: [(NicOf, &str); 2] = [
 
 const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run: \
-throughput, and the <b class=\"acks\">acknowledgments</b> that reach the sender of the bytes. \
+throughput, and the <b class=\"acks\">acknowledgments</b> that reach the data sender. \
 Transfers: the time, and its <b class=\"acks\">ratio</b> to the time without coalescing.";
 
-const SLOW_SENDER: &str = "a sender grows slowly behind a device that merges acknowledgments";
-const SLOW_RECEIVER: &str = "a sender grows slowly towards a receiver that merges data";
+const SLOW_SENDER: &str = "the window of a sender grows slowly behind a device that merges \
+                           acknowledgments";
+const SLOW_RECEIVER: &str = "the window of a sender grows slowly if the receiver merges data";
 const COUNTS: &str = "a userspace sender counts acknowledgments";
 /// Ratio of times from which a transfer counts as slow.
 const SLOW: f64 = 1.2;

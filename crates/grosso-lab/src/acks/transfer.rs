@@ -330,8 +330,8 @@ const CLAIMS: [Claim; 13] = [
         HARMLESS,
     ),
     Claim {
-        cause: "an expanded acknowledgment covers two packets, like the receiver's own, so a sender that counts \
-                them receives the same number",
+        cause: "an expanded acknowledgment covers two packets, like those of the receiver, so a sender \
+                that counts acknowledgments counts the same number",
         ..Claim::new(
             "ACK counting: expanded ACKs do not help",
             Receiver,
@@ -348,13 +348,13 @@ const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const BUSY: &str = "\
-here the CPU limits the rate and not the round trip, and a sender spends less of it on merged acknowledgments; a \
-window of 100 KB is full before merging delays it";
+here the CPU limits the rate, not the round trip, and a sender spends less CPU time on merged \
+    acknowledgments; a window of 100 KB is full before merging delays it";
 const DISTURBED: &str =
-    "other load on this machine, or a link so short that slow start takes no time";
+    "other load on this machine, or a round trip so short that slow start takes no time";
 const KERNEL: &str = "the kernel's TCP, modified to count acknowledgments";
-const NEEDED: &str = "root, bpftool and the kernel's types (BTF), to load senders that count otherwise, \
-and no --senders userspace";
+const NEEDED: &str = "root, bpftool and the kernel's type information (BTF), to load senders that count \
+                      differently, and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];

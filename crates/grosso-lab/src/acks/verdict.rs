@@ -73,9 +73,9 @@ fn starved(rows: &[AckRow]) -> Option<Verdict> {
     let merged =
         rows.iter().filter(|row| row.side == NicOf::Sender && row.handling == Handling::Merged);
     Some(Evidence::median(&reached(merged)?, Bound::Under(0.5)).verdict(
-        "sender: under half of the ACKs arrive if merged",
+        "sender: fewer than half of the ACKs arrive if merged",
         Unit::Percent,
-        "polls that found one acknowledgment each",
+        "most polls found only one acknowledgment",
     ))
 }
 
@@ -92,7 +92,7 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = Evidence::ratio(&passed, &off, Bound::Under(1.0)).verdict(
         "receiver: merging reduces reads",
         Unit::Percent,
-        "a reader slower than its packets reads several at once even without merging",
+        "a reader slower than the arriving packets reads several at once, even without merging",
     );
     let segments = format!("{:.1} segments per frame", segments.median);
     Some(verdict.with(segments).beside(Published::new(1.0 / 3.0, "R3, in 2011")))
@@ -109,7 +109,7 @@ fn fewer(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = Evidence::ratio(&merged, &off, Bound::Under(1.0)).verdict(
         "receiver: merging sends fewer ACKs",
         Unit::Percent,
-        "a receiver whose reads are so few that each acknowledges many packets even without merging",
+        "the receiver reads so rarely that each read acknowledges many packets, even without merging",
     );
     let [merged, off] = [merged, off].map(|acks| thousands(acks.median));
     Some(verdict.with(format!("{merged} and {off} per GB")))
@@ -138,7 +138,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "receiver: a window of 100 KB is best",
         Unit::Times,
-        "100 KB fitted into the CPU cache of 2011; on this machine more data in flight is better",
+        "100 KB fit into the CPU cache of 2011; on this machine, more data in flight is better",
     );
     let speeds = format!("{} Gb/s, {window}: {}", digits(best.median), digits(other));
     Some(verdict.with(speeds).for_every_row())
@@ -150,7 +150,7 @@ fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     Some(Evidence::median(&reached(expanded)?, Bound::AtLeast(1.0)).verdict(
         "receiver: expansion delivers more ACKs than it sends",
         Unit::Times,
-        "trains of one packet",
+        "most trains have only one packet",
     ))
 }
 
@@ -181,7 +181,8 @@ fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
     let evidence = Evidence::exact(f64::from(alone) / f64::from(counted), Bound::AtLeast(1.0));
-    let verdict = evidence.verdict("model, L = 2: counted merged ACKs do not", Unit::Times, DEFECT);
+    let verdict =
+        evidence.verdict("model, L = 2: counting merged ACKs avoids this", Unit::Times, DEFECT);
     Some(verdict.with(format!("{counted} round trips, {alone} unmerged")))
 }
 
@@ -194,8 +195,8 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
 
 /// Causes of contradictions: in live figures, and in exact ones.
 const UNLIMITED: &str = "\
-this kernel's sender counts acknowledged bytes without a limit, so if the path has no delay, merging costs only the \
-delay that it adds";
+this kernel's sender counts acknowledged bytes without a limit, so on a path without delay, merging costs \
+    only the time that it holds acknowledgments";
 const DEFECT: &str = "a bug in Grosso: these figures are exact";
 /// Share of throughput above which a treatment counts as free: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;
@@ -276,7 +277,7 @@ mod tests {
         };
         assert!(!said(&slow(false, 13), "merged ACKs slow down"));
         assert!(said(&slow(false, 15), "merged ACKs slow down"));
-        assert!(!said(&slow(true, 8), "counted merged ACKs"));
+        assert!(!said(&slow(true, 8), "counting merged ACKs"));
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));

@@ -142,22 +142,28 @@ pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
             "The kernel copies packets in these calls: use a packet socket's ring."
         }
         (PartName::Receive, _) => {
-            "Frames are described and copied: use a port that lends its slots."
+            "The port describes and copies frames: use a port that lends its slots."
         }
         (PartName::Engine, 0) => "Each packet needs headers: use a port that accepts superframes.",
         (PartName::Engine, _) => "The headers of each packet are compared: use longer packets.",
-        (PartName::Checksums, _) => "Payload is read: use a port with hardware checksums, or RCO.",
+        (PartName::Checksums, _) => {
+            "Checksums read the payload: use a port with hardware checksums, or \
+                                     RCO."
+        }
         (PartName::SendCalls, 0) => {
             "Each packet crosses the wire in these calls: use longer packets."
         }
         (PartName::SendCalls, _) => {
             "The host's TCP runs in these calls: hold longer for larger superframes."
         }
-        (PartName::Send, _) => "Packets are written into slots: use a port that accepts parts.",
+        (PartName::Send, _) => {
+            "The port writes packets into slots: use a port that accepts packets in \
+                                parts."
+        }
         (PartName::Acknowledgments, _) => "Larger superframes are acknowledged less often.",
         (PartName::Wait, _) => "The thread sleeps and wakes up: use busy polling (busy_poll).",
         (PartName::Loop | PartName::Unexplained, _) => {
-            "More frames per poll need fewer loop iterations."
+            "With more frames per poll, the loop runs less often."
         }
     }
 }

@@ -216,14 +216,14 @@ const SETTINGS: [(Wire, Offloads); 7] = [
 const WARM_UP: Duration = Duration::from_millis(200);
 const NOTE: &str = "\
 Path a segments packets from its host for the wire. Path b merges packets from
-the wire for its host. call: in the kernel; port: the port's own work; engine:
-all between the ports, with tunnels; sums: checksums of more than 64 bytes;
-ACKs: packets in the other direction; loop: the loop around these; ?: time that
-no part explains. On: superframes, coalescing, 64 frames per poll. By 1: one
-frame per poll. Off: packets everywhere. In the calls, the kernel runs the
-receiver's TCP and carries packets over a veth wire. UDP: in a tunnel, whose
-sockets segment and merge (UDP_SEGMENT, UDP_GRO) if it is on. The time to read
-the clocks is subtracted here, but it reduces the throughput.";
+the wire for its host. call: time in the kernel; port: the port's own work;
+engine: all work between the ports, including tunnels; sums: checksums of more
+than 64 bytes; ACKs: packets in the other direction; loop: the loop around these
+parts; ?: time that no part explains. On: superframes, coalescing, 64 frames per
+poll. By 1: one frame per poll. Off: no superframes anywhere. In the calls, the
+kernel runs the receiver's TCP and carries packets over a veth wire. UDP: in a
+tunnel; with offloads on, its sockets segment and merge (UDP_SEGMENT, UDP_GRO).
+The time to read the clocks is subtracted here, but it reduces the throughput.";
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,7 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "with offloads, the parts explain 95 % of the time",
         Unit::Percent,
-        "other work that interrupted the path between two readings of the clock",
+        "other work interrupted the path between two readings of the clock",
     );
     Some(verdict.with(format!("unexplained: {path}")).for_every_row())
 }
@@ -43,7 +43,7 @@ fn batching(rows: &[CostRow]) -> Option<Verdict> {
     let verdict = Evidence::ratio(&one, &many, Bound::AtLeast(1.0)).verdict(
         "path b is cheaper with 64 frames per poll",
         Unit::Times,
-        "polls that found one frame each",
+        "most polls found only one frame",
     );
     Some(verdict.with(Wire::Ring))
 }
@@ -63,7 +63,7 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "offloads make both paths cheaper on every wire",
         Unit::Times,
-        "a wire that costs more than the packets on it",
+        "on this wire, the calls cost more than the packets",
     );
     Some(verdict.with(wire).for_every_row())
 }

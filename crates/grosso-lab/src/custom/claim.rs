@@ -91,7 +91,7 @@ impl CustomClaim {
 }
 
 /// The lab cannot know why a user's claim does not hold.
-const CAUSE: &str = "the figures contradict the claim";
+const CAUSE: &str = "not known for a custom claim";
 
 #[cfg(test)]
 mod tests {

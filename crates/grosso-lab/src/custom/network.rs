@@ -100,7 +100,7 @@ impl CustomNetwork {
         };
         let hosts: Vec<&String> = self.hosts.iter().map(|host| &host.name).collect();
         if let Some(name) = twice(&hosts) {
-            return wrong(name, format!("there are two hosts \"{name}\""));
+            return wrong(name, format!("two hosts are named \"{name}\""));
         }
         let devices =
             || self.hosts.iter().flat_map(|host| &host.devices).map(|device| &device.name);
@@ -135,7 +135,7 @@ impl CustomNetwork {
         }
         for name in made {
             if self.host_with(name).is_none() {
-                return wrong(name, format!("no host has {name}, which a path creates"));
+                return wrong(name, format!("a path creates {name}, but no host has it"));
             }
         }
         for host in &self.hosts {

@@ -83,12 +83,15 @@ impl Findings for FragmentFindings {
         let mut remarks = Vec::new();
         if self.is_short_of_processor(rate_bits as f64 * 1e-9) {
             remarks.push(
-                "this machine cannot carry the offered load, so the figures also compare its speed; \
-                 try a lower --rate",
+                "this machine cannot carry the offered load, so its own speed limits the figures too; try \
+                 a lower --rate",
             );
         }
         if timeout.as_secs_f64() > environment.seconds {
-            remarks.push("the timeout is longer than a measurement: silence is cut off at its end");
+            remarks.push(
+                "the timeout is longer than a measurement, so no silence lasts for the whole \
+                          timeout",
+            );
         }
         remarks
     }
@@ -107,7 +110,7 @@ impl FragmentGroup {
         if self.is_overload {
             let offered = Spread::of(self.rows.iter().map(|row| row.offered_gbps.median));
             return format!(
-                "No fragment lost on the wire, more offered than can be received: {} Gb/s",
+                "Overload: {} Gb/s offered, no fragment lost on the wire",
                 digits(offered.median)
             );
         }
@@ -170,7 +173,7 @@ the median, a dot a run: <b class=\"path\">complete datagrams</b>, and \
 <b class=\"receiver\">the longest time without a datagram</b>.";
 
 const LACK_OF_BUFFERS: &str = "fragments are dropped for lack of buffers";
-const SILENCE: &str = "nothing arrives for long after a loss";
+const SILENCE: &str = "after a loss, nothing arrives for a long time";
 /// A silence that a user notices, in milliseconds.
 const SILENT_MS: f64 = 100.0;
 

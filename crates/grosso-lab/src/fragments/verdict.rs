@@ -36,7 +36,7 @@ fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let verdict = Evidence::ratio(&queued, &coalesced, Bound::Under(1.0)).verdict(
         claims.collapse,
         Unit::Percent,
-        "a machine too slow for the rate, whose buffers are emptied between two datagrams",
+        "this machine is too slow for the rate: its buffers are emptied between two datagrams",
     );
     let speeds = format!("{buffers} buffers");
     Some(verdict.with(speeds).beside(Published::new(9.0 / 6600.0, "R2, in 2019")))
@@ -103,20 +103,20 @@ struct Claims {
 }
 
 const NO_LOSS: Claims = Claims {
-    collapse: "fewest buffers: queueing delivers less",
+    collapse: "with the fewest buffers, queueing delivers less",
     cure: "coalescing: few buffers cost at most 10 %",
-    not_cured: "a machine too slow for the rate",
+    not_cured: "this machine is too slow for the rate",
 };
 const LOSS: Claims = Claims {
-    collapse: "fewest buffers, loss: queueing delivers less",
+    collapse: "with loss and the fewest buffers, queueing delivers less",
     cure: "coalescing, loss: few buffers cost at most 10 %",
     ..NO_LOSS
 };
 const OVERLOAD: Claims = Claims {
     collapse: "overload: queueing delivers less",
     cure: "overload, coalescing: few buffers cost at most 10 %",
-    not_cured: "while the receiver is busy, few buffers drop frames of every datagram; more buffers drop whole \
-                datagrams at the end of a queue",
+    not_cured: "while the receiver is busy, a NIC with few buffers drops frames of every datagram, and \
+                one with more buffers drops whole datagrams at the end of a queue",
 };
 /// Cause of a silence that the timeout does not explain.
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
@@ -168,7 +168,7 @@ mod tests {
             let report = changed(Receiver::Queues, Some(32), |row| {
                 row.goodput_gbps = Spread::of([gbps; 5]);
             });
-            said(&report, "fewest buffers: queueing")
+            said(&report, "with the fewest buffers, queueing")
         };
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 1.01), (false, "101 % (32 buffers)".into()));
@@ -176,7 +176,7 @@ mod tests {
         // Changed results with more buffers change no verdict.
         let report =
             changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
-        assert!(said(&report, "fewest buffers, loss").0);
+        assert!(said(&report, "with loss and the fewest buffers").0);
     }
 
     #[test]

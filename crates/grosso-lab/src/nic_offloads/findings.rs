@@ -81,7 +81,8 @@ impl NicOffloadFindings {
 pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
     let speeds = format!("{} Gb per CPU-second on, {} off", digits(on.median), digits(off.median));
-    let cause = "one TCP connection does not need it here, or it costs as much as it saves";
+    let cause = "one TCP connection does not need this feature here, or the feature costs as much as it \
+                 saves";
     let evidence = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
     evidence.verdict(format!("{feature} saves CPU time"), Unit::Times, cause).with(speeds)
 }

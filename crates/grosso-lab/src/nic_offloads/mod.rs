@@ -222,9 +222,9 @@ const LEFT_ALONE: [&str; 6] = [
 
 const NOTE: &str = "\
 *: the original setting, which is restored. CPU: busy time of all CPUs,
-including that of other programs; keep the machine idle. A feature is off
-together with its dependents. One TCP connection shows nothing about UDP,
-tunnels, forwarding.";
+including other programs; keep the machine idle. Turning a feature off also
+turns off the features that depend on it. One TCP connection shows nothing about
+UDP, tunnels or forwarding.";
 
 #[cfg(test)]
 mod tests {

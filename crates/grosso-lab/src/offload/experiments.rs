@@ -301,7 +301,7 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
     });
     let posted = mixed.and_then(|mixed| {
         let evidence = beside(mixed, POSTED, Bound::Under(1.0))?;
-        let claim = "1500 to 9000: inet_lro as posted is slower";
+        let claim = "MTU 1500 to 9000: inet_lro as posted is slower";
         let cause =
             "superframes of seven packets keep most of the gain where packets are expensive";
         Some(evidence.verdict(claim, Unit::Times, cause).beside(nic(MIXED.posted / MIXED.pages[0])))
@@ -359,12 +359,12 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let evidence = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));
-    let cause = "a slot of a packet socket's ring holds one packet of any size; the NIC of 2007 put \
-                 several into a page and allocated fewer pages";
+    let cause = "a slot of a packet socket's ring holds one packet of any size, whereas the NIC of 2007 \
+                 put several packets into a page and allocated fewer pages";
     let published = nic((9.4 / 72.0) / (8.9 / 78.0));
     Some(
         evidence
-            .verdict("pages of 32 KiB carry more than 4 KiB", Unit::Times, cause)
+            .verdict("pages of 32 KiB carry more than pages of 4 KiB", Unit::Times, cause)
             .beside(published),
     )
 }
@@ -394,7 +394,7 @@ fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> 
         Some(on.gain_over(off))
     });
     let evidence = Evidence::ratio(&long?, &short?, Bound::Under(1.0));
-    let cause = "at that MTU a superframe is one packet, so only the data path differs";
+    let cause = "at that MTU a superframe contains one packet, so only the data path differs";
     let [short, long] = SENDER_MTUS.map(|(_, published)| published);
     let published = Published::new(long.ratio / short.ratio, short.source);
     let claim = "the longest MTU leaves less to gain";
@@ -410,10 +410,10 @@ fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
         Bound::Under(1.0),
     );
     Some(evidence.verdict(
-        "only GSO off: a little slower",
+        "turning off only GSO is a little slower",
         Unit::Times,
-        "since Linux 4.17 TCP builds superframes regardless of the device's GSO setting, and a device \
-         with TSO receives them unsegmented",
+        "since Linux 4.17, TCP builds superframes regardless of the device's GSO setting, and a device \
+         with TSO gets them unsegmented",
     ))
 }
 
@@ -436,7 +436,7 @@ fn title(setting: &Setting) -> String {
 pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
     match (sender == path, path == receiver) {
         (true, true) => "one CPU for everything".into(),
-        (false, true) => "two CPUs: one sends, one runs path and receiver".into(),
+        (false, true) => "two CPUs: one for the sender, one for path and receiver".into(),
         _ => format!("sender on CPU {sender}, path on {path}, receiver on {receiver}"),
     }
 }
@@ -452,8 +452,8 @@ const fn nic(ratio: f64) -> Published {
 
 /// Causes of a missing gain.
 const DEARER: &str = "\
-receiving a packet costs more than in the source, because it is copied into a device in userspace, or other work on \
-the same CPU delays single packets until they arrive in batches too";
+receiving a packet costs more here than in the source, because it is copied into a userspace device; or \
+    other work on the CPU delays single packets, so that they too arrive in batches";
 /// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
 const WORTH: &str = "coalescing carries more per CPU at MTU 1500";
 /// Ratio of generic coalescing into pages to generic coalescing into packet buffers, in the source: 8.8 Gb/s at 77 %
@@ -461,10 +461,10 @@ const WORTH: &str = "coalescing carries more per CPU at MTU 1500";
 const PAGES_OVER_BUFFERS: f64 = (8.8 / 77.0) / (5.5 / 90.0);
 /// Causes of a smaller gain of parts over copies for consumers that read every byte.
 const READ_ANYWAY: &str = "\
-a reader of the copy finds it in the cache, where the writer left it, so a byte that is read anyway is fetched \
-once, copied or not";
+the copy is still in the cache when it is read, so each byte is fetched from memory once, with or without \
+    the copy";
 const COPIED_ANYWAY: &str = "\
-every byte is copied into the shared memory and out of it, in both rows";
+in both rows, every byte is copied into the shared memory and out of it";
 const ON: &str = "coalescing on";
 const OFF: &str = "coalescing off";
 const ON_OFF: Comparison = Comparison::new("on / off", ON, OFF);
@@ -558,24 +558,25 @@ const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
 const LRO_NOTES: &[&str] = &[
-    "Parts: packets stay in their receive buffers of the named size; a packet of 9000\n\
-     bytes needs a buffer of 16 KiB. Copied first: each packet is copied from its\n\
-     buffer into separate memory.",
+    "Parts: packets stay in their receive buffers, which have the size in the table.\n\
+     A packet of 9000 bytes needs a buffer of 16 KiB. Copied first: each packet is\n\
+     copied from its buffer into separate memory.",
     "Grosso / kernel: the kernel merges packets in place. The data path copies every\n\
      byte into the ring and out of it, and wakes a thread. With GRO on, the kernel's\n\
-     wire queues 256 packets and drops the rest: that is no gain of Grosso's.",
+     wire queues 256 packets and drops the rest: do not count this as Grosso's gain.",
 ];
 const GSO_NOTES: &[&str] =
     &["Off: the kernel segments superframes just before the device, so the rows differ\n\
-     in which side segments and in the number of device calls. At the longest MTU a\n\
-     datagram is one packet: there is nothing to segment. With root, the receiver's\n\
-     kernel coalesces arriving packets, as in 2014."];
+     in the segmenting side and in the number of device calls. At the longest MTU a\n\
+     datagram is one packet, so there is nothing to segment. With root, the\n\
+     receiver's kernel coalesces arriving packets, as in 2014."];
 const MAERTS_NOTES: &[&str] =
     &["The receiver sends through Grosso as its NIC, which segments its superframes:\n\
      coalescing sees only the returning acknowledgments, and merges none."];
 const FLOWS_NOTES: &[&str] =
-    &["The connections share the in-flight limit of one connection, so each of many\n\
-     has few packets. Held 0 us, trains end with a poll of fewer than 64 packets."];
+    &["All connections together share the in-flight limit of one, so with many\n\
+     connections each has few packets. With a hold time of 0, trains end with a poll\n\
+     of fewer than 64 packets."];
 
 /// Maximum number of bytes in flight for whose packets the data path's ring has slots: those of the longest queue of a
 /// wire.

@@ -76,11 +76,11 @@ const LOADS: [Load; 5] = [
     Load { bits: Some(1_200_000_000), on: "1.2 Gb/s", off: "1.2 Gb/s, off", compared: "1.2 Gb/s" },
     Load { bits: None, on: "unlimited", off: "unlimited, off", compared: "unlimited" },
 ];
-const ALREADY: &str = "trains reach their full length at the lowest load already";
+const ALREADY: &str = "trains already reach their full length at the lowest load";
 const NOTES: &[&str] =
-    &["The sender spreads its packets evenly (SO_MAX_PACING_RATE), in superframes of a\n\
-     millisecond at most. A thread that wakes for few packets is expensive,\n\
-     with coalescing and without. The verdicts compare the lowest load with 1.2 Gb/s,\n\
+    &["The sender spreads its packets evenly (SO_MAX_PACING_RATE), in superframes of at\n\
+     most one millisecond. With and without coalescing, it is expensive to wake a\n\
+     thread for few packets. The verdicts compare the lowest load with 1.2 Gb/s,\n\
      which both rows can carry."];
 
 #[cfg(test)]

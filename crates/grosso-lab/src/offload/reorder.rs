@@ -76,7 +76,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let whole = speed(JUDGED_US, HOLES).zip(speed(0, OFF)).map(|(repaired, ordered)| {
         let evidence = Evidence::ratio(&repaired, &ordered, Bound::AtLeast(0.95));
         let published = Published::new(9.27 / 9.19, "in 2016 at 10 Gb/s");
-        let cause = "holes that were given up before they were filled";
+        let cause = "the wait for missing packets ended before they arrived";
         let claim = "40 us skew, repaired: 95 % of the in-order speed";
         evidence.verdict(claim, Unit::Percent, cause).beside(published)
     });
@@ -90,7 +90,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
             .verdict(
                 "40 us skew: repair avoids spurious retransmissions",
                 Unit::Times,
-                "holes that were given up, so the sender took them for losses",
+                "the wait for missing packets ended, so the sender treated them as lost",
             )
             .with(counts)
     });
@@ -102,7 +102,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
             .verdict(
                 "repair makes trains five times longer",
                 Unit::Times,
-                "unrepaired trains that are longer than usual",
+                "without repair, the trains were longer than usual",
             )
             .with(trains)
     });
@@ -125,8 +125,8 @@ const NOTES: &[&str] = &[
     "\"in the poll\": packets are put in order within one poll. \"and held\": the same, and\n\
      trains are also held across polls. \"behind holes\": packets after a hole wait for\n\
      the missing packets, at most 5 times the delay difference of the paths.",
-    "Published in 2016 at 10 Gb/s: 40 us apart 9.19 falls to 5.63-5.87 Gb/s; with\n\
-     100 us for a hole it is 9.27.",
+    "Published in 2016 at 10 Gb/s: with 40 us between the paths, throughput falls\n\
+     from 9.19 to 5.63-5.87 Gb/s; if a hole is awaited for 100 us, it is 9.27 Gb/s.",
 ];
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let controlled = pairs(CONTROLLED).map(|pair| evidence(pair, Bound::AtLeast(0.95)));
     let controlled = Evidence::all_of(controlled).map(|(evidence, wire)| {
         let claim = "a controlled hold costs at most 5 % of the speed";
-        let cause = "the controller held packets that it should have flushed";
+        let cause = "the controller held packets too long";
         evidence.verdict(claim, Unit::Change, cause).with(wire).for_every_row()
     });
     // The source says that long round-trip times suffer, but not which ones: all of them must.
@@ -98,7 +98,7 @@ fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     Some(Evidence::median(&Spread::of(shares), Bound::AtLeast(SAVED / ROUNDED)).verdict(
         "at 0.1 ms it saves 90 % of a fixed hold's saving",
         Unit::Percent,
-        "trains that the controller flushed early",
+        "the controller flushed trains too early",
     ))
 }
 
@@ -107,8 +107,8 @@ const SAVED: f64 = 0.9;
 const ROUNDED: f64 = 1.000_001;
 /// First group with a long round-trip time.
 const LONG_FROM: usize = 2;
-const UNLIMITED: &str = "this kernel's sender counts bytes without a limit; `grosso lab acks` has senders with \
-a limit, like those of 2011";
+const UNLIMITED: &str = "this kernel's sender counts acknowledged bytes without a limit; `grosso lab \
+                         acks` has senders with a limit, as in 2011";
 const OFF: &str = "coalescing off";
 const FIXED: &str = "fixed hold";
 const CONTROLLED: &str = "controlled";
@@ -124,9 +124,9 @@ const LONG: Duration = Duration::from_millis(10);
 const LONG_BUFFER_BYTES: usize = 4 << 20;
 
 const NOTES: &[&str] =
-    &["Data is delayed by the named time, acknowledgments are not. A stream is\n\
-     measured from its first byte, because in slow start each acknowledgment counts;\n\
-     on long wires the window limits it."];
+    &["Data is delayed by the time in the title, acknowledgments are not. A stream is\n\
+     measured from its first byte, because each acknowledgment matters in slow start;\n\
+     on long wires the window limits the stream."];
 
 #[cfg(test)]
 mod tests {

@@ -131,24 +131,24 @@ impl Findings for OffloadFindings {
         let mut remarks = Vec::new();
         if self.groups.iter().any(OffloadGroup::is_disturbed) {
             remarks.push(
-                "other programs ran on the CPU meanwhile: Gb/s per CPU allows for it, but packets that wait for the \
-                 CPU arrive in batches, so each costs less than a packet that arrives alone",
+                "other programs used the same CPU. Gb/s per CPU accounts for their time, but packets that \
+                 wait for the CPU arrive in batches, and a packet in a batch costs less than a single one",
             );
         }
         if runs().any(|run| run.receiver_coalesced == Some(false)) {
             remarks.push(
-                "without root, the receiver's kernel coalesces nothing: each packet costs it more, \
-                 and the sender's superframes gain less",
+                "without root, the receiver's kernel does not coalesce: every packet costs more, so the \
+                 sender's superframes gain less",
             );
         }
         if runs().any(|run| run.retransmits > 0 && run.acknowledgements_steered == Some(false)) {
             remarks.push(
-                "without root, the sender's packets overtake each other on two CPUs: \
-                 it retransmits some although none was lost",
+                "without root, packets of the sender overtake each other on two CPUs, so it retransmits \
+                 some that were not lost",
             );
         }
         if environment.parameters.congestion == "bbr" {
-            remarks.push("bbr paces its packets, which hides the effect of offloads: try cubic");
+            remarks.push("bbr paces its packets, which hides the effect of offloads; try cubic");
         }
         remarks
     }
@@ -341,7 +341,7 @@ impl Consumer {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nThroughput to a consumer in memory, by what it reads; {} bytes per packet\n{}",
+            "\nThroughput to an in-memory consumer, by what it reads; {} bytes per packet\n{}",
             self.payload_bytes,
             CONSUMER_HEADING.join("\n"),
         );
@@ -379,12 +379,12 @@ const LATENCY_LEGEND: &str = "\
 Time of the fastest <b class=\"sender\">50 %</b>, <b class=\"path\">90 %</b> and \
 <b class=\"receiver\">99 %</b> of the requests.";
 
-const RECEIVER_COST: &str = "the receiver spends its time per packet";
+const RECEIVER_COST: &str = "the receiver's CPU time depends on the number of packets";
 const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
 const WAITING: &str = "requests wait until a train ends";
 const REORDERING: &str = "out-of-order packets end trains";
-const SENDER_COST: &str = "the sender spends its time per packet";
-const IRREVERSIBLE: &str = "a host forwards superframes that its device merged irreversibly";
+const SENDER_COST: &str = "the sender's CPU time depends on the number of packets";
+const IRREVERSIBLE: &str = "a host forwards superframes whose device merged them irreversibly";
 /// Ratio of the greatest to the least cost of a group that shows an effect.
 const NOTICED: f64 = 1.25;
 /// Packets of a train that is not short.
@@ -421,7 +421,7 @@ const HEADING: [&str; 2] = [
 
 /// The heading for requests.
 const LATENCY_HEADING: [&str; 2] = [
-    "                requests                       microseconds for a request",
+    "                requests                       microseconds per request",
     "                a second                       50 %     90 %     95 %     99 %",
 ];
 

@@ -83,8 +83,9 @@ pub(crate) fn receive_paced(
                 match number.filter(|&number| number >= next && len == pace.datagram_bytes) {
                     Some(number) => next = number + 1,
                     None => {
-                        let what =
-                            format!("{len} bytes are not the datagram {next} or a later one");
+                        let what = format!(
+                            "a datagram of {len} bytes is neither number {next} nor a later one"
+                        );
                         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                     }
                 }

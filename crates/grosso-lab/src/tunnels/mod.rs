@@ -392,19 +392,20 @@ const TITLES: [&str; 2] =
     ["Tunnels terminated in userspace", "VXLAN in the kernel, over the same wire"];
 const NOTE: &str = "\
 TX is the CPU time of the sender and path a, RX that of path b and the receiver.
-The kernel's work counts for the thread that makes the call: for the sender if
-the kernel has the tunnel. Over veth, superframes cross any tunnel unsegmented.
-Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and coalescing. Summed:
-with RCO, and path b completes the checksums for a stack that does not know RCO.
+Work in the kernel counts for the thread that makes the call; for a tunnel in
+the kernel, this is the sender. Over veth, superframes cross every tunnel
+unsegmented. Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and
+coalescing. Summed: with RCO, and path b completes the checksums for a stack
+that does not support RCO.
 Checksums and tunnels are timed in separate trials, because reading the clock
-takes time; that time is subtracted. Tunnel: the time outside the kernel in
-which path a encapsulates and writes headers, and path b decapsulates, without
-checksums. TX cost is tunnel and checksums of path a together: the ratio of
-consecutive trials with RCO and without.
-With RCO nobody computes inner checksums: path a leaves them to path b, whose
-kernel treats the packets as local; so does the kernel's VXLAN over veth. The
-outer checksum is computed by the kernel's sockets, but not over veth; a NIC
-would compute it.";
+takes time; that time is subtracted. Tunnel: the time outside the kernel,
+without checksums, in which path a encapsulates and path b decapsulates. TX cost
+is the ratio of consecutive trials with and without RCO: tunnel and checksums of
+path a together.
+With RCO, no inner checksum is computed: path a leaves them to path b, whose
+kernel treats the packets as local. The kernel's VXLAN over veth does the same.
+The outer checksum is left to the NIC: the kernel's sockets compute it, except
+over veth.";
 
 #[cfg(test)]
 mod tests {

@@ -314,9 +314,9 @@ Real TCP between two network namespaces of this machine, through a tunnel. A bar
 dot a run. Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">path a</b>, which \
 encapsulates, path b, which decapsulates (paler), <b class=\"receiver\">receiver</b>.";
 
-const CHECKSUMS: &str = "path a spends its time on inner checksums";
-const PATH_A: &str = "path a spends its time per packet";
-const PATH_B: &str = "path b spends its time per packet";
+const CHECKSUMS: &str = "path a spends much of its time on inner checksums";
+const PATH_A: &str = "path a's CPU time depends on the number of packets";
+const PATH_B: &str = "path b's CPU time depends on the number of packets";
 /// Percent of a path's time for which checksums are worth a setting.
 const MANY_CHECKSUMS: f64 = 2.0;
 

@@ -23,7 +23,7 @@ fn saving(paired: &[Paired]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "RCO saves TX checksum and encapsulation time",
         Unit::Times,
-        "short trials: a clock that is read for each packet costs as much as its checksum",
+        "in short trials, reading the clock for each packet costs as much as its checksum",
     );
     Some(verdict.with(tunnel).for_every_row())
 }
@@ -45,7 +45,7 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     let verdict = Evidence::ratio(&summed, &without, Bound::AtLeast(1.0)).verdict(
         "RCO raises RX checksum time if summed",
         Unit::Times,
-        "without it the receiver computes sums too, because no NIC has verified the packets",
+        "the receiver also computes checksums without RCO, because no NIC verifies the packets",
     );
     let costs =
         format!("{} ms/GB, {} without RCO, {} not summed", ms(summed), ms(without), ms(left));
@@ -61,7 +61,7 @@ fn throughput(paired: &[Paired]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "RCO is at most 1 % slower",
         Unit::Times,
-        "the fields of the option, and other work on the machine",
+        "the option's header fields, or other load on the machine",
     );
     let published = Published::new(36380.0 / 36591.0, "R4, in 2014");
     Some(verdict.with(tunnel).beside(published).for_every_row())
@@ -78,7 +78,7 @@ fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     Some(Evidence::ratio(&with, &without, Bound::AtLeast(WORTH)).verdict(
         "offloads make VXLAN 3 times faster",
         Unit::Times,
-        "a machine whose wake-ups cost more than its packets",
+        "waking a thread costs more on this machine than processing its packets",
     ))
 }
 

@@ -258,11 +258,11 @@ const SETTINGS: [(VmPlace, &[VmCarrier]); 3] = {
 
 const NOTE: &str = "\
 One TCP stream in each direction; the VMs boot again for each run. Path: the
-threads of Grosso's data paths, or passt; QEMU: all threads of the emulated VMs,
-including the calls of a TAP. An emulated CPU is tens of times slower than this
-one, and handles every packet, so carriers that cost little in comparison are
-equally fast. The TAPs of two guests are ports of a kernel bridge; the tunnel
-compared with Grosso's is the kernel's VXLAN on a TAP.";
+threads of Grosso's data paths, or passt. QEMU: all threads of the emulated VMs,
+including their calls to a TAP. An emulated CPU is tens of times slower than
+this one, and handles every packet, so backends that cost little in comparison
+are equally fast. The TAPs of two guests are ports of a kernel bridge; Grosso's
+tunnel is compared with the kernel's VXLAN on a TAP.";
 
 #[cfg(test)]
 mod tests {

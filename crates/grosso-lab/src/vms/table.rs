@@ -96,7 +96,7 @@ impl VmRow {
 /// Heading of the columns of [`VmRow::write`].
 const HEADING: [&str; 2] = [
     "              to the guest          CPU s/GB  from the guest        CPU s/GB",
-    "carrier       Mb/s               path   QEMU  Mb/s               path   QEMU",
+    "backend       Mb/s               path   QEMU  Mb/s               path   QEMU",
 ];
 
 const LEGEND: &str = "\
@@ -105,7 +105,7 @@ A bar is the median, a dot is a run. Emulated CPUs are slow, so compare the carr
 
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "the VM's frames cross system calls",
+        seen: "the VM's frames pass through system calls",
         turn: &["grosso bridge tap:vm0 vhost-user:/run/vm.sock"],
     },
     Knob {

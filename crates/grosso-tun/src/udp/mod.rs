@@ -143,7 +143,8 @@ impl Udp {
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         let socket = self.sender.socket_mut();
         if !socket.reaches(peer) {
-            let why = format!("{peer}: the socket at {} is of another family", socket.local());
+            let why =
+                format!("{peer}: the socket at {} has another address family", socket.local());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         socket.connect(peer)

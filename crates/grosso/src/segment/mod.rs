@@ -86,11 +86,11 @@ impl NoSegments {
         match self {
             Self::NotSuperframe => "its segment size is unknown",
             Self::Whole => "its payload fits into one packet",
-            Self::Headers => "its headers do not lead to TCP or UDP",
+            Self::Headers => "its headers do not end with TCP or UDP",
             Self::HeadersSplit => "its headers are not contiguous",
             Self::HeaderTooLong => "its headers are longer than supported",
             Self::TooManyIpHeaders => "it has more than five IP headers",
-            Self::ChecksumStart => "its partial checksum is not that of its transport header",
+            Self::ChecksumStart => "its partial checksum is not the one in its TCP or UDP header",
             Self::GreSequence => "each packet would need its own GRE sequence number",
             Self::Fragments => "it is an IP fragment, or must be fragmented instead",
             Self::TooLong => {

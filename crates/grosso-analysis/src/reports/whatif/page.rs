@@ -147,7 +147,7 @@ type Value = fn(&Setting) -> Option<f64>;
 const CHARTS: &[(&str, Value)] = &[
     ("Packets delivered, by hold time", |setting| Some(setting.packets_up as f64)),
     ("Mean segments per train, by hold time", |setting| Some(setting.segments_per_train?.mean)),
-    ("Packets held: delay of the 99th percentile in microseconds, by hold time", |setting| {
+    ("Packets held: 99th percentile of the delay in microseconds, by hold time", |setting| {
         Some(setting.held_ns?.p99 as f64 / 1e3)
     }),
 ];

@@ -112,7 +112,7 @@ fn check(options: &Capture) -> Result<(), Failure> {
     outputs.extend(options.to.iter().map(|word| format!("device {word}")));
     outputs.sort();
     if let Some(twice) = outputs.windows(2).find(|two| two[0] == two[1]) {
-        return usage("usage.output", &format!("{} is named twice", twice[0]));
+        return usage("usage.output", &format!("{} is given twice", twice[0]));
     }
     Ok(())
 }

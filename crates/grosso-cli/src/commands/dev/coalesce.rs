@@ -57,7 +57,7 @@ fn number(name: &str, value: &str) -> Result<u32, Failure> {
         _ => {}
     }
     value.parse().map_err(|_| {
-        let message = format!("dev -C: {name} takes a number, not \"{value}\"");
+        let message = format!("dev -C: {name} must be a number, not \"{value}\"");
         Failure::usage("usage.number", message)
     })
 }

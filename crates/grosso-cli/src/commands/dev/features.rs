@@ -75,7 +75,7 @@ fn switch(name: &str, value: &str) -> Result<bool, Failure> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => {
-            let message = format!("dev -K: {name} is on or off, not \"{value}\"");
+            let message = format!("dev -K: {name} must be on or off, not \"{value}\"");
             Err(Failure::usage("usage.switch", message))
         }
     }

@@ -105,7 +105,7 @@ pub(super) const FORMS: [ReportForm; 4] =
 fn pairs<'a>(option: &str, words: &'a [String]) -> Result<Vec<(&'a str, &'a str)>, Failure> {
     let (pairs, rest) = words.as_chunks::<2>();
     if let [name] = rest {
-        let message = format!("dev {option}: {name} has no value");
+        let message = format!("dev {option}: {name} needs a value");
         return Err(Failure::usage("usage.pairs", message));
     }
     if pairs.is_empty() {

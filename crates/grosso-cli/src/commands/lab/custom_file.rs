@@ -88,7 +88,7 @@ impl CustomFile {
                 return Err(wrong(&format!("a name has 1 to {NAME_CHARACTERS_MAX} characters")));
             }
             if settings.iter().any(|other| other.name == *name) {
-                return Err(wrong("there is already a setting of this name"));
+                return Err(wrong("another setting has this name"));
             }
             let paths = changed(&base, &tables, changes, folder).map_err(|what| wrong(&what))?;
             if paths.iter().map(place).ne(places.iter().cloned().map(Ok)) {
@@ -380,7 +380,7 @@ impl<'de> Deserialize<'de> for Runs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u16::deserialize(deserializer)? {
             runs @ 1..=1000 => Ok(Self(runs.into())),
-            _ => Err(D::Error::custom("runs must be 1 to 1000")),
+            _ => Err(D::Error::custom("runs must be from 1 to 1000")),
         }
     }
 }
@@ -397,7 +397,7 @@ impl<'de> Deserialize<'de> for Connections {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u16::deserialize(deserializer)? {
             connections @ 1..=1000 => Ok(Self(connections.into())),
-            _ => Err(D::Error::custom("connections must be 1 to 1000")),
+            _ => Err(D::Error::custom("connections must be from 1 to 1000")),
         }
     }
 }

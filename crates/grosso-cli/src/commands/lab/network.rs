@@ -212,13 +212,13 @@ impl Report for RunReport {
                 stream.retransmits,
             );
         }
-        text += "            frames    handed on       lost reordered   doubled corrupted\n";
+        text += "            frames    forwarded       lost reordered duplicated corrupted\n";
         for (name, passed) in [("a to b", self.wire.a_to_b), ("b to a", self.wire.b_to_a)] {
             let Passed { rx_frames, tx_frames, lost, reordered, duplicated, corrupted, .. } =
                 passed;
             let lost = lost + passed.overflowed;
             text += &format!(
-                "{name} {rx_frames:>11} {tx_frames:>12} {lost:>10} {reordered:>9} {duplicated:>9} \
+                "{name} {rx_frames:>11} {tx_frames:>12} {lost:>10} {reordered:>9} {duplicated:>10} \
                  {corrupted:>9}\n"
             );
         }

@@ -31,7 +31,7 @@ fn gathered() -> Vec<Counter> {
         counter(
             "rx_acks_vector_packets",
             "packets",
-            "Acknowledgments in those groups, sent unchanged.",
+            "Acknowledgments that were held in such groups and sent unchanged.",
             |stats, _| stats.vector_packets,
         ),
     ]
@@ -59,12 +59,12 @@ fn expanded() -> Vec<Counter> {
     vec![
         counter(
             "rx_acks_expanded",
-            "Acknowledgments of trains that were expanded into several.",
+            "Acknowledgments of merged packets that were expanded into several.",
             |stats, _| stats.acknowledgments_expanded,
         ),
         counter(
             "rx_acks_expanded_into",
-            "Acknowledgments sent for them, including the original as the last one of each.",
+            "Acknowledgments that expansion sent, including the original ones.",
             |stats, _| stats.acknowledgments_expanded_into,
         ),
     ]
@@ -72,11 +72,11 @@ fn expanded() -> Vec<Counter> {
 
 /// Returns the counters for the reasons why other acknowledgments were not expanded.
 fn unexpanded() -> Vec<Counter> {
-    let all = "Acknowledgments of trains that were not expanded, by reason.";
+    let all = "Acknowledgments of merged packets that were not expanded, by reason.";
     let counter = |(index, reason): (usize, &Unexpanded)| {
         let name = reason.name();
         let help = format!(
-            "Acknowledgments of trains that were not expanded: {}",
+            "Acknowledgments of merged packets that were not expanded: {}",
             lower(reason.sentence())
         );
         let source =

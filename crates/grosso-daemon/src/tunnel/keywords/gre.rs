@@ -51,9 +51,9 @@ fn check_key(_: &Description, _: &Value, words: &Words) -> Result<(), String> {
         return Ok(());
     }
     let shown =
-        |key: Option<&Value>| key.map_or_else(|| "no".to_owned(), |key| format!("key {key}"));
+        |key: Option<&Value>| key.map_or_else(|| "no key".to_owned(), |key| format!("key {key}"));
     let (inward, outward) = (shown(inward), shown(outward));
-    Err(format!("{inward} inwards and {outward} outwards, but key sets both"))
+    Err(format!("{inward} for receiving and {outward} for sending, but key sets both directions"))
 }
 
 fn check_checksum(_: &Description, _: &Value, words: &Words) -> Result<(), String> {

@@ -140,8 +140,7 @@ impl TunnelStageStats {
             (
                 event(
                     "tunnel_in_cut_before",
-                    "A superframe of the tunnel's datagrams was split before it was decapsulated \
-                     (B29).",
+                    "A superframe of tunnel datagrams was split before decapsulation (rule B29).",
                 ),
                 self.cut_inbound,
             ),
@@ -199,14 +198,14 @@ static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
         is_loss: true,
         sentence: format!("{what}: {sentence}").leak(),
     };
-    let put_in = encapsulate::Refusal::ALL.iter().map(|why| {
-        (counter("out", "Not encapsulated and dropped", why.name(), why.sentence()), *why)
-    });
-    let taken_out = decapsulate::Refusal::ALL.iter().map(|why| {
-        (counter("in", "Not decapsulated and dropped", why.name(), why.sentence()), *why)
-    });
+    let put_in = encapsulate::Refusal::ALL
+        .iter()
+        .map(|why| (counter("out", "Dropped, not encapsulated", why.name(), why.sentence()), *why));
+    let taken_out = decapsulate::Refusal::ALL
+        .iter()
+        .map(|why| (counter("in", "Dropped, not decapsulated", why.name(), why.sentence()), *why));
     let foreign = NotAdmitted::ALL.iter().map(|why| {
-        (counter("in", "Not for this tunnel and dropped", why.name(), why.sentence()), *why)
+        (counter("in", "Dropped, not for this tunnel", why.name(), why.sentence()), *why)
     });
     DropCounters {
         put_in: put_in.collect(),

@@ -243,13 +243,13 @@ impl NoAssociation {
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::ReservedSpi => "the SPI is below 256, which is the reserved range",
-            Self::KeyLength => "key and salt have neither 20 nor 36 bytes together",
-            Self::Algorithm => "the algorithm is not rfc4106(gcm(aes))",
-            Self::IcvBits => "the ICV has neither 64, 96 nor 128 bits",
-            Self::Window => "the replay window has neither 0 nor 32 to 65536 packets",
+            Self::ReservedSpi => "the SPI must be at least 256; lower values are reserved",
+            Self::KeyLength => "key and salt together must have 20 or 36 bytes",
+            Self::Algorithm => "the algorithm must be rfc4106(gcm(aes))",
+            Self::IcvBits => "the ICV must have 64, 96 or 128 bits",
+            Self::Window => "the replay window must be 0, or from 32 to 65536 packets",
             Self::ExtendedWithoutWindow => "extended sequence numbers need a replay window",
-            Self::PortZero => "a UDP port is zero",
+            Self::PortZero => "UDP port 0 is not valid",
         }
     }
 }
