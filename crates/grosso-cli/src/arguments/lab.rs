@@ -499,7 +499,7 @@ pub(crate) enum LabTool {
     Iperf3,
 }
 
-pub(super) const LAB_HELP: &str = "\
+pub(crate) const LAB_HELP: &str = "\
 Hosts are network namespaces in a private user namespace: the lab needs no root,
 changes nothing outside and leaves nothing behind. It measures the kernel's TCP,
 with Grosso in place of the receiver's NIC and driver. Two experiments can use

@@ -33,7 +33,10 @@ mod words;
 use self::words::Words;
 #[cfg(target_os = "linux")]
 pub use self::{definition::Definition, store::TunnelFiles};
-pub use self::{description::Description, keywords::word_names};
+pub use self::{
+    description::Description,
+    keywords::{keyword_help, word_names},
+};
 use crate::error::Failure;
 
 /// Returns the tunnel that these words describe, from the type on, for the command `command`.
