@@ -1,3 +1,5 @@
+// Longer than 600 lines: tables of correct and wrong files, one row per message.
+
 use grosso::features::Features;
 use grosso_io::live::Opening;
 use grosso_wire::virtio::Form;
