@@ -2,6 +2,8 @@
 //! engine, the structure of files, and references of documents.
 //!
 //! Each test's failure message says what to do. `CONTRIBUTING.md` has the reasons.
+//!
+//! Longer than 600 lines: the rules are tables of crates, files and phrases, which stand beside their checks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -119,6 +121,11 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "dbg!",
 ];
 
+/// Lines of a file that needs no reason for its length, and the start of a reason.
+const LINES_USUAL: usize = 600;
+const REASON: &str = "Longer than 600 lines: ";
+/// Lines of a file's head, where its reason is.
+const HEAD_LINES: usize = 60;
 /// Maximum number of lines of a source file. From 600 on, consider splitting it.
 const LINES_MAX: usize = 900;
 /// Maximum number of lines of the sources of `grosso-cli`.
@@ -324,6 +331,20 @@ fn files_are_short_enough_to_be_read() {
         .map(|(path, text)| format!("{}: {} lines", shown(path), text.lines().count()))
         .collect();
     assert_none(&wrong, "split the file, one concept per file");
+}
+
+#[test]
+fn long_files_have_a_reason() {
+    let wrong: Vec<String> = texts()
+        .iter()
+        .filter(|(path, text)| is_rust(path) && text.lines().count() > LINES_USUAL)
+        .filter(|(_, text)| !text.lines().take(HEAD_LINES).any(|line| line.contains(REASON)))
+        .map(|(path, text)| format!("{}: {} lines", shown(path), text.lines().count()))
+        .collect();
+    assert_none(
+        &wrong,
+        "split the file, or say at its head why it is \"Longer than 600 lines: ...\"",
+    );
 }
 
 /// Checks that the command stays thin: what it knows belongs in the crates below it (ADR 0263).

@@ -1,4 +1,7 @@
 //! Writes a capture: changed packets, and everything else unchanged.
+//!
+//! Longer than 600 lines: the writer has one state for pcap and pcapng, and each method depends on the options of
+//! blocks before.
 
 use std::collections::VecDeque;
 use std::fs::File;

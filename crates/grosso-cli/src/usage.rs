@@ -17,6 +17,7 @@ pub(crate) fn message(error: &clap::Error) -> Option<String> {
     let text = text.trim_end().replace("\n  tip: ", "\nhint: ");
     Some(match error.kind() {
         ErrorKind::MissingRequiredArgument => missing(error).unwrap_or(text),
+        ErrorKind::UnknownArgument => named_otherwise(error).unwrap_or(text),
         ErrorKind::ValueValidation => match error.source().map(ToString::to_string) {
             Some(reason) => text.replacen(&reason, &sentence(&reason), 1),
             None => text,
@@ -24,6 +25,23 @@ pub(crate) fn message(error: &clap::Error) -> Option<String> {
         _ => text,
     })
 }
+
+/// Returns the message for a key of configuration files that `bridge` has under another name.
+fn named_otherwise(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
+    let usage = error.get(ContextKind::Usage)?.to_string();
+    let (_, instead) = KEYS.iter().find(|(key, _)| option == key)?;
+    let is_of_bridge = usage.contains("grosso bridge ");
+    is_of_bridge.then(|| format!("bridge: no option {option}\nhint: use {instead}"))
+}
+
+/// Keys of configuration files, and the options of `bridge` that set the same.
+const KEYS: [(&str, &str); 4] = [
+    ("--rx-usecs", "--hold TIME, for example --hold 20us"),
+    ("--adaptive-rx", "--hold auto"),
+    ("--gro", "--no-coalesce to merge nothing"),
+    ("--promisc", "--no-promisc to receive no frames for other hosts"),
+];
 
 /// Returns the message that arguments are missing, with an example.
 fn missing(error: &clap::Error) -> Option<String> {
@@ -130,6 +148,15 @@ mod tests {
             assert!(said.contains(reason), "{line}: {said}");
             assert!(!said.contains("digit") && !said.contains("..="), "{said}");
         }
+    }
+
+    #[test]
+    fn keys_of_files_lead_to_the_options_of_the_command_line() {
+        let expected =
+            "bridge: no option --rx-usecs\nhint: use --hold TIME, for example --hold 20us";
+        assert_eq!(said("grosso bridge a b --rx-usecs 20"), expected);
+        assert!(said("grosso bridge a b --adaptive-rx").ends_with("hint: use --hold auto"));
+        assert!(said("grosso coalesce a --rx-usecs 20").starts_with("unexpected argument"));
     }
 
     #[test]

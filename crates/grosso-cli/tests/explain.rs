@@ -1,4 +1,6 @@
 //! `explain` names the law or the limit for every reason that the engine has.
+//!
+//! Longer than 600 lines: tables with one case per reason of the engine.
 
 use std::collections::BTreeSet;
 

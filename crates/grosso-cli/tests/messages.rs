@@ -1,4 +1,6 @@
 //! Errors have the text and the exit code that the manual gives.
+//!
+//! Longer than 600 lines: tables of command lines and messages.
 
 use std::{
     io::Write,

@@ -5,6 +5,8 @@
 //!  ta (TAP, MTU 1400)   grosso   a0 ------------ e0   grosso   b0 (TAP, MTU 1400)
 //!  10.9.0.1, fd09::1                 MTU 1500                  10.9.0.2, fd09::2
 //! ```
+//!
+//! Longer than 600 lines: all cases share two hosts with a `grosso run` each.
 
 #![cfg(target_os = "linux")]
 

@@ -1,5 +1,7 @@
 //! `grosso tunnel` as a command, between two hosts: with the kernel's VXLAN as the peer, with Grosso as the peer, and
 //! its errors.
+//!
+//! Longer than 600 lines: all cases share two hosts, whose setup is half of a test.
 
 #![cfg(target_os = "linux")]
 

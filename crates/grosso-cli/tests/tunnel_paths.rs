@@ -5,6 +5,8 @@
 //!  t0 (10.8.0.1, fd08::1)                                 t0 (10.8.0.2, fd08::2)
 //!  w0 10.9.1.1, fd09:1::1 --- ra .254      rb .254 ------ w0 10.9.2.1, fd09:2::1
 //! ```
+//!
+//! Longer than 600 lines: all cases share a network with a router.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,6 @@
 //! `whatif` measures the effect of `coalesce` for many settings at once.
+//!
+//! Longer than 600 lines: all cases compare one report with the same model of `coalesce`.
 
 use std::{collections::BTreeMap, process::Command};
 

@@ -1,4 +1,6 @@
 //! `wire` restores the packets on the wire; `csum` and `explain` show facts about them.
+//!
+//! Longer than 600 lines: all cases share the builder of captures that this command restores.
 
 use std::collections::BTreeMap;
 

@@ -4,20 +4,19 @@
 use core::{fmt, ops::Range};
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
-use grosso::{Profile, coalesce::Hold, tunnel::Header};
+use grosso::{Profile, coalesce::Hold};
 use grosso_io::{impair::Impairment, runner::QUEUES_MAX};
 use grosso_sys::path;
-use grosso_wire::virtio::Form;
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{DeserializeSeed, Error as _, MapAccess, Visitor},
 };
 use toml::Spanned;
 
 use super::{
     feature,
     path::{PathSpec, Polling},
-    port::{Device, PortSpec},
+    port::{Device, PortKey, PortSpec, SettingValue},
     stages::{EspSpec, EspTable, FragmentsMode, FragmentsSpec},
 };
 use crate::{
@@ -25,7 +24,7 @@ use crate::{
     name::shown,
     profile::{self, AUTO_HOLD_NS},
     tunnel::Description,
-    wrong::Wrong,
+    wrong::{Wrong, no_key},
 };
 
 /// The contents of a configuration file.
@@ -83,7 +82,10 @@ impl Config {
     /// Parses a configuration text. Relative paths of profiles are relative to `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
         let file: FileTable =
-            toml::from_str(text).map_err(|error| Wrong::of_parser(text, &error))?;
+            toml::from_str(text).map_err(|error| match belongs_elsewhere(&error) {
+                Some(what) => Wrong::at(text, error.span().unwrap_or(0..0), &what),
+                None => Wrong::of_parser(text, &error),
+            })?;
         let wrong = |span: Range<usize>, what: &str| Err(Wrong::at(text, span, what));
         if file.path.is_empty() {
             return wrong(0..0, "no [[path]]: nothing to run");
@@ -94,6 +96,16 @@ impl Config {
         let paths = paths(text, file.path, folder)?;
         Ok(Self { metrics: file.metrics, user: file.user, paths })
     }
+}
+
+/// Returns the message for a key that is an option of `grosso bridge` by another name, or that belongs to a port.
+fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
+    let key = error.message().strip_prefix("unknown field `")?.split('`').next()?;
+    if let Some((_, instead)) = OPTIONS.iter().find(|(option, _)| *option == key) {
+        return Some(format!("no key \"{key}\"; use {instead}"));
+    }
+    let name = PortKey::named(key)?.name;
+    Some(format!("{name} is a key of a port: left = {{ port = ..., {name} = ... }}"))
 }
 
 /// Returns the paths described by the tables of `text`. No two paths may share a name or a device.
@@ -137,8 +149,8 @@ fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
             is_sent_from.then(|| format!("the source port of {name} is also used by"))
         }
         _ => {
-            let is_same = |taken: &&Device| taken.name() == device.name();
-            taken.iter().any(is_same).then(|| format!("{} is also in", device.name()))
+            let is_same = |taken: &&Device| taken.port().name() == device.port().name();
+            taken.iter().any(is_same).then(|| format!("{} is also in", device.port().name()))
         }
     })
 }
@@ -220,14 +232,14 @@ impl PathTable {
 /// Returns the default name of a path between these ports.
 pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    let name = format!("{}-{}", left.device.name(), right.device.name());
+    let name = format!("{}-{}", left.device.port().name(), right.device.port().name());
     name.chars().map(|c| if fits(c) { c } else { '_' }).collect()
 }
 
 /// Checks that the parts of a path are compatible. The error says why they are not.
 pub fn check(spec: &PathSpec) -> Result<(), String> {
-    if spec.left.device.name() == spec.right.device.name() {
-        return Err(format!("{} is both ports of the path", spec.left.device.name()));
+    if spec.left.device.port().name() == spec.right.device.port().name() {
+        return Err(format!("{} is both ports of the path", spec.left.device.port().name()));
     }
     if spec.forwards_what_it_lost() {
         return Err(format!(
@@ -245,25 +257,10 @@ pub fn check(spec: &PathSpec) -> Result<(), String> {
             // All packets of an association share one sequence.
             return Err(format!("{} has esp, which needs queues = 1", port.device));
         }
-        match &port.device {
-            Device::Passed(_) | Device::Unix(_) | Device::Vhost(_) if spec.queues > 1 => {
-                return Err(format!("{} has only one queue; set queues = 1", port.device));
-            }
-            Device::Xdp { queue, .. }
-                if *queue as usize + spec.queues > grosso_sys::xdp::QUEUES_MAX as usize =>
-            {
-                return Err(format!("{} leaves fewer than {} queues", port.device, spec.queues));
-            }
-            _ => {}
-        }
+        port.device.port().check_queues(spec.queues)?;
     }
-    let is_ip = [&spec.left, &spec.right].map(|port| match &port.device {
-        Device::Tun(_) => true,
-        Device::Tunnel(tunnel) => !tunnel.endpoint.carries_ethernet(),
-        _ => false,
-    });
-    let is_known = [&spec.left, &spec.right].map(|port| !matches!(port.device, Device::Passed(_)));
-    if is_ip[0] != is_ip[1] && is_known == [true; 2] {
+    let [left, right] = [&spec.left, &spec.right].map(|port| port.device.port().layer());
+    if left.is_some() && right.is_some() && left != right {
         let [left, right] = [&spec.left.device, &spec.right.device];
         return Err(format!(
             "{left} and {right}: cannot connect a port of Ethernet frames to a \
@@ -294,29 +291,12 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
             tunnel.name()
         ));
     }
-    let Device::Tunnel(tunnel) = &spec.right.device else { return Ok(()) };
+    if !matches!(spec.right.device, Device::Tunnel(_)) {
+        return Ok(());
+    }
     let is_worked_on = spec.left.has_stages() || spec.right.has_stages();
     if is_worked_on || spec.impairment.is_some() {
         return Err("fragments, esp and impair do not apply to a path to a tunnel".to_owned());
-    }
-    let is_numbered = matches!(tunnel.endpoint.header, Header::Gre { sequence: true, .. });
-    if is_numbered && spec.queues > 1 {
-        // All packets of a direction share one sequence.
-        return Err(format!(
-            "{} has seq, but the path has {} queues: the peer drops late packets, so use queues \
-             = 1",
-            tunnel.name(),
-            spec.queues
-        ));
-    }
-    if tunnel.senders(spec.queues) == Some(0) {
-        return Err(format!(
-            "{} has too few source ports for {} queues, each of which needs its own: use fewer \
-             queues, or more ports with {}",
-            tunnel.name(),
-            spec.queues,
-            if tunnel.kind.has_port() { "srcport" } else { "encap-sport auto" }
-        ));
     }
     Ok(())
 }
@@ -422,8 +402,7 @@ impl<'de> Deserialize<'de> for PortSpec {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PortSpec, A::Error> {
-                let table = PortTable::deserialize(MapAccessDeserializer::new(map))?;
-                table.spec().map_err(serde::de::Error::custom)
+                PortTable::read(map)?.spec().map_err(A::Error::custom)
             }
         }
 
@@ -431,32 +410,38 @@ impl<'de> Deserialize<'de> for PortSpec {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+/// The table of a port, as written in the file: options of its device, and keys that all ports have.
+#[derive(Default)]
 struct PortTable {
     port: Option<String>,
     tunnel: Option<Description>,
-    mtu: Option<u16>,
-    up: Option<bool>,
-    promisc: Option<bool>,
-    persist: Option<bool>,
-    #[serde(rename = "vnet_hdr")]
-    vnet_hdr: Option<usize>,
-    rx: Option<usize>,
-    rx_buf_len: Option<usize>,
-    tx: Option<usize>,
-    partial_checksums: Option<bool>,
-    #[serde(default)]
-    terminates: bool,
-    #[serde(default)]
-    expand_acks: bool,
-    #[serde(default)]
+    settings: Vec<(PortKey, SettingValue)>,
     features: BTreeMap<String, bool>,
     fragments: Option<FragmentsSpec>,
     esp: Option<EspTable>,
 }
 
 impl PortTable {
+    /// Keys that all ports have.
+    const KEYS: [&'static str; 5] = ["port", "tunnel", "features", "fragments", "esp"];
+
+    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut table = Self::default();
+        while let Some(key) = map.next_key_seed(PortKeySeed)? {
+            match key {
+                TableKey::Setting(key) => {
+                    table.settings.push((key, map.next_value_seed(ValueSeed(key))?));
+                }
+                TableKey::Common("port") => table.port = map.next_value()?,
+                TableKey::Common("tunnel") => table.tunnel = map.next_value()?,
+                TableKey::Common("features") => table.features = map.next_value()?,
+                TableKey::Common("fragments") => table.fragments = map.next_value()?,
+                TableKey::Common(_) => table.esp = map.next_value()?,
+            }
+        }
+        Ok(table)
+    }
+
     fn spec(self) -> Result<PortSpec, String> {
         let mut spec = PortSpec::new(match (self.port, self.tunnel) {
             (Some(word), None) => word.parse()?,
@@ -469,26 +454,58 @@ impl PortTable {
             spec.features =
                 if *on { spec.features | feature } else { spec.features.without(feature) };
         }
-        spec.header = self.vnet_hdr.map(form).transpose()?;
-        (spec.mtu, spec.up, spec.promiscuous) = (self.mtu, self.up, self.promisc);
-        (spec.persistent, spec.partial_checksums) = (self.persist, self.partial_checksums);
-        (spec.ring_slots, spec.slot_bytes) = (self.rx, self.rx_buf_len);
-        spec.transmit_slots = self.tx;
-        (spec.terminates, spec.expand_acks) = (self.terminates, self.expand_acks);
+        for (key, value) in self.settings {
+            spec.set(key.name, value)?;
+        }
         spec.fragments = self.fragments;
         spec.esp = self.esp.map(EspTable::spec).transpose()?;
         spec.check().map(|()| spec)
     }
 }
 
-fn form(bytes: usize) -> Result<Form, String> {
-    let known = Form::ALL.into_iter().find(|form| form.len() == bytes);
-    known.ok_or_else(|| format!("a virtio header has 10, 12, 20 or 24 bytes, not {bytes}"))
+/// A key of a port's table.
+enum TableKey {
+    Common(&'static str),
+    Setting(PortKey),
+}
+
+struct PortKeySeed;
+
+impl<'de> DeserializeSeed<'de> for PortKeySeed {
+    type Value = TableKey;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<TableKey, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if let Some(common) = PortTable::KEYS.into_iter().find(|common| *common == name) {
+            return Ok(TableKey::Common(common));
+        }
+        PortKey::named(&name).map(TableKey::Setting).ok_or_else(|| {
+            let known: Vec<_> = PortTable::KEYS.into_iter().chain(PortKey::names()).collect();
+            D::Error::custom(no_key(&name, &known))
+        })
+    }
+}
+
+struct ValueSeed(PortKey);
+
+impl<'de> DeserializeSeed<'de> for ValueSeed {
+    type Value = SettingValue;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<SettingValue, D::Error> {
+        self.0.read(deserializer)
+    }
 }
 
 /// Reason why a path that forwards cannot have a lossy profile.
 pub const LOSSY: &str = "later packets overwrite earlier ones, so the output differs from \
                                 the input: use it only on a host that terminates TCP";
+/// Options of `grosso bridge` that a file has by another name.
+const OPTIONS: [(&str, &str); 4] = [
+    ("hold", "rx-usecs, or adaptive-rx = true for --hold auto"),
+    ("reorder", "a profile with a table [reorder]"),
+    ("no-coalesce", "gro = false"),
+    ("no-promisc", "promisc = false at a port"),
+];
 /// Maximum number of paths of a process.
 const PATHS_MAX: usize = 64;
 /// Maximum size of a configuration file in bytes; 64 paths with every key take a tenth of it.

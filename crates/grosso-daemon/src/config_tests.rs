@@ -1,5 +1,8 @@
+// Longer than 600 lines: tables of correct and wrong files, one row per message.
+
 use grosso::features::Features;
 use grosso_io::live::Opening;
+use grosso_wire::virtio::Form;
 
 use super::*;
 use crate::port::Device;
@@ -50,25 +53,28 @@ right = { port = "xdp:eth3:1", partial-checksums = true }
     assert_eq!(config.metrics, Some("127.0.0.1:9469".parse().unwrap()));
     let [edge, other] = config.paths.try_into().unwrap();
     assert_eq!((edge.name.as_str(), edge.coalesce, edge.queues), ("edge", false, 2));
-    assert_eq!((edge.profile.limits.hold_ns, edge.processors), (20_000, vec![0, 1]));
-    assert_eq!(edge.impairment.unwrap().delay, core::time::Duration::from_millis(5));
+    assert_eq!((edge.profile.limits.hold_ns, &edge.processors[..]), (20_000, &[0, 1][..]));
+    assert_eq!(edge.impairment.as_ref().unwrap().delay, core::time::Duration::from_millis(5));
     assert_eq!(edge.polling, Polling { budget_frames: Some(300), busy_ns: 50_000 });
     assert_eq!(other.polling, Polling::default());
-    assert!(edge.profile.name == "freebsd" && edge.right.terminates && !edge.left.terminates);
-    assert!(edge.right.expand_acks && !edge.left.expand_acks && !other.right.expand_acks);
-    assert_eq!(edge.left, PortSpec::new(Device::Packet("eth1".into())));
-    assert_eq!((edge.right.mtu, edge.right.up), (Some(9000), Some(false)));
-    assert_eq!((edge.right.persistent, edge.right.header), (Some(true), Some(Form::Tunnel)));
+    assert!(edge.profile.name == "freebsd" && edge.right.terminates() && !edge.left.terminates());
+    assert!(edge.right.expands_acks() && !edge.left.expands_acks() && !other.right.expands_acks());
+    assert_eq!(edge.left, PortSpec::new("eth1".parse().unwrap()));
+    let link = edge.right.device.port().link().unwrap();
+    assert_eq!((link.mtu, link.up), (Some(9000), Some(false)));
+    let Some(Opening::Tun { options, .. }) = edge.right.opening() else { panic!("{edge:?}") };
+    assert_eq!((options.persistent, options.header), (Some(true), Form::Tunnel));
     assert!(!edge.right.features.contains(Features::TCP6_SEGMENTATION));
     assert!(!edge.right.features.contains(Features::UDP_SEGMENTATION));
     assert!(edge.right.features.contains(Features::CHECKSUM_GENERIC));
     assert_eq!((other.name.as_str(), other.coalesce, other.queues), ("eth2-eth3", true, 1));
-    assert_eq!((other.left.ring_slots, other.left.slot_bytes), (Some(1024), Some(2048)));
-    assert_eq!(other.left.transmit_slots, Some(512));
-    assert_eq!(other.left.promiscuous, Some(false));
+    let Some(Opening::Packet { options, .. }) = other.left.opening() else { panic!("{other:?}") };
+    assert_eq!((options.slots, options.slot_bytes), (Some(1024), Some(2048)));
+    assert_eq!((options.transmit_slots, options.promiscuous), (512, false));
     assert_eq!((edge.profile.hold, other.profile.hold), (Hold::Fixed, Hold::Controlled));
     assert_eq!(other.profile.limits.hold_ns, 100_000);
-    assert_eq!(other.right.partial_checksums, Some(true));
+    let Some(Opening::Xdp { options, .. }) = other.right.opening() else { panic!("{other:?}") };
+    assert!(options.assume_partial);
 }
 
 #[test]
@@ -155,6 +161,18 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
     let path = "[[path]]\nleft = \"eth1\"\nright = \"tap:t\"\n";
     for (text, expected) in [
         (format!("{path}rx-usec = 20\n"), "4:1: no key \"rx-usec\"; did you mean rx-usecs?"),
+        (
+            format!("{path}hold = \"20us\"\n"),
+            "4:1: no key \"hold\"; use rx-usecs, or adaptive-rx = true for --hold auto",
+        ),
+        (
+            format!("{path}promisc = false\n"),
+            "4:1: promisc is a key of a port: left = { port = ..., promisc = ... }",
+        ),
+        (
+            "[[path]]\nleft = { port = \"e\", mtu = 70000 }\nright = \"tap:t\"\n".into(),
+            "2:28: expected a whole number from 0 to 65535, found integer 70000",
+        ),
         (format!("{path}colour = 1\n"), "4:1: no key \"colour\"; known keys: name, left,"),
         (format!("metric = 1\n{path}"), "1:1: no key \"metric\"; did you mean metrics?"),
         (format!("{path}queues = 0\n"), "4:10: queues must be from 1 to 64"),

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use grosso_sys::tun::Layer;
+
 use super::{
     config::Config,
     path::PathSpec,
-    port::{Device, PortSpec},
+    port::{Device, PortSpec, TapDevice},
 };
 use crate::{error::Failure, tunnel::Definition};
 
@@ -21,23 +23,18 @@ pub fn read(path: &Path) -> Result<Definition, Failure> {
 }
 
 fn of(path: &PathSpec) -> Option<Definition> {
-    let (PortSpec { device: Device::Tun(name) | Device::Tap(name), mtu, .. }, right) =
-        (&path.left, &path.right)
-    else {
-        return None;
-    };
-    let Device::Tunnel(description) = &right.device else { return None };
-    Some(Definition { name: name.clone(), mtu: (*mtu)?, description: (**description).clone() })
+    let device = path.left.device.port();
+    let (name, mtu) = (device.created()?.to_owned(), device.link()?.mtu?);
+    let description = path.right.device.port().tunnel()?.clone();
+    Some(Definition { name, mtu, description })
 }
 
 /// Returns the port specification of the device that leads into a tunnel.
 pub fn port(definition: &Definition) -> PortSpec {
     let name = definition.name.clone();
-    let device = match definition.description.endpoint.carries_ethernet() {
-        true => Device::Tap(name),
-        false => Device::Tun(name),
-    };
-    let mut port = PortSpec::new(device);
-    (port.mtu, port.persistent) = (Some(definition.mtu), Some(true));
-    port
+    let device = |layer| TapDevice::new(name, layer).persistent(definition.mtu);
+    PortSpec::new(match definition.description.endpoint.carries_ethernet() {
+        true => Device::Tap(device(Layer::Ethernet)),
+        false => Device::Tun(device(Layer::Ip)),
+    })
 }

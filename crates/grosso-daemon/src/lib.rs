@@ -4,7 +4,7 @@
 //! | module | job |
 //! |---|---|
 //! | [`config`] | paths from a file |
-//! | [`port`] | one endpoint of a path: its name and its options |
+//! | [`port`] | one endpoint of a path: its device and its options; a module for each kind of port |
 //! | [`definition`] | a tunnel with its device, from the file of its path |
 //! | `feature` | device features and the names that users see |
 //! | [`stages`] | the stages of a port: fragments and ESP |
@@ -14,8 +14,6 @@
 //! | [`xfrm`] | security associations in the syntax of `ip xfrm state` |
 //! | [`tunnel`] | tunnels, described as for `ip link` |
 //! | [`tunnel_end`] | a tunnel as an endpoint of a path |
-//! | [`unix`] | a Unix socket as an endpoint of a path |
-//! | [`vhost`] | the device of a VM as an endpoint of a path |
 //! | [`path`] | a running path |
 //! | [`paths`] | all paths of the process, and their counters |
 //! | `routes` | routes of tunnels that lead back into them |
@@ -97,10 +95,6 @@ pub mod stages;
 pub mod tunnel;
 #[cfg(target_os = "linux")]
 pub mod tunnel_end;
-#[cfg(target_os = "linux")]
-pub mod unix;
-#[cfg(target_os = "linux")]
-pub mod vhost;
 #[cfg(target_os = "linux")]
 pub mod xfrm;
 

@@ -74,24 +74,22 @@ impl Polling {
 impl PathSpec {
     /// Returns whether the path would forward merged packets that its profile cannot split into the original ones.
     pub fn forwards_what_it_lost(&self) -> bool {
-        !self.profile.rules.is_invertible() && !self.left.terminates && !self.right.terminates
+        !self.profile.rules.is_invertible() && !self.left.terminates() && !self.right.terminates()
     }
 
     /// Returns whether the path's threads create sockets, in order to reconnect.
     fn makes_sockets(&self) -> bool {
-        let makes =
-            |port: &PortSpec| matches!(&port.device, Device::Unix(unix) if unix.makes_sockets());
-        makes(&self.left) || makes(&self.right)
+        [&self.left, &self.right].iter().any(|port| port.device.port().makes_sockets())
     }
 
     /// Returns whether the path's threads share memory with a VM.
     fn shares_memory(&self) -> bool {
-        [&self.left, &self.right].iter().any(|port| matches!(port.device, Device::Vhost(_)))
+        [&self.left, &self.right].iter().any(|port| port.device.port().shares_memory())
     }
 
     /// Returns the merge profile towards one of the endpoints.
     fn profile_towards(&self, port: &PortSpec) -> Profile {
-        if self.profile.rules.is_invertible() || port.terminates {
+        if self.profile.rules.is_invertible() || port.terminates() {
             return self.profile.clone();
         }
         let mut profile = Profile::linux();
@@ -198,10 +196,11 @@ impl RunningPath {
 fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
     let (mut claims, mut shared) = (Vec::new(), Vec::new());
     for port in [&spec.left, &spec.right] {
-        let Device::Packet(name) = &port.device else { continue };
+        let device = port.device.port();
+        let Some(name) = device.interface().filter(|_| device.is_claimed()) else { continue };
         match claim::interface(name) {
             Ok(claim) => claims.extend(claim),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => shared.push(name.clone()),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => shared.push(name.to_owned()),
             // A path that must not claim its interface still carries packets.
             Err(_) => {}
         }
@@ -222,13 +221,15 @@ pub fn open(spec: &PortSpec, queues: usize, command: &str) -> Result<Vec<LivePor
 
 /// Sets the options of the interface, not the options of the port.
 fn set(spec: &PortSpec, name: &str) -> io::Result<()> {
-    let is_own = matches!(spec.device, Device::Tap(_) | Device::Tun(_));
-    let up = spec.up.or_else(|| is_own.then_some(true));
-    if up.is_none() && spec.mtu.is_none() {
+    let device = spec.device.port();
+    let Some(settings) = device.link() else { return Ok(()) };
+    let is_own = device.created().is_some();
+    let up = settings.up.or_else(|| is_own.then_some(true));
+    if up.is_none() && settings.mtu.is_none() {
         return Ok(());
     }
     let (control, name) = (Control::new()?, InterfaceName::new(name)?);
-    if let Some(bytes) = spec.mtu {
+    if let Some(bytes) = settings.mtu {
         control.set_mtu(&name, bytes)?;
     }
     let netlink = Netlink::new()?;
@@ -336,7 +337,7 @@ where
     for (direction, from, to) in directions {
         direction.coalesce = spec.coalesce;
         direction.profile = spec.profile_towards(to);
-        direction.expand_acknowledgments = from.expand_acks;
+        direction.expand_acknowledgments = from.expands_acks();
         let budget = spec.polling.budget_frames.map(usize::from);
         direction.budget_frames = budget.unwrap_or(direction.budget_frames);
     }

@@ -111,7 +111,7 @@ impl Paths {
         let others = if is_tunnel { self.tunnels() } else { Vec::new() };
         let names: Vec<&str> = [&spec.left, &spec.right]
             .into_iter()
-            .flat_map(|port| port.device.socket_paths())
+            .flat_map(|port| port.device.port().socket_paths())
             .collect();
         for note in names.into_iter().filter_map(|name| warning(Path::new(name))) {
             notices.note(note);

@@ -2,11 +2,10 @@
 
 use std::io;
 
-use grosso::tunnel::Carrier;
 use grosso_sys::userns::{self, Refusal};
 use grosso_sys::{errno::ErrorClass, interface::Control};
 
-use super::port::{Device, PortSpec};
+use super::port::{Device, LinkSettings, PortSpec};
 use crate::{
     device::{find, forbidden, refused},
     error::Failure,
@@ -15,52 +14,36 @@ use crate::{
 
 /// Returns the failure to open this many queues of a device.
 pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io::Error) -> Failure {
-    let failure = match device {
-        Device::Tap(name) | Device::Tun(name) => tun(command, name, queues, error),
-        Device::Passed(_) => passed(command, device, error),
-        Device::Packet(name) => interface(command, name)
-            .or_else(|| Some(refused(command, &what(name), "net_raw", error))),
-        Device::Xdp { name, .. } => {
-            interface(command, name).or_else(|| xdp(command, device, queues, error))
-        }
-        Device::Unix(_) | Device::Vhost(_) => Some(unix(command, device, error)),
-        Device::Tunnel(_) => None,
-    };
-    failure.unwrap_or_else(|| refused(command, &what(&device.name()), "net_admin", error))
+    let device = device.port();
+    let refused = || refused(command, &what(&device.name()), "net_admin", error);
+    device.refusal(command, queues, error).unwrap_or_else(refused)
 }
 
 /// Returns the capabilities that opening a device requires.
 pub fn needs(port: &PortSpec) -> Needs {
-    let opened: &[&str] = match &port.device {
-        Device::Packet(_) => &["net_raw"],
-        Device::Tap(_) | Device::Tun(_) => &["net_admin"],
-        Device::Xdp { .. } => XDP_NEEDS,
-        Device::Tunnel(description) if matches!(description.endpoint.carrier, Carrier::Ip) => {
-            &["net_raw"]
-        }
-        Device::Passed(_) | Device::Unix(_) | Device::Vhost(_) | Device::Tunnel(_) => &[],
-    };
-    let changed: &[&str] = match port.mtu.is_some() || port.up.is_some() {
+    let device = port.device.port();
+    let is_changed = |link: &LinkSettings| link.mtu.is_some() || link.up.is_some();
+    let changed: &[&str] = match device.link().is_some_and(is_changed) {
         true => &["net_admin"],
         false => &[],
     };
-    Needs::of(opened).and(Needs::of(changed))
+    Needs::of(device.needs()).and(Needs::of(changed))
 }
 
 /// Capabilities that AF_XDP requires.
-const XDP_NEEDS: &[&str] = &["net_admin", "net_raw", "bpf"];
+pub(super) const XDP_NEEDS: &[&str] = &["net_admin", "net_raw", "bpf"];
 
-fn what(name: &str) -> String {
+pub(super) fn what(name: &str) -> String {
     format!("opening {name}")
 }
 
 /// Returns the failure for an interface that does not exist.
-fn interface(command: &str, name: &str) -> Option<Failure> {
+pub(super) fn interface(command: &str, name: &str) -> Option<Failure> {
     let control = Control::new().ok()?;
     find(command, &control, name).err()
 }
 
-fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Failure> {
+pub(super) fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Failure> {
     if let Err(refusal @ (Refusal::NoTun(_) | Refusal::TunClosed { .. })) = userns::tap() {
         let hint = match &refusal {
             Refusal::NoTun(_) => refusal.remedy(),
@@ -96,7 +79,7 @@ fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Fa
     Some(Failure::environment(code, message).hint(hint))
 }
 
-fn passed(command: &str, device: &Device, error: &io::Error) -> Option<Failure> {
+pub(super) fn passed(command: &str, device: &str, error: &io::Error) -> Option<Failure> {
     let (code, why) = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::BADF) => ("environment.descriptor", "the descriptor is not open"),
         Some(rustix::io::Errno::NOTTY) => {
@@ -111,8 +94,7 @@ fn passed(command: &str, device: &Device, error: &io::Error) -> Option<Failure> 
     Some(Failure::environment(code, format!("{command}: {device}: {why}")).hint(hint))
 }
 
-fn unix(command: &str, device: &Device, error: &io::Error) -> Failure {
-    let name = device.name();
+pub(super) fn unix(command: &str, name: &str, error: &io::Error) -> Failure {
     let (code, why, hint) = match error.kind() {
         io::ErrorKind::AddrInUse => (
             "environment.busy",
@@ -135,9 +117,8 @@ fn unix(command: &str, device: &Device, error: &io::Error) -> Failure {
     Failure::environment(code, format!("{command}: opening {name}: {why}")).hint(hint)
 }
 
-fn xdp(command: &str, device: &Device, queues: usize, error: &io::Error) -> Option<Failure> {
-    let name = device.name();
-    let what = what(&name);
+pub(super) fn xdp(command: &str, name: &str, queues: usize, error: &io::Error) -> Option<Failure> {
+    let what = what(name);
     let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     let (code, why, hint) = match errno? {
         rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => {

@@ -1,4 +1,6 @@
 //! The device of a VM as a port, with a front end and a driver implemented from the format descriptions.
+//!
+//! Longer than 600 lines: all cases share one front end and its driver.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! Rings and back ends with a driver implemented from the format descriptions, entry by entry.
+//! Rings and back ends, with a driver from the format descriptions. Longer than 600 lines: the driver is one program.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,6 @@
 //! Vectors of coalescing: packets of one poll, and the resulting superframes.
+//!
+//! Longer than 600 lines: the vectors are tables of packets, and share the builders of packets.
 
 use grosso_rig::{
     engine::{Out, coalesce, segment},

@@ -366,12 +366,12 @@ impl From<OverlapPolicy> for Overlap {
     }
 }
 
-pub(super) const INSPECT_HELP: &str = "\
+pub(crate) const INSPECT_HELP: &str = "\
 Examples:
   grosso inspect send.pcap
   grosso inspect ring/ -f 'tcp port 443'";
 
-pub(super) const COALESCE_HELP: &str = "\
+pub(crate) const COALESCE_HELP: &str = "\
 Writes pcapng unless you pass -F pcap: only pcapng records how to split
 superframes again.
 `grosso profiles` lists the profiles. Some keep only the header fields of the
@@ -383,14 +383,14 @@ Examples:
   grosso coalesce -r wire.pcapng -w lro.pcapng --profile freebsd
   tcpdump -i eth0 -w - | grosso coalesce -r - -w gro.pcapng";
 
-pub(super) const SEGMENT_HELP: &str = "\
+pub(crate) const SEGMENT_HELP: &str = "\
 Splits superframes by the metadata that `coalesce` and `capture` record, and
 never guesses. For other captures use `grosso wire`.
 
 Example:
   grosso segment -r gro.pcapng -w wire.pcapng";
 
-pub(super) const WIRE_HELP: &str = "\
+pub(crate) const WIRE_HELP: &str = "\
 Evidence decides whether a frame is a superframe and where to split it. Strongest
 first: --mss, --mtu and --uso-size; metadata in the capture; a complete checksum;
 steps of the IPv4 identification; repeated headers; ICMP too-big messages;
@@ -405,7 +405,7 @@ Examples:
   grosso wire -r udp.pcap -w udp-wire.pcap --uso-size 1200 --ts line=10G
   grosso wire monday.pcap tuesday.pcap -w both.pcapng -f 'host 192.0.2.7'";
 
-pub(super) const REASSEMBLE_HELP: &str = "\
+pub(crate) const REASSEMBLE_HELP: &str = "\
 A datagram takes the position and timestamp of its last fragment. Fragments that
 cannot be joined stay unchanged, and the report lists the missing or overlapping
 bytes. --timeout and --memory limit the wait. Linux also limits the number of
@@ -415,10 +415,10 @@ Examples:
   grosso reassemble -r sip.pcap -w whole.pcap
   grosso reassemble -r odd.pcap -w first.pcap --overlap first --timeout 5s";
 
-pub(super) const ENCAP_USAGE: &str =
+pub(crate) const ENCAP_USAGE: &str =
     "grosso encap [OPTIONS] <FILE>... [--write <FILE>] type <TYPE> [WORD]...";
 
-pub(super) const ENCAP_HELP: &str = "\
+pub(crate) const ENCAP_HELP: &str = "\
 The arguments after the options are those of `ip link add NAME`, with local and
 remote; `grosso help tunnel add` lists them. Superframes stay superframes inside
 the tunnel, and partial checksums stay partial: use `grosso wire` to convert them.
@@ -439,7 +439,7 @@ Examples:
   grosso encap -r in.pcap -w - type gre key 7 local 192.0.2.1 remote 192.0.2.2 |
       grosso decap -r - -w again.pcap";
 
-pub(super) const DECAP_HELP: &str = "\
+pub(crate) const DECAP_HELP: &str = "\
 Removes the outermost tunnel. With --recursive it removes all tunnels and joins IP
 fragments outside, between and inside them; --timeout, --overlap, --memory and
 --distance work as in `grosso reassemble`. Packets without a tunnel, or with one
@@ -453,7 +453,7 @@ Examples:
   grosso decap --recursive -r overlay.pcap -w inner.pcap
   grosso decap -r fou.pcap -w inner.pcap --port fou=5555/4";
 
-pub(super) const FRAGMENT_HELP: &str = "\
+pub(crate) const FRAGMENT_HELP: &str = "\
 Packets that must not or cannot be fragmented stay whole and are counted by
 reason. Superframes are not fragmented: convert them with `grosso wire` first.
 TCP superframes are detected as in `grosso wire`. A long UDP datagram counts as a
@@ -463,18 +463,18 @@ Examples:
   grosso fragment -r big.pcap -w fragments.pcap --mtu 1280
   grosso fragment -r big.pcap -w fragments.pcap --mtu 1280 --ignore-df --seed 7";
 
-pub(super) const VERIFY_HELP: &str = "\
+pub(crate) const VERIFY_HELP: &str = "\
 Verdicts: valid; partial (the network card would complete it, so nothing is
 corrupt); zero-udp (UDP without checksum); bad; unverifiable (bytes are missing).
 
 Example:
   grosso csum verify -r mixed.pcapng; echo $?";
 
-pub(super) const FIX_HELP: &str = "\
+pub(crate) const FIX_HELP: &str = "\
 Example:
   grosso csum fix -r mixed.pcapng -w fixed.pcapng";
 
-pub(super) const EXPLAIN_HELP: &str = "\
+pub(crate) const EXPLAIN_HELP: &str = "\
 Shows whether the frame is a wire packet or a superframe, with the
 evidence. Then replays the capture through the coalescer and shows what happened
 to the packet.

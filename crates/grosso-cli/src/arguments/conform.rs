@@ -60,7 +60,7 @@ fn parse_timeout(text: &str) -> Result<u64, String> {
     }
 }
 
-pub(super) const CONFORM_HELP: &str = "\
+pub(crate) const CONFORM_HELP: &str = "\
 The program reads frames on standard input and writes its output, for example
 superframes, on standard output. A record is a length of 4 bytes, little-endian,
 followed by that many bytes: 10 of virtio_net_hdr and an Ethernet frame. A length

@@ -149,7 +149,7 @@ only to the key file.
 Example:
   sudo ip xfrm state | grosso config esp --here 192.0.2.2 --key-file edge.key";
 
-pub(super) const BRIDGE_HELP: &str = "\
+pub(crate) const BRIDGE_HELP: &str = "\
 Creates the TUN or TAP device, or attaches to an existing one, and brings it up.
 The interface should have no addresses: the host's stack still receives the
 frames that Grosso reads. Ctrl-C flushes held packets and prints a summary
@@ -163,7 +163,7 @@ Examples:
   sudo grosso bridge eth1 tap:grosso0 --persist
                            connections survive a restart";
 
-pub(super) const RUN_HELP: &str = "\
+pub(crate) const RUN_HELP: &str = "\
 SIGHUP reloads the file: unchanged paths keep running, changed paths restart, and
 an invalid file changes nothing. SIGTERM and Ctrl-C flush held packets and end the
 command (exit 0 and 130). SIGUSR1 prints counters. Notifies systemd when ready,

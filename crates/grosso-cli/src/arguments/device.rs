@@ -196,7 +196,7 @@ pub(crate) enum Use {
     Xdp,
 }
 
-pub(super) const DOCTOR_HELP: &str = "\
+pub(crate) const DOCTOR_HELP: &str = "\
 Runs each check in a private network namespace, so nothing on this machine changes.
 A failed check is a warning, because reading captures needs none of them. It is an
 error (exit code 1) if you name a USE that needs it.
@@ -206,7 +206,7 @@ Examples:
   grosso doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .fix'
   grosso doctor -q bridge || exit         in a script or an init container";
 
-pub(super) const CAPTURE_HELP: &str = "\
+pub(crate) const CAPTURE_HELP: &str = "\
 Records metadata in pcapng that tcpdump loses: the segment size of superframes
 (gso_size), partial checksums, direction, drops, and the offloads of the interface.
 Wireshark opens the file as usual; Grosso can split its superframes exactly.
@@ -236,7 +236,7 @@ Examples:
   sudo grosso capture -i eth0 --to tap:mon0       for AF_PACKET on mon0
   sudo grosso capture -i eth0 --listen 127.0.0.1:57012   tshark -i TCP@127.0.0.1:57012";
 
-pub(super) const DEV_HELP: &str = "\
+pub(crate) const DEV_HELP: &str = "\
 Names, layout and JSON are the same as in ethtool. Short names: rx tx sg tso gso gro lro
 rxvlan txvlan ntuple rxhash. All names in the output of -k work as well.
 

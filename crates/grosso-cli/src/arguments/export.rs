@@ -28,7 +28,7 @@ pub(crate) struct Export {
     pub(crate) rules: Rules,
 }
 
-pub(super) const EXPORT_HELP: &str = "\
+pub(crate) const EXPORT_HELP: &str = "\
 Each superframe becomes one row per packet, split as by `grosso wire`. Trains are
 the same as in `grosso coalesce`. docs/export.md lists the columns. Every shard
 reads all packets, so N shards together write the rows of one full run. A pipe is
@@ -46,7 +46,7 @@ pub(crate) struct Merge {
     pub(crate) reports: Vec<PathBuf>,
 }
 
-pub(super) const MERGE_HELP: &str = "\
+pub(crate) const MERGE_HELP: &str = "\
 Adds the counts and keeps the earliest and the latest time. All other fields must
 be the same in every report. Reports of other commands are rejected.
 

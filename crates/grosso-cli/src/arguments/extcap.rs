@@ -52,7 +52,7 @@ pub(crate) enum PacketsOf {
     Host,
 }
 
-pub(super) const EXTCAP_HELP: &str = "\
+pub(crate) const EXTCAP_HELP: &str = "\
 Adds each interface of this machine to Wireshark's capture sources, with packets
 as on the wire. Wireshark runs the programs in its extcap directory:
 

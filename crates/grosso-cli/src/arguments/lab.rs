@@ -1,4 +1,6 @@
 //! Arguments of `grosso lab`.
+//!
+//! Longer than 600 lines: the help of each experiment stands beside its arguments.
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 
@@ -499,7 +501,7 @@ pub(crate) enum LabTool {
     Iperf3,
 }
 
-pub(super) const LAB_HELP: &str = "\
+pub(crate) const LAB_HELP: &str = "\
 Hosts are network namespaces in a private user namespace: the lab needs no root,
 changes nothing outside and leaves nothing behind. It measures the kernel's TCP,
 with Grosso in place of the receiver's NIC and driver. Two experiments can use

@@ -20,7 +20,7 @@ mod tunnel;
 mod values;
 mod whatif;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 
 #[cfg(feature = "parquet")]
 pub(crate) use self::export::*;
@@ -35,12 +35,13 @@ pub(crate) use self::{
     grammar::*,
     lab::*,
     observe::*,
-    own::{Detail, Own},
+    own::{CommandOptions, Detail, Own},
     profiles::*,
     schema::*,
     tunnel::*,
     whatif::*,
 };
+pub(crate) use crate::commands::Command;
 use crate::style::When;
 
 /// GRO and GSO in userspace, for captures and live devices.
@@ -112,106 +113,10 @@ pub(crate) struct LeftOut {
     arguments: Vec<std::ffi::OsString>,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Check whether a capture shows wire packets
-    #[command(after_long_help = INSPECT_HELP)]
-    Inspect(Inspect),
-    /// Merge packets as a receiving host would
-    #[command(after_long_help = COALESCE_HELP)]
-    Coalesce(Coalesce),
-    /// Split superframes by their recorded metadata
-    #[command(after_long_help = SEGMENT_HELP)]
-    Segment(Segment),
-    /// Convert a host capture to wire packets
-    #[command(after_long_help = WIRE_HELP)]
-    Wire(Wire),
-    /// Join IP fragments into datagrams
-    #[command(after_long_help = REASSEMBLE_HELP)]
-    Reassemble(Reassemble),
-    /// Remove tunnel headers from packets
-    #[command(after_long_help = DECAP_HELP)]
-    Decap(Decap),
-    /// Encapsulate packets; syntax of `ip link`
-    #[command(after_long_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
-    Encap(Encap),
-    /// Split long packets into IP fragments
-    #[command(after_long_help = FRAGMENT_HELP)]
-    Fragment(Fragment),
-    /// Verify or fix checksums
-    #[command(subcommand)]
-    Csum(Csum),
-    /// Explain why a packet was merged, or why not
-    #[command(after_long_help = EXPLAIN_HELP)]
-    Explain(Explain),
-    /// Write packets and trains as Parquet tables
-    #[cfg(feature = "parquet")]
-    #[command(after_long_help = EXPORT_HELP)]
-    Export(Box<Export>),
-    /// Merge the reports of `export` shards
-    #[cfg(feature = "parquet")]
-    #[command(after_long_help = MERGE_HELP)]
-    Merge(Merge),
-    /// Write packets and trains as Parquet tables (not in this build)
-    #[cfg(not(feature = "parquet"))]
-    Export(LeftOut),
-    /// Merge the reports of `export` shards (not in this build)
-    #[cfg(not(feature = "parquet"))]
-    Merge(LeftOut),
-    /// List the merge profiles
-    #[command(after_long_help = PROFILES_HELP)]
-    Profiles(Profiles),
-    /// Compare receive offloads on this traffic
-    #[command(after_long_help = WHATIF_HELP)]
-    Whatif(Whatif),
-    /// Test another coalescer, rule by rule
-    #[command(after_long_help = CONFORM_HELP)]
-    Conform(Conform),
-    /// Connect two devices with a data path
-    #[command(after_long_help = BRIDGE_HELP)]
-    Bridge(Bridge),
-    /// Run the data paths in a file
-    #[command(after_long_help = RUN_HELP)]
-    Run(Run),
-    /// Run tunnels in userspace; syntax of `ip link`
-    #[command(subcommand, after_long_help = TUNNEL_HELP)]
-    Tunnel(Tunnel),
-    /// Check or write files for `run`
-    #[command(subcommand, after_long_help = CONFIG_HELP)]
-    Config(ConfigCommand),
-    /// Print the JSON Schema of a command's report
-    #[command(after_long_help = SCHEMA_HELP)]
-    Schema(Schema),
-    #[cfg_attr(feature = "lab", doc = "Measure the gain of offloads on this machine")]
-    #[cfg_attr(
-        not(feature = "lab"),
-        doc = "Measure the gain of offloads on this machine (not in this build)"
-    )]
-    #[command(after_long_help = LAB_HELP)]
-    Lab(Lab),
-    /// Check which features work on this machine
-    #[command(after_long_help = DOCTOR_HELP)]
-    Doctor(Doctor),
-    /// Record an interface with its offload metadata
-    #[command(after_long_help = CAPTURE_HELP)]
-    Capture(Capture),
-    /// Act as a Wireshark extcap
-    #[command(after_long_help = EXTCAP_HELP)]
-    Extcap(Extcap),
-    /// Show or set a device's offload features
-    #[command(after_long_help = DEV_HELP)]
-    Dev(Dev),
-    /// Print the counters of running data paths
-    #[command(after_long_help = STATS_HELP)]
-    Stats(Stats),
-    #[cfg_attr(feature = "monitor", doc = "Show running data paths on a full screen")]
-    #[cfg_attr(
-        not(feature = "monitor"),
-        doc = "Show running data paths on a full screen (not in this build)"
-    )]
-    #[command(after_long_help = MONITOR_HELP)]
-    Monitor(Monitor),
-}
+#[cfg(not(feature = "parquet"))]
+pub(crate) type Export = LeftOut;
+#[cfg(not(feature = "parquet"))]
+pub(crate) type Merge = LeftOut;
 
 const FIRST_HELP: &str = "\
 Examples:

@@ -60,7 +60,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     })
 }
 
-pub(super) const STATS_HELP: &str = "\
+pub(crate) const STATS_HELP: &str = "\
 Prints the counters of all running data paths (`grosso bridge` and `grosso run`)
 to which this user has access. Counters only grow. -v also prints counters that
 are zero; docs/counters.md explains each one.
@@ -72,7 +72,7 @@ Examples:
   grosso stats --json | jq '.devices[].drops'
   grosso stats --prom > /var/lib/node_exporter/grosso.prom";
 
-pub(super) const MONITOR_HELP: &str = "\
+pub(crate) const MONITOR_HELP: &str = "\
 Rates count wire packets. `in batch` and `segs/send` are wire packets per frame
 received from the device and sent to it. The flush columns show why trains were
 flushed: size limit (size), changed timestamp or options (ts), PSH or FIN (psh),

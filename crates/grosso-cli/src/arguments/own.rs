@@ -3,7 +3,13 @@
 use clap::Args;
 use grosso_wire::LinkType;
 
-use super::{Captures, Command, Csum, CsumVerify, Files, Tunnel, values::parse_link};
+use super::{
+    Bridge, Capture, Captures, Coalesce, ConfigCommand, Conform, Csum, CsumVerify, Decap, Dev,
+    Doctor, Encap, Explain, Extcap, Files, Fragment, Inspect, Lab, Monitor, Profiles, Reassemble,
+    Run, Schema, Segment, Stats, Tunnel, TunnelAdd, TunnelUp, Whatif, Wire, values::parse_link,
+};
+#[cfg(feature = "parquet")]
+use super::{Export, Merge};
 
 /// Options for reading a capture.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -50,58 +56,139 @@ pub(crate) struct Own {
     pub(crate) detail: Detail,
 }
 
-impl Command {
-    /// Returns the options of this command.
-    pub(crate) fn own(&self) -> Own {
-        let none = Own::default();
+/// Options that the arguments of a command have in common with other commands.
+pub(crate) trait CommandOptions {
+    /// Returns the shared options of this command; by default, it has none.
+    fn own(&self) -> Own {
+        Own::default()
+    }
+}
+
+impl CommandOptions for Inspect {
+    fn own(&self) -> Own {
+        read(&self.captures, self.naming)
+    }
+}
+
+impl CommandOptions for Coalesce {
+    fn own(&self) -> Own {
+        read(&self.files.captures, self.files.naming)
+    }
+}
+
+#[cfg(feature = "parquet")]
+impl CommandOptions for Export {
+    fn own(&self) -> Own {
+        read(&self.captures, self.naming)
+    }
+}
+
+impl CommandOptions for Explain {
+    fn own(&self) -> Own {
+        read(&self.captures, Naming::default())
+    }
+}
+
+impl CommandOptions for Whatif {
+    fn own(&self) -> Own {
+        read(&self.captures, self.naming)
+    }
+}
+
+impl CommandOptions for Segment {
+    fn own(&self) -> Own {
+        strict(&self.files, self.strictness)
+    }
+}
+
+impl CommandOptions for Wire {
+    fn own(&self) -> Own {
+        strict(&self.files, self.strictness)
+    }
+}
+
+impl CommandOptions for Encap {
+    fn own(&self) -> Own {
+        strict(&self.files, self.strictness)
+    }
+}
+
+impl CommandOptions for Fragment {
+    fn own(&self) -> Own {
+        strict(&self.files, self.strictness)
+    }
+}
+
+impl CommandOptions for Csum {
+    fn own(&self) -> Own {
         match self {
-            Self::Inspect(options) => read(&options.captures, options.naming),
-            Self::Coalesce(options) => read(&options.files.captures, options.files.naming),
-            #[cfg(feature = "parquet")]
-            Self::Export(options) => read(&options.captures, options.naming),
-            Self::Explain(options) => read(&options.captures, Naming::default()),
-            Self::Whatif(options) => read(&options.captures, options.naming),
-            Self::Segment(options) => strict(&options.files, options.strictness),
-            Self::Wire(options) => strict(&options.files, options.strictness),
-            Self::Encap(options) => strict(&options.files, options.strictness),
-            Self::Fragment(options) => strict(&options.files, options.strictness),
-            Self::Csum(Csum::Fix(options)) => strict(&options.files, options.strictness),
-            Self::Csum(Csum::Verify(options)) => {
+            Self::Fix(options) => strict(&options.files, options.strictness),
+            Self::Verify(options) => {
                 let CsumVerify { captures, naming, strictness, detail, .. } = options;
                 Own { strictness: *strictness, detail: *detail, ..read(captures, *naming) }
             }
-            Self::Reassemble(options) => {
-                Own { detail: options.detail, ..strict(&options.files, options.strictness) }
-            }
-            Self::Decap(options) => {
-                Own { detail: options.detail, ..strict(&options.files, options.strictness) }
-            }
-            Self::Conform(options) => {
-                let strictness = Strictness { strict: options.strict };
-                Own { strictness, detail: options.detail, ..none }
-            }
-            Self::Bridge(options) => Own { detail: options.detail, ..none },
-            Self::Run(options) => Own { detail: options.detail, ..none },
-            Self::Stats(options) => Own { detail: options.detail, ..none },
-            Self::Tunnel(Tunnel::Add(options)) => Own { detail: options.detail, ..none },
-            Self::Tunnel(Tunnel::Up(options)) => Own { detail: options.detail, ..none },
-            Self::Tunnel(_)
-            | Self::Profiles(_)
-            | Self::Schema(_)
-            | Self::Config(_)
-            | Self::Lab(_)
-            | Self::Doctor(_)
-            | Self::Capture(_)
-            | Self::Extcap(_)
-            | Self::Dev(_)
-            | Self::Monitor(_) => none,
-            #[cfg(feature = "parquet")]
-            Self::Merge(_) => none,
-            #[cfg(not(feature = "parquet"))]
-            Self::Export(_) | Self::Merge(_) => none,
         }
     }
 }
+
+impl CommandOptions for Reassemble {
+    fn own(&self) -> Own {
+        Own { detail: self.detail, ..strict(&self.files, self.strictness) }
+    }
+}
+
+impl CommandOptions for Decap {
+    fn own(&self) -> Own {
+        Own { detail: self.detail, ..strict(&self.files, self.strictness) }
+    }
+}
+
+impl CommandOptions for Conform {
+    fn own(&self) -> Own {
+        let strictness = Strictness { strict: self.strict };
+        Own { strictness, detail: self.detail, ..Own::default() }
+    }
+}
+
+impl CommandOptions for Bridge {
+    fn own(&self) -> Own {
+        Own { detail: self.detail, ..Own::default() }
+    }
+}
+
+impl CommandOptions for Run {
+    fn own(&self) -> Own {
+        Own { detail: self.detail, ..Own::default() }
+    }
+}
+
+impl CommandOptions for Stats {
+    fn own(&self) -> Own {
+        Own { detail: self.detail, ..Own::default() }
+    }
+}
+
+impl CommandOptions for Tunnel {
+    fn own(&self) -> Own {
+        match self {
+            Self::Add(TunnelAdd { detail, .. }) | Self::Up(TunnelUp { detail, .. }) => {
+                Own { detail: *detail, ..Own::default() }
+            }
+            _ => Own::default(),
+        }
+    }
+}
+
+/// Implements [`CommandOptions`] for the arguments of commands that share no options.
+macro_rules! without_options {
+    ($($arguments:ty),* $(,)?) => { $(impl CommandOptions for $arguments {})* };
+}
+
+without_options!(Profiles, Schema, ConfigCommand, Lab, Doctor, Capture, Extcap, Dev, Monitor,);
+#[cfg(feature = "parquet")]
+without_options!(Merge);
+#[cfg(not(feature = "parquet"))]
+without_options!(super::LeftOut);
 
 fn read(captures: &Captures, naming: Naming) -> Own {
     Own { reading: Some(captures.reading), naming, ..Own::default() }

@@ -23,7 +23,7 @@ pub(crate) struct ProfilesShow {
     pub(crate) profile: String,
 }
 
-pub(super) const PROFILES_HELP: &str = "\
+pub(crate) const PROFILES_HELP: &str = "\
 A profile holds the rules of a receive offload. Your own file lists only the
 differences from a base profile:
   base = \"freebsd\"

@@ -10,7 +10,7 @@ pub(crate) struct Schema {
     pub(crate) command: Vec<String>,
 }
 
-pub(super) const SCHEMA_HELP: &str = "\
+pub(crate) const SCHEMA_HELP: &str = "\
 The field `schema` of every report names its schema and version, for example
 grosso.wire/2. New fields do not change the version; removing a field or changing
 its meaning does (docs/json.md).

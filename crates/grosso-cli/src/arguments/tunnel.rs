@@ -3,11 +3,12 @@
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::own::Detail;
+use crate::tunnel::keyword_help;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tunnel {
     /// Create a tunnel with its TUN or TAP device, and start it
-    #[command(after_long_help = ADD_HELP)]
+    #[command(after_long_help = add_help())]
     Add(TunnelAdd),
     /// Stop a tunnel, and delete it and its device
     Del(TunnelName),
@@ -94,7 +95,7 @@ pub(crate) enum Whose {
     Toml,
 }
 
-pub(super) const TUNNEL_HELP: &str = "\
+pub(crate) const TUNNEL_HELP: &str = "\
 Examples:
   sudo grosso tunnel add gue0 type ipip local 192.0.2.1 remote 192.0.2.2 \\
        encap gue encap-sport auto encap-dport 6080 encap-remcsum
@@ -104,29 +105,16 @@ Examples:
   sudo grosso tunnel up gue0
   sudo grosso tunnel del gue0";
 
+/// Returns the help of `tunnel add`, with the keywords that the parser accepts.
+fn add_help() -> String {
+    format!(
+        "The arguments are those of ip-link(8); a value after a colon is the default:\n{}\n{ADD_HELP}",
+        keyword_help()
+    )
+}
+
 const ADD_HELP: &str = "\
-The arguments are those of ip-link(8); a value after a colon is the default:
-  vxlan, geneve  id N local A remote A [dstport P: 4789, 4790 with gpe, 6081]
-                 [srcport LOW HIGH: 49152 65535] [[no]udpcsum: on]
-                 [[no]udp6zerocsumtx] [[no]udp6zerocsumrx]
-  vxlan          [remcsumtx] [remcsumrx] [noremcsumpartial] [gbp [N]] [gpe]
-  geneve         [geneve_opts CLASS:TYPE:DATA,...] [innerprotoinherit]
-  vxlan, geneve, gretap and ip6gretap with several peers:
-                 remote A remote A ... [fdb LLADDR A ...] [[no]learning: on]
-                 [ageing SECONDS: 300] [maxaddress N: 4096]
-  gre, gretap    local A remote A [[i|o]key N] [[i|o]csum] [[i|o]seq]
-                 [nopmtudisc] [ignore-df]
-    over IPv6: ip6gre, ip6gretap                      [encaplimit N|none: 4]
-  ipip, sit      local A remote A [mode M: any] [nopmtudisc]
-    over IPv6: ip6tnl                                 [encaplimit N|none: 4]
-  all but vxlan and geneve, over UDP:
-                 encap fou|gue [encap-dport P: 6080 for gue] [encap-sport P:
-                 auto] [[no]encap-csum: on] [[no]encap-csum6: on]
-                 [encap-remcsum] [noencap-remcsumpartial] [encap-variant 0|1]
-  all            [ttl N|inherit: 64] [tos N|inherit: inherit] [flowlabel N]
-                 [df set|unset|inherit: unset] (vxlan, geneve)
-                 [[no]probe: on, off with nopmtudisc]
-                 [mtu-min BYTES: from the device's MTU]
+Several peers need a tunnel of Ethernet frames. The keywords encap-... need encap.
 
 Without mtu, the device's MTU is the path MTU minus the tunnel's headers. Each
 tunnel runs in its own process, which `tunnel down` and `tunnel del` end.

@@ -50,7 +50,7 @@ pub(crate) struct Whatif {
     pub(crate) html: Option<PathBuf>,
 }
 
-pub(super) const WHATIF_HELP: &str = "\
+pub(crate) const WHATIF_HELP: &str = "\
 Replays the capture through a coalescer for every combination of profile, reorder
 level and hold time; the capture's timestamps are the clock. The column
 segments/train counts wire packets with a payload, including single packets. The

@@ -101,7 +101,14 @@ pub(super) fn fragment(options: &args::Fragment, session: &mut Session) -> Resul
     run(command, files, session)
 }
 
-pub(super) fn verify(options: &args::CsumVerify, session: &mut Session) -> Result<Exit, Failure> {
+pub(super) fn csum(command: &args::Csum, session: &mut Session) -> Result<Exit, Failure> {
+    match command {
+        args::Csum::Verify(options) => verify(options, session),
+        args::Csum::Fix(options) => fix(options, session),
+    }
+}
+
+fn verify(options: &args::CsumVerify, session: &mut Session) -> Result<Exit, Failure> {
     let files = options.captures.files("csum verify", session)?;
     let rows_max = match (session.talk.json, session.talk.verbose) {
         (_, true) => ROWS_VERBOSE,
@@ -111,7 +118,7 @@ pub(super) fn verify(options: &args::CsumVerify, session: &mut Session) -> Resul
     run(convert::Verify { given: options.known.given()?, rows_max }, files, session)
 }
 
-pub(super) fn fix(options: &args::CsumFix, session: &mut Session) -> Result<Exit, Failure> {
+fn fix(options: &args::CsumFix, session: &mut Session) -> Result<Exit, Failure> {
     let files = options.files.files("csum fix", session)?;
     run(convert::Fix { given: options.known.given()?, only: options.only.into() }, files, session)
 }

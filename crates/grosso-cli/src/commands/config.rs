@@ -1,108 +1,91 @@
 //! `grosso config`: checks configuration files.
 
-#[cfg(target_os = "linux")]
 mod esp;
 
-#[cfg(target_os = "linux")]
-pub(crate) use {
-    esp::{CONVERTED, esp},
-    linux::{CHECKED, check},
+pub(super) use self::esp::CONVERTED;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    arguments::{ConfigCheck, ConfigCommand},
+    daemon::{config, port::PortSpec},
+    error::{Exit, Failure},
+    form::ReportForm,
+    name::Name,
+    report::{self, Place, Report, Tool},
+    session::Session,
+    style::Style,
 };
 
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn check(
-    _: &crate::arguments::ConfigCheck,
-    _: &mut crate::input::Session,
-) -> Result<crate::error::Exit, crate::error::Failure> {
-    Err(super::needs_linux("config"))
+/// Runs the command.
+pub(super) fn run(command: &ConfigCommand, session: &mut Session) -> Result<Exit, Failure> {
+    match command {
+        ConfigCommand::Check(options) => check(options, session),
+        ConfigCommand::Esp(options) => esp::esp(options, session),
+    }
 }
 
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn esp(
-    _: &crate::arguments::ConfigEsp,
-    _: &mut crate::input::Session,
-) -> Result<crate::error::Exit, crate::error::Failure> {
-    Err(super::needs_linux("config"))
-}
-
-#[cfg(target_os = "linux")]
-mod linux {
-    use schemars::JsonSchema;
-    use serde::Serialize;
-
-    use crate::{
-        arguments::ConfigCheck,
-        daemon::{config, port::PortSpec},
-        error::{Exit, Failure},
-        form::ReportForm,
-        name::Name,
-        report::{self, Place, Report, Tool},
-        session::Session,
-        style::Style,
+/// Reads a file and reports the paths that it describes.
+fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> {
+    let config = config::Config::read(&options.file)?;
+    let ports = config.paths.iter().flat_map(|path| [&path.left, &path.right]);
+    ports.filter_map(PortSpec::features_lost).for_each(|note| session.talk.note(note));
+    let paths = config.paths.iter().map(|path| PathFacts {
+        name: path.name.clone(),
+        left: path.left.device.to_string(),
+        right: path.right.device.to_string(),
+        profile: path.profile.name.to_string(),
+        queues: path.queues,
+    });
+    let mut checked = Checked {
+        schema: CHECKED.name,
+        tool: Tool::THIS,
+        path: Name::of(&options.file),
+        paths: paths.collect(),
+        warnings: Vec::new(),
     };
+    report::print(&mut checked, &mut session.talk, Place::Standard)?;
+    Ok(Exit::Yes)
+}
 
-    /// Reads a file and reports the paths that it describes.
-    pub(crate) fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> {
-        let config = config::Config::read(&options.file)?;
-        let ports = config.paths.iter().flat_map(|path| [&path.left, &path.right]);
-        ports.filter_map(PortSpec::features_lost).for_each(|note| session.talk.note(note));
-        let paths = config.paths.iter().map(|path| PathFacts {
-            name: path.name.clone(),
-            left: path.left.device.to_string(),
-            right: path.right.device.to_string(),
-            profile: path.profile.name.to_string(),
-            queues: path.queues,
-        });
-        let mut checked = Checked {
-            schema: CHECKED.name,
-            tool: Tool::THIS,
-            path: Name::of(&options.file),
-            paths: paths.collect(),
-            warnings: Vec::new(),
-        };
-        report::print(&mut checked, &mut session.talk, Place::Standard)?;
-        Ok(Exit::Yes)
-    }
+/// The contents of a file.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Checked {
+    schema: &'static str,
+    tool: Tool,
+    path: Name,
+    paths: Vec<PathFacts>,
+    warnings: Vec<String>,
+}
 
-    /// The contents of a file.
-    #[derive(Debug, Serialize, JsonSchema)]
-    struct Checked {
-        schema: &'static str,
-        tool: Tool,
-        path: Name,
-        paths: Vec<PathFacts>,
-        warnings: Vec<String>,
-    }
+/// One path.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PathFacts {
+    name: String,
+    left: String,
+    right: String,
+    profile: String,
+    queues: usize,
+}
 
-    /// One path.
-    #[derive(Debug, Serialize, JsonSchema)]
-    struct PathFacts {
-        name: String,
-        left: String,
-        right: String,
-        profile: String,
-        queues: usize,
-    }
+/// The schema of this report.
+pub(crate) const CHECKED: ReportForm = ReportForm::of::<Checked>("grosso.config/1");
 
-    /// The schema of this report.
-    pub(crate) const CHECKED: ReportForm = ReportForm::of::<Checked>("grosso.config/1");
-
-    impl Report for Checked {
-        fn text(&self, _style: Style) -> String {
-            let mut text = format!("{}: {}\n", self.path, count(self.paths.len(), "path"));
-            for path in &self.paths {
-                let queues = count(path.queues, "queue");
-                text += &format!("  {}: {} <-> {}, {queues}\n", path.name, path.left, path.right);
-            }
-            text
+impl Report for Checked {
+    fn text(&self, _style: Style) -> String {
+        let mut text = format!("{}: {}\n", self.path, count(self.paths.len(), "path"));
+        for path in &self.paths {
+            let queues = count(path.queues, "queue");
+            text += &format!("  {}: {} <-> {}, {queues}\n", path.name, path.left, path.right);
         }
-
-        fn warn(&mut self, warnings: Vec<String>) {
-            self.warnings = warnings;
-        }
+        text
     }
 
-    fn count(number: usize, what: &str) -> String {
-        format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+    fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
     }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,9 +1,11 @@
 //! One module per command, and the function that runs the commands.
 
+#[cfg(target_os = "linux")]
 mod bridge;
 #[cfg(target_os = "linux")]
 mod capture;
 mod captures;
+#[cfg(target_os = "linux")]
 mod config;
 mod conform;
 #[cfg(target_os = "linux")]
@@ -17,6 +19,7 @@ mod monitor;
 #[cfg(target_os = "linux")]
 mod needs;
 mod profiles;
+#[cfg(target_os = "linux")]
 mod run;
 mod schema;
 #[cfg(target_os = "linux")]
@@ -33,23 +36,193 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use clap::{ColorChoice, CommandFactory, FromArgMatches, ValueEnum};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Subcommand, ValueEnum};
 use grosso_analysis::capture::Session as Reading;
+use grosso_conform::report::ConformReport;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-#[cfg(target_os = "linux")]
-use crate::device;
+#[cfg(feature = "parquet")]
+use crate::reports::export::ExportReport;
 use crate::{
     arg_order::arrange,
-    arguments::{Arguments, Color, Command, ConfigCommand, Csum, Own},
+    arguments::*,
     error::{Exit, Failure},
+    form::{FormPage, ReportForm},
     name::{harmless, quoted},
     report,
+    reports::{
+        coalesce::CoalesceReport,
+        csum::{FixReport, VerifyReport},
+        decap::DecapReport,
+        encap::EncapReport,
+        explain::ExplainReport,
+        fragment::FragmentReport,
+        inspect::InspectReport,
+        reassemble::ReassembleReport,
+        segment::SegmentReport,
+        whatif::WhatifReport,
+        wire::WireReport,
+    },
     session::Session,
     style::When,
     talk::Talk,
     usage,
 };
+#[cfg(target_os = "linux")]
+use crate::{device, tunnel::report::Tunnels};
+
+/// Declares the commands: their arguments, help, functions, systems, cargo features and the pages of their schemas.
+macro_rules! commands {
+    ($(
+        $(#[$attribute:meta])*
+        $variant:ident($arguments:ty), $about:literal,
+        $run:path $(, on $platform:meta)? $(, with $feature:literal)? => $pages:expr;
+    )*) => {
+        /// The commands.
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            $(
+                $(#[$attribute])*
+                $(#[cfg_attr(
+                    not(feature = $feature),
+                    command(about = concat!($about, " (not in this build)"), long_about = None)
+                )])?
+                #[cfg_attr(all($(feature = $feature)?), command(about = $about, long_about = None))]
+                $variant($arguments),
+            )*
+        }
+
+        impl Command {
+            /// Returns the options that the command shares with other commands.
+            pub(crate) fn own(&self) -> Own {
+                match self { $(Self::$variant(options) => options.own(),)* }
+            }
+        }
+
+        fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
+            match command {
+                $(
+                    #[cfg(all($($platform,)? $(feature = $feature)?))]
+                    Command::$variant(options) => $run(options, session),
+                    #[cfg(not(all($($platform,)? $(feature = $feature)?)))]
+                    Command::$variant(_) => {
+                        let fits = cfg!(all($($platform)?));
+                        Err(absent(&stringify!($variant).to_lowercase(), fits, concat!($($feature)?)))
+                    }
+                )*
+            }
+        }
+
+        /// The pages of all commands that this build has.
+        const PAGES: &[&[FormPage]] = &[
+            $(#[cfg(all($($platform,)? $(feature = $feature)?))] $pages,)*
+        ];
+    };
+}
+
+commands! {
+    #[command(after_long_help = INSPECT_HELP)]
+    Inspect(Inspect), "Check whether a capture shows wire packets",
+        captures::inspect => &[page(&["inspect"], &[InspectReport::FORM])];
+    #[command(after_long_help = COALESCE_HELP)]
+    Coalesce(Coalesce), "Merge packets as a receiving host would",
+        captures::coalesce => &[page(&["coalesce"], &[CoalesceReport::FORM])];
+    #[command(after_long_help = SEGMENT_HELP)]
+    Segment(Segment), "Split superframes by their recorded metadata",
+        captures::segment => &[page(&["segment"], &[SegmentReport::FORM])];
+    #[command(after_long_help = WIRE_HELP)]
+    Wire(Wire), "Convert a host capture to wire packets",
+        captures::wire => &[page(&["wire"], &[WireReport::FORM])];
+    #[command(after_long_help = REASSEMBLE_HELP)]
+    Reassemble(Reassemble), "Join IP fragments into datagrams",
+        captures::reassemble => &[page(&["reassemble"], &[ReassembleReport::FORM])];
+    #[command(after_long_help = DECAP_HELP)]
+    Decap(Decap), "Remove tunnel headers from packets",
+        captures::decap => &[page(&["decap"], &[DecapReport::FORM])];
+    #[command(after_long_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
+    Encap(Encap), "Encapsulate packets; syntax of `ip link`",
+        captures::encap => &[page(&["encap"], &[EncapReport::FORM])];
+    #[command(after_long_help = FRAGMENT_HELP)]
+    Fragment(Fragment), "Split long packets into IP fragments",
+        captures::fragment => &[page(&["fragment"], &[FragmentReport::FORM])];
+    #[command(subcommand)]
+    Csum(Csum), "Verify or fix checksums",
+        captures::csum => &[page(&["csum verify"], &[VerifyReport::FORM]), page(&["csum fix"], &[FixReport::FORM])];
+    #[command(after_long_help = EXPLAIN_HELP)]
+    Explain(Explain), "Explain why a packet was merged, or why not",
+        captures::explain => &[page(&["explain"], &[ExplainReport::FORM])];
+    #[cfg_attr(feature = "parquet", command(after_long_help = EXPORT_HELP))]
+    Export(Box<Export>), "Write packets and trains as Parquet tables",
+        captures::export, with "parquet" => &[page(&["export", "merge"], &[ExportReport::FORM])];
+    #[cfg_attr(feature = "parquet", command(after_long_help = MERGE_HELP))]
+    Merge(Merge), "Merge the reports of `export` shards",
+        captures::merge, with "parquet" => &[];
+    #[command(after_long_help = PROFILES_HELP)]
+    Profiles(Profiles), "List the merge profiles",
+        profiles::run => &[page(&["profiles"], &[profiles::LIST]), page(&["profiles show"], &[profiles::ONE])];
+    #[command(after_long_help = WHATIF_HELP)]
+    Whatif(Whatif), "Compare receive offloads on this traffic",
+        captures::whatif => &[page(&["whatif"], &[WhatifReport::FORM])];
+    #[command(after_long_help = CONFORM_HELP)]
+    Conform(Conform), "Test another coalescer, rule by rule",
+        conform::run => &[page(&["conform"], &[ConformReport::FORM])];
+    #[command(after_long_help = BRIDGE_HELP)]
+    Bridge(Bridge), "Connect two devices with a data path",
+        bridge::run, on target_os = "linux" => &[page(&["bridge"], &[summary::BRIDGE])];
+    #[command(after_long_help = RUN_HELP)]
+    Run(Run), "Run the data paths in a file",
+        run::run, on target_os = "linux" => &[page(&["run"], &[summary::RUN])];
+    #[command(subcommand, after_long_help = TUNNEL_HELP)]
+    Tunnel(Tunnel), "Run tunnels in userspace; syntax of `ip link`",
+        tunnel::run, on target_os = "linux" =>
+        &[page(&["tunnel add", "tunnel del", "tunnel up", "tunnel down", "tunnel show"], &[Tunnels::FORM])];
+    #[command(subcommand, after_long_help = CONFIG_HELP)]
+    Config(ConfigCommand), "Check or write files for `run`",
+        config::run, on target_os = "linux" =>
+        &[page(&["config check"], &[config::CHECKED]), page(&["config esp"], &[config::CONVERTED])];
+    #[command(after_long_help = SCHEMA_HELP)]
+    Schema(Schema), "Print the JSON Schema of a command's report",
+        schema::run => schema::PAGES;
+    #[command(after_long_help = LAB_HELP)]
+    Lab(Lab), "Measure the gain of offloads on this machine",
+        lab::run, on target_os = "linux", with "lab" => lab::PAGES;
+    #[command(after_long_help = DOCTOR_HELP)]
+    Doctor(Doctor), "Check which features work on this machine",
+        doctor::run, on target_os = "linux" => &[page(&["doctor"], &[doctor::FORM])];
+    #[command(after_long_help = CAPTURE_HELP)]
+    Capture(Capture), "Record an interface with its offload metadata",
+        capture::run, on target_os = "linux" => &[page(&["capture"], &capture::FORMS)];
+    #[command(after_long_help = EXTCAP_HELP)]
+    Extcap(Extcap), "Act as a Wireshark extcap",
+        capture::extcap::run, on target_os = "linux" => &[];
+    #[command(after_long_help = DEV_HELP)]
+    Dev(Dev), "Show or set a device's offload features",
+        dev::run, on target_os = "linux" => &[page(&["dev"], &dev::FORMS)];
+    #[command(after_long_help = STATS_HELP)]
+    Stats(Stats), "Print the counters of running data paths",
+        stats::run, on target_os = "linux" => &[page(&["stats"], &stats::FORMS)];
+    #[command(after_long_help = MONITOR_HELP)]
+    Monitor(Monitor), "Show running data paths on a full screen",
+        monitor::run, on target_os = "linux", with "monitor" => monitor::PAGES;
+}
+
+/// Returns the page of commands whose reports share these forms.
+const fn page(commands: &'static [&'static str], forms: &'static [ReportForm]) -> FormPage {
+    FormPage { commands, forms }
+}
+
+/// Returns the failure of a command that this build lacks: it needs Linux, or a cargo feature.
+#[allow(dead_code, reason = "a build for Linux with all features lacks no command")]
+fn absent(command: &str, fits: bool, feature: &str) -> Failure {
+    if !fits {
+        let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
+        let hint = "commands on captures work here: grosso inspect, wire, csum, ...";
+        return Failure::environment("environment.not_linux", message).hint(hint);
+    }
+    let message = format!("{command}: not in this build, which lacks the feature {feature}");
+    let hint = format!("cargo install --locked --path crates/grosso-cli --features {feature}");
+    Failure::environment("environment.left_out", message).hint(hint)
+}
 
 /// Runs the command line `words`; its first element is the name of the program.
 pub(crate) fn run(words: Vec<OsString>) -> Exit {
@@ -114,74 +287,6 @@ pub(crate) fn guarded(command: &Command, session: &mut Session) -> Result<Exit, 
     })
 }
 
-fn dispatch(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
-    match command {
-        Command::Inspect(options) => captures::inspect(options, session),
-        Command::Coalesce(options) => captures::coalesce(options, session),
-        Command::Segment(options) => captures::segment(options, session),
-        Command::Wire(options) => captures::wire(options, session),
-        Command::Reassemble(options) => captures::reassemble(options, session),
-        Command::Decap(options) => captures::decap(options, session),
-        Command::Encap(options) => captures::encap(options, session),
-        Command::Fragment(options) => captures::fragment(options, session),
-        Command::Csum(Csum::Verify(options)) => captures::verify(options, session),
-        Command::Csum(Csum::Fix(options)) => captures::fix(options, session),
-        Command::Explain(options) => captures::explain(options, session),
-        #[cfg(feature = "parquet")]
-        Command::Export(options) => captures::export(options, session),
-        #[cfg(feature = "parquet")]
-        Command::Merge(options) => captures::merge(options, session),
-        #[cfg(not(feature = "parquet"))]
-        Command::Export(_) => Err(left_out("export", "parquet")),
-        #[cfg(not(feature = "parquet"))]
-        Command::Merge(_) => Err(left_out("merge", "parquet")),
-        Command::Profiles(options) => profiles::run(options, session),
-        Command::Schema(options) => schema::run(options, session),
-        Command::Whatif(options) => captures::whatif(options, session),
-        Command::Conform(options) => conform::run(options, session),
-        Command::Bridge(options) => bridge::run(options, session),
-        Command::Run(options) => run::run(options, session),
-        Command::Config(ConfigCommand::Check(options)) => config::check(options, session),
-        Command::Config(ConfigCommand::Esp(options)) => config::esp(options, session),
-        #[cfg(target_os = "linux")]
-        Command::Tunnel(action) => tunnel::run(action, session),
-        #[cfg(not(target_os = "linux"))]
-        Command::Tunnel(_) => Err(needs_linux("tunnel")),
-        #[cfg(all(target_os = "linux", feature = "lab"))]
-        Command::Lab(options) => lab::run(options, session),
-        #[cfg(all(target_os = "linux", not(feature = "lab")))]
-        Command::Lab(_) => Err(left_out("lab", "lab")),
-        #[cfg(not(target_os = "linux"))]
-        Command::Lab(_) => Err(needs_linux("lab")),
-        #[cfg(target_os = "linux")]
-        Command::Dev(options) => dev::run(options, session),
-        #[cfg(target_os = "linux")]
-        Command::Doctor(options) => doctor::run(options, session),
-        #[cfg(target_os = "linux")]
-        Command::Capture(options) => capture::run(options, session),
-        #[cfg(target_os = "linux")]
-        Command::Extcap(options) => capture::extcap::run(options, session),
-        #[cfg(not(target_os = "linux"))]
-        Command::Dev(_) => Err(needs_linux("dev")),
-        #[cfg(not(target_os = "linux"))]
-        Command::Doctor(_) => Err(needs_linux("doctor")),
-        #[cfg(not(target_os = "linux"))]
-        Command::Capture(_) => Err(needs_linux("capture")),
-        #[cfg(not(target_os = "linux"))]
-        Command::Extcap(_) => Err(needs_linux("extcap")),
-        #[cfg(target_os = "linux")]
-        Command::Stats(options) => stats::run(options, session),
-        #[cfg(not(target_os = "linux"))]
-        Command::Stats(_) => Err(needs_linux("stats")),
-        #[cfg(all(target_os = "linux", feature = "monitor"))]
-        Command::Monitor(options) => monitor::run(options, session),
-        #[cfg(all(target_os = "linux", not(feature = "monitor")))]
-        Command::Monitor(_) => Err(left_out("monitor", "monitor")),
-        #[cfg(not(target_os = "linux"))]
-        Command::Monitor(_) => Err(needs_linux("monitor")),
-    }
-}
-
 /// Returns the flag that Ctrl-C sets, and that SIGTERM sets too while captures are read. Commands on devices handle
 /// SIGTERM themselves.
 fn interrupts(command: &Command) -> Arc<AtomicBool> {
@@ -232,25 +337,6 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
         talk.fail(&failure);
     }
     failure.exit
-}
-
-/// Returns the failure of a command that works on Linux only.
-#[cfg(not(target_os = "linux"))]
-fn needs_linux(command: &str) -> Failure {
-    let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
-    let hint = "commands on captures work here: grosso inspect, wire, csum, ...";
-    Failure::environment("environment.not_linux", message).hint(hint)
-}
-
-/// Returns the failure of a command that this build lacks, with the cargo feature that adds it.
-#[cfg(any(
-    not(feature = "parquet"),
-    all(target_os = "linux", not(all(feature = "lab", feature = "monitor")))
-))]
-fn left_out(command: &str, feature: &str) -> Failure {
-    let message = format!("{command}: not in this build, which lacks the feature {feature}");
-    let hint = format!("cargo install --locked --path crates/grosso-cli --features {feature}");
-    Failure::environment("environment.left_out", message).hint(hint)
 }
 
 /// Returns the command line as typed, with the program name without its directory.

@@ -1,287 +1,263 @@
 //! `grosso run`: runs the data paths of a file until a signal ends it.
 
-#[cfg(target_os = "linux")]
-pub(crate) use linux::run;
+use std::time::Instant;
 
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn run(
-    _: &crate::arguments::Run,
-    _: &mut crate::input::Session,
-) -> Result<crate::error::Exit, crate::error::Failure> {
-    Err(super::needs_linux("run"))
+use grosso_io::runner::Broken;
+
+use crate::{
+    arguments::Run,
+    commands::summary::{RUN, broken, listen, observe, summarize},
+    confinement,
+    daemon::{
+        config::Config,
+        events::Event,
+        manager,
+        path::PathSpec,
+        paths::Paths,
+        recorder,
+        restarts::{RESTARTS_MAX, Restarts},
+    },
+    error::{Exit, Failure},
+    observe::{self, PathReading, Service},
+    session::Session,
+};
+
+/// Runs all paths of a file.
+pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure> {
+    let config = Config::read(&options.config)?;
+    let user = options.user.as_ref().or(config.user.as_ref());
+    recorder::start().map_err(|error| {
+        let message = format!(
+            "run: cannot start the helper process for sequence files: \
+                               {error}"
+        );
+        Failure::environment("environment.helper", message)
+    })?;
+    confinement::begin("run", user.map(String::as_str), &mut session.talk)?;
+    confinement::start_closer("run")?;
+    let events = listen("run")?;
+    let mut daemon = Daemon {
+        paths: Paths::new("run", events.sender.clone()),
+        service: None,
+        ended: Vec::new(),
+        restarts: Restarts::default(),
+        stuck: None,
+        config: Config { paths: Vec::new(), ..config.clone() },
+        options,
+    };
+    let started = daemon.start(config, session);
+    started.inspect_err(|_| drop(daemon.paths.stop_all()))?;
+    daemon.paths.lines().for_each(|line| session.talk.remark(&line));
+    daemon.paths.notes().into_iter().for_each(|note| session.talk.note(note));
+    confinement::settle("run")?;
+    manager::ready(&daemon.status());
+    let exit = loop {
+        match events.next() {
+            Event::Interrupt => break Ok(Exit::Interrupted),
+            Event::Terminate => break Ok(Exit::Yes),
+            Event::HangUp => daemon.reload(session),
+            Event::Report => {
+                let readings = daemon.paths.asked().readings();
+                session.talk.block(&observe::print(&readings, session.talk.verbose));
+            }
+            Event::Scarce(number, scarcity) => {
+                let note = daemon.paths.scarcity_note(number, scarcity);
+                note.into_iter().for_each(|note| session.talk.note(note));
+            }
+            Event::Looped(path) => {
+                daemon.paths.looped(path).into_iter().for_each(|note| session.talk.note(note))
+            }
+            Event::RouteChanged(path) => {
+                daemon
+                    .paths
+                    .route_changed(path)
+                    .into_iter()
+                    .for_each(|note| session.talk.note(note));
+            }
+            Event::Note(note) => session.talk.note(note),
+            Event::PathEnded(number) => {
+                if let Some(failure) = daemon.ended(number, session) {
+                    if daemon.paths.specs().next().is_none() {
+                        break Err(failure);
+                    }
+                    session.talk.fail(&failure);
+                    manager::status(&daemon.status());
+                }
+            }
+        }
+    };
+    manager::stopping();
+    daemon.service = None;
+    for (reading, result) in daemon.paths.stop_all() {
+        daemon.look_for_stuck(&reading.name, result.err());
+        daemon.ended.push(reading);
+    }
+    summarize(RUN, &daemon.ended, session)?;
+    // A stuck path has priority over other errors: its thread holds the devices until the thread continues.
+    daemon.stuck.take().map_or(exit, Err)
 }
 
-#[cfg(target_os = "linux")]
-mod linux {
-    use std::time::Instant;
+/// The running paths of a file, and the counts of ended ones.
+struct Daemon<'a> {
+    options: &'a Run,
+    /// The last valid version of the file.
+    config: Config,
+    paths: Paths,
+    service: Option<Service>,
+    /// The counts of ended paths: one reading for each name.
+    ended: Vec<PathReading>,
+    restarts: Restarts,
+    /// The failure of the first path that left a thread behind.
+    stuck: Option<Failure>,
+}
 
-    use grosso_io::runner::Broken;
-
-    use crate::{
-        arguments::Run,
-        commands::summary::{RUN, broken, listen, observe, summarize},
-        confinement,
-        daemon::{
-            config::Config,
-            events::Event,
-            manager,
-            path::PathSpec,
-            paths::Paths,
-            recorder,
-            restarts::{RESTARTS_MAX, Restarts},
-        },
-        error::{Exit, Failure},
-        observe::{self, PathReading, Service},
-        session::Session,
-    };
-
-    /// Runs all paths of a file.
-    pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure> {
-        let config = Config::read(&options.config)?;
-        let user = options.user.as_ref().or(config.user.as_ref());
-        recorder::start().map_err(|error| {
-            let message = format!(
-                "run: cannot start the helper process for sequence files: \
-                                   {error}"
-            );
-            Failure::environment("environment.helper", message)
-        })?;
-        confinement::begin("run", user.map(String::as_str), &mut session.talk)?;
-        confinement::start_closer("run")?;
-        let events = listen("run")?;
-        let mut daemon = Daemon {
-            paths: Paths::new("run", events.sender.clone()),
-            service: None,
-            ended: Vec::new(),
-            restarts: Restarts::default(),
-            stuck: None,
-            config: Config { paths: Vec::new(), ..config.clone() },
-            options,
-        };
-        let started = daemon.start(config, session);
-        started.inspect_err(|_| drop(daemon.paths.stop_all()))?;
-        daemon.paths.lines().for_each(|line| session.talk.remark(&line));
-        daemon.paths.notes().into_iter().for_each(|note| session.talk.note(note));
-        confinement::settle("run")?;
-        manager::ready(&daemon.status());
-        let exit = loop {
-            match events.next() {
-                Event::Interrupt => break Ok(Exit::Interrupted),
-                Event::Terminate => break Ok(Exit::Yes),
-                Event::HangUp => daemon.reload(session),
-                Event::Report => {
-                    let readings = daemon.paths.asked().readings();
-                    session.talk.block(&observe::print(&readings, session.talk.verbose));
-                }
-                Event::Scarce(number, scarcity) => {
-                    let note = daemon.paths.scarcity_note(number, scarcity);
-                    note.into_iter().for_each(|note| session.talk.note(note));
-                }
-                Event::Looped(path) => {
-                    daemon.paths.looped(path).into_iter().for_each(|note| session.talk.note(note))
-                }
-                Event::RouteChanged(path) => {
-                    daemon
-                        .paths
-                        .route_changed(path)
-                        .into_iter()
-                        .for_each(|note| session.talk.note(note));
-                }
-                Event::Note(note) => session.talk.note(note),
-                Event::PathEnded(number) => {
-                    if let Some(failure) = daemon.ended(number, session) {
-                        if daemon.paths.specs().next().is_none() {
-                            break Err(failure);
-                        }
-                        session.talk.fail(&failure);
-                        manager::status(&daemon.status());
-                    }
-                }
-            }
-        };
-        manager::stopping();
-        daemon.service = None;
-        for (reading, result) in daemon.paths.stop_all() {
-            daemon.look_for_stuck(&reading.name, result.err());
-            daemon.ended.push(reading);
+impl Daemon<'_> {
+    fn start(&mut self, config: Config, session: &mut Session) -> Result<(), Failure> {
+        for spec in &config.paths {
+            self.paths.start(spec.clone())?;
         }
-        summarize(RUN, &daemon.ended, session)?;
-        // A stuck path has priority over other errors: its thread holds the devices until the thread continues.
-        daemon.stuck.take().map_or(exit, Err)
+        self.observe(&config, session);
+        self.config = config;
+        Ok(())
     }
 
-    /// The running paths of a file, and the counts of ended ones.
-    struct Daemon<'a> {
-        options: &'a Run,
-        /// The last valid version of the file.
-        config: Config,
-        paths: Paths,
-        service: Option<Service>,
-        /// The counts of ended paths: one reading for each name.
-        ended: Vec<PathReading>,
-        restarts: Restarts,
-        /// The failure of the first path that left a thread behind.
-        stuck: Option<Failure>,
+    /// Serves metrics at the address from the command line or the file. Retries listeners that failed before.
+    fn observe(&mut self, config: &Config, session: &mut Session) {
+        let metrics = self.options.metrics.or(config.metrics);
+        let is_whole = |service: &Service| service.missing().is_empty();
+        if self.service.as_ref().is_some_and(is_whole)
+            && (self.options.metrics.is_some() || metrics == self.config.metrics)
+        {
+            return;
+        }
+        // The old service ends first, because the new one may need its socket.
+        self.service = None;
+        self.service = observe(metrics, self.paths.asked(), session);
     }
 
-    impl Daemon<'_> {
-        fn start(&mut self, config: Config, session: &mut Session) -> Result<(), Failure> {
-            for spec in &config.paths {
-                self.paths.start(spec.clone())?;
+    /// Reads the file again. An error in it is reported, and changes nothing.
+    fn reload(&mut self, session: &mut Session) {
+        manager::reloading();
+        match Config::read(&self.options.config) {
+            Ok(config) => self.change(config, session),
+            Err(failure) => {
+                session.talk.fail(&failure);
+                session.talk.remark("run: the file is invalid; nothing was changed");
             }
-            self.observe(&config, session);
-            self.config = config;
-            Ok(())
         }
+        confinement::look();
+        manager::ready(&self.status());
+    }
 
-        /// Serves metrics at the address from the command line or the file. Retries listeners that failed before.
-        fn observe(&mut self, config: &Config, session: &mut Session) {
-            let metrics = self.options.metrics.or(config.metrics);
-            let is_whole = |service: &Service| service.missing().is_empty();
-            if self.service.as_ref().is_some_and(is_whole)
-                && (self.options.metrics.is_some() || metrics == self.config.metrics)
-            {
-                return;
+    fn change(&mut self, config: Config, session: &mut Session) {
+        let before: Vec<PathSpec> = self.paths.specs().cloned().collect();
+        let (kept, leaving): (Vec<_>, Vec<_>) =
+            before.into_iter().partition(|spec| config.paths.contains(spec));
+        // All removed paths stop first, because their devices may return under another path name.
+        for spec in &leaving {
+            if let Some((reading, result)) = self.paths.stop(&spec.name) {
+                match self.look_for_stuck(&spec.name, result.err()) {
+                    Some(failure) => session.talk.fail(&failure),
+                    None => session.talk.remark(&format!("run: {} stopped", spec.name)),
+                }
+                self.remember(reading);
             }
-            // The old service ends first, because the new one may need its socket.
-            self.service = None;
-            self.service = observe(metrics, self.paths.asked(), session);
         }
-
-        /// Reads the file again. An error in it is reported, and changes nothing.
-        fn reload(&mut self, session: &mut Session) {
-            manager::reloading();
-            match Config::read(&self.options.config) {
-                Ok(config) => self.change(config, session),
+        for spec in config.paths.iter().filter(|spec| !kept.contains(spec)) {
+            match self.paths.start(spec.clone()) {
+                Ok(()) => session.talk.remark(&format!("run: {} started", spec.name)),
                 Err(failure) => {
                     session.talk.fail(&failure);
-                    session.talk.remark("run: the file is invalid; nothing was changed");
+                    self.go_back(replaced(&leaving, spec, &config), session);
                 }
             }
+        }
+        if self.options.user.is_none() && config.user != self.config.user {
+            session.talk.note("user: a change takes effect at the next start");
+        }
+        self.observe(&config, session);
+        self.config = config;
+    }
+
+    /// Restarts the old version of a path if the new one cannot be started.
+    fn go_back(&mut self, old: Option<&PathSpec>, session: &Session) {
+        let Some(old) = old else { return };
+        match self.paths.start(old.clone()) {
+            Ok(()) => session.talk.remark(&format!("run: {} unchanged", old.name)),
+            Err(failure) => session.talk.fail(&failure),
+        }
+    }
+
+    /// Returns the failure of a path that ended by itself; `None` for a path that was stopped, and for one that
+    /// panicked and was restarted.
+    fn ended(&mut self, number: u64, session: &Session) -> Option<Failure> {
+        let (reading, result) = self.paths.ended(number)?;
+        let name = reading.name.clone();
+        self.remember(reading);
+        let error = result.err()?;
+        let failure = broken(&format!("run: path {name}"), &error);
+        match error {
+            Broken::Defect { .. } => self.start_again(&name, failure, session),
+            _ => Some(failure),
+        }
+    }
+
+    /// Restarts a path that panicked, or returns its failure if it must not be restarted.
+    fn start_again(&mut self, name: &str, defect: Failure, session: &Session) -> Option<Failure> {
+        if !self.restarts.allow(name, Instant::now()) {
+            let hint =
+                format!("restarted {RESTARTS_MAX} times within a minute; SIGHUP starts it again");
+            return Some(defect.hint(hint));
+        }
+        let spec = self.config.paths.iter().find(|spec| spec.name == name);
+        let Some(spec) = spec.cloned() else { return Some(defect) };
+        session.talk.fail(&defect);
+        let failure = self.paths.start(spec).err();
+        if failure.is_none() {
             confinement::look();
-            manager::ready(&self.status());
+            session.talk.remark(&format!("run: {name} restarted"));
         }
-
-        fn change(&mut self, config: Config, session: &mut Session) {
-            let before: Vec<PathSpec> = self.paths.specs().cloned().collect();
-            let (kept, leaving): (Vec<_>, Vec<_>) =
-                before.into_iter().partition(|spec| config.paths.contains(spec));
-            // All removed paths stop first, because their devices may return under another path name.
-            for spec in &leaving {
-                if let Some((reading, result)) = self.paths.stop(&spec.name) {
-                    match self.look_for_stuck(&spec.name, result.err()) {
-                        Some(failure) => session.talk.fail(&failure),
-                        None => session.talk.remark(&format!("run: {} stopped", spec.name)),
-                    }
-                    self.remember(reading);
-                }
-            }
-            for spec in config.paths.iter().filter(|spec| !kept.contains(spec)) {
-                match self.paths.start(spec.clone()) {
-                    Ok(()) => session.talk.remark(&format!("run: {} started", spec.name)),
-                    Err(failure) => {
-                        session.talk.fail(&failure);
-                        self.go_back(replaced(&leaving, spec, &config), session);
-                    }
-                }
-            }
-            if self.options.user.is_none() && config.user != self.config.user {
-                session.talk.note("user: a change takes effect at the next start");
-            }
-            self.observe(&config, session);
-            self.config = config;
-        }
-
-        /// Restarts the old version of a path if the new one cannot be started.
-        fn go_back(&mut self, old: Option<&PathSpec>, session: &Session) {
-            let Some(old) = old else { return };
-            match self.paths.start(old.clone()) {
-                Ok(()) => session.talk.remark(&format!("run: {} unchanged", old.name)),
-                Err(failure) => session.talk.fail(&failure),
-            }
-        }
-
-        /// Returns the failure of a path that ended by itself; `None` for a path that was stopped, and for one that
-        /// panicked and was restarted.
-        fn ended(&mut self, number: u64, session: &Session) -> Option<Failure> {
-            let (reading, result) = self.paths.ended(number)?;
-            let name = reading.name.clone();
-            self.remember(reading);
-            let error = result.err()?;
-            let failure = broken(&format!("run: path {name}"), &error);
-            match error {
-                Broken::Defect { .. } => self.start_again(&name, failure, session),
-                _ => Some(failure),
-            }
-        }
-
-        /// Restarts a path that panicked, or returns its failure if it must not be restarted.
-        fn start_again(
-            &mut self,
-            name: &str,
-            defect: Failure,
-            session: &Session,
-        ) -> Option<Failure> {
-            if !self.restarts.allow(name, Instant::now()) {
-                let hint = format!(
-                    "restarted {RESTARTS_MAX} times within a minute; SIGHUP starts it again"
-                );
-                return Some(defect.hint(hint));
-            }
-            let spec = self.config.paths.iter().find(|spec| spec.name == name);
-            let Some(spec) = spec.cloned() else { return Some(defect) };
-            session.talk.fail(&defect);
-            let failure = self.paths.start(spec).err();
-            if failure.is_none() {
-                confinement::look();
-                session.talk.remark(&format!("run: {name} restarted"));
-            }
-            failure
-        }
-
-        /// Returns the failure of a path that left a thread behind, and keeps it for the exit code.
-        fn look_for_stuck(&mut self, name: &str, error: Option<Broken>) -> Option<Failure> {
-            let error = error.filter(|error| matches!(error, Broken::Stuck { .. }))?;
-            let failure = broken(&format!("run: path {name}"), &error);
-            self.stuck.get_or_insert_with(|| failure.clone());
-            Some(failure)
-        }
-
-        /// Stores the counts of a path; a restarted path counts from zero.
-        fn remember(&mut self, reading: PathReading) {
-            self.ended.retain(|older| older.name != reading.name);
-            if self.ended.len() >= ENDED_MAX {
-                self.ended.remove(0);
-            }
-            self.ended.push(reading);
-        }
-
-        fn status(&self) -> String {
-            let running = self.paths.specs().count();
-            let wanted = self.config.paths.len();
-            match running == wanted {
-                true => format!("{running} paths running"),
-                false => format!("{running} of {wanted} paths running"),
-            }
-        }
+        failure
     }
 
-    /// Returns the path that a new one replaces: the path with the same name, or a removed path with one of its
-    /// devices.
-    fn replaced<'a>(
-        leaving: &'a [PathSpec],
-        new: &PathSpec,
-        config: &Config,
-    ) -> Option<&'a PathSpec> {
-        let is_gone = |old: &PathSpec| config.paths.iter().all(|path| path.name != old.name);
-        let has = |old: &PathSpec| {
-            let devices = [&old.left.device, &old.right.device];
-            [&new.left.device, &new.right.device].iter().any(|device| devices.contains(device))
-        };
-        let same = leaving.iter().find(|old| old.name == new.name);
-        same.or_else(|| leaving.iter().find(|old| is_gone(old) && has(old)))
+    /// Returns the failure of a path that left a thread behind, and keeps it for the exit code.
+    fn look_for_stuck(&mut self, name: &str, error: Option<Broken>) -> Option<Failure> {
+        let error = error.filter(|error| matches!(error, Broken::Stuck { .. }))?;
+        let failure = broken(&format!("run: path {name}"), &error);
+        self.stuck.get_or_insert_with(|| failure.clone());
+        Some(failure)
     }
 
-    /// Maximum number of ended paths that are kept for the summary.
-    const ENDED_MAX: usize = 64;
+    /// Stores the counts of a path; a restarted path counts from zero.
+    fn remember(&mut self, reading: PathReading) {
+        self.ended.retain(|older| older.name != reading.name);
+        if self.ended.len() >= ENDED_MAX {
+            self.ended.remove(0);
+        }
+        self.ended.push(reading);
+    }
+
+    fn status(&self) -> String {
+        let running = self.paths.specs().count();
+        let wanted = self.config.paths.len();
+        match running == wanted {
+            true => format!("{running} paths running"),
+            false => format!("{running} of {wanted} paths running"),
+        }
+    }
 }
+
+/// Returns the path that a new one replaces: the path with the same name, or a removed path with one of its
+/// devices.
+fn replaced<'a>(leaving: &'a [PathSpec], new: &PathSpec, config: &Config) -> Option<&'a PathSpec> {
+    let is_gone = |old: &PathSpec| config.paths.iter().all(|path| path.name != old.name);
+    let has = |old: &PathSpec| {
+        let devices = [&old.left.device, &old.right.device];
+        [&new.left.device, &new.right.device].iter().any(|device| devices.contains(device))
+    };
+    let same = leaving.iter().find(|old| old.name == new.name);
+    same.or_else(|| leaving.iter().find(|old| is_gone(old) && has(old)))
+}
+
+/// Maximum number of ended paths that are kept for the summary.
+const ENDED_MAX: usize = 64;

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use grosso_conform::report::ConformReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,19 +10,6 @@ use crate::{
     error::{Exit, Failure},
     form::{FormPage, ReportForm},
     report::{self, Place, Report, Tool},
-    reports::{
-        coalesce::CoalesceReport,
-        csum::{FixReport, VerifyReport},
-        decap::DecapReport,
-        encap::EncapReport,
-        explain::ExplainReport,
-        fragment::FragmentReport,
-        inspect::InspectReport,
-        reassemble::ReassembleReport,
-        segment::SegmentReport,
-        whatif::WhatifReport,
-        wire::WireReport,
-    },
     session::Session,
     style::Style,
     wrong::similar,
@@ -66,65 +52,13 @@ static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.deflate
 
 /// Returns the pages of all commands that this build has.
 fn pages() -> impl Iterator<Item = &'static FormPage> {
-    PAGES.iter().copied().flatten()
+    super::PAGES.iter().copied().flatten()
 }
 
-/// The pages, in groups.
-const PAGES: &[&[FormPage]] = &[
-    CAPTURES,
-    #[cfg(feature = "parquet")]
-    TABLES,
-    #[cfg(target_os = "linux")]
-    DEVICES,
-    #[cfg(all(target_os = "linux", feature = "monitor"))]
-    super::monitor::PAGES,
-    #[cfg(all(target_os = "linux", feature = "lab"))]
-    super::lab::PAGES,
-];
-
-/// The pages of commands that need no device.
-const CAPTURES: &[FormPage] = &[
-    FormPage { commands: &["inspect"], forms: &[InspectReport::FORM] },
-    FormPage { commands: &["coalesce"], forms: &[CoalesceReport::FORM] },
-    FormPage { commands: &["segment"], forms: &[SegmentReport::FORM] },
-    FormPage { commands: &["wire"], forms: &[WireReport::FORM] },
-    FormPage { commands: &["reassemble"], forms: &[ReassembleReport::FORM] },
-    FormPage { commands: &["decap"], forms: &[DecapReport::FORM] },
-    FormPage { commands: &["encap"], forms: &[EncapReport::FORM] },
-    FormPage { commands: &["fragment"], forms: &[FragmentReport::FORM] },
-    FormPage { commands: &["csum verify"], forms: &[VerifyReport::FORM] },
-    FormPage { commands: &["csum fix"], forms: &[FixReport::FORM] },
-    FormPage { commands: &["explain"], forms: &[ExplainReport::FORM] },
-    FormPage { commands: &["profiles"], forms: &[super::profiles::LIST] },
-    FormPage { commands: &["profiles show"], forms: &[super::profiles::ONE] },
-    FormPage { commands: &["whatif"], forms: &[WhatifReport::FORM] },
-    FormPage { commands: &["conform"], forms: &[ConformReport::FORM] },
+/// The pages of the list of schemas, and of failures.
+pub(super) const PAGES: &[FormPage] = &[
     FormPage { commands: &["schema"], forms: &[SchemaList::FORM] },
     FormPage { commands: &["error"], forms: &[Failure::FORM] },
-];
-
-/// The page of the commands that make tables, and of those that merge their reports.
-#[cfg(feature = "parquet")]
-const TABLES: &[FormPage] = &[FormPage {
-    commands: &["export", "merge"],
-    forms: &[crate::reports::export::ExportReport::FORM],
-}];
-
-/// The pages of commands on devices.
-#[cfg(target_os = "linux")]
-const DEVICES: &[FormPage] = &[
-    FormPage { commands: &["bridge"], forms: &[super::summary::BRIDGE] },
-    FormPage { commands: &["run"], forms: &[super::summary::RUN] },
-    FormPage {
-        commands: &["tunnel add", "tunnel del", "tunnel up", "tunnel down", "tunnel show"],
-        forms: &[crate::tunnel::report::Tunnels::FORM],
-    },
-    FormPage { commands: &["config check"], forms: &[super::config::CHECKED] },
-    FormPage { commands: &["config esp"], forms: &[super::config::CONVERTED] },
-    FormPage { commands: &["doctor"], forms: &[super::doctor::FORM] },
-    FormPage { commands: &["capture"], forms: &super::capture::FORMS },
-    FormPage { commands: &["dev"], forms: &super::dev::FORMS },
-    FormPage { commands: &["stats"], forms: &super::stats::FORMS },
 ];
 
 /// The commands whose reports have schemas.

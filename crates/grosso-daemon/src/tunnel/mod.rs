@@ -33,7 +33,10 @@ mod words;
 use self::words::Words;
 #[cfg(target_os = "linux")]
 pub use self::{definition::Definition, store::TunnelFiles};
-pub use self::{description::Description, keywords::word_names};
+pub use self::{
+    description::Description,
+    keywords::{keyword_help, word_names},
+};
 use crate::error::Failure;
 
 /// Returns the tunnel that the keywords `words` describe, starting with the type. `command` names the command in error

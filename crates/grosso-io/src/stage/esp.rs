@@ -1,4 +1,6 @@
 //! ESP, as a port.
+//!
+//! Longer than 600 lines: both directions of ESP share the queues, the sequence numbers and the counters of one stage.
 
 use core::fmt;
 use std::{

@@ -1,4 +1,6 @@
 //! A socket for a tunnel: UDP, or raw IP.
+//!
+//! Longer than 600 lines: one socket type whose options all have a getter, a setter and their `unsafe` calls here.
 
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -2,6 +2,8 @@
 //!
 //! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] use mapped memory; each
 //! has its own socket.
+//!
+//! Longer than 600 lines: the socket, and the options that its rings share; each ring has a file.
 
 use core::ffi::{c_int, c_void};
 use core::time::Duration;

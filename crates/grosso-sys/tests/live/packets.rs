@@ -1,4 +1,6 @@
 //! Packet sockets: rings, batches, fanout, and the metadata of packets.
+//!
+//! Longer than 600 lines: one test per property of packet sockets, with a shared pair of interfaces.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};

@@ -62,7 +62,7 @@ pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Res
 }
 
 fn is_tun(device: &Device) -> bool {
-    matches!(device, Device::Tap(_) | Device::Tun(_))
+    device.port().created().is_some()
 }
 
 /// The paths of each setting.

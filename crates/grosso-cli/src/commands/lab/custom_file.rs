@@ -16,7 +16,6 @@ use crate::{
     daemon::{
         config::{self, Config, PathTable},
         path::PathSpec,
-        port::Device,
     },
     error::Failure,
     name::shown,
@@ -176,16 +175,18 @@ fn merge(table: &mut Table, change: &Table) {
 fn place(path: &PathSpec) -> Result<PathPlace, String> {
     let mut place = PathPlace::default();
     for port in [&path.left, &path.right] {
-        match &port.device {
-            Device::Packet(name) | Device::Xdp { name, .. } => place.opens.push(name.clone()),
-            Device::Tap(name) | Device::Tun(name) => place.makes.push(name.clone()),
-            Device::Tunnel(tunnel) => place.address = Some(tunnel.endpoint.local),
-            Device::Unix(_) | Device::Vhost(_) | Device::Passed(_) => {
-                return Err(format!(
-                    "path {}: the lab cannot create {}; it can create links, tap, tun and tunnels",
-                    path.name, port.device
-                ));
-            }
+        let device = port.device.port();
+        if let Some(name) = device.interface() {
+            place.opens.push(name.to_owned());
+        } else if let Some(name) = device.created() {
+            place.makes.push(name.to_owned());
+        } else if let Some(tunnel) = device.tunnel() {
+            place.address = Some(tunnel.endpoint.local);
+        } else {
+            return Err(format!(
+                "path {}: the lab cannot create {}; it can create links, tap, tun and tunnels",
+                path.name, port.device
+            ));
         }
     }
     Ok(place)

@@ -37,7 +37,8 @@ fn the_examples_are_read() {
         ]
     );
     let [off, on] = &file.settings[..] else { panic!("{:?}", file.settings) };
-    assert_eq!(off.paths[1].left.mtu, Some(1450), "tables are merged key by key");
+    let link = off.paths[1].left.device.port().link().unwrap();
+    assert_eq!(link.mtu, Some(1450), "tables are merged key by key");
     assert!(off.paths[1].left.features != on.paths[1].left.features);
 }
 

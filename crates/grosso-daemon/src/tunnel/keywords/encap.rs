@@ -15,6 +15,7 @@ use crate::tunnel::{
 pub(super) const ROWS: &[Keyword] = &[
     Keyword::new(
         "encap",
+        "[encap fou|gue]",
         IN_UDP,
         Form::Choice(&["fou", "gue", "none"]),
         |tunnel, value| {
@@ -43,6 +44,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "encap-variant",
+        "[encap-variant 0|1]",
         IN_UDP,
         Form::Number(0, 1, &[]),
         |tunnel, value| {
@@ -68,6 +70,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "encap-sport",
+        "[encap-sport P: auto]",
         IN_UDP,
         Form::Number(1, 65535, &["auto"]),
         |tunnel, value| {
@@ -86,20 +89,33 @@ pub(super) const ROWS: &[Keyword] = &[
         },
     )
     .check(|tunnel, _, _| needs_encap("encap-sport", tunnel)),
-    Keyword::new("encap-dport", IN_UDP, PORT, set_destination, destination)
-        .check(|tunnel, _, _| needs_encap("encap-dport", tunnel)),
-    Keyword::new("encap-csum", IN_UDP, Form::Switch, set_checksum, |tunnel| {
-        match tunnel.endpoint.remote.is_ipv4() {
+    Keyword::new(
+        "encap-dport",
+        "[encap-dport P: 6080 for gue]",
+        IN_UDP,
+        PORT,
+        set_destination,
+        destination,
+    )
+    .check(|tunnel, _, _| needs_encap("encap-dport", tunnel)),
+    Keyword::new(
+        "encap-csum",
+        "[[no]encap-csum: on]",
+        IN_UDP,
+        Form::Switch,
+        set_checksum,
+        |tunnel| match tunnel.endpoint.remote.is_ipv4() {
             true => Some(Value::Switch(tunnel.endpoint.udp()?.checksum)),
             false => None,
-        }
-    })
+        },
+    )
     .check(|tunnel, value, _| match value.is_on() {
         true => needs_encap("encap-csum", tunnel),
         false => Ok(()),
     }),
     Keyword::new(
         "encap-csum6",
+        "[[no]encap-csum6: on]",
         IN_UDP,
         Form::Switch,
         |tunnel, value| {
@@ -115,6 +131,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .synonyms(&["encap-udp6-csum"]),
     Keyword::new(
         "encap-remcsum",
+        "[encap-remcsum]",
         IN_UDP,
         Form::Switch,
         |tunnel, value| {
@@ -130,6 +147,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .check(check_offload),
     Keyword::new(
         "encap-remcsumpartial",
+        "[noencap-remcsumpartial]",
         IN_UDP,
         Form::Switch,
         |tunnel, value| {

@@ -6,24 +6,30 @@ use super::{Description, Form, Keyword, Value, Words};
 use crate::tunnel::kind::GRE;
 
 pub(super) const ROWS: &[Keyword] = &[
-    Keyword::new("key", GRE, Form::Key, set_key, |tunnel| match &tunnel.endpoint.header {
-        Header::Gre { key, .. } => Some(Value::Number((*key)?.into())),
-        _ => None,
+    Keyword::new("key", "[[i|o]key N]", GRE, Form::Key, set_key, |tunnel| {
+        match &tunnel.endpoint.header {
+            Header::Gre { key, .. } => Some(Value::Number((*key)?.into())),
+            _ => None,
+        }
     }),
-    Keyword::new("ikey", GRE, Form::Key, set_key, |_| None).check(check_key),
-    Keyword::new("okey", GRE, Form::Key, set_key, |_| None).check(check_key),
-    Keyword::new("csum", GRE, Form::Switch, set_checksum, |tunnel| match &tunnel.endpoint.header {
-        Header::Gre { checksum, .. } => Some(Value::Switch(*checksum)),
-        _ => None,
+    Keyword::new("ikey", "", GRE, Form::Key, set_key, |_| None).check(check_key),
+    Keyword::new("okey", "", GRE, Form::Key, set_key, |_| None).check(check_key),
+    Keyword::new("csum", "[[i|o]csum]", GRE, Form::Switch, set_checksum, |tunnel| {
+        match &tunnel.endpoint.header {
+            Header::Gre { checksum, .. } => Some(Value::Switch(*checksum)),
+            _ => None,
+        }
     }),
-    Keyword::new("icsum", GRE, Form::Switch, set_checksum, |_| None).check(check_checksum),
-    Keyword::new("ocsum", GRE, Form::Switch, set_checksum, |_| None).check(check_checksum),
-    Keyword::new("seq", GRE, Form::Switch, set_sequence, |tunnel| match &tunnel.endpoint.header {
-        Header::Gre { sequence, .. } => Some(Value::Switch(*sequence)),
-        _ => None,
+    Keyword::new("icsum", "", GRE, Form::Switch, set_checksum, |_| None).check(check_checksum),
+    Keyword::new("ocsum", "", GRE, Form::Switch, set_checksum, |_| None).check(check_checksum),
+    Keyword::new("seq", "[[i|o]seq]", GRE, Form::Switch, set_sequence, |tunnel| {
+        match &tunnel.endpoint.header {
+            Header::Gre { sequence, .. } => Some(Value::Switch(*sequence)),
+            _ => None,
+        }
     }),
-    Keyword::new("iseq", GRE, Form::Switch, set_sequence, |_| None).check(check_sequence),
-    Keyword::new("oseq", GRE, Form::Switch, set_sequence, |_| None).check(check_sequence),
+    Keyword::new("iseq", "", GRE, Form::Switch, set_sequence, |_| None).check(check_sequence),
+    Keyword::new("oseq", "", GRE, Form::Switch, set_sequence, |_| None).check(check_sequence),
 ];
 
 fn set_key(tunnel: &mut Description, value: &Value) {

@@ -8,6 +8,7 @@ use crate::tunnel::kind::{BARE, WITH_PORT};
 pub(super) const ROWS: &[Keyword] = &[
     Keyword::new(
         "id",
+        "id N",
         WITH_PORT,
         Form::Number(0, IDENTIFIER_MAX, &[]),
         |tunnel, value| match &mut tunnel.endpoint.header {
@@ -27,6 +28,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .required("the network identifier (VNI)"),
     Keyword::new(
         "mode",
+        "[mode M: any]",
         BARE,
         Form::Choice(&["any", "ipip", "ip6ip", "ip6ip6", "ipip6"]),
         |tunnel, value| {

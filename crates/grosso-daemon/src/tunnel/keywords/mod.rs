@@ -10,14 +10,6 @@
 //! | `virtual_network` | the VXLAN and Geneve headers |
 //! | `encap` | UDP around the other types |
 
-mod encap;
-mod gre;
-mod identity;
-mod outer;
-mod peers;
-mod udp;
-mod virtual_network;
-
 use super::{
     description::Description,
     kind::Kind,
@@ -25,16 +17,25 @@ use super::{
     words::Words,
 };
 
-/// Rows of all keywords, in output order.
-const ROWS: &[&[Keyword]] = &[
-    identity::ROWS,
-    peers::ROWS,
-    outer::ROWS,
-    gre::ROWS,
-    udp::ROWS,
-    virtual_network::ROWS,
-    encap::ROWS,
-];
+/// Declares the files of keywords, in output order.
+macro_rules! keywords {
+    ($($module:ident,)+) => {
+        $(mod $module;)+
+
+        /// Rows of all keywords, in output order.
+        const ROWS: &[&[Keyword]] = &[$($module::ROWS,)+];
+    };
+}
+
+keywords! {
+    identity,
+    peers,
+    outer,
+    gre,
+    udp,
+    virtual_network,
+    encap,
+}
 
 /// Returns all keywords, in output order.
 pub(super) fn rows() -> impl Iterator<Item = &'static Keyword> {
@@ -46,10 +47,47 @@ pub fn word_names() -> impl Iterator<Item = &'static str> {
     rows().map(|row| row.name)
 }
 
+/// Returns lines of help with all keywords, their values and their defaults, grouped by the types that have them.
+pub fn keyword_help() -> String {
+    let mut groups: Vec<&[Kind]> = Vec::new();
+    for row in rows() {
+        if !groups.contains(&row.kinds) {
+            groups.push(row.kinds);
+        }
+    }
+    groups.sort_by_key(|kinds| core::cmp::Reverse(kinds.len()));
+    let mut text = String::new();
+    for kinds in groups {
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        let label = if kinds.len() == Kind::ALL.len() { "all".into() } else { names.join(", ") };
+        let mut line = format!("  {label:<width$}", width = INDENT - 2);
+        if line.len() > INDENT {
+            text += &format!("{line}\n");
+            line = " ".repeat(INDENT);
+        }
+        for row in rows().filter(|row| row.kinds == kinds && !row.usage.is_empty()) {
+            if line.len() + row.usage.len() > COLUMNS {
+                text += &format!("{}\n", line.trim_end());
+                line = " ".repeat(INDENT);
+            }
+            line += &format!("{} ", row.usage);
+        }
+        text += &format!("{}\n", line.trim_end());
+    }
+    text
+}
+
+/// Column of keywords in help.
+const INDENT: usize = 17;
+/// Columns of a line of help.
+const COLUMNS: usize = 79;
+
 /// One keyword of the grammar.
 pub(super) struct Keyword {
     /// Spelling on the command line, and name as a key of a file.
     pub(super) name: &'static str,
+    /// The keyword with its value and its default, for help; empty if another row's text includes it.
+    usage: &'static str,
     /// Other spellings that `ip` accepts.
     synonyms: &'static [&'static str],
     /// Types that have the keyword.
@@ -70,6 +108,7 @@ pub(super) struct Keyword {
 impl Keyword {
     const fn new(
         name: &'static str,
+        usage: &'static str,
         kinds: &'static [Kind],
         form: Form,
         set: fn(&mut Description, &Value),
@@ -77,6 +116,7 @@ impl Keyword {
     ) -> Self {
         Self {
             name,
+            usage,
             synonyms: &[],
             kinds,
             form,

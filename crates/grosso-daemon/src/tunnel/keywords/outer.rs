@@ -12,6 +12,7 @@ use crate::tunnel::{
 pub(super) const ROWS: &[Keyword] = &[
     Keyword::new(
         "ttl",
+        "[ttl N|inherit: 64]",
         &Kind::ALL,
         Form::Number(1, 255, &["inherit", "auto"]),
         |tunnel, value| {
@@ -28,6 +29,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .synonyms(&["hoplimit", "hlim"]),
     Keyword::new(
         "tos",
+        "[tos N|inherit: inherit]",
         &Kind::ALL,
         Form::Number(0, 255, &["inherit"]),
         |tunnel, value| {
@@ -52,6 +54,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "flowlabel",
+        "[flowlabel N]",
         &Kind::ALL,
         Form::Number(0, FLOW_LABEL_MAX, &[]),
         |tunnel, value| tunnel.endpoint.flow_label = value.number(),
@@ -67,6 +70,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "encaplimit",
+        "[encaplimit N|none: 4]",
         OVER_IPV6,
         Form::Number(0, 255, &["none"]),
         |tunnel, value| tunnel.endpoint.encapsulation_limit = value.number(),
@@ -84,6 +88,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "df",
+        "[df set|unset|inherit: unset]",
         WITH_PORT,
         Form::Choice(&["set", "unset", "inherit"]),
         |tunnel, value| {
@@ -108,6 +113,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "pmtudisc",
+        "[nopmtudisc]",
         OVER_IPV4,
         Form::Switch,
         |tunnel, value| {
@@ -120,6 +126,7 @@ pub(super) const ROWS: &[Keyword] = &[
     ),
     Keyword::new(
         "ignore-df",
+        "[ignore-df]",
         &[Kind::Gre, Kind::Gretap],
         Form::Switch,
         |tunnel, value| {
@@ -137,6 +144,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "probe",
+        "[[no]probe: on, off with nopmtudisc]",
         &Kind::ALL,
         Form::Switch,
         |tunnel, value| tunnel.probes = value.is_on(),
@@ -148,6 +156,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "mtu-min",
+        "[mtu-min BYTES: from the device's MTU]",
         &Kind::ALL,
         Form::Number(576, u16::MAX as u64, &[]),
         |tunnel, value| tunnel.mtu_min = value.number(),

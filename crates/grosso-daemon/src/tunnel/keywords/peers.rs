@@ -10,6 +10,7 @@ use crate::tunnel::{kind::ETHERNET, value::link_address};
 pub(super) const ROWS: &[Keyword] = &[
     Keyword::new(
         "local",
+        "local A",
         &Kind::ALL,
         Form::Address,
         |tunnel, value| {
@@ -22,6 +23,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .required("an IP address"),
     Keyword::new(
         "remote",
+        "remote A ...",
         &Kind::ALL,
         Form::Addresses,
         |tunnel, value| {
@@ -39,6 +41,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .check(|tunnel, _, _| check_remotes(tunnel)),
     Keyword::new(
         "fdb",
+        "[fdb LLADDR A ...]",
         ETHERNET,
         Form::Entries,
         |tunnel, value| {
@@ -57,6 +60,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "learning",
+        "[[no]learning: on]",
         ETHERNET,
         Form::Switch,
         |tunnel, value| {
@@ -68,6 +72,7 @@ pub(super) const ROWS: &[Keyword] = &[
     ),
     Keyword::new(
         "ageing",
+        "[ageing SECONDS: 300]",
         ETHERNET,
         Form::Number(0, u32::MAX as u64, &[]),
         |tunnel, value| {
@@ -86,6 +91,7 @@ pub(super) const ROWS: &[Keyword] = &[
     ),
     Keyword::new(
         "maxaddress",
+        "[maxaddress N: 4096]",
         ETHERNET,
         Form::Number(1, ADDRESSES_MAX, &[]),
         |tunnel, value| {

@@ -8,6 +8,7 @@ use crate::tunnel::kind::WITH_PORT;
 pub(super) const ROWS: &[Keyword] = &[
     Keyword::new(
         "srcport",
+        "[srcport LOW HIGH: 49152 65535]",
         WITH_PORT,
         Form::Ports,
         |tunnel, value| {
@@ -21,9 +22,17 @@ pub(super) const ROWS: &[Keyword] = &[
         },
     )
     .synonyms(&["port"]),
-    Keyword::new("dstport", WITH_PORT, PORT, set_destination, destination),
+    Keyword::new(
+        "dstport",
+        "[dstport P: 4789, 4790 with gpe, 6081]",
+        WITH_PORT,
+        PORT,
+        set_destination,
+        destination,
+    ),
     Keyword::new(
         "udpcsum",
+        "[[no]udpcsum: on]",
         WITH_PORT,
         Form::Switch,
         |tunnel, value| {
@@ -46,6 +55,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "udp6zerocsumtx",
+        "[[no]udp6zerocsumtx]",
         WITH_PORT,
         Form::Switch,
         |tunnel, value| {
@@ -62,6 +72,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .check(|tunnel, value, _| check_over_ipv6("udp6zerocsumtx", tunnel, value)),
     Keyword::new(
         "udp6zerocsumrx",
+        "[[no]udp6zerocsumrx]",
         WITH_PORT,
         Form::Switch,
         |tunnel, value| {
@@ -77,6 +88,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .check(|tunnel, value, _| check_over_ipv6("udp6zerocsumrx", tunnel, value)),
     Keyword::new(
         "remcsumtx",
+        "[remcsumtx]",
         &[Kind::Vxlan],
         Form::Switch,
         |tunnel, value| {
@@ -89,6 +101,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .check(|tunnel, value, _| check_offload("remcsumtx", tunnel, value)),
     Keyword::new(
         "remcsumrx",
+        "[remcsumrx]",
         &[Kind::Vxlan],
         Form::Switch,
         |tunnel, value| {
@@ -101,6 +114,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .check(|tunnel, value, _| check_offload("remcsumrx", tunnel, value)),
     Keyword::new(
         "remcsumpartial",
+        "[noremcsumpartial]",
         &[Kind::Vxlan],
         Form::Switch,
         |tunnel, value| {

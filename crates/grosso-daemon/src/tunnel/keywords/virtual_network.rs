@@ -7,6 +7,7 @@ use super::{Form, Keyword, Kind, Value, switched_on};
 pub(super) const ROWS: &[Keyword] = &[
     Keyword::new(
         "gbp",
+        "[gbp [N]]",
         &[Kind::Vxlan],
         Form::SwitchOrNumber(0xffff),
         |tunnel, value| {
@@ -22,6 +23,7 @@ pub(super) const ROWS: &[Keyword] = &[
     ),
     Keyword::new(
         "gpe",
+        "[gpe]",
         &[Kind::Vxlan],
         Form::Switch,
         |tunnel, value| {
@@ -42,6 +44,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "innerprotoinherit",
+        "[innerprotoinherit]",
         &[Kind::Geneve],
         Form::Switch,
         |tunnel, value| {
@@ -56,6 +59,7 @@ pub(super) const ROWS: &[Keyword] = &[
     ),
     Keyword::new(
         "geneve_opts",
+        "[geneve_opts CLASS:TYPE:DATA,...]",
         &[Kind::Geneve],
         Form::Options,
         |tunnel, value| {

@@ -1,13 +1,17 @@
 //! The network device of a VM, or its driver, as an endpoint of a path, as the user describes it.
 
 use core::fmt;
-use std::str::FromStr;
+use std::{io, str::FromStr};
 
 use grosso::features::Features;
-use grosso_io::live::{MAPPED_BYTES_MAX, MODE, UnixRole, VhostOptions, VhostSide};
+use grosso_io::live::{MAPPED_BYTES_MAX, MODE, Opening, UnixRole, VhostOptions, VhostSide};
 use rustix::system::sysinfo;
 
-use super::unix::{Offloads, mode, socket};
+use super::{
+    kind::{PortDevice, PortKind},
+    unix::{Offloads, mode, socket},
+};
+use crate::{error::Failure, refusal};
 
 /// The path and options after `vhost-user:`, separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,14 +70,48 @@ impl FromStr for Vhost {
     }
 }
 
-impl Vhost {
+pub(super) const KIND: PortKind<Vhost> = PortKind {
+    word: "vhost-user",
+    forms: &["vhost-user:PATH[,OPTION...]"],
+    examples: "`vhost-user:/run/vm.sock`",
+    meaning: "a VM or a switch over [vhost-user](#vhost-user), with options after commas",
+    parse: str::parse,
+    settings: &[],
+};
+
+impl PortDevice for Vhost {
+    fn spelling(&self) -> String {
+        self.to_string()
+    }
+
+    fn name(&self) -> String {
+        format!("vhost-user:{}", self.path)
+    }
+
+    fn opening(&self, features: Features) -> Option<Opening> {
+        Some(Opening::Vhost(self.options(features)))
+    }
+
+    fn refusal(&self, command: &str, _: usize, error: &io::Error) -> Option<Failure> {
+        Some(refusal::unix(command, &self.name(), error))
+    }
+
     /// Returns the features that a back end offers to the guest, or that a front end uses if the device has them.
-    pub fn features(&self) -> Features {
+    fn features(&self) -> Features {
         self.offloads.map_or(Features::ALL, |Offloads(features)| features)
     }
 
-    /// Returns the options of the port.
-    pub fn options(&self, features: Features) -> VhostOptions {
+    fn socket_paths(&self) -> Vec<&str> {
+        vec![&self.path]
+    }
+
+    fn shares_memory(&self) -> bool {
+        true
+    }
+}
+
+impl Vhost {
+    fn options(&self, features: Features) -> VhostOptions {
         let mode = self.mode.unwrap_or(MODE);
         let mut options = VhostOptions::new(&self.path);
         options.role = match self.connects {

@@ -1,14 +1,18 @@
 //! A Unix socket as an endpoint of a path, as the user describes it.
 
 use core::fmt;
-use std::{path::Path, str::FromStr};
+use std::{io, path::Path, str::FromStr};
 
 use grosso::features::Features;
-use grosso_io::live::{self, UnixOptions, UnixRole, usual_features};
+use grosso_io::live::{self, Opening, UnixOptions, UnixRole, usual_features};
 use grosso_sys::unix_socket::{UnixAddress, UnixKind};
 use grosso_wire::virtio::Form;
 
-use super::feature;
+use super::{
+    kind::{PortDevice, PortKind},
+    setting::{header, header_form},
+};
+use crate::{error::Failure, feature, refusal};
 
 /// The path and options after `unix:`, separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +63,12 @@ impl FromStr for Unix {
                 _ => return Err(wrong(&format!("no option \"{word}\"; options are {WORDS}"))),
             }
         }
-        unix.check().map(|()| unix).map_err(wrong)
+        unix.check_options().map(|()| unix).map_err(wrong)
     }
 }
 
 impl Unix {
-    fn check(&self) -> Result<(), &'static str> {
+    fn check_options(&self) -> Result<(), &'static str> {
         let has_own_file = !self.connects || self.kind == UnixKind::Datagram;
         match (&self.local, self.connects && self.kind == UnixKind::Datagram) {
             (None, true) => Err("dgram with connect needs local=PATH, for the replies"),
@@ -76,29 +80,7 @@ impl Unix {
         }
     }
 
-    /// Returns whether the thread connects to a socket by name: in order to reconnect, or to reply to the sender of a
-    /// datagram.
-    pub fn makes_sockets(&self) -> bool {
-        self.connects || self.kind == UnixKind::Datagram
-    }
-
-    /// Returns the paths of the sockets: the socket of the port, and the socket for datagrams from the other program.
-    pub fn paths(&self) -> Vec<&str> {
-        [Some(self.path.as_str()), self.local.as_deref()].into_iter().flatten().collect()
-    }
-
-    /// Returns whether the offloads of the other program are configured.
-    pub fn has_offloads(&self) -> bool {
-        self.offloads.is_some()
-    }
-
-    /// Returns the features of frames that the other program accepts with virtio headers.
-    pub fn features(&self) -> Features {
-        self.offloads.map_or_else(usual_features, |Offloads(features)| features)
-    }
-
-    /// Returns the options of the port.
-    pub fn options(&self, header: Option<Form>, features: Features) -> UnixOptions {
+    fn options(&self, features: Features) -> UnixOptions {
         let mode = self.mode.unwrap_or(live::MODE);
         let mut options = UnixOptions::new(&self.path);
         options.kind = self.kind;
@@ -107,8 +89,60 @@ impl Unix {
         } else {
             UnixRole::Listen { mode }
         };
-        (options.header, options.transmit) = (header, features);
+        (options.header, options.transmit) = (self.header, features);
         options
+    }
+}
+
+pub(super) const KIND: PortKind<Unix> = PortKind {
+    word: "unix",
+    forms: &["unix:PATH[,OPTION...]"],
+    examples: "`unix:/run/vm.sock`",
+    meaning: "a VM or another program at a [Unix socket](#unix-sockets), with options after commas",
+    parse: str::parse,
+    settings: &[header("none", |unix: &mut Unix, bytes| {
+        unix.header = Some(header_form(bytes)?);
+        Ok(())
+    })],
+};
+
+impl PortDevice for Unix {
+    fn spelling(&self) -> String {
+        self.to_string()
+    }
+
+    fn name(&self) -> String {
+        format!("unix:{}", self.path)
+    }
+
+    fn opening(&self, features: Features) -> Option<Opening> {
+        Some(Opening::Unix(self.options(features)))
+    }
+
+    fn refusal(&self, command: &str, _: usize, error: &io::Error) -> Option<Failure> {
+        Some(refusal::unix(command, &self.name(), error))
+    }
+
+    /// Returns the features of frames that the other program accepts with virtio headers.
+    fn features(&self) -> Features {
+        self.offloads.map_or_else(usual_features, |Offloads(features)| features)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.offloads.is_some() && self.header.is_none() {
+            return Err(format!("{self}: offloads need virtio headers: add vnet"));
+        }
+        Ok(())
+    }
+
+    fn socket_paths(&self) -> Vec<&str> {
+        [Some(self.path.as_str()), self.local.as_deref()].into_iter().flatten().collect()
+    }
+
+    /// Returns whether the thread connects to a socket by name: in order to reconnect, or to reply to the sender of a
+    /// datagram.
+    fn makes_sockets(&self) -> bool {
+        self.connects || self.kind == UnixKind::Datagram
     }
 }
 

@@ -1,0 +1,172 @@
+//! The parts of one kind of port: what its devices do, how they are named, and their options.
+
+use std::io;
+
+use grosso::features::Features;
+use grosso_io::live::Opening;
+use grosso_sys::tun::Layer;
+use grosso_wire::ipv4;
+
+use super::setting::PortSetting;
+use crate::{error::Failure, tunnel::Description};
+
+/// One kind of port.
+pub(super) struct PortKind<D: 'static> {
+    /// The word before the colon of a name.
+    pub(super) word: &'static str,
+    /// Forms of names, for messages.
+    pub(super) forms: &'static [&'static str],
+    /// Names for the document, in Markdown.
+    pub(super) examples: &'static str,
+    /// The device that such a name means, in Markdown.
+    pub(super) meaning: &'static str,
+    /// Parses the name after the colon.
+    pub(super) parse: fn(&str) -> Result<D, String>,
+    /// Options in a configuration file.
+    pub(super) settings: &'static [PortSetting<D>],
+}
+
+/// A device that a path can open. Most kinds differ from the defaults in few methods.
+pub trait PortDevice {
+    /// Returns the name that the user typed, with options.
+    fn spelling(&self) -> String;
+
+    /// Returns the name that identifies the device.
+    fn name(&self) -> String {
+        self.spelling()
+    }
+
+    /// Returns the port to open, with these features; `None` for a tunnel.
+    fn opening(&self, features: Features) -> Option<Opening>;
+
+    /// Returns the failure to open this many queues, if the kind knows more about the kernel's error than its text.
+    fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Option<Failure>;
+
+    /// Returns the capabilities that opening the device requires.
+    fn needs(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the features that the device can have.
+    fn features(&self) -> Features {
+        Features::ALL
+    }
+
+    /// Checks that the options of the device are compatible.
+    ///
+    /// # Errors
+    /// The message says which option is wrong.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Checks that the device can have this many queues.
+    ///
+    /// # Errors
+    /// The message says what to change.
+    fn check_queues(&self, queues: usize) -> Result<(), String> {
+        match queues {
+            0..=1 => Ok(()),
+            _ => Err(format!("{} has only one queue; set queues = 1", self.spelling())),
+        }
+    }
+
+    /// Returns the layer of the packets; `None` if only the open device tells.
+    fn layer(&self) -> Option<Layer> {
+        Some(Layer::Ethernet)
+    }
+
+    /// Returns the settings of the interface that the port has.
+    fn link(&self) -> Option<&LinkSettings> {
+        None
+    }
+
+    /// Returns the settings of the host behind the device.
+    fn host(&self) -> Option<&HostSettings> {
+        None
+    }
+
+    /// Returns the name of an interface that must exist.
+    fn interface(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns whether another path should not have the same interface.
+    fn is_claimed(&self) -> bool {
+        false
+    }
+
+    /// Returns the name of a device that is created if it does not exist.
+    fn created(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the paths of the sockets that the device creates or connects to.
+    fn socket_paths(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Returns whether the threads of the path create sockets, in order to reconnect.
+    fn makes_sockets(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the threads of the path share memory with a VM.
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the device is a tunnel.
+    fn tunnel(&self) -> Option<&Description> {
+        None
+    }
+}
+
+/// Settings of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// The MTU to set, in bytes.
+    pub mtu: Option<u16>,
+    /// Whether to bring the device up or down; by default, a TUN or TAP device of our own is brought up.
+    pub up: Option<bool>,
+}
+
+impl LinkSettings {
+    /// Checks the MTU of a device whose packets have at most `longest` bytes.
+    pub(super) fn check(&self, device: &str, longest: u16) -> Result<(), String> {
+        match self.mtu.filter(|mtu| !(ipv4::MTU_MIN..=longest).contains(mtu)) {
+            Some(mtu) => {
+                let least = ipv4::MTU_MIN;
+                Err(format!("mtu {mtu}: {device} accepts {least} to {longest}"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// A device with an interface.
+pub(super) trait HasLink {
+    fn link_mut(&mut self) -> &mut LinkSettings;
+}
+
+/// Settings of a host behind a TUN or TAP device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Whether the host of the device terminates all TCP that it receives there, and forwards none.
+    pub terminates: bool,
+    /// Whether each acknowledgment of a train that the host sends is expanded to the acknowledgments of its packets.
+    pub expand_acks: bool,
+}
+
+impl HostSettings {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.expand_acks && !self.terminates {
+            return Err(
+                "expand-acks needs a port with terminates = true: a host that forwards packets \
+                 does not acknowledge them"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}

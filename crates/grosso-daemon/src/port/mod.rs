@@ -1,0 +1,229 @@
+//! One endpoint of a path: its device with its options, and the stages before it.
+//!
+//! | module | job |
+//! |---|---|
+//! | `registry` | the macro that lists the kinds of ports |
+//! | `kind` | the parts of a kind: the trait of its devices, the form of their names, shared settings |
+//! | `setting` | options in configuration files, one row each |
+//! | `document` | the tables of ports in the documents |
+//! | `packet`, `tap`, `xdp`, `passed`, `unix`, `vhost` | one kind each |
+//! | `tunnel` | a tunnel as a port |
+
+mod document;
+mod kind;
+mod registry;
+mod setting;
+mod tunnel;
+
+use grosso::features::Features;
+use grosso_io::live::Opening;
+
+pub(crate) use self::setting::PortKey;
+pub use self::{
+    document::port_tables,
+    kind::{HostSettings, LinkSettings, PortDevice},
+    setting::SettingValue,
+};
+use super::stages::{EspSpec, FragmentsMode, FragmentsSpec};
+
+registry::devices! {
+    packet: PacketDevice { Packet = KIND, "An interface, through packet sockets."; }
+    tap: TapDevice { Tap = TAP, "A TAP device."; Tun = TUN, "A TUN device."; }
+    xdp: XdpDevice { Xdp = KIND, "An interface, through AF_XDP."; }
+    unix: Unix { Unix = KIND, "A Unix socket."; }
+    vhost: Vhost { Vhost = KIND, "The device of a VM."; }
+    passed: PassedDevice { Passed = KIND, "An inherited descriptor."; }
+}
+
+/// One endpoint of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortSpec {
+    /// Device, with its options.
+    pub device: Device,
+    /// Features of the device to use, and to offer to its host, as far as supported.
+    pub features: Features,
+    /// Reassembly and fragmentation.
+    pub fragments: Option<FragmentsSpec>,
+    /// Encryption and decryption of packets.
+    pub esp: Option<EspSpec>,
+}
+
+impl PortSpec {
+    /// Creates a port with the default options.
+    pub fn new(device: Device) -> Self {
+        Self { features: device.port().features(), device, fragments: None, esp: None }
+    }
+
+    /// Sets an option of the device.
+    ///
+    /// # Errors
+    /// If this kind of port does not have the option, or not this value.
+    pub fn set(&mut self, name: &str, value: SettingValue) -> Result<(), String> {
+        self.device.set(name, value).unwrap_or_else(|| {
+            let ports = setting::ports_with(name);
+            Err(format!("{name} applies to {ports}, not to {}", self.device))
+        })
+    }
+
+    /// Sets an option of the device if its kind has the option.
+    ///
+    /// # Errors
+    /// If the option does not have this value.
+    pub fn set_if_any(&mut self, name: &str, value: SettingValue) -> Result<(), String> {
+        self.device.set(name, value).unwrap_or(Ok(()))
+    }
+
+    /// Checks that the options are compatible.
+    ///
+    /// # Errors
+    /// The message names an option that is wrong, and the reason.
+    pub fn check(&self) -> Result<(), String> {
+        let device = self.device.port();
+        if device.tunnel().is_some() && self.features != Features::ALL {
+            return Err(format!("features applies to devices, not to {}", self.device));
+        }
+        if self.terminates() && self.has_stages() {
+            return Err(
+                "terminates: fragments and esp forward packets, so the port does not terminate TCP"
+                    .into(),
+            );
+        }
+        if let Some(fragments) = &self.fragments {
+            fragments.check()?;
+        }
+        device.check()
+    }
+
+    /// Returns whether the host of the device terminates all TCP that it receives there, and forwards none.
+    pub fn terminates(&self) -> bool {
+        self.device.port().host().is_some_and(|host| host.terminates)
+    }
+
+    /// Returns whether each acknowledgment of a train that the host sends is expanded to the acknowledgments of its
+    /// packets.
+    pub fn expands_acks(&self) -> bool {
+        self.device.port().host().is_some_and(|host| host.expand_acks)
+    }
+
+    /// Returns whether packets of the port pass through stages before they reach the path.
+    pub fn has_stages(&self) -> bool {
+        self.fragments.is_some() || self.esp.is_some()
+    }
+
+    /// Returns the note that names features which are disabled because they depend on features that were turned off.
+    pub fn features_lost(&self) -> Option<String> {
+        let lost = self.features.without(self.features.active());
+        let names = Features::NAMES.iter().filter(|(_, one)| lost.contains(*one));
+        let names: Vec<_> = names.map(|(name, _)| *name).collect();
+        (!names.is_empty()).then(|| {
+            let names = names.join(", ");
+            format!("{}: disabled features also disable: {names}", self.device)
+        })
+    }
+
+    /// Returns how the port treats fragments on a path to another port; `None` if it passes them unchanged.
+    pub fn fragments_mode(&self, to: &Self) -> Option<FragmentsMode> {
+        // Fragments of encrypted packets are reassembled where the packets are decrypted.
+        let ends = self.esp.is_some() || to.terminates();
+        let usual = if ends { FragmentsMode::Local } else { FragmentsMode::Forward };
+        self.fragments.as_ref()?.mode_or(usual)
+    }
+
+    /// Returns whether the port accepts packets of any length, because it fragments long packets, or because a host
+    /// receives them through its own device.
+    pub fn takes_any_length(&self) -> bool {
+        let has_host = self.device.port().host().is_some();
+        has_host || self.fragments.as_ref().is_some_and(FragmentsSpec::cuts)
+    }
+
+    /// Returns the port to open; `None` for a tunnel.
+    pub fn opening(&self) -> Option<Opening> {
+        self.device.port().opening(self.features)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_devices_and_are_said_back() {
+        for word in [
+            "eth1",
+            "tap:t0",
+            "tun:tn%d",
+            "xdp:eth1",
+            "xdp:eth1:3",
+            "unix:/s,vnet",
+            "vhost-user:/s",
+            "fd:3",
+        ] {
+            let device: Device = word.parse().unwrap();
+            assert_eq!(device.to_string(), word);
+        }
+        assert_eq!("packet:eth1".parse(), "eth1".parse::<Device>());
+        assert_eq!("xdp:eth1:0".parse(), "xdp:eth1".parse::<Device>());
+    }
+
+    #[test]
+    fn words_that_name_nothing_are_refused_with_what_would() {
+        let wrong =
+            ["", "tap:", "veth:x", "tap:a/b", "xdp:e:64", "xdp:e:x", "fd:2", "fd:-1", "fd:"];
+        for word in wrong {
+            assert!(word.parse::<Device>().is_err(), "{word}");
+        }
+        assert!("a23456789012345".parse::<Device>().is_ok());
+        assert!("a234567890123456".parse::<Device>().unwrap_err().contains("expected IFACE"));
+    }
+
+    #[test]
+    fn options_of_other_kinds_of_port_are_refused_by_name() {
+        use SettingValue::{Bytes, Count, Switch};
+        let refused = |word: &str, settings: &[(&str, SettingValue)]| {
+            let mut spec = PortSpec::new(word.parse().unwrap());
+            let mut set = settings.iter().map(|(name, value)| spec.set(name, *value));
+            set.find_map(Result::err).or_else(|| spec.check().err())
+        };
+        assert_eq!(
+            refused("eth1", &[("persist", Switch(true))]).as_deref(),
+            Some("persist applies to tap, tun and fd ports, not to eth1")
+        );
+        let expands = [("terminates", Switch(true)), ("expand-acks", Switch(true))];
+        for (word, settings, why) in [
+            ("tap:t", &[("promisc", Switch(false))][..], "promisc applies to packet ports, not to"),
+            ("fd:3", &[("mtu", Bytes(1500))], "mtu applies to packet, tap, tun and xdp ports"),
+            ("xdp:e", &[("rx", Count(64))], "rx applies to packet ports"),
+            ("e", &[("partial-checksums", Switch(true))], "partial-checksums applies to xdp ports"),
+            ("e", &expands, "terminates applies to tap, tun and fd ports"),
+            ("tap:t", &expands[1..], "expand-acks needs a port with terminates = true"),
+            ("e", &[("rx", Count(100))], "invalid ring of 100 slots"),
+            ("e", &[("rx-buf-len", Count(128))], "invalid ring of 4096 slots of 128 bytes"),
+            ("e", &[("rx", Count(1 << 20))], "invalid ring of 1048576 slots"),
+            ("e", &[("tx", Count(0))], "tx: "),
+            ("e", &[("tx", Count(1))], "tx: "),
+            ("e", &[("tx", Count(100))], "tx: "),
+            ("e", &[("tx", Count(16384))], "tx: "),
+            ("tap:t", &[("tx", Count(64))], "tx applies to packet ports"),
+            ("tap:t", &[("mtu", Bytes(65522))], "mtu 65522: tap:t accepts 68 to 65521"),
+            ("tun:t", &[("mtu", Bytes(67))], "mtu 67: tun:t accepts 68 to 65535"),
+            ("unix:/s", &[("mtu", Bytes(9000))], "mtu applies to"),
+            ("vhost-user:/s", &[("vnet_hdr", Count(10))], "vnet_hdr applies to tap, tun, unix and"),
+            ("unix:/s,offloads=csum", &[], "unix:/s,offloads=csum: offloads need virtio headers"),
+        ] {
+            let found = refused(word, settings).unwrap();
+            assert!(found.starts_with(why), "{word}: {found}");
+        }
+        for (word, settings) in [
+            ("e", &[("rx", Count(1024))][..]),
+            ("e", &[("tx", Count(64))]),
+            ("tap:t", &[("mtu", Bytes(9000))]),
+            ("tap:t", &[("mtu", Bytes(65521))]),
+            ("tun:t", &[("mtu", Bytes(65535))]),
+            ("unix:/s", &[("vnet_hdr", Count(10))]),
+            ("fd:3", &expands[..1]),
+            ("tap:t", &expands),
+        ] {
+            assert_eq!(refused(word, settings), None, "{word}");
+        }
+    }
+}

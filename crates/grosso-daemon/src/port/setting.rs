@@ -1,0 +1,177 @@
+//! Options of ports: one row each. Configuration files are read by these rows, and `docs/configuration.md` is written
+//! from them.
+
+use grosso_wire::virtio::Form;
+use serde::{Deserialize, Deserializer};
+
+use super::{
+    kind::HasLink,
+    registry::{KINDS, KindFacts},
+};
+
+/// One option of a kind of port.
+pub(super) struct PortSetting<D> {
+    /// The key in a file.
+    name: &'static str,
+    /// The meaning, in Markdown.
+    meaning: &'static str,
+    /// The default, in Markdown.
+    default: &'static str,
+    set: Set<D>,
+}
+
+/// The type of an option's value, and the function that sets it.
+pub(super) enum Set<D> {
+    Switch(fn(&mut D, bool)),
+    Bytes(fn(&mut D, u16)),
+    Count(fn(&mut D, usize) -> Result<(), String>),
+}
+
+/// The type of an option's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SettingForm {
+    Switch,
+    Bytes,
+    Count,
+}
+
+/// The value of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingValue {
+    /// On or off.
+    Switch(bool),
+    /// A number of bytes, as for an MTU.
+    Bytes(u16),
+    /// Another number.
+    Count(usize),
+}
+
+/// An option, without the kind that has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SettingFacts {
+    pub(super) name: &'static str,
+    pub(super) meaning: &'static str,
+    pub(super) default: &'static str,
+    form: SettingForm,
+}
+
+/// The name of an option, and the type of its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortKey {
+    /// The key in a file.
+    pub(crate) name: &'static str,
+    form: SettingForm,
+}
+
+impl PortKey {
+    /// Returns the option of this name that at least one kind of port has.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let mut settings = KINDS.iter().flat_map(|kind| &kind.settings);
+        let setting = settings.find(|setting| setting.name == name)?;
+        Some(Self { name: setting.name, form: setting.form })
+    }
+
+    /// Returns the names of all options, each once.
+    pub(crate) fn names() -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for setting in KINDS.iter().flat_map(|kind| &kind.settings) {
+            if !names.contains(&setting.name) {
+                names.push(setting.name);
+            }
+        }
+        names
+    }
+
+    /// Reads the value of the option.
+    pub(crate) fn read<'de, D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<SettingValue, D::Error> {
+        match self.form {
+            SettingForm::Switch => bool::deserialize(deserializer).map(SettingValue::Switch),
+            SettingForm::Bytes => u16::deserialize(deserializer).map(SettingValue::Bytes),
+            SettingForm::Count => usize::deserialize(deserializer).map(SettingValue::Count),
+        }
+    }
+}
+
+impl<D> PortSetting<D> {
+    pub(super) const fn new(
+        name: &'static str,
+        meaning: &'static str,
+        default: &'static str,
+        set: Set<D>,
+    ) -> Self {
+        Self { name, meaning, default, set }
+    }
+
+    pub(super) fn facts(&self) -> SettingFacts {
+        let form = match self.set {
+            Set::Switch(_) => SettingForm::Switch,
+            Set::Bytes(_) => SettingForm::Bytes,
+            Set::Count(_) => SettingForm::Count,
+        };
+        let Self { name, meaning, default, .. } = *self;
+        SettingFacts { name, meaning, default, form }
+    }
+
+    /// Sets the option of this name; `None` if there is none.
+    pub(super) fn set(
+        settings: &[Self],
+        device: &mut D,
+        name: &str,
+        value: SettingValue,
+    ) -> Option<Result<(), String>> {
+        let setting = settings.iter().find(|setting| setting.name == name)?;
+        match (&setting.set, value) {
+            (Set::Switch(set), SettingValue::Switch(is_on)) => set(device, is_on),
+            (Set::Bytes(set), SettingValue::Bytes(bytes)) => set(device, bytes),
+            (Set::Count(set), SettingValue::Count(count)) => return Some(set(device, count)),
+            _ => return Some(Err(format!("{name}: the value has another type"))),
+        }
+        Some(Ok(()))
+    }
+}
+
+/// Returns the kinds of ports that have an option.
+pub(super) fn kinds_with(name: &str) -> impl Iterator<Item = &'static KindFacts> {
+    KINDS.iter().filter(move |kind| kind.settings.iter().any(|setting| setting.name == name))
+}
+
+/// Returns the ports that an option applies to: "tap, tun and fd ports".
+pub(super) fn ports_with(name: &str) -> String {
+    let words: Vec<&str> = kinds_with(name).map(|kind| kind.word).collect();
+    match &words[..] {
+        [first @ .., last] if !first.is_empty() => {
+            format!("{} and {last} ports", first.join(", "))
+        }
+        words => format!("{} ports", words.concat()),
+    }
+}
+
+/// Returns the MTU of a port with an interface.
+pub(super) const fn mtu<D: HasLink>() -> PortSetting<D> {
+    let set: fn(&mut D, u16) = |device, mtu| device.link_mut().mtu = Some(mtu);
+    PortSetting::new("mtu", "MTU to set", "unchanged", Set::Bytes(set))
+}
+
+/// Returns the state of a port with an interface.
+pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
+    let set: fn(&mut D, bool) = |device, up| device.link_mut().up = Some(up);
+    PortSetting::new("up", "set the device up or down", default, Set::Switch(set))
+}
+
+/// Returns the virtio header of frames.
+pub(super) const fn header<D>(
+    default: &'static str,
+    set: fn(&mut D, usize) -> Result<(), String>,
+) -> PortSetting<D> {
+    let meaning = "bytes of the virtio header: 10, 12, 20, 24";
+    PortSetting::new("vnet_hdr", meaning, default, Set::Count(set))
+}
+
+/// Returns the virtio header of this length.
+pub(super) fn header_form(bytes: usize) -> Result<Form, String> {
+    let known = Form::ALL.into_iter().find(|form| form.len() == bytes);
+    known.ok_or_else(|| format!("a virtio header has 10, 12, 20 or 24 bytes, not {bytes}"))
+}
