@@ -238,10 +238,10 @@ fn a_row_has_the_figures_of_its_flow() {
     // Each packet that left and did not arrive was lost between the captures.
     let lost = at_sender.packets - at_receiver.packets;
     assert!(lost > 0);
-    assert_eq!(at_sender.lost_after, lost);
-    assert_eq!(at_sender.retransmissions, lost);
-    assert_eq!((at_sender.lost_before, at_receiver.lost_after), (0, 0));
-    assert_eq!(at_receiver.lost_before, lost);
+    assert_eq!(at_sender.lost_after, Some(lost));
+    assert_eq!(at_sender.retransmissions, Some(lost));
+    assert_eq!((at_sender.lost_before, at_receiver.lost_after), (Some(0), Some(0)));
+    assert_eq!(at_receiver.lost_before, Some(lost));
     assert_eq!(at_sender.bytes - at_receiver.bytes, lost * 1448);
     assert_eq!((at_sender.segment_bytes, at_sender.packets_per_train), (1448, 1.0));
     let causes = [Some(Cause::LostAfter), Some(Cause::LostBefore)];

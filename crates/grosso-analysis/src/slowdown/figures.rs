@@ -1,6 +1,6 @@
 //! Figures of one direction of a connection, counted at the capture point.
 
-use crate::evidence::Size;
+use crate::evidence::{Segments, Size};
 
 /// Counts, sizes and times of one direction. Packets are packets on the wire: a superframe counts as its segments.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +90,20 @@ pub(super) struct Figures {
 }
 
 impl Figures {
+    /// Counts a frame with `payload` bytes of data.
+    pub(super) fn count(&mut self, time_ns: u64, payload: u32, segments: &Segments) {
+        if self.frames == 0 {
+            self.first_ns = time_ns;
+        }
+        self.frames += 1;
+        self.packets = self.packets.saturating_add(segments.packets);
+        self.superframes += u32::from(segments.packets > 1);
+        self.bytes += u64::from(payload);
+        self.last_ns = self.last_ns.max(time_ns);
+        self.segment_max = self.segment_max.max(segments.bytes);
+        self.size = segments.size.or(self.size);
+    }
+
     /// Returns the mean window of the peer in bytes; 0 if it is unknown.
     pub(super) fn window_mean(&self) -> u64 {
         self.window_bytes / u64::from(self.windows.max(1))

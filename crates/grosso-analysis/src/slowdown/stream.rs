@@ -179,9 +179,6 @@ impl Stream {
     fn count(&mut self, frame: &TcpFrame) {
         let figures = &mut self.figures;
         let quiet_ns = frame.time_ns.saturating_sub(figures.last_ns);
-        if figures.frames == 0 {
-            figures.first_ns = frame.time_ns;
-        }
         let is_next = frame.sequence == self.max && quiet_ns <= BACK_TO_BACK_NS;
         if let (Some(before), Some((value, _))) = (self.timestamp, frame.timestamps)
             && is_next
@@ -192,13 +189,7 @@ impl Stream {
             figures.stepped += u32::from(before != value);
         }
         self.timestamp = frame.timestamps.map(|(value, _)| value);
-        figures.frames += 1;
-        figures.packets = figures.packets.saturating_add(frame.packets);
-        figures.superframes += u32::from(frame.packets > 1);
-        figures.bytes += u64::from(frame.payload);
-        figures.last_ns = figures.last_ns.max(frame.time_ns);
-        figures.segment_max = figures.segment_max.max(frame.segment);
-        figures.size = frame.size.or(figures.size);
+        figures.count(frame.time_ns, frame.payload, &frame.segments());
         figures.ip_bytes_max = figures.ip_bytes_max.max(frame.ip_bytes);
         figures.pushed += u32::from(frame.has(tcp::PSH));
         figures.bad += u32::from(frame.is_bad);

@@ -31,15 +31,16 @@ fn run<C: CaptureCommand>(
 
 pub(super) fn inspect(options: &args::Inspect, session: &mut Session) -> Result<Exit, Failure> {
     let given = options.known.given()?;
+    let connections = options.listed.connections(&options.captures)?;
     let files = options.captures.files("inspect", session)?;
-    let connections = options.listed.connections();
     run(inspect::Inspect { given, connections }, files, session)
 }
 
 pub(super) fn coalesce(options: &args::Coalesce, session: &mut Session) -> Result<Exit, Failure> {
+    let connections = options.listed.connections(&options.files.captures)?;
     let files = options.files.files("coalesce", session)?;
     let (given, rules) = (options.known.given()?, options.rules.rules());
-    run(convert::Coalesce { given, rules }, files, session)
+    run(convert::Coalesce { given, rules, connections }, files, session)
 }
 
 pub(super) fn segment(options: &args::Segment, session: &mut Session) -> Result<Exit, Failure> {
@@ -132,6 +133,7 @@ pub(super) fn whatif(options: &args::Whatif, session: &mut Session) -> Result<Ex
         given: Default::default(),
         jobs: options.jobs,
         html: options.html.clone(),
+        connections: options.listed.connections(&options.captures)?,
     };
     command.check()?;
     let files = options.captures.files("whatif", session)?;

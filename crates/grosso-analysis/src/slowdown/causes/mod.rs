@@ -18,10 +18,11 @@ use super::{
     cause::{Basis, Cause, Finding},
     connection::Connection,
     figures::Figures,
+    flows::JudgedFlow,
+    slots::Slot,
     stream::Stream,
     summary::Totals,
 };
-use crate::headers::Endpoints;
 
 /// One direction, with the data that the rules for causes need.
 struct View<'a> {
@@ -52,9 +53,11 @@ impl View<'_> {
 }
 
 /// Finds the causes of both directions of a connection, the most important first.
-pub(super) fn judge(endpoints: &Endpoints, connection: &Connection, totals: &mut Totals) {
+pub(super) fn judge(slot: &Slot<Connection>, totals: &mut Totals) {
+    let Slot { endpoints, tracked: connection, merging, .. } = slot;
     let [one, other] = &connection.streams;
-    for (flow, stream, peer) in [(*endpoints, one, other), (endpoints.reversed(), other, one)] {
+    let directions = [(*endpoints, one, other), (endpoints.reversed(), other, one)];
+    for (side, (flow, stream, peer)) in directions.into_iter().enumerate() {
         if stream.figures.frames == 0 {
             continue;
         }
@@ -75,6 +78,13 @@ pub(super) fn judge(endpoints: &Endpoints, connection: &Connection, totals: &mut
             window::find_limits(&view, &mut findings);
         }
         offload::find(&view, &mut findings);
-        totals.add(&flow, &stream.figures, view.round_trip_ns, findings);
+        let judged = JudgedFlow {
+            flow: &flow,
+            figures: &stream.figures,
+            round_trip_ns: view.round_trip_ns,
+            cause: findings.first().map(|finding| finding.cause),
+            merging: merging.as_ref().map(|sides| &sides[side]),
+        };
+        totals.add(&judged, findings);
     }
 }
