@@ -65,6 +65,9 @@ pub struct FlowRow {
     pub protocol: &'static str,
     /// Source and destination, as `source > destination`.
     pub flow: String,
+    /// Source and destination.
+    #[serde(skip)]
+    pub endpoints: Endpoints,
     /// Payload bytes.
     pub bytes: u64,
     /// Packets with data.
@@ -145,7 +148,6 @@ impl Ord for Ranked {
 
 impl Ranking {
     pub(super) fn new(order: FlowOrder, limit: usize) -> Self {
-        let limit = limit.min(ROWS_MAX);
         Self { order, limit, rows: BinaryHeap::new(), directions: 0, merged_by: None }
     }
 
@@ -161,6 +163,12 @@ impl Ranking {
         if self.rows.len() > self.limit {
             self.rows.pop();
         }
+    }
+
+    /// Returns the rows so far and forgets them, in any order.
+    #[cfg(feature = "tables")]
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = FlowRow> {
+        self.rows.drain().map(|Reverse(ranked)| *ranked.row)
     }
 
     pub(super) fn conclude(self) -> FlowTable {
@@ -181,6 +189,7 @@ impl JudgedFlow<'_> {
         FlowRow {
             protocol: if flow.is_tcp { "tcp" } else { "udp" },
             flow: flow.to_string(),
+            endpoints: *flow,
             bytes: figures.bytes,
             packets: figures.packets.into(),
             superframes: figures.superframes.into(),

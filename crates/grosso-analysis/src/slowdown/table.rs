@@ -5,11 +5,13 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
+#[cfg(feature = "tables")]
+use super::flows::FlowRow;
 use super::{
     causes,
     connection::Connection,
     datagrams::Datagrams,
-    flows::{FlowOrder, JudgedFlow, Ranking},
+    flows::{FlowOrder, JudgedFlow, ROWS_MAX, Ranking},
     frame::TcpFrame,
     identification::Source,
     merging::{EndedTrain, FlowMark, Merging},
@@ -28,6 +30,8 @@ pub struct Connections {
     /// UDP flows, which only the table of flows contains.
     datagrams: Slots<Datagrams>,
     totals: Totals,
+    /// Number of TCP frames with data.
+    frames: u32,
     /// MTUs of paths according to ICMP messages; at most [`PATHS_MAX`].
     paths: HashMap<Path, TooBig>,
     sources: Sources,
@@ -55,7 +59,19 @@ impl Connections {
     ///
     /// [`ROWS_MAX`]: super::ROWS_MAX
     pub fn list_flows(&mut self, order: FlowOrder, limit: usize) {
-        self.totals.ranking = Some(Ranking::new(order, limit));
+        self.totals.ranking = Some(Ranking::new(order, limit.min(ROWS_MAX)));
+    }
+
+    /// Enables the flow table with all directions. Rows of evicted flows accumulate until [`Self::drain_flows`].
+    #[cfg(feature = "tables")]
+    pub(crate) fn list_all_flows(&mut self) {
+        self.totals.ranking = Some(Ranking::new(FlowOrder::default(), usize::MAX));
+    }
+
+    /// Returns the rows of the flows that were evicted since the last call.
+    #[cfg(feature = "tables")]
+    pub(crate) fn drain_flows(&mut self) -> impl Iterator<Item = FlowRow> {
+        self.totals.ranking.iter_mut().flat_map(Ranking::drain)
     }
 
     /// Returns whether the flow table is enabled.
@@ -90,6 +106,8 @@ impl Connections {
             return self.mark_datagram(sight, judgment);
         }
         let mut frame = TcpFrame::of(sight, judgment, is_bad)?;
+        frame.place = self.frames;
+        self.frames = self.frames.wrapping_add(u32::from(frame.payload > 0));
         let (place, replaced) = self.slots.place(sight.endpoints);
         if let Some(before) = replaced {
             causes::judge(&before, &mut self.totals);

@@ -143,7 +143,7 @@ pub(super) fn whatif(options: &args::Whatif, session: &mut Session) -> Result<Ex
 
 #[cfg(feature = "parquet")]
 pub(super) fn export(options: &args::Export, session: &mut Session) -> Result<Exit, Failure> {
-    if options.parquet.is_none() && options.trains.is_none() {
+    if options.parquet.is_none() && options.trains.is_none() && options.flows.is_none() {
         let hint = "grosso export FILE --parquet PACKETS.parquet --trains TRAINS.parquet";
         return Err(Failure::usage("usage.output", "export: no output file").hint(hint));
     }
@@ -151,6 +151,7 @@ pub(super) fn export(options: &args::Export, session: &mut Session) -> Result<Ex
     let command = export::Export {
         parquet: options.parquet.clone(),
         trains: options.trains.clone(),
+        flows: options.flows.clone(),
         shard: options.shard,
         given: options.known.given()?,
         rules: options.rules.rules(),

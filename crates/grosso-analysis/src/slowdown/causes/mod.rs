@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `path` | path MTU, black holes, routers that merge, wrong checksums |
 //! | `loss` | loss, reordering, copies, unnecessary retransmissions |
-//! | `acks` | lost acknowledgments |
+//! | `acks` | lost and rare acknowledgments |
 //! | `window` | closed and small windows, pauses of the sender |
 //! | `offload` | traffic that receive offload cannot merge |
 
@@ -76,6 +76,9 @@ pub(super) fn judge(slot: &Slot<Connection>, totals: &mut Totals) {
         acks::find(&view, &mut findings);
         if findings.is_empty() {
             window::find_limits(&view, &mut findings);
+        }
+        if findings.is_empty() {
+            acks::find_stretched(&view, &mut findings);
         }
         offload::find(&view, &mut findings);
         let judged = JudgedFlow {
