@@ -128,3 +128,25 @@ fn the_old_limit_of_held_trains_is_named_by_a_hint() {
     }
     bench.ok("coalesce --max-flows 64 a");
 }
+
+#[test]
+fn an_exported_table_has_the_flows_of_the_report() {
+    let bench = Bench::new();
+    let mut packets: Vec<_> = (0..64).map(|n| (n, segment(1000, n as u32))).collect();
+    packets.extend((0..20).map(|_| (200, datagram(2000, 400))));
+    put(&bench, "a", &packets);
+    let report = bench.ok("export --json a --flows flows.parquet").json();
+    let merged = bench.ok("coalesce --json --flows a").json()["flows"].clone();
+    let counts = &report["flows"]["counts"];
+    assert_eq!((&counts["rows"], &counts["packets"]), (&merged["directions"], &84.into()));
+    assert_eq!(counts["bytes"], sum(&merged, |row| row["bytes"].as_u64().unwrap()));
+    let mut shards = 0;
+    for shard in ["1/2", "2/2"] {
+        let line = format!("export --json a --flows shard.parquet --shard {shard}");
+        shards += bench.ok(&line).json()["flows"]["counts"]["rows"].as_u64().unwrap();
+    }
+    assert_eq!(shards, 2);
+    assert!(bench.get("flows.parquet").starts_with(b"PAR1"));
+    let ended = bench.run("export a --flows 64");
+    assert!(ended.code == 2 && ended.stderr.contains("--max-flows 64"), "{}", ended.stderr);
+}

@@ -97,5 +97,5 @@ impl Merging {
 }
 
 /// Waiting times below this number of nanoseconds are exact, and larger ones within an eighth. So a direction has at
-/// most 488 counts.
+/// most 496 counts.
 const HOLD_STEPS: u64 = 16;

@@ -24,12 +24,17 @@ pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     let round_trips = active_ns.checked_div(view.round_trip_ns).unwrap_or(0);
     // A host that sends data acknowledges with it.
     let is_one_way = view.peer.figures.frames <= acks;
+    // A host that merges packets acknowledges superframes.
+    let is_merged = figures.superframes > figures.frames / 20;
     let is_rare = u64::from(acks) <= RARE_MAX * round_trips;
-    if acks > 0 && figures.packets / acks >= STRETCHED_MIN && is_rare && is_one_way {
+    let is_stretched = acks > 0 && figures.packets / acks >= STRETCHED_MIN;
+    if is_stretched && figures.packets >= PACKETS_MIN && is_rare && is_one_way && !is_merged {
         findings.push(view.found(Cause::AcksStretched, Basis::Sequence, acks));
     }
 }
 
+/// Minimum number of packets that show a pattern.
+const PACKETS_MIN: u32 = 256;
 /// Minimum number of packets per acknowledgment.
 const STRETCHED_MIN: u32 = 8;
 /// Maximum number of acknowledgments per round trip.
