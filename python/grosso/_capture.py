@@ -159,14 +159,17 @@ class Capture:
         *,
         parquet: PathLike | None = None,
         trains: PathLike | None = None,
+        flows: PathLike | None = None,
         shard: str | None = None,
         **options: Option,
     ) -> Report:
         """Writes a row for each packet on the wire to ``parquet``, and one for each train to ``trains``.
 
+        ``flows`` gets a row for each direction of a TCP or UDP flow.
+
         ``shard`` is one share of the flows, such as ``2/4``.
         """
-        files = {"parquet": parquet, "trains": trains, "shard": shard}
+        files = {"parquet": parquet, "trains": trains, "flows": flows, "shard": shard}
         return _report(self._command("export", {**files, **options}))
 
     def _command(

@@ -40,6 +40,18 @@ def test_reports_obey_their_published_schema(captures, tmp_path):
         jsonschema.validate(report, schema)
 
 
+def test_rows_of_flows_are_those_of_coalesce(captures, tmp_path):
+    path = tmp_path / "flows.parquet"
+    report = grosso.open(captures / "iperf3.pcapng").export(flows=path)
+    table = pq.read_table(path).to_pylist()
+    assert len(table) == report["flows"]["counts"]["rows"] == 4
+    largest = max(table, key=lambda row: row["bytes"])
+    assert (largest["protocol"], largest["source"], largest["segment_size"]) == ("tcp", "192.0.2.1", 1448)
+    assert (largest["packets"], largest["cause"], largest["lost_before"]) == (126, None, 0)
+    assert (largest["merged_trains"], largest["ended"], largest["ended_trains"]) == (11, "psh", 8)
+    assert largest["held_p50_ns"] <= largest["held_p99_ns"]
+
+
 def plain(name, captures, tmp_path):
     """Returns a capture as tshark lists it: times, lengths and innermost TCP headers."""
     if shutil.which("tshark") is None:

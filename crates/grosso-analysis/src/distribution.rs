@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Counts of values: exact below `EXACT`; larger values are counted in ranges narrower than a thousandth of the value.
+/// Counts of values: exact below `EXACT`, a power of two; larger values are counted in ranges narrower than the value
+/// times `2 / EXACT`. The default is accurate to a thousandth.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Distribution {
-    /// Counts by range, up to the largest value so far: at most 56,320 ranges.
+pub struct Distribution<const EXACT: u64 = 2048> {
+    /// Counts by range, up to the largest value so far: at most 56,320 ranges by default, and 496 with 16 exact values.
     counts: Vec<u64>,
     total: u64,
     sum: u128,
@@ -22,11 +23,11 @@ pub struct Quantiles {
     pub max: u64,
 }
 
-impl Distribution {
+impl<const EXACT: u64> Distribution<EXACT> {
     /// Counts `value` as occurring `times` times.
     #[inline]
     pub fn add(&mut self, value: u64, times: u64) {
-        let range = range_of(value);
+        let range = range_of::<EXACT>(value);
         if range >= self.counts.len() {
             self.counts.resize(range + 1, 0);
         }
@@ -59,7 +60,7 @@ impl Distribution {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(move |(range, count)| {
             so_far += count;
-            (last_of(range).min(self.max), so_far)
+            (last_of::<EXACT>(range).min(self.max), so_far)
         })
     }
 
@@ -69,13 +70,13 @@ impl Distribution {
     }
 }
 
-fn range_of(value: u64) -> usize {
+fn range_of<const EXACT: u64>(value: u64) -> usize {
     let shift = (u64::BITS - value.leading_zeros()).saturating_sub(EXACT.ilog2());
     (u64::from(shift) * EXACT / 2 + (value >> shift)) as usize
 }
 
 /// Returns the last value of a range.
-fn last_of(range: usize) -> u64 {
+fn last_of<const EXACT: u64>(range: usize) -> u64 {
     let half = EXACT / 2;
     let shift = (range as u64 / half).saturating_sub(1);
     let first = range as u64 - shift * half;
@@ -83,33 +84,36 @@ fn last_of(range: usize) -> u64 {
     ((u128::from(first + 1) << shift) - 1) as u64
 }
 
-/// Each value below this limit has its own range; a power of two.
-const EXACT: u64 = 2048;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn values_are_exact_or_too_high_by_less_than_a_thousandth() {
+    fn check_ranges<const EXACT: u64>() {
         for shift in 0..64 {
             for value in [1 << shift, (1 << shift) + 1, (1 << shift) - 1, u64::MAX >> shift] {
-                let last = last_of(range_of(value));
+                let last = last_of::<EXACT>(range_of::<EXACT>(value));
                 assert!(last >= value, "{value}");
                 assert!(value >= EXACT || last == value, "{value}");
                 assert!(
-                    u128::from(last - value) * 1000 < u128::from(value.max(1)),
+                    u128::from(last - value) * u128::from(EXACT) < 2 * u128::from(value.max(1)),
                     "{value}: {last}"
                 );
-                assert!(last == u64::MAX || range_of(last + 1) == range_of(value) + 1, "{value}");
+                let (own, next) = (range_of::<EXACT>(value), last.checked_add(1));
+                assert!(next.is_none_or(|next| range_of::<EXACT>(next) == own + 1), "{value}");
             }
         }
-        assert_eq!(range_of(u64::MAX), 56_319);
+    }
+
+    #[test]
+    fn values_are_exact_or_too_high_by_less_than_the_accuracy() {
+        check_ranges::<2048>();
+        check_ranges::<16>();
+        assert_eq!((range_of::<2048>(u64::MAX), range_of::<16>(u64::MAX)), (56_319, 495));
     }
 
     #[test]
     fn quantiles_are_nearest_ranks() {
-        let mut spread = Distribution::default();
+        let mut spread: Distribution = Distribution::default();
         assert_eq!((spread.quantiles(), spread.mean()), (None, None));
         (1..=200).for_each(|value| spread.add(value, 1));
         assert_eq!(spread.quantiles(), Some(Quantiles { p50: 100, p99: 198, max: 200 }));

@@ -192,6 +192,20 @@ impl Endpoints {
     pub fn reversed(self) -> Self {
         Self { source: self.destination, destination: self.source, ..self }
     }
+
+    /// Returns the addresses of the source and the destination.
+    pub fn addresses(&self) -> (IpAddr, IpAddr) {
+        let address = |end: &Endpoint| {
+            let [a, b, c, d, ..] = end.address;
+            if self.is_ipv6 { IpAddr::from(end.address) } else { IpAddr::from([a, b, c, d]) }
+        };
+        (address(&self.source), address(&self.destination))
+    }
+
+    /// Returns the ports of the source and the destination.
+    pub const fn ports(&self) -> (u16, u16) {
+        (self.source.port, self.destination.port)
+    }
 }
 
 /// Hashes all fields in one call, because each packet is looked up in several tables, and each call of SipHash has a

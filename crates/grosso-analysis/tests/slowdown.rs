@@ -21,7 +21,7 @@ use grosso_wire::dissect;
 /// Returns faults, and for each the cause that must be named first in a capture at the sender and in one at the
 /// receiver; `None` if that capture does not show the fault and is not tested. The seed chooses the strength of a
 /// fault.
-fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 16] {
+fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 17] {
     let strength = [1, 2, 5][seed as usize % 3];
     [
         (Fault::Loss(8 * strength), Some(Cause::LostAfter), Some(Cause::LostBefore)),
@@ -32,6 +32,11 @@ fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 16] {
         ),
         (Fault::Duplication(10 * strength), Some(Cause::Duplicated), Some(Cause::Duplicated)),
         (Fault::AckLoss(5 * strength), Some(Cause::AcksLost), None),
+        (
+            Fault::StretchedAcks(16 * strength as u32),
+            Some(Cause::AcksStretched),
+            Some(Cause::AcksStretched),
+        ),
         (
             Fault::SmallWindow(4 * strength as u32),
             Some(Cause::ReceiveWindow),
@@ -238,10 +243,10 @@ fn a_row_has_the_figures_of_its_flow() {
     // Each packet that left and did not arrive was lost between the captures.
     let lost = at_sender.packets - at_receiver.packets;
     assert!(lost > 0);
-    assert_eq!(at_sender.lost_after, lost);
-    assert_eq!(at_sender.retransmissions, lost);
-    assert_eq!((at_sender.lost_before, at_receiver.lost_after), (0, 0));
-    assert_eq!(at_receiver.lost_before, lost);
+    assert_eq!(at_sender.lost_after, Some(lost));
+    assert_eq!(at_sender.retransmissions, Some(lost));
+    assert_eq!((at_sender.lost_before, at_receiver.lost_after), (Some(0), Some(0)));
+    assert_eq!(at_receiver.lost_before, Some(lost));
     assert_eq!(at_sender.bytes - at_receiver.bytes, lost * 1448);
     assert_eq!((at_sender.segment_bytes, at_sender.packets_per_train), (1448, 1.0));
     let causes = [Some(Cause::LostAfter), Some(Cause::LostBefore)];
@@ -271,6 +276,24 @@ fn the_largest_flow_stays_in_the_table_after_its_connection_left() {
     let bytes = table.rows.iter().map(|row| row.bytes);
     assert_eq!(bytes.collect::<Vec<_>>(), [900, 1]);
     assert!(table.rows[0].flow.starts_with("10.1.0.3:"), "{}", table.rows[0].flow);
+}
+
+/// Returns a capture in which this many flows send one packet each in turn, 1 us apart.
+fn in_turn(flows: u16) -> Capture {
+    let number = |index: u32| (index % u32::from(flows), index / u32::from(flows));
+    let frames = (0..300 * u32::from(flows)).map(|index| {
+        let (flow, turn) = number(index);
+        let (_, packet) = data(1000 + flow as u16, 1 + turn * 1000, 1000);
+        (1_000_000 + u64::from(index) * 1000, packet)
+    });
+    frames.collect()
+}
+
+#[test]
+fn flows_that_alternate_are_named_if_a_poll_has_few_packets_of_each() {
+    assert_eq!(first(&slowdowns(&in_turn(40))), Some(Cause::AlternatingFlows));
+    assert_eq!(slowdowns(&in_turn(40)).slow_directions, 40);
+    assert_eq!(first(&slowdowns(&in_turn(8))), None);
 }
 
 /// An acknowledgment that waits for a CPU between the capture point and the link makes one round trip look short.

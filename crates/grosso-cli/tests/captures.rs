@@ -12,6 +12,7 @@ mod encap;
 mod exit_codes;
 mod explain;
 mod filters;
+mod flow_table;
 mod fragments;
 mod grammar;
 mod interrupted;

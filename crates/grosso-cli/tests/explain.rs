@@ -258,8 +258,8 @@ fn every_reason_to_pass_is_explained() {
             Pass::TableFull,
             case(
                 vec![plain(0), tcp(|t| t.source_port(9))],
-                "--profile inet-lro --flows 1",
-                &["limit limits.flows: the maximum is 1, would be 2", "more --flows"],
+                "--profile inet-lro --max-flows 1",
+                &["limit limits.flows: the maximum is 1, would be 2", "more --max-flows"],
             ),
         ),
         (
@@ -611,7 +611,11 @@ fn every_reason_to_close_is_explained() {
         ),
         (
             Close::TableFull,
-            case(connections(3), "--flows 2", &["(limits.flows: the maximum is 2, would be 3)"]),
+            case(
+                connections(3),
+                "--max-flows 2",
+                &["(limits.flows: the maximum is 2, would be 3)"],
+            ),
         ),
         (
             Close::HeaderStacksFull,

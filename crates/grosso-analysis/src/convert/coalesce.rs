@@ -18,19 +18,25 @@ use crate::{
     error::Failure,
     evidence::{Given, Judge},
     links::Links,
-    replay::{Aside, Fate, Purpose, Receiver, Records, Replay, Rules, Seen, note_blind_flows},
+    replay::{
+        Aside, Fate, FlowTrains, MarkedPacket, Purpose, Receiver, Records, Replay, Rules, Seen,
+        Streams, note_blind_flows,
+    },
     report::{InputFacts, OutputFacts, Tool, counts},
     reports::coalesce::{CoalesceReport, buckets, original},
+    slowdown::Connections,
     units,
 };
 
 /// Merging of packets as a receiving host merges them.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Coalesce {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
     /// Merge rules.
     pub rules: Rules,
+    /// Empty table of TCP connections, configured with the flows to list.
+    pub connections: Connections,
 }
 
 impl CaptureCommand for Coalesce {
@@ -47,14 +53,20 @@ impl CaptureCommand for Coalesce {
         note_format(format, is_pcapng_unasked, replay.profile(), session);
         let output = files.output(Format::Pcapng, &input, session)?;
         let (links, writer) = (input.links, Writer::new(output));
-        let mut work = CoalesceWork { links, judge, purpose, replay, writer, cut_packets: 0 };
+        let mut streams = self.connections.lists_flows().then(|| Streams::new(self.connections));
+        if let Some(streams) = &mut streams {
+            streams.connections.merged_by(replay.rules_text());
+        }
+        let mut work =
+            CoalesceWork { links, judge, purpose, replay, writer, streams, cut_packets: 0 };
         let done = transform(&mut input, &mut work)?;
         work.section();
-        let CoalesceWork { replay, mut writer, cut_packets, .. } = work;
+        let CoalesceWork { replay, mut writer, streams, cut_packets, .. } = work;
         writer.failure.take().map_or(Ok(()), Err)?;
         let (facts, place) = writer.output.finish(&input)?;
         note_cut(cut_packets, purpose, session);
         let mut report = report(&replay, input.facts(done.bytes), facts);
+        report.flows = streams.and_then(|streams| streams.conclude().flows);
         report.elapsed_s = session.elapsed_s();
         if let Some(&superframes) = report.passed.get(Pass::Superframe.name()) {
             let frames = units::count(superframes, "superframe");
@@ -74,6 +86,8 @@ struct CoalesceWork {
     purpose: Purpose,
     replay: Replay,
     writer: Writer,
+    /// Tracked flows, if the report lists them.
+    streams: Option<Streams>,
     cut_packets: u64,
 }
 
@@ -81,7 +95,14 @@ impl CoalesceWork {
     fn push(&mut self, packet: &Packet<'_>) -> Fate {
         let seen = Seen::of(packet, self.links, self.purpose, &mut self.judge);
         self.cut_packets += u64::from(packet.is_cut());
-        self.replay.push(&seen, &mut self.writer)
+        let Some(streams) = &mut self.streams else {
+            return self.replay.push(&seen, &mut self.writer);
+        };
+        let mark = streams.observe(packet, &seen, &self.judge);
+        self.writer.trains.begin(&seen, mark);
+        let fate = self.replay.push(&seen, &mut self.writer);
+        self.writer.trains.settle(Some(fate), &mut streams.connections);
+        fate
     }
 }
 
@@ -110,6 +131,9 @@ impl Transform for CoalesceWork {
     /// Flushes all trains, because held packets refer to the interface numbers of the old section.
     fn section(&mut self) {
         self.replay.finish(&mut self.writer);
+        if let Some(streams) = &mut self.streams {
+            self.writer.trains.settle(None, &mut streams.connections);
+        }
     }
 }
 
@@ -183,6 +207,7 @@ fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceRe
         filtered: stats.filtered,
         kept: counts(Kept::ALL.iter().map(|reason| reason.name()), &stats.kept),
         original: original(replay.profile(), stats),
+        flows: None,
         elapsed_s: 0.0,
         warnings: Vec::new(),
     }
@@ -194,6 +219,8 @@ struct Record {
     timestamp_ns: u64,
     interface: u32,
     flags: Option<u32>,
+    /// The packet in the table of flows, if it has data.
+    marked: Option<MarkedPacket>,
     /// Contents of Grosso's own option, if the packet has it.
     offload: Option<Box<Offload>>,
     /// Tunnels of the packet on non-standard ports.
@@ -219,6 +246,7 @@ struct Writer {
     records: Records<Record>,
     frame: Vec<u8>,
     arrivals_ns: Vec<u32>,
+    trains: FlowTrains,
     /// First write error. A delivery cannot return it, so it is kept here.
     failure: Option<Failure>,
 }
@@ -230,6 +258,7 @@ impl Writer {
             records: Records::default(),
             frame: Vec::new(),
             arrivals_ns: Vec::new(),
+            trains: FlowTrains::default(),
             failure: None,
         }
     }
@@ -296,6 +325,7 @@ impl Writer {
 
 impl Sink<PortBuffer> for Writer {
     fn deliver(&mut self, mut delivery: Delivery<'_, PortBuffer>) {
+        self.trains.leave(&delivery, |buffer| self.records.of(buffer).marked);
         let written = if delivery.is_joined() {
             self.write_train(&mut delivery)
         } else {
@@ -317,10 +347,15 @@ impl Receiver for Writer {
         record.timestamp_ns = seen.time.unwrap_or(0);
         record.interface = seen.packet.interface;
         record.flags = seen.said.flags;
+        record.marked = self.trains.pushed();
         let said = seen.said.offload.as_ref().filter(|_| seen.said.has_option);
         record.offload = said.cloned().map(Box::new);
         record.tunnels.clone_from(&seen.tunnels);
         buffer
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        self.trains.at(now_ns);
     }
 }
 

@@ -36,6 +36,17 @@ pub enum Nature {
     Left(&'static str),
 }
 
+/// The packets of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// Payload bytes of each packet except the last.
+    pub bytes: u32,
+    /// Number of packets on the wire.
+    pub packets: u32,
+    /// Segment size of a superframe, and the evidence for it.
+    pub size: Option<Size>,
+}
+
 /// Evidence that contradicts a judgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Contradiction {
@@ -65,6 +76,20 @@ impl Judgment {
     pub(super) fn superframe(gso: Gso, size: Size, ports: Ports) -> Self {
         let nature = Nature::Superframe { gso, size, ports };
         Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
+    }
+
+    /// Returns the packets of a frame with `payload` bytes of payload, as far as they are known.
+    pub fn segments(&self, payload: usize) -> Segments {
+        match self.nature {
+            Nature::Superframe { size, .. } => {
+                let packets = u32::try_from(self.packets(payload.max(1))).unwrap_or(u32::MAX);
+                Segments { bytes: size.bytes.into(), packets, size: Some(size) }
+            }
+            Nature::Packet | Nature::Left(_) => {
+                let bytes = u32::try_from(payload).unwrap_or(u32::MAX);
+                Segments { bytes, packets: 1, size: None }
+            }
+        }
     }
 
     /// Returns the number of wire packets in the frame, as far as it is known.

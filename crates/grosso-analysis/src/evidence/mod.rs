@@ -40,7 +40,7 @@ pub(crate) use self::announced::{Path, too_big};
 pub use self::{
     flows::Flows,
     judge::{CAPTURED_SHORT, Finish, Judge, UDP_SIZE_UNKNOWN, around},
-    judgment::{Contradiction, Judgment, Nature},
+    judgment::{Contradiction, Judgment, Nature, Segments},
     sight::{Seal, Sight},
     tally::Tally,
     vantage::{Side, Vantages, said as side_said},

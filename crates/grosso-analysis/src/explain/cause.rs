@@ -398,7 +398,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::TcpFinish | Pass::TcpPush => {
             "a train of its flow that is held when it arrives: a longer --hold, a larger --batch"
         }
-        Pass::TableFull => "a free slot: more --flows, or rules.full = \"evicts\"",
+        Pass::TableFull => "a free slot: more --max-flows, or rules.full = \"evicts\"",
         Pass::TcpLate | Pass::TcpOverlap => "a sequence number after the previous packet's",
         Pass::GreFlags => "GRE without sequence numbers",
         Pass::GeneveControl => "never: it is addressed to the tunnel endpoint",

@@ -2,7 +2,8 @@
 
 use crate::{
     report::Counts,
-    reports::export::{PacketCounts, TrainCounts},
+    reports::export::{FlowCounts, PacketCounts, TrainCounts},
+    slowdown::{Cause, FlowRow},
     tables::{Packet, TrainRow},
 };
 
@@ -32,6 +33,14 @@ pub(super) fn count_train(counts: &mut TrainCounts, row: &TrainRow<'_>) {
     *counts.sizes.entry(row.packets).or_default() += 1;
     count(&mut counts.closed, Some(row.closed));
     count(&mut counts.why, row.why);
+}
+
+/// Counts a row of the flow table.
+pub(super) fn count_flow(counts: &mut FlowCounts, row: &FlowRow) {
+    counts.rows += 1;
+    counts.bytes += row.bytes;
+    counts.packets += row.packets;
+    count(&mut counts.causes, row.cause.map(Cause::code));
 }
 
 fn count(counts: &mut Counts, name: Option<&'static str>) {

@@ -183,7 +183,7 @@ pub struct MergedReport(Map<String, Value>);
 impl Report for MergedReport {
     fn text(&self, _style: Style) -> String {
         let rows = |table: &str| self.0.get(table)?.get("counts")?.get("rows")?.as_u64();
-        let lines = [("packets", rows("packets")), ("trains", rows("trains"))];
+        let lines = ["packets", "trains", "flows"].map(|table| (table, rows(table)));
         let lines = lines
             .into_iter()
             .filter_map(|(table, rows)| Some(format!("{table}: {} rows\n", rows?)));
@@ -199,13 +199,14 @@ const REPORT_BYTES_MAX: u64 = 64 << 20;
 /// Schema of reports that can be merged.
 const SCHEMA: &str = ExportReport::FORM.name;
 /// Rule for each field of a report.
-const RULES: [(&str, Rule); 9] = [
+const RULES: [(&str, Rule); 10] = [
     ("schema", Rule::Same),
     ("tool", Rule::Same),
     ("input", Rule::Same),
     ("profile", Rule::Same),
     ("packets", Rule::Added),
     ("trains", Rule::Added),
+    ("flows", Rule::Added),
     ("elapsed_s", Rule::Added),
     ("warnings", Rule::United),
     ("shard", Rule::Whole),

@@ -1,4 +1,4 @@
-//! `grosso export`: writes Parquet tables with a row for each packet on the wire and for each train.
+//! `grosso export`: writes Parquet tables with a row for each packet on the wire, each train and each flow.
 
 mod counts;
 mod file;
@@ -6,11 +6,11 @@ mod merge;
 
 use std::path::{Path, PathBuf};
 
-use grosso_capture::{Entry, same_file};
+use grosso_capture::{Entry, Packet as Frame, same_file};
 
 pub use self::merge::{MergedReport, merge};
 use self::{
-    counts::{count_packet, count_train},
+    counts::{count_flow, count_packet, count_train},
     file::TableFile,
 };
 use crate::{
@@ -21,13 +21,14 @@ use crate::{
     error::Failure,
     evidence::{Given, Judge},
     name::shown,
-    replay::{Purpose, Replay, Rules, Seen},
+    replay::{FlowReplay, Purpose, Replay, Rules, Seen, Streams},
     report::{Place, Tool},
-    reports::export::{ExportReport, ExportedTable, PacketCounts, TrainCounts},
+    reports::export::{ExportReport, ExportedTable, FlowCounts, PacketCounts, TrainCounts},
     shard::Shard,
+    slowdown::{Connections, FlowRow},
     tables::{
-        FileNames, Packet, PacketColumns, PacketTable, TrainColumns, TrainRow, TrainWatcher,
-        WireRows,
+        FileNames, FlowColumns, Packet, PacketColumns, PacketTable, TrainColumns, TrainRow,
+        TrainWatcher, WireRows,
     },
 };
 
@@ -38,6 +39,8 @@ pub struct Export {
     pub parquet: Option<PathBuf>,
     /// File for the trains.
     pub trains: Option<PathBuf>,
+    /// File for the flows.
+    pub flows: Option<PathBuf>,
     /// Shard of the flows whose rows are written.
     pub shard: Shard,
     /// Assumptions about facts that the capture does not record.
@@ -55,12 +58,13 @@ impl CaptureCommand for Export {
         files.captures.keep(session)?;
         let mut judge = survey(&files.captures, options.given, session)?;
         let mut input = files.input(session)?;
-        refuse_one_file_for_both(options)?;
-        for path in [&options.parquet, &options.trains].into_iter().flatten() {
+        refuse_one_file_for_two(options)?;
+        for (_, path) in tables(options) {
             note_others(path, session);
         }
         let mut packets = PacketFile::create(options, &input)?;
         let mut trains = TrainFile::create(options, &input)?;
+        let mut flows = FlowFile::create(options, &input)?;
         let mut take = |row: TrainRow<'_>| trains.as_mut().is_none_or(|trains| trains.take(&row));
         let mut watcher = TrainWatcher::new(FileNames::of(&input), &mut take);
         let has_trains = options.trains.is_some();
@@ -71,6 +75,9 @@ impl CaptureCommand for Export {
                 Entry::Block(block) => {
                     if has_trains && block.is_section_header() {
                         watcher.finish(&mut replay);
+                    }
+                    if let Some(flows) = flows.as_mut().filter(|_| block.is_section_header()) {
+                        flows.end_section();
                     }
                     return Ok(Next::Go);
                 }
@@ -87,7 +94,8 @@ impl CaptureCommand for Export {
                 Some(packets) => packets.push(&seen, &judge)?,
                 None => true,
             };
-            Ok(if goes_on && watcher.goes_on { Next::Go } else { Next::Stop })
+            let has_room = flows.as_mut().is_none_or(|flows| flows.push(frame, &seen, &judge));
+            Ok(if goes_on && has_room && watcher.goes_on { Next::Go } else { Next::Stop })
         })?;
         watcher.finish(&mut replay);
         let report = ExportReport {
@@ -98,6 +106,7 @@ impl CaptureCommand for Export {
             profile: replay.profile().name.to_string(),
             packets: packets.map(PacketFile::finish).transpose()?,
             trains: trains.map(TrainFile::finish).transpose()?,
+            flows: flows.map(FlowFile::finish).transpose()?,
             elapsed_s: session.elapsed_s(),
             warnings: Vec::new(),
         };
@@ -106,14 +115,23 @@ impl CaptureCommand for Export {
     }
 }
 
-fn refuse_one_file_for_both(options: &Export) -> Result<(), Failure> {
-    match (&options.parquet, &options.trains) {
-        (Some(packets), Some(trains)) if leads_to_same(packets, trains) => {
-            let message = format!("{}: --parquet and --trains are the same file", shown(packets));
-            Err(Failure::usage("usage.same_file", message))
+/// Returns the options of the requested tables, and their files.
+fn tables(options: &Export) -> impl Iterator<Item = (&'static str, &Path)> {
+    let Export { parquet, trains, flows, .. } = options;
+    let all = [("--parquet", parquet), ("--trains", trains), ("--flows", flows)];
+    all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
+}
+
+fn refuse_one_file_for_two(options: &Export) -> Result<(), Failure> {
+    let mut before: Vec<(&str, &Path)> = Vec::new();
+    for (option, path) in tables(options) {
+        if let Some((other, _)) = before.iter().find(|(_, other)| leads_to_same(other, path)) {
+            let message = format!("{}: {other} and {option} are the same file", shown(path));
+            return Err(Failure::usage("usage.same_file", message));
         }
-        _ => Ok(()),
+        before.push((option, path));
     }
+    Ok(())
 }
 
 /// Returns whether two paths name the same file, which need not exist yet.
@@ -187,4 +205,62 @@ impl TrainFile {
     fn finish(self) -> Result<ExportedTable<TrainCounts>, Failure> {
         Ok(ExportedTable { files: [self.file.finish()?], counts: self.counts })
     }
+}
+
+/// Flow table.
+struct FlowFile {
+    file: TableFile<FlowColumns>,
+    shard: Shard,
+    counts: FlowCounts,
+    streams: Streams,
+    replay: FlowReplay,
+}
+
+impl FlowFile {
+    fn create(options: &Export, input: &Input) -> Result<Option<Self>, Failure> {
+        let Some(path) = &options.flows else { return Ok(None) };
+        let replay = FlowReplay::new(Replay::new(&options.rules, Purpose::Looks)?);
+        let (columns, schema) = (FlowColumns::new(), FlowColumns::schema());
+        let file = TableFile::create(path, "flows/1", columns, schema, input)?;
+        let mut connections = Connections::default();
+        connections.list_all_flows();
+        let (streams, counts) = (Streams::new(connections), FlowCounts::default());
+        Ok(Some(Self { file, shard: options.shard, counts, streams, replay }))
+    }
+
+    /// Processes a frame; returns `false` if the file accepts no more rows.
+    fn push(&mut self, frame: &Frame<'_>, seen: &Seen<'_>, judge: &Judge) -> bool {
+        let mark = self.streams.observe(frame, seen, judge);
+        self.replay.push(seen, mark, &mut self.streams.connections);
+        let Self { file, shard, counts, streams, .. } = self;
+        streams.connections.drain_flows().all(|row| take_flow(file, *shard, counts, &row))
+    }
+
+    fn end_section(&mut self) {
+        self.replay.finish(&mut self.streams.connections);
+    }
+
+    fn finish(mut self) -> Result<ExportedTable<FlowCounts>, Failure> {
+        self.end_section();
+        let Self { mut file, shard, mut counts, streams, .. } = self;
+        let rows = streams.conclude().flows.into_iter().flat_map(|table| table.rows);
+        for row in rows {
+            take_flow(&mut file, shard, &mut counts, &row);
+        }
+        Ok(ExportedTable { files: [file.finish()?], counts })
+    }
+}
+
+/// Adds a flow of the shard; returns `false` if the file accepts no more rows.
+fn take_flow(
+    file: &mut TableFile<FlowColumns>,
+    shard: Shard,
+    counts: &mut FlowCounts,
+    row: &FlowRow,
+) -> bool {
+    if !shard.has(Some(row.endpoints.addresses()), Some(row.endpoints.ports())) {
+        return true;
+    }
+    count_flow(counts, row);
+    file.take(row)
 }

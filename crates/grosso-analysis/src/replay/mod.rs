@@ -1,5 +1,6 @@
 //! Replay of a capture through coalescers, as if its packets arrived now.
 
+mod flow_trains;
 mod records;
 mod rules;
 mod seen;
@@ -19,6 +20,7 @@ use grosso_wire::{LinkType, Ports};
 
 pub use self::rules::{Batch, Bounds, HoldTime, Repair, Rules};
 pub(crate) use self::{
+    flow_trains::{FlowReplay, FlowTrains, MarkedPacket, Streams, why},
     records::Records,
     seen::{Arrived, Seen, meta_of},
 };

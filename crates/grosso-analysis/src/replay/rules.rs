@@ -60,7 +60,7 @@ impl Bounds {
         let options = [
             max_size.map(|size| format!("--max-size={size}")),
             max_segs.map(|segments| format!("--max-segs={segments}")),
-            flows.map(|flows| format!("--flows={flows}")),
+            flows.map(|flows| format!("--max-flows={flows}")),
             tunnels.map(|tunnels| format!("--tunnels={tunnels}")),
             no_udp.then(|| "--no-udp".into()),
             round_trip.map(|time_ns| format!("--round-trip={}", exact_time(time_ns))),

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::{
     form::ReportForm,
     report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
+    slowdown::FlowTable,
     style::Style,
     units,
 };
@@ -43,6 +44,9 @@ pub struct CoalesceReport {
     pub kept: Counts,
     /// Counters of the implementation that the profile models, with its own names; `None` if it has none.
     pub original: Option<Counts>,
+    /// The largest directions, if they were requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowTable>,
     pub elapsed_s: f64,
     pub warnings: Vec<String>,
 }
@@ -117,6 +121,7 @@ impl Report for CoalesceReport {
         let original = self.original.iter().flatten();
         let words = original.map(|(name, count)| format!("{name} {count}"));
         text.push_str(&list_lines("original counts", words));
+        text.push_str(&self.flows.as_ref().map_or(String::new(), |flows| flows.text(style)));
         text
     }
 

@@ -25,6 +25,7 @@ pub struct ExportReport {
     pub profile: String,
     pub packets: Option<ExportedTable<PacketCounts>>,
     pub trains: Option<ExportedTable<TrainCounts>>,
+    pub flows: Option<ExportedTable<FlowCounts>>,
     pub elapsed_s: f64,
     pub warnings: Vec<String>,
 }
@@ -87,6 +88,19 @@ pub struct TrainCounts {
     pub why: Counts,
 }
 
+/// Counts of the rows of flows.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
+pub struct FlowCounts {
+    pub rows: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Wire packets with data.
+    pub packets: u64,
+    /// Rows by the most important cause that slows the direction.
+    pub causes: Counts,
+}
+
 /// Earliest and latest time of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Span {
@@ -135,6 +149,16 @@ impl Report for ExportReport {
             ));
             text.push_str(&count_lines("ended by", &counts.closed));
             text.push_str(&count_lines("because of", &counts.why));
+        }
+        if let Some(ExportedTable { files: [file], counts }) = &self.flows {
+            text.push_str(&format!(
+                "{}: {} of {}; {}\n",
+                style.strong(&file.path),
+                units::count(counts.rows, "direction"),
+                units::count(counts.packets, "packet"),
+                units::bytes(file.bytes),
+            ));
+            text.push_str(&count_lines("slowed by", &counts.causes));
         }
         text
     }

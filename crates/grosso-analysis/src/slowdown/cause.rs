@@ -31,6 +31,8 @@ pub enum Cause {
     Duplicated,
     /// Acknowledgments were lost before they reached the capture point.
     AcksLost,
+    /// Each acknowledgment covers many packets, although none was lost.
+    AcksStretched,
     /// Packets were retransmitted although none was lost.
     Spurious,
     /// The receive window is smaller than bandwidth times round trip.
@@ -39,6 +41,8 @@ pub enum Cause {
     SmallMss,
     /// Every packet has PSH, which ends its train.
     PushOnEveryPacket,
+    /// Packets of many flows alternate, so that few packets of one flow are in a poll.
+    AlternatingFlows,
     /// Packets carry a few bytes each.
     TinySegments,
     /// The timestamp differs from packet to packet, which ends trains.
@@ -73,6 +77,8 @@ pub enum Basis {
     Flags,
     /// Segment sizes.
     Sizes,
+    /// Packets of other flows between packets of a flow.
+    Order,
 }
 
 /// A cause that slows one direction.
@@ -110,13 +116,42 @@ impl Cause {
             Self::ReorderedAfter => "reordered after this capture point",
             Self::Duplicated => "duplicated by the network",
             Self::AcksLost => "acknowledgments lost before this capture point",
+            Self::AcksStretched => "acknowledgments merged or stretched",
             Self::Spurious => "retransmitted although not lost",
             Self::ReceiveWindow => "receive window too small for the round trip",
             Self::SmallMss => "small MSS, announced by the peer or set by a router",
             Self::PushOnEveryPacket => "PSH on every packet, so GRO cannot merge them",
+            Self::AlternatingFlows => "many flows alternate, so GRO merges few packets of each",
             Self::TinySegments => "tiny segments",
             Self::SteppingTimestamps => "timestamps differ from packet to packet",
             Self::Application => "the sender paused: no data from its application",
+        }
+    }
+
+    /// Returns the name of the cause in JSON and in exported tables.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::BlackHole => "black_hole",
+            Self::MergedByRouter => "merged_by_router",
+            Self::PathMtuIgnored => "path_mtu_ignored",
+            Self::PathMtu => "path_mtu",
+            Self::BadChecksums => "bad_checksums",
+            Self::ZeroWindow => "zero_window",
+            Self::LostBefore => "lost_before",
+            Self::LostAfter => "lost_after",
+            Self::ReorderedBefore => "reordered_before",
+            Self::ReorderedAfter => "reordered_after",
+            Self::Duplicated => "duplicated",
+            Self::AcksLost => "acks_lost",
+            Self::AcksStretched => "acks_stretched",
+            Self::Spurious => "spurious",
+            Self::ReceiveWindow => "receive_window",
+            Self::SmallMss => "small_mss",
+            Self::PushOnEveryPacket => "push_on_every_packet",
+            Self::AlternatingFlows => "alternating_flows",
+            Self::TinySegments => "tiny_segments",
+            Self::SteppingTimestamps => "stepping_timestamps",
+            Self::Application => "application",
         }
     }
 
@@ -135,10 +170,12 @@ impl Cause {
             Self::ReorderedAfter => "reordered after",
             Self::Duplicated => "duplicated",
             Self::AcksLost => "ACKs lost",
+            Self::AcksStretched => "ACKs stretched",
             Self::Spurious => "spurious retransmissions",
             Self::ReceiveWindow => "receive window",
             Self::SmallMss => "small MSS",
             Self::PushOnEveryPacket => "PSH on every packet",
+            Self::AlternatingFlows => "alternating flows",
             Self::TinySegments => "tiny segments",
             Self::SteppingTimestamps => "changing timestamps",
             Self::Application => "sender paused",
@@ -176,6 +213,10 @@ impl Cause {
             Self::AcksLost => {
                 "tc -s qdisc on the reverse path: its queue is short, or full of data"
             }
+            Self::AcksStretched => {
+                "ethtool -C DEV rx-usecs 20 on the receiver; no ack-filter in tc qdisc show of \
+                 routers"
+            }
             Self::Spurious => "sysctl -w net.ipv4.tcp_recovery=1 on the sender (RACK)",
             Self::ReceiveWindow => {
                 "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\" on the receiver; no SO_RCVBUF"
@@ -185,6 +226,10 @@ impl Cause {
                  set DEV mtu 1500 on the peer"
             }
             Self::PushOnEveryPacket => "larger writes on the sender: MSG_MORE or TCP_CORK",
+            Self::AlternatingFlows => {
+                "ethtool -L DEV combined N and ethtool -X DEV equal N; ethtool -N DEV \
+                 rx-flow-hash tcp4 sdfn; gro_flush_timeout 50000 with napi_defer_hard_irqs 2"
+            }
             Self::TinySegments => "remove TCP_NODELAY on the sender, or set TCP_CORK",
             Self::SteppingTimestamps => {
                 "ip route change DEST without features tcp_usec_ts on the sender"
@@ -203,6 +248,8 @@ impl Finding {
             (Cause::ReorderedBefore, Some(late_ns @ ..=LATE_NS_MAX)) => {
                 format!("--reorder holes:{}us", late_ns.div_ceil(1000))
             }
+            (Cause::AcksStretched, _) => "--expand-acks".into(),
+            (Cause::AlternatingFlows, _) => "--hold 50us".into(),
             (Cause::PushOnEveryPacket, _) => "--profile freebsd --terminates".into(),
             (Cause::SteppingTimestamps, _) => "--profile inet-lro --terminates".into(),
             _ => return None,
@@ -232,6 +279,7 @@ impl Basis {
             Self::Checksum => "checksums",
             Self::Flags => "TCP flags",
             Self::Sizes => "segment sizes",
+            Self::Order => "the order of flows",
         }
     }
 }

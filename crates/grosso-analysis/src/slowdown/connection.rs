@@ -2,7 +2,7 @@
 
 use grosso_wire::tcp;
 
-use super::{figures::Figures, frame::TcpFrame, stream::Stream};
+use super::{figures::Figures, frame::TcpFrame, slots::Tracked, stream::Stream};
 
 /// A TCP connection.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,13 @@ pub(super) struct Connection {
     /// Round-trip time of the handshake in nanoseconds; 0 if unknown.
     handshake_ns: u64,
     /// Whether the connection had a frame since the last search for an idle one passed it.
-    pub(super) is_recent: bool,
+    is_recent: bool,
+}
+
+impl Tracked for Connection {
+    fn take_recent(&mut self) -> bool {
+        std::mem::take(&mut self.is_recent)
+    }
 }
 
 impl Connection {

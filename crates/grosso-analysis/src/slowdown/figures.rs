@@ -1,6 +1,6 @@
 //! Figures of one direction of a connection, counted at the capture point.
 
-use crate::evidence::Size;
+use crate::evidence::{Segments, Size};
 
 /// Counts, sizes and times of one direction. Packets are packets on the wire: a superframe counts as its segments.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +65,10 @@ pub(super) struct Figures {
     /// with different timestamp values.
     pub(super) pairs: u32,
     pub(super) stepped: u32,
+    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and the number of these
+    /// with at least [`ALTERNATING_MIN`](super::stream::ALTERNATING_MIN) packets of other flows in between.
+    pub(super) runs: u32,
+    pub(super) alternated: u32,
     /// Frames with a complete but wrong checksum.
     pub(super) bad: u32,
     /// Damaged packets whose fields were ignored, because other packets had correct checksums.
@@ -90,6 +94,20 @@ pub(super) struct Figures {
 }
 
 impl Figures {
+    /// Counts a frame with `payload` bytes of data.
+    pub(super) fn count(&mut self, time_ns: u64, payload: u32, segments: &Segments) {
+        if self.frames == 0 {
+            self.first_ns = time_ns;
+        }
+        self.frames += 1;
+        self.packets = self.packets.saturating_add(segments.packets);
+        self.superframes += u32::from(segments.packets > 1);
+        self.bytes += u64::from(payload);
+        self.last_ns = self.last_ns.max(time_ns);
+        self.segment_max = self.segment_max.max(segments.bytes);
+        self.size = segments.size.or(self.size);
+    }
+
     /// Returns the mean window of the peer in bytes; 0 if it is unknown.
     pub(super) fn window_mean(&self) -> u64 {
         self.window_bytes / u64::from(self.windows.max(1))

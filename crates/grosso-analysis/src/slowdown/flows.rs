@@ -1,4 +1,4 @@
-//! Table of the largest TCP directions by one figure.
+//! Table of the largest directions by one figure.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -9,10 +9,15 @@ use grosso_report::{style::Style, units};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{cause::Cause, figures::Figures};
+use super::{
+    cause::Cause,
+    figures::Figures,
+    merging::{FlowMerging, Merging},
+};
 use crate::{
     evidence::{Evidence, Size},
     headers::Endpoints,
+    report::{count_lines, list_lines, wrap},
 };
 
 /// The figure by which a table of flows is sorted, the largest first.
@@ -34,24 +39,35 @@ pub enum FlowOrder {
     Retransmissions,
     /// Packets lost before and after the capture point.
     Lost,
+    /// Packets per train after merging.
+    Merged,
+    /// Waiting time that 99 % of the packets do not exceed.
+    Held,
 }
 
-/// The flows of a capture: TCP directions with data.
+/// The flows of a capture: TCP and UDP directions with data.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowTable {
     /// Directions with data in the capture.
     pub directions: u64,
     /// The figure that chose and sorted the rows.
     pub sorted_by: FlowOrder,
+    /// The rules by which trains merged; `None` if no packets were merged.
+    pub merged_by: Option<String>,
     /// The largest directions.
     pub rows: Vec<FlowRow>,
 }
 
-/// One direction of a TCP connection. Packets are wire packets: a superframe counts as its segments.
+/// One direction of a TCP or UDP flow. Packets are wire packets: a superframe counts as its segments.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowRow {
+    /// `tcp` or `udp`.
+    pub protocol: &'static str,
     /// Source and destination, as `source > destination`.
     pub flow: String,
+    /// Source and destination.
+    #[serde(skip)]
+    pub endpoints: Endpoints,
     /// Payload bytes.
     pub bytes: u64,
     /// Packets with data.
@@ -68,14 +84,28 @@ pub struct FlowRow {
     pub segment_guess: bool,
     /// The shortest round trip; `None` if the capture does not show it.
     pub round_trip_ns: Option<u64>,
-    /// Packets that repeat data.
-    pub retransmissions: u64,
-    /// Packets lost before the capture point.
-    pub lost_before: u64,
-    /// Packets lost after the capture point.
-    pub lost_after: u64,
+    /// Packets that repeat data; `None` for UDP.
+    pub retransmissions: Option<u64>,
+    /// Packets lost before the capture point; `None` for UDP.
+    pub lost_before: Option<u64>,
+    /// Packets lost after the capture point; `None` for UDP.
+    pub lost_after: Option<u64>,
     /// The most important cause that slows the direction.
     pub cause: Option<Cause>,
+    /// Trains of the direction; `None` if no packets were merged.
+    pub merging: Option<FlowMerging>,
+}
+
+/// A direction whose causes are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JudgedFlow<'a> {
+    pub(super) flow: &'a Endpoints,
+    pub(super) figures: &'a Figures,
+    /// Shortest round trip in nanoseconds; 0 if unknown.
+    pub(super) round_trip_ns: u64,
+    /// Most important cause.
+    pub(super) cause: Option<Cause>,
+    pub(super) merging: Option<&'a Merging>,
 }
 
 /// Largest directions so far.
@@ -86,16 +116,14 @@ pub(super) struct Ranking {
     /// Min-heap: the smallest direction first.
     rows: BinaryHeap<Reverse<Ranked>>,
     directions: u64,
+    pub(super) merged_by: Option<String>,
 }
 
 /// A direction, its figure, and its index among all directions.
 #[derive(Debug)]
 struct Ranked {
     key: (u64, Reverse<u64>),
-    flow: Endpoints,
-    figures: Box<Figures>,
-    round_trip_ns: u64,
-    cause: Option<Cause>,
+    row: Box<FlowRow>,
 }
 
 impl PartialEq for Ranked {
@@ -120,28 +148,27 @@ impl Ord for Ranked {
 
 impl Ranking {
     pub(super) fn new(order: FlowOrder, limit: usize) -> Self {
-        Self { order, limit: limit.min(ROWS_MAX), rows: BinaryHeap::new(), directions: 0 }
+        Self { order, limit, rows: BinaryHeap::new(), directions: 0, merged_by: None }
     }
 
     /// Adds a direction, and drops the smallest one beyond the limit.
-    pub(super) fn add(
-        &mut self,
-        flow: &Endpoints,
-        figures: &Figures,
-        round_trip_ns: u64,
-        cause: Option<Cause>,
-    ) {
-        let key = (self.order.key(figures, round_trip_ns), Reverse(self.directions));
+    pub(super) fn add(&mut self, judged: &JudgedFlow<'_>) {
+        let key = (self.order.key(judged), Reverse(self.directions));
         self.directions += 1;
         let is_small = self.rows.peek().is_some_and(|Reverse(least)| key < least.key);
         if self.rows.len() >= self.limit && is_small {
             return;
         }
-        let figures = Box::new(figures.clone());
-        self.rows.push(Reverse(Ranked { key, flow: *flow, figures, round_trip_ns, cause }));
+        self.rows.push(Reverse(Ranked { key, row: Box::new(judged.row()) }));
         if self.rows.len() > self.limit {
             self.rows.pop();
         }
+    }
+
+    /// Returns the rows so far and forgets them, in any order.
+    #[cfg(feature = "tables")]
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = FlowRow> {
+        self.rows.drain().map(|Reverse(ranked)| *ranked.row)
     }
 
     pub(super) fn conclude(self) -> FlowTable {
@@ -149,16 +176,20 @@ impl Ranking {
         FlowTable {
             directions: self.directions,
             sorted_by: self.order,
-            rows: rows.into_iter().map(|Reverse(ranked)| ranked.flow()).collect(),
+            merged_by: self.merged_by,
+            rows: rows.into_iter().map(|Reverse(ranked)| *ranked.row).collect(),
         }
     }
 }
 
-impl Ranked {
-    fn flow(self) -> FlowRow {
-        let figures = &self.figures;
+impl JudgedFlow<'_> {
+    fn row(&self) -> FlowRow {
+        let &Self { flow, figures, .. } = self;
+        let tcp = |count: u32| flow.is_tcp.then_some(u64::from(count));
         FlowRow {
-            flow: self.flow.to_string(),
+            protocol: if flow.is_tcp { "tcp" } else { "udp" },
+            flow: flow.to_string(),
+            endpoints: *flow,
             bytes: figures.bytes,
             packets: figures.packets.into(),
             superframes: figures.superframes.into(),
@@ -167,17 +198,18 @@ impl Ranked {
             segment_source: figures.size.map(|size| size.by),
             segment_guess: figures.size.is_some_and(|Size { is_guess, .. }| is_guess),
             round_trip_ns: (self.round_trip_ns > 0).then_some(self.round_trip_ns),
-            retransmissions: figures.retransmitted.into(),
-            lost_before: figures.lost_before.into(),
-            lost_after: figures.lost_after().into(),
+            retransmissions: tcp(figures.retransmitted),
+            lost_before: tcp(figures.lost_before),
+            lost_after: tcp(figures.lost_after()),
             cause: self.cause,
+            merging: self.merging.map(Merging::row),
         }
     }
 }
 
 impl FlowOrder {
     /// All orders.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Bytes,
         Self::Packets,
         Self::Superframes,
@@ -185,6 +217,8 @@ impl FlowOrder {
         Self::RoundTrip,
         Self::Retransmissions,
         Self::Lost,
+        Self::Merged,
+        Self::Held,
     ];
 
     /// Returns the name of the figure in options.
@@ -197,10 +231,13 @@ impl FlowOrder {
             Self::RoundTrip => "rtt",
             Self::Retransmissions => "retransmissions",
             Self::Lost => "lost",
+            Self::Merged => "merged",
+            Self::Held => "held",
         }
     }
 
-    fn key(self, figures: &Figures, round_trip_ns: u64) -> u64 {
+    fn key(self, judged: &JudgedFlow<'_>) -> u64 {
+        let &JudgedFlow { figures, round_trip_ns, merging, .. } = judged;
         match self {
             Self::Bytes => figures.bytes,
             Self::Packets => figures.packets.into(),
@@ -209,6 +246,8 @@ impl FlowOrder {
             Self::RoundTrip => round_trip_ns,
             Self::Retransmissions => figures.retransmitted.into(),
             Self::Lost => u64::from(figures.lost_before) + u64::from(figures.lost_after()),
+            Self::Merged => merging.map_or(0, Merging::train_tenths),
+            Self::Held => merging.map_or(0, Merging::held_p99_ns),
         }
     }
 }
@@ -220,24 +259,28 @@ fn train_tenths(figures: &Figures) -> u64 {
 }
 
 impl FlowTable {
-    /// Returns a table with two lines per direction, at most 80 columns wide unless an IPv6 address is longer.
+    /// Returns a table with two lines per direction, and more if packets were merged; at most 80 columns wide unless an IPv6 address is longer.
     pub fn text(&self, style: Style) -> String {
-        let Self { directions, sorted_by, rows } = self;
+        let Self { directions, sorted_by, merged_by, rows } = self;
         if rows.is_empty() {
-            return "no TCP data, so no flows\n".into();
+            return "no TCP or UDP data, so no flows\n".into();
         }
         let count = match rows.len() as u64 {
-            all if all == *directions => units::count(all, "TCP direction"),
-            some => format!("{some} of {directions} TCP directions"),
+            all if all == *directions => units::count(all, "direction"),
+            some => format!("{some} of {directions} directions"),
         };
-        let mut text = format!("{count}, by {}:\n", sorted_by.name());
+        let merged = merged_by.as_ref().map(|rules| format!("; trains as merged by {rules}"));
+        let (merged, order) = (merged.unwrap_or_default(), sorted_by.name());
+        let mut text = wrap(&format!("{count}, by {order}{merged}:"));
         text.push_str(&style.faint(&line(&HEAD.map(str::to_owned))));
         text.push('\n');
         for row in rows {
             let cause = row.cause.map(|cause| format!("  {}", style.notice(cause.label())));
-            text.push_str(&format!("{}{}\n", row.flow, cause.unwrap_or_default()));
+            let protocol = if row.protocol == "tcp" { "" } else { "udp " };
+            text.push_str(&format!("{protocol}{}{}\n", row.flow, cause.unwrap_or_default()));
             text.push_str(&line(&row.cells()));
             text.push('\n');
+            text.push_str(&row.merging.as_ref().map_or(String::new(), FlowMerging::text));
         }
         text
     }
@@ -250,6 +293,7 @@ impl FlowRow {
             (Some(by), false) => by.code().to_owned(),
             (Some(by), true) => format!("{}?", by.code()),
         };
+        let or_none = |count: Option<u64>| count.map_or_else(|| "-".into(), |n| n.to_string());
         [
             units::bytes(self.bytes),
             self.packets.to_string(),
@@ -257,10 +301,24 @@ impl FlowRow {
             format!("{:.1}", self.packets_per_train),
             format!("{} {source}", self.segment_bytes),
             self.round_trip_ns.map_or_else(|| "-".into(), units::duration),
-            self.retransmissions.to_string(),
-            self.lost_before.to_string(),
-            self.lost_after.to_string(),
+            or_none(self.retransmissions),
+            or_none(self.lost_before),
+            or_none(self.lost_after),
         ]
+    }
+}
+
+impl FlowMerging {
+    /// Returns lines with the trains of a direction, their packets, their waiting times, and why they ended.
+    fn text(&self) -> String {
+        let Self { trains, packets_per_train, ended, held_ns } = self;
+        let held = held_ns.map(|held| {
+            let (p50, p99) = (units::duration(held.p50), units::duration(held.p99));
+            format!("held p50 {p50}, p99 {p99}")
+        });
+        let trains =
+            [units::count(*trains, "train"), format!("{packets_per_train:.1} packets each")];
+        list_lines("merged", trains.into_iter().chain(held)) + &count_lines("ended by", ended)
     }
 }
 

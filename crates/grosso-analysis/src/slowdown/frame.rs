@@ -3,7 +3,7 @@
 use grosso_wire::tcp::{self, TcpHeader, TcpOption, TcpOptions};
 
 use crate::{
-    evidence::{Evidence, Judgment, Nature, Sight, Size},
+    evidence::{Evidence, Judgment, Segments, Sight, Size},
     headers::u32_at,
 };
 
@@ -11,6 +11,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TcpFrame {
     pub(super) time_ns: u64,
+    /// Number of frames with data in the capture before this one.
+    pub(super) place: u32,
     pub(super) sequence: u32,
     /// Acknowledgment number; `None` if the ACK flag is not set.
     pub(super) ack: Option<u32>,
@@ -45,13 +47,7 @@ impl TcpFrame {
         let bytes = sight.packet.data.get(start..transport.layer.end())?;
         let (header, options, _) = TcpHeader::parse(bytes).ok()?;
         let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);
-        let (segment, packets, size) = match judgment.nature {
-            Nature::Superframe { size, .. } => {
-                let packets = judgment.packets(transport.payload.max(1));
-                (u32::from(size.bytes), u32::try_from(packets).unwrap_or(u32::MAX), Some(size))
-            }
-            Nature::Packet | Nature::Left(_) => (payload, 1, None),
-        };
+        let Segments { bytes: segment, packets, size } = judgment.segments(transport.payload);
         let flags = transport.flags(sight.packet.data);
         let mut frame = Self {
             time_ns: sight.packet.timestamp_ns.unwrap_or(0),
@@ -101,6 +97,11 @@ impl TcpFrame {
     /// Returns whether the frame is an acknowledgment without data.
     pub(super) const fn is_pure_ack(&self) -> bool {
         self.payload == 0 && self.ack.is_some() && !self.has(tcp::SYN | tcp::FIN | tcp::RST)
+    }
+
+    /// Returns the packets of the frame.
+    pub(super) const fn segments(&self) -> Segments {
+        Segments { bytes: self.segment, packets: self.packets, size: self.size }
     }
 
     /// Returns the sequence number after the payload.

@@ -9,7 +9,9 @@
 //! |---|---|
 //! | `frame` | the fields of one TCP frame |
 //! | `identification` | the order in which a host sent its packets |
+//! | `datagrams` | UDP flows, for the table of flows |
 //! | `flows` | the table of the largest directions |
+//! | `merging` | trains of one direction, as a coalescer delivers them |
 //! | `holes` | sequence ranges that are missing |
 //! | `figures` | the figures of one direction |
 //! | `stream` | one direction: sequence numbers and acknowledgments |
@@ -18,24 +20,31 @@
 //! | `causes` | derivation of causes from the figures, one file per group |
 //! | `summary` | causes of all directions |
 //! | `text` | causes as text |
-//! | `table` | table of connections, in bounded memory |
+//! | `slots` | flows that a table tracks at once, in bounded memory |
+//! | `table` | trackers of TCP connections and UDP flows |
 
 mod cause;
 mod causes;
 mod connection;
+mod datagrams;
 mod figures;
 mod flows;
 mod frame;
 mod holes;
 mod identification;
+mod merging;
+mod slots;
 mod stream;
 mod summary;
 mod table;
 mod text;
 
+pub(crate) use self::merging::{EndedTrain, FlowMark};
 pub use self::{
     cause::{Basis, Cause, Finding},
     flows::{FlowOrder, FlowRow, FlowTable, ROWS_MAX},
+    merging::FlowMerging,
+    slots::CONNECTIONS_MAX,
     summary::{Slow, Slowdowns},
-    table::{CONNECTIONS_MAX, Connections},
+    table::Connections,
 };

@@ -32,6 +32,8 @@ pub(super) struct Stream {
     is_pushed: bool,
     /// Sequence number of the last frame if it was an acknowledgment without data.
     last_ack: Option<u32>,
+    /// Position of the last frame with data in the capture.
+    place: u32,
     /// Timestamp value of the last frame with data.
     timestamp: Option<u32>,
     /// Whether the receiver reported a gap at its last acknowledged sequence number.
@@ -179,26 +181,24 @@ impl Stream {
     fn count(&mut self, frame: &TcpFrame) {
         let figures = &mut self.figures;
         let quiet_ns = frame.time_ns.saturating_sub(figures.last_ns);
-        if figures.frames == 0 {
-            figures.first_ns = frame.time_ns;
+        let is_next = frame.sequence == self.max
+            && quiet_ns <= BACK_TO_BACK_NS
+            && figures.frames > 0
+            && frame.segment >= figures.segment_max;
+        if is_next {
+            figures.runs += 1;
+            let others = frame.place.wrapping_sub(self.place).saturating_sub(1);
+            figures.alternated += u32::from(others >= ALTERNATING_MIN);
         }
-        let is_next = frame.sequence == self.max && quiet_ns <= BACK_TO_BACK_NS;
+        self.place = frame.place;
         if let (Some(before), Some((value, _))) = (self.timestamp, frame.timestamps)
             && is_next
-            && figures.frames > 0
-            && frame.segment >= figures.segment_max
         {
             figures.pairs += 1;
             figures.stepped += u32::from(before != value);
         }
         self.timestamp = frame.timestamps.map(|(value, _)| value);
-        figures.frames += 1;
-        figures.packets = figures.packets.saturating_add(frame.packets);
-        figures.superframes += u32::from(frame.packets > 1);
-        figures.bytes += u64::from(frame.payload);
-        figures.last_ns = figures.last_ns.max(frame.time_ns);
-        figures.segment_max = figures.segment_max.max(frame.segment);
-        figures.size = frame.size.or(figures.size);
+        figures.count(frame.time_ns, frame.payload, &frame.segments());
         figures.ip_bytes_max = figures.ip_bytes_max.max(frame.ip_bytes);
         figures.pushed += u32::from(frame.has(tcp::PSH));
         figures.bad += u32::from(frame.is_bad);
@@ -437,5 +437,8 @@ const LATE_NS: u64 = 3_000_000;
 const DAMAGED_SHARE: u32 = 8;
 /// Maximum ratio of an echo time to the minimum. A longer echo waited for the application.
 const ECHO_SPREAD: u64 = 4;
+/// Minimum number of packets of other flows between two packets of a flow for which a poll of 64 packets contains at
+/// most four of the flow.
+pub(super) const ALTERNATING_MIN: u32 = 15;
 /// Maximum time between back-to-back packets, in nanoseconds.
 pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

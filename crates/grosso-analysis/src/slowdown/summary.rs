@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use super::{
     cause::{Cause, Finding},
-    figures::Figures,
-    flows::{FlowTable, Ranking},
+    flows::{FlowTable, JudgedFlow, Ranking},
 };
 use crate::headers::Endpoints;
 
@@ -68,16 +67,10 @@ struct CauseTotal {
 
 impl Totals {
     /// Adds the causes of one direction, the most important first.
-    pub(super) fn add(
-        &mut self,
-        flow: &Endpoints,
-        figures: &Figures,
-        round_trip_ns: u64,
-        findings: Vec<Finding>,
-    ) {
+    pub(super) fn add(&mut self, judged: &JudgedFlow<'_>, findings: Vec<Finding>) {
+        let &JudgedFlow { flow, figures, .. } = judged;
         if let Some(ranking) = &mut self.ranking {
-            let cause = findings.first().map(|finding| finding.cause);
-            ranking.add(flow, figures, round_trip_ns, cause);
+            ranking.add(judged);
         }
         self.directions += 1;
         self.slow_directions += u64::from(!findings.is_empty());

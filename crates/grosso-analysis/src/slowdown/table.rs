@@ -1,33 +1,37 @@
-//! Table of the connections of a capture, in bounded memory.
+//! Trackers of the flows of a capture, in bounded memory.
 
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
 };
 
+#[cfg(feature = "tables")]
+use super::flows::FlowRow;
 use super::{
     causes,
     connection::Connection,
-    flows::{FlowOrder, Ranking},
+    datagrams::Datagrams,
+    flows::{FlowOrder, JudgedFlow, ROWS_MAX, Ranking},
     frame::TcpFrame,
     identification::Source,
+    merging::{EndedTrain, FlowMark, Merging},
+    slots::{Place, Slot, Slots},
     summary::{Slowdowns, Totals},
 };
 use crate::{
     evidence::{Judgment, Path, Sight, too_big},
-    headers::{Endpoint, Endpoints},
+    headers::Endpoint,
 };
 
 /// Tracker of TCP connections: processes the frames of a capture and finds what slows each direction.
 #[derive(Debug, Default)]
 pub struct Connections {
-    places: HashMap<Endpoints, (u32, u8)>,
-    slots: Vec<(Endpoints, Connection)>,
-    /// Cached lookup of the last frame: consecutive packets often belong to one connection.
-    last: Option<(Endpoints, (u32, u8))>,
-    /// Slot at which the next search for an idle connection starts.
-    hand: usize,
+    slots: Slots<Connection>,
+    /// UDP flows, which only the table of flows contains.
+    datagrams: Slots<Datagrams>,
     totals: Totals,
+    /// Number of TCP frames with data.
+    frames: u32,
     /// MTUs of paths according to ICMP messages; at most [`PATHS_MAX`].
     paths: HashMap<Path, TooBig>,
     sources: Sources,
@@ -55,19 +59,62 @@ impl Connections {
     ///
     /// [`ROWS_MAX`]: super::ROWS_MAX
     pub fn list_flows(&mut self, order: FlowOrder, limit: usize) {
-        self.totals.ranking = Some(Ranking::new(order, limit));
+        self.totals.ranking = Some(Ranking::new(order, limit.min(ROWS_MAX)));
+    }
+
+    /// Enables the flow table with all directions. Rows of evicted flows accumulate until [`Self::drain_flows`].
+    #[cfg(feature = "tables")]
+    pub(crate) fn list_all_flows(&mut self) {
+        self.totals.ranking = Some(Ranking::new(FlowOrder::default(), usize::MAX));
+    }
+
+    /// Returns the rows of the flows that were evicted since the last call.
+    #[cfg(feature = "tables")]
+    pub(crate) fn drain_flows(&mut self) -> impl Iterator<Item = FlowRow> {
+        self.totals.ranking.iter_mut().flat_map(Ranking::drain)
+    }
+
+    /// Returns whether the flow table is enabled.
+    pub(crate) const fn lists_flows(&self) -> bool {
+        self.totals.ranking.is_some()
+    }
+
+    /// Sets the name of the rules by which [`Self::add_train`] reports trains.
+    pub(crate) fn merged_by(&mut self, rules: String) {
+        if let Some(ranking) = &mut self.totals.ranking {
+            ranking.merged_by = Some(rules);
+        }
     }
 
     /// Processes a frame with its classification; `is_bad` says whether one of its checksums is complete but wrong.
     pub fn observe(&mut self, sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) {
-        if sight.transport.is_none() {
+        self.mark(sight, judgment, is_bad);
+    }
+
+    /// Processes a frame like [`Self::observe`]. Returns the direction of a frame with data, to report its train later.
+    pub(crate) fn mark(
+        &mut self,
+        sight: &Sight<'_>,
+        judgment: &Judgment,
+        is_bad: bool,
+    ) -> Option<FlowMark> {
+        let Some(transport) = &sight.transport else {
             self.take_message(sight);
-            return;
+            return None;
+        };
+        if !transport.is_tcp() {
+            return self.mark_datagram(sight, judgment);
         }
-        let Some(mut frame) = TcpFrame::of(sight, judgment, is_bad) else { return };
-        let (slot, side) = self.place(sight.endpoints);
-        let Some((_, connection)) = self.slots.get_mut(slot as usize) else { return };
-        let side = usize::from(side);
+        let mut frame = TcpFrame::of(sight, judgment, is_bad)?;
+        frame.place = self.frames;
+        self.frames = self.frames.wrapping_add(u32::from(frame.payload > 0));
+        let (place, replaced) = self.slots.place(sight.endpoints);
+        if let Some(before) = replaced {
+            causes::judge(&before, &mut self.totals);
+            self.totals.evicted += 1;
+        }
+        let Slot { serial, tracked: connection, .. } = self.slots.get_mut(place)?;
+        let (serial, side) = (*serial, usize::from(place.side));
         let is_guessed = frame.is_packet_of(connection.figures_mut(side).mss.into());
         if is_guessed {
             frame.make_packet();
@@ -76,11 +123,54 @@ impl Connections {
             let order = &mut connection.streams[side].order;
             let source =
                 order.source.get_or_insert_with(|| self.sources.place(&sight.endpoints.source));
-            order.shared += u32::from(self.sources.is_shared(*source, slot, &frame));
+            order.shared += u32::from(self.sources.is_shared(*source, place.slot, &frame));
         }
         connection.observe(side, &frame);
         if !self.paths.is_empty() && frame.payload > 0 {
-            self.compare_with_path(sight, (slot, side), &frame, is_guessed);
+            self.compare_with_path(sight, place, &frame, is_guessed);
+        }
+        (frame.payload > 0).then(|| FlowMark::new(place, serial, true, frame.packets))
+    }
+
+    /// Processes a UDP frame if the flow table is enabled.
+    fn mark_datagram(&mut self, sight: &Sight<'_>, judgment: &Judgment) -> Option<FlowMark> {
+        let ranking = self.totals.ranking.as_mut()?;
+        if sight.transport.is_none_or(|transport| transport.payload == 0) {
+            return None;
+        }
+        let (place, replaced) = self.datagrams.place(sight.endpoints);
+        if let Some(before) = replaced {
+            add_datagrams(&before, ranking);
+        }
+        let slot = self.datagrams.get_mut(place)?;
+        let packets = slot.tracked.observe(place.side.into(), sight, judgment);
+        Some(FlowMark::new(place, slot.serial, false, packets))
+    }
+
+    /// Returns the trains of a direction; `None` if another flow has replaced it.
+    fn merging_mut(&mut self, mark: &FlowMark) -> Option<&mut Merging> {
+        let (serial, merging) = if mark.is_tcp {
+            let slot = self.slots.get_mut(mark.place)?;
+            (slot.serial, &mut slot.merging)
+        } else {
+            let slot = self.datagrams.get_mut(mark.place)?;
+            (slot.serial, &mut slot.merging)
+        };
+        let is_it = serial == mark.serial;
+        is_it.then(|| &mut merging.get_or_insert_default()[usize::from(mark.place.side)])
+    }
+
+    /// Adds a train that a coalescer delivered.
+    pub(crate) fn add_train(&mut self, train: &EndedTrain) {
+        if let Some(merging) = self.merging_mut(&train.first) {
+            merging.add(train);
+        }
+    }
+
+    /// Adds the waiting time of a frame that a coalescer delivered.
+    pub(crate) fn add_hold(&mut self, mark: &FlowMark, waited_ns: u64) {
+        if let Some(merging) = self.merging_mut(mark) {
+            merging.hold(waited_ns);
         }
     }
 
@@ -102,7 +192,7 @@ impl Connections {
     fn compare_with_path(
         &mut self,
         sight: &Sight<'_>,
-        (slot, side): (u32, usize),
+        place: Place,
         frame: &TcpFrame,
         is_guessed: bool,
     ) {
@@ -110,9 +200,9 @@ impl Connections {
         let ip = transport.ip.offset as usize;
         let path = Path::at(sight.packet.data, ip, frame.identification.is_some());
         let Some(message) = path.and_then(|path| self.paths.get(&path)) else { return };
-        let Some((_, connection)) = self.slots.get_mut(slot as usize) else { return };
+        let Some(Slot { tracked: connection, .. }) = self.slots.get_mut(place) else { return };
         let settled_ns = message.since_ns + connection.round_trip_ns().max(SETTLED_NS);
-        let figures = connection.figures_mut(side);
+        let figures = connection.figures_mut(place.side.into());
         figures.icmp_mtu = message.mtu;
         figures.icmp_quoted = message.quoted;
         figures.is_icmp_repeated |= message.last_ns > settled_ns;
@@ -125,63 +215,26 @@ impl Connections {
         }
     }
 
-    /// Returns the slot of a flow's connection, and the flow's direction in it.
-    fn place(&mut self, endpoints: Endpoints) -> (u32, u8) {
-        if let Some((last, (slot, side))) = self.last {
-            if last == endpoints {
-                return (slot, side);
-            }
-            // A frame in the opposite direction needs no lookup either.
-            if last == endpoints.reversed() {
-                return (slot, 1 - side);
-            }
-        }
-        let place = match self.places.get(&endpoints) {
-            Some(&place) => place,
-            None => (self.insert(endpoints), 0),
-        };
-        self.last = Some((endpoints, place));
-        place
-    }
-
-    fn insert(&mut self, endpoints: Endpoints) -> u32 {
-        let new = (endpoints, Connection::default());
-        let slot = if self.slots.len() < CONNECTIONS_MAX {
-            self.slots.push(new);
-            self.slots.len() - 1
-        } else {
-            let slot = self.idle();
-            let (before, connection) = std::mem::replace(&mut self.slots[slot], new);
-            self.places.remove(&before);
-            self.places.remove(&before.reversed());
-            causes::judge(&before, &connection, &mut self.totals);
-            self.totals.evicted += 1;
-            slot
-        };
-        let number = u32::try_from(slot).unwrap_or(u32::MAX);
-        // The opposite direction comes first, because a flow from an endpoint to itself is its own reverse.
-        self.places.insert(endpoints.reversed(), (number, 1));
-        self.places.insert(endpoints, (number, 0));
-        number
-    }
-
-    /// Returns the slot of a connection without a frame since the last search passed it.
-    fn idle(&mut self) -> usize {
-        loop {
-            let slot = self.hand;
-            self.hand = (slot + 1) % CONNECTIONS_MAX;
-            if !std::mem::take(&mut self.slots[slot].1.is_recent) {
-                return slot;
-            }
-        }
-    }
-
     /// Returns the causes that slow the observed directions.
     pub fn conclude(mut self) -> Slowdowns {
-        for (endpoints, connection) in &self.slots {
-            causes::judge(endpoints, connection, &mut self.totals);
+        for slot in &self.slots.slots {
+            causes::judge(slot, &mut self.totals);
+        }
+        if let Some(ranking) = &mut self.totals.ranking {
+            self.datagrams.slots.iter().for_each(|slot| add_datagrams(slot, ranking));
         }
         self.totals.conclude()
+    }
+}
+
+/// Adds both directions of a UDP flow to a ranking.
+fn add_datagrams(slot: &Slot<Datagrams>, ranking: &mut Ranking) {
+    let flows = [slot.endpoints, slot.endpoints.reversed()];
+    for (side, (flow, figures)) in flows.iter().zip(&slot.tracked.figures).enumerate() {
+        if figures.frames > 0 {
+            let merging = slot.merging.as_ref().map(|sides| &sides[side]);
+            ranking.add(&JudgedFlow { flow, figures, round_trip_ns: 0, cause: None, merging });
+        }
     }
 }
 
@@ -211,10 +264,6 @@ impl Sources {
         known == tag && other != slot && expected == identification
     }
 }
-
-/// Maximum number of connections at once: about 40 MB. A further connection replaces an idle one, whose causes are
-/// found first.
-pub const CONNECTIONS_MAX: usize = 1 << 15;
 
 // Two streams of at most 480 bytes each, without holes, which few directions have.
 const _: () = assert!(size_of::<Connection>() <= 1024);

@@ -72,6 +72,9 @@ fn measure(finding: &Finding) -> String {
         Cause::PathMtuIgnored => {
             format!(": MTU {bytes}, {} larger", units::count(*packets, "packet"))
         }
+        Cause::AcksStretched => {
+            format!(": one per {} packets", of_packets / (*packets).max(1))
+        }
         Cause::SmallMss => format!(": {bytes} B"),
         Cause::ZeroWindow | Cause::Application => format!(": {}, {time}", times(*packets)),
         Cause::ReceiveWindow | Cause::TinySegments => format!(": {bytes} B on average"),

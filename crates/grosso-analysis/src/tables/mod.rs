@@ -6,12 +6,14 @@
 //! | `wire` | conversion of frames to packets on the wire (feature `tables`) |
 //! | `trains` | rows for the trains that leave a coalescer |
 //! | `reading` | reading of captures as rows of frames or of trains |
-//! | `columns`, `batches` | conversion of rows to Arrow record batches (feature `tables`) |
+//! | `columns`, `flow_columns`, `batches` | conversion of rows to Arrow record batches (feature `tables`) |
 
 #[cfg(feature = "tables")]
 mod batches;
 #[cfg(feature = "tables")]
 mod columns;
+#[cfg(feature = "tables")]
+mod flow_columns;
 mod packets;
 mod reading;
 mod stack_names;
@@ -33,6 +35,7 @@ pub(crate) use self::wire::WireRows;
 pub use self::{
     batches::Batches,
     columns::{Columns, PacketColumns, PacketTable, Take, TrainColumns},
+    flow_columns::FlowColumns,
 };
 pub use self::{
     packets::{FrameFinding, Packet},

@@ -6,7 +6,7 @@ use grosso_io::PortBuffer;
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use super::{FileNames, FrameOrigin, Headers, StackNames, packets_of};
-use crate::replay::{Fate, Receiver, Records, Replay, Seen};
+use crate::replay::{Fate, Receiver, Records, Replay, Seen, why};
 
 /// Packets that leave a coalescer as one frame.
 #[derive(Clone, Copy, Debug)]
@@ -188,16 +188,7 @@ impl Leaving {
     /// Returns the reason why packet `number` did not join the train. For a train of that packet alone, returns the
     /// reason why the packet passed through.
     fn why(&self, number: u64, verdict: Verdict) -> Option<&'static str> {
-        let is_by_packet = match self.closed {
-            Close::NoMerge | Close::Barrier => true,
-            Close::Never => self.numbers == [number],
-            _ => false,
-        };
-        match verdict {
-            Verdict::Refused(reason) if is_by_packet => Some(reason.name()),
-            Verdict::Passed(reason) if is_by_packet => Some(reason.name()),
-            _ => None,
-        }
+        why(self.closed, verdict, self.numbers == [number])
     }
 }
 

@@ -10,9 +10,8 @@ mod trial;
 use std::path::{Path, PathBuf};
 
 use grosso::Profile;
-use grosso_capture::{Entry, Packet};
+use grosso_capture::Entry;
 use grosso_sys::path;
-use grosso_wire::dissect;
 
 use self::crew::Crew;
 use crate::{
@@ -20,18 +19,20 @@ use crate::{
         CaptureCommand, End, EndWords, Files, Input, Next, OUTPUT_MODE, Outcome, Session, Unparsed,
         note_others, refuse_input, survey,
     },
-    checksums::{self, Levels, Verdict},
     error::Failure,
-    evidence::{Given, Judge, Sight},
+    evidence::Given,
     name::{Name, quoted, shown},
-    replay::{Batch, Bounds, HoldTime, Purpose, Repair, Rules, Seen, note_blind_flows},
+    replay::{
+        Batch, Bounds, FlowReplay, HoldTime, Purpose, Repair, Replay, Rules, Seen, Streams,
+        note_blind_flows,
+    },
     report::{Place, Tool},
     reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
     slowdown::{Connections, Slowdowns},
 };
 
 /// Comparison of merge settings on the traffic of a capture: every combination of profile, resequencing and hold.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Whatif {
     /// Names or files of profiles; `all` means every built-in profile.
     pub profiles: Vec<String>,
@@ -49,6 +50,8 @@ pub struct Whatif {
     pub jobs: u16,
     /// File for an HTML page with plots.
     pub html: Option<PathBuf>,
+    /// Empty table of TCP connections, configured with the flows to list. The first setting merges their trains.
+    pub connections: Connections,
 }
 
 impl Whatif {
@@ -71,10 +74,12 @@ impl Whatif {
 impl CaptureCommand for Whatif {
     type Report = WhatifReport;
 
-    fn run(self, files: Files, session: &Session) -> Result<Outcome<WhatifReport>, Failure> {
+    fn run(mut self, files: Files, session: &Session) -> Result<Outcome<WhatifReport>, Failure> {
         self.check()?;
+        let mut streams = Streams::new(std::mem::take(&mut self.connections));
         let options = &self;
         let rules = settings(options);
+        let mut flows = flow_replay(rules.first(), &mut streams.connections)?;
         let mut judge = survey(&files.captures, self.given, session)?;
         let mut input = files.input(session)?;
         if let Some(page) = &options.html {
@@ -83,7 +88,6 @@ impl CaptureCommand for Whatif {
         let mut crew =
             Crew::new(rules.into_iter().chain(ordered(options)).collect(), options.jobs)?;
         let mut offered = Offered::default();
-        let mut streams = Streams::default();
         let mut unparsed = Unparsed::default();
         let links = input.links;
         let ending = input.each(|entry| {
@@ -92,19 +96,28 @@ impl CaptureCommand for Whatif {
                     let seen = Seen::of(packet, links, Purpose::Looks, &mut judge);
                     offered.count(packet, seen.meta.gso.as_ref());
                     crew.push(&seen);
-                    streams.observe(packet, &seen, &judge);
+                    let mark = streams.observe(packet, &seen, &judge);
+                    if let Some(flows) = &mut flows {
+                        flows.push(&seen, mark, &mut streams.connections);
+                    }
                     if seen.link.is_none() {
                         unparsed.count(packet);
                     }
                 }
                 Entry::Block(block) if block.is_section_header() => {
                     crew.end_section();
+                    if let Some(flows) = &mut flows {
+                        flows.finish(&mut streams.connections);
+                    }
                 }
                 Entry::Block(_) => {}
             }
             Ok(Next::Go)
         })?;
-        let slowdown = streams.connections.conclude();
+        if let Some(flows) = &mut flows {
+            flows.finish(&mut streams.connections);
+        }
+        let slowdown = streams.conclude();
         let mut report = report(options, &input, offered, crew.finish()?, slowdown);
         // The report is shown even if its page cannot be written, because a long capture takes time.
         let written = options.html.as_deref().map_or(Ok(()), |page| {
@@ -121,24 +134,15 @@ impl CaptureCommand for Whatif {
     }
 }
 
-/// TCP connections of the capture, independent of the settings.
-#[derive(Default)]
-struct Streams {
-    connections: Connections,
-    levels: Levels,
-}
-
-impl Streams {
-    fn observe(&mut self, packet: &Packet<'_>, seen: &Seen<'_>, judge: &Judge) {
-        let (Some(link), Some(judgment)) = (seen.link, &seen.judgment) else { return };
-        let described = packet.meta();
-        let stack = dissect(packet.data, link, &seen.ports);
-        let sight = Sight::new(packet, &described, &stack, link, seen.ports);
-        let claim = judge.claim(&sight);
-        checksums::judge(packet.data, packet.is_cut(), &stack, claim, &mut self.levels);
-        let is_bad = self.levels.worst() == Some(Verdict::Bad);
-        self.connections.observe(&sight, judgment, is_bad);
-    }
+/// Returns a replay by the first setting, if the table of flows is enabled.
+fn flow_replay(
+    first: Option<&Rules>,
+    connections: &mut Connections,
+) -> Result<Option<FlowReplay>, Failure> {
+    let Some(first) = first.filter(|_| connections.lists_flows()) else { return Ok(None) };
+    let replay = Replay::new(first, Purpose::Looks)?;
+    connections.merged_by(replay.rules_text());
+    Ok(Some(FlowReplay::new(replay)))
 }
 
 fn write_page(report: &mut WhatifReport, page: &Path, session: &Session) -> Result<(), Failure> {

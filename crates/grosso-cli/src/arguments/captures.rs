@@ -47,7 +47,7 @@ pub(crate) struct Inspect {
 /// Options of the flow table.
 #[derive(Args, Debug)]
 pub(crate) struct ListedFlows {
-    /// List the N largest TCP directions: size, trains, round trip, loss and cause [without =N: 20]
+    /// List the N largest TCP and UDP directions: size, trains, round trip, loss and cause [without =N: 20]
     #[arg(
         long,
         value_name = "N",
@@ -64,12 +64,22 @@ pub(crate) struct ListedFlows {
 
 impl ListedFlows {
     /// Returns an empty table of connections that keeps the requested flows.
-    pub(crate) fn connections(&self) -> Connections {
+    ///
+    /// # Errors
+    /// Fails if a number follows the option without an equals sign. That was the limit of the trains held at once.
+    pub(crate) fn connections(&self, captures: &Captures) -> Result<Connections, Failure> {
         let mut connections = Connections::default();
-        if let Some(limit) = self.flows {
-            connections.list_flows(self.sort, limit);
+        let Some(limit) = self.flows else { return Ok(connections) };
+        if let Some(number) = captures.stray_number() {
+            let message = format!("--flows {number}: {number} is not a capture");
+            let hint = format!(
+                "--flows={number} lists {number} flows; --max-flows {number} limits the trains \
+                 held at once"
+            );
+            return Err(Failure::usage("usage.flows", message).hint(hint));
         }
-        connections
+        connections.list_flows(self.sort, limit);
+        Ok(connections)
     }
 }
 
@@ -79,6 +89,8 @@ pub(crate) struct Coalesce {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
+    #[command(flatten)]
+    pub(crate) listed: ListedFlows,
     #[command(flatten)]
     pub(crate) rules: Rules,
 }
@@ -125,7 +137,7 @@ pub(crate) struct Bounds {
     pub(crate) max_segs: Option<u16>,
     /// Limit the number of trains held at once
     #[arg(long, value_name = "N", value_parser = parse_flows, hide_short_help = true)]
-    pub(crate) flows: Option<usize>,
+    pub(crate) max_flows: Option<usize>,
     /// Limit the number of tunnel layers around merged packets
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) tunnels: Option<u8>,
@@ -140,8 +152,8 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Returns the limits for the library.
     pub(crate) fn bounds(&self) -> replay::Bounds {
-        let Self { max_size, max_segs, flows, tunnels, no_udp, round_trip } = *self;
-        replay::Bounds { max_size, max_segs, flows, tunnels, no_udp, round_trip }
+        let Self { max_size, max_segs, max_flows, tunnels, no_udp, round_trip } = *self;
+        replay::Bounds { max_size, max_segs, flows: max_flows, tunnels, no_udp, round_trip }
     }
 }
 

@@ -135,7 +135,7 @@ pub(crate) struct ConfigEsp {
     pub(crate) shared_key: bool,
 }
 
-pub(super) const CONFIG_HELP: &str = "\
+pub(crate) const CONFIG_HELP: &str = "\
 Examples:
   grosso config check edge.toml
   sudo ip xfrm state | grosso config esp --here 192.0.2.2 --key-file edge.key";

@@ -19,6 +19,9 @@ pub(crate) struct Export {
     /// Write one row per train to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) trains: Option<PathBuf>,
+    /// Write one row per TCP or UDP direction to this file
+    #[arg(long, value_name = "FILE", value_parser = parse_flow_file)]
+    pub(crate) flows: Option<PathBuf>,
     /// Write only the flows of shard I of N, for example 2/4
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = Shard::parse)]
     pub(crate) shard: Shard,
@@ -26,6 +29,16 @@ pub(crate) struct Export {
     pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) rules: Rules,
+}
+
+/// Parses the file of the flow table. A number was the limit of held trains.
+fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
+    match text.parse::<u64>() {
+        Ok(number) => {
+            Err(format!("expected a file; --max-flows {number} limits the trains held at once"))
+        }
+        Err(_) => Ok(text.into()),
+    }
 }
 
 pub(crate) const EXPORT_HELP: &str = "\
@@ -36,6 +49,7 @@ copied to a temporary file.
 
 Examples:
   grosso export ring/ --parquet packets.parquet --trains trains.parquet
+  grosso export ring/ --flows flows.parquet
   grosso export monday.pcapng --parquet dns.parquet -f 'udp port 53'
   duckdb -c \"select closed, why, count(*) from 'trains.parquet' group by all\"";
 

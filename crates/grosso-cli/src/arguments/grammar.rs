@@ -68,6 +68,12 @@ impl Captures {
         (Self { words: words.to_vec(), ..self.clone() }, text(others))
     }
 
+    /// Returns the first argument that is a number and not a file.
+    pub(super) fn stray_number(&self) -> Option<u64> {
+        let is_there = |word: &OsString| self.read.is_none() && path::input::is_there(word);
+        self.words.iter().filter(|word| !is_there(word)).find_map(number_of)
+    }
+
     /// Splits off the last argument if it is a number and not a file.
     pub(crate) fn split_number(&self) -> (Self, Option<u64>) {
         let number = match &self.words[..] {

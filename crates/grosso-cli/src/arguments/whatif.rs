@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use grosso_analysis::replay::{Batch, HoldTime, Repair};
 
-use super::{captures::Bounds, grammar::Captures, known::Known, own::Naming};
+use super::{
+    captures::{Bounds, ListedFlows},
+    grammar::Captures,
+    known::Known,
+    own::Naming,
+};
 
 #[derive(Args, Debug)]
 pub(crate) struct Whatif {
@@ -42,6 +47,8 @@ pub(crate) struct Whatif {
     pub(crate) bounds: Bounds,
     #[command(flatten)]
     pub(crate) known: Known,
+    #[command(flatten)]
+    pub(crate) listed: ListedFlows,
     /// Use this many threads; the report is the same for any number
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,

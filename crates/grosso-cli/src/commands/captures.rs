@@ -31,15 +31,16 @@ fn run<C: CaptureCommand>(
 
 pub(super) fn inspect(options: &args::Inspect, session: &mut Session) -> Result<Exit, Failure> {
     let given = options.known.given()?;
+    let connections = options.listed.connections(&options.captures)?;
     let files = options.captures.files("inspect", session)?;
-    let connections = options.listed.connections();
     run(inspect::Inspect { given, connections }, files, session)
 }
 
 pub(super) fn coalesce(options: &args::Coalesce, session: &mut Session) -> Result<Exit, Failure> {
+    let connections = options.listed.connections(&options.files.captures)?;
     let files = options.files.files("coalesce", session)?;
     let (given, rules) = (options.known.given()?, options.rules.rules());
-    run(convert::Coalesce { given, rules }, files, session)
+    run(convert::Coalesce { given, rules, connections }, files, session)
 }
 
 pub(super) fn segment(options: &args::Segment, session: &mut Session) -> Result<Exit, Failure> {
@@ -139,6 +140,7 @@ pub(super) fn whatif(options: &args::Whatif, session: &mut Session) -> Result<Ex
         given: Default::default(),
         jobs: options.jobs,
         html: options.html.clone(),
+        connections: options.listed.connections(&options.captures)?,
     };
     command.check()?;
     let files = options.captures.files("whatif", session)?;
@@ -148,7 +150,7 @@ pub(super) fn whatif(options: &args::Whatif, session: &mut Session) -> Result<Ex
 
 #[cfg(feature = "parquet")]
 pub(super) fn export(options: &args::Export, session: &mut Session) -> Result<Exit, Failure> {
-    if options.parquet.is_none() && options.trains.is_none() {
+    if options.parquet.is_none() && options.trains.is_none() && options.flows.is_none() {
         let hint = "grosso export FILE --parquet PACKETS.parquet --trains TRAINS.parquet";
         return Err(Failure::usage("usage.output", "export: no output file").hint(hint));
     }
@@ -156,6 +158,7 @@ pub(super) fn export(options: &args::Export, session: &mut Session) -> Result<Ex
     let command = export::Export {
         parquet: options.parquet.clone(),
         trains: options.trains.clone(),
+        flows: options.flows.clone(),
         shard: options.shard,
         given: options.known.given()?,
         rules: options.rules.rules(),

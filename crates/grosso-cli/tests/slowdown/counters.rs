@@ -4,7 +4,7 @@ use std::{collections::HashMap, process::Command};
 
 use grosso_sys::namespace::NetworkNamespace;
 
-use super::output;
+use super::{output, situations::MANY};
 
 /// Counters after a stream.
 #[derive(Debug, Default)]
@@ -70,6 +70,12 @@ impl Counters {
 
     pub(super) fn is_mostly_window_limited(&self) -> bool {
         self.window_percent >= 60.0
+    }
+
+    /// Returns whether packets were lost, and few were retransmitted without need.
+    pub(super) fn is_loss(&self) -> bool {
+        let (needed, unneeded) = (self.retransmitted(), self.received_twice());
+        needed >= MANY && unneeded * 4 <= needed && self.out_of_order() >= MANY
     }
 
     /// Returns whether nothing was lost, reordered, repeated or damaged, and the window stayed open.

@@ -44,6 +44,12 @@ pub(super) struct Situation {
     pub(super) is_made: fn(&Counters) -> bool,
     /// Cause to name at the sender and behind the link; `None` if there is none.
     pub(super) causes: [Option<&'static str>; 2],
+    /// The cause at the receiver behind the router, or none to name; `None` if a capture there is not judged.
+    pub(super) behind_router: Option<Option<&'static str>>,
+    /// Whether the stream uses IPv6.
+    pub(super) is_ipv6: bool,
+    /// Number of healthy streams at the same time, in the same captures.
+    pub(super) others: usize,
 }
 
 impl Situation {
@@ -82,31 +88,69 @@ pub(super) const HEALTHY: Situation = Situation {
     setup: ["", "", ""],
     is_made: Counters::is_free,
     causes: [None, None],
+    behind_router: None,
+    is_ipv6: false,
+    others: 0,
 };
+
+/// A stream over IPv6, whose packets have no identification.
+pub(super) const HEALTHY_IPV6: Situation =
+    Situation { name: "healthy, IPv6", is_ipv6: true, ..HEALTHY };
 
 /// A stream over a link without impairment.
 pub(super) const HEALTHY_LOCAL: Situation =
     Situation { name: "healthy, no delay", impairment: "delay 0ms", ..HEALTHY };
 
 /// A stream through a router with the MTU of the other links.
-pub(super) const HEALTHY_ROUTED: Situation =
-    Situation { name: "healthy, routed", route: Route::Routed, ..HEALTHY };
+pub(super) const HEALTHY_ROUTED: Situation = Situation {
+    name: "healthy, routed",
+    route: Route::Routed,
+    behind_router: Some(None),
+    ..HEALTHY
+};
 
 /// A stream of superframes.
 pub(super) const HEALTHY_OFFLOADED: Situation =
     Situation { name: "healthy, TSO", setup: ["ethtool -K a0 tso on gso on", "", ""], ..HEALTHY };
 
 /// Faults of the network and the hosts.
-pub(super) const FAULTS: [Situation; 16] = [
+pub(super) const FAULTS: [Situation; 21] = [
     Situation {
         name: "loss",
         impairment: "delay {delay} loss {share}",
         applications: BUSY,
-        is_made: |counters| {
-            let (needed, unneeded) = (counters.retransmitted(), counters.received_twice());
-            needed >= MANY && unneeded * 4 <= needed && counters.out_of_order() >= MANY
-        },
+        is_made: |counters| counters.is_loss(),
         causes: [Some("lost_after"), Some("lost_before")],
+        ..HEALTHY
+    },
+    Situation {
+        name: "loss, IPv6",
+        impairment: "delay {delay} loss {share}",
+        applications: BUSY,
+        is_made: |counters| counters.is_loss(),
+        causes: [Some("lost_after"), Some("lost_before")],
+        is_ipv6: true,
+        ..HEALTHY
+    },
+    Situation {
+        name: "loss before the router",
+        route: Route::Routed,
+        impairment: "delay {delay} loss {share}",
+        applications: BUSY,
+        is_made: |counters| counters.is_loss(),
+        causes: [Some("lost_after"), Some("lost_before")],
+        behind_router: Some(Some("lost_before")),
+        ..HEALTHY
+    },
+    Situation {
+        name: "loss behind the router",
+        route: Route::Routed,
+        impairment: "delay {delay}",
+        applications: BUSY,
+        setup: ["", LOSE_FORWARDED, ""],
+        is_made: |counters| counters.is_loss(),
+        causes: [Some("lost_after"); 2],
+        behind_router: Some(Some("lost_before")),
         ..HEALTHY
     },
     Situation {
@@ -136,6 +180,18 @@ pub(super) const FAULTS: [Situation; 16] = [
                 && !counters.is_window_limited()
         },
         causes: [Some("reordered_after"), Some("reordered_before")],
+        ..HEALTHY
+    },
+    Situation {
+        name: "reordering, IPv6",
+        impairment: "delay {delay} reorder {share}",
+        applications: BUSY,
+        is_made: |counters| {
+            counters.out_of_order() >= MANY.max(3 * counters.retransmitted())
+                && !counters.is_window_limited()
+        },
+        causes: [Some("reordered_after"), Some("reordered_before")],
+        is_ipv6: true,
         ..HEALTHY
     },
     Situation {
@@ -190,6 +246,16 @@ pub(super) const FAULTS: [Situation; 16] = [
         setup: ["", "sysctl -qw net.ipv4.tcp_rmem='4096 65536 65536'", ""],
         is_made: |counters| counters.zero_windows() >= MANY && counters.retransmitted() == 0,
         causes: [Some("zero_window"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "slow reader beside healthy streams",
+        impairment: "delay 2ms",
+        applications: Applications { read_pause: PAUSE, bytes: 512 << 10, ..BUSY },
+        setup: ["", "sysctl -qw net.ipv4.tcp_rmem='4096 65536 65536'", ""],
+        is_made: |counters| counters.zero_windows() >= MANY && counters.retransmitted() == 0,
+        causes: [Some("zero_window"); 2],
+        others: 3,
         ..HEALTHY
     },
     Situation {
@@ -285,6 +351,10 @@ pub(super) const ROUTED_RECEIVER: &str = "ip address add 10.10.0.2/24 dev c0 && 
 const LOSE_ACKS: &str = "nft add table ip t && \
     nft add chain ip t out '{ type filter hook output priority 0; }' && \
     nft add rule ip t out ip length 40-60 tcp flags == ack numgen inc mod 10 0 drop";
+/// Makes the router drop 2 % of the large packets that it forwards.
+const LOSE_FORWARDED: &str = "nft add table ip t && \
+    nft add chain ip t through '{ type filter hook forward priority 0; }' && \
+    nft add rule ip t through ip length 1000-1500 numgen random mod 50 0 drop";
 /// Makes the sender probe the MTU, and drops the ICMP messages from the router.
 const DROP_ICMP_IN: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1 && nft add table ip t && \
     nft add chain ip t in '{ type filter hook input priority 0; }' && \
@@ -302,6 +372,6 @@ const SHORT_TIMER: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 rto_
 const PROBE_MTU: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1";
 
 /// Number of events that make a fault.
-const MANY: u64 = 4;
+pub(super) const MANY: u64 = 4;
 /// A pause that is longer than any round trip here.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -26,6 +26,8 @@ pub enum Fault {
     Duplication(usize),
     /// The path loses this many of 100 acknowledgments.
     AckLoss(usize),
+    /// The receiver sends one acknowledgment for this many packets.
+    StretchedAcks(u32),
     /// The receive window has this many segments.
     SmallWindow(u32),
     /// The receiver's application reads more slowly than data arrives.

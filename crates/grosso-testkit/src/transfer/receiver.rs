@@ -80,7 +80,11 @@ impl Reader {
             self.unread += self.next - before;
         }
         self.unacknowledged += 1;
-        if had_gap || self.unacknowledged >= 2 {
+        let packets_per_ack = match self.setting.fault {
+            Fault::StretchedAcks(packets) => packets,
+            _ => 2,
+        };
+        if had_gap || self.unacknowledged >= packets_per_ack {
             self.answer(now_ns, false, None, path);
         } else {
             self.timer += 1;

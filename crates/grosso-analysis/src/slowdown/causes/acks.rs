@@ -1,4 +1,4 @@
-//! Acknowledgments that were lost on the path.
+//! Acknowledgments that were lost on the path, or that cover many packets.
 
 use super::{Basis, Cause, Finding, View};
 
@@ -17,6 +17,28 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Finds acknowledgments that are rare in a direction without faults: a sender then sends in bursts.
+pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
+    let (figures, acks) = (view.figures, view.peer.figures.acks);
+    let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
+    let round_trips = active_ns.checked_div(view.round_trip_ns).unwrap_or(0);
+    // A host that sends data acknowledges with it.
+    let is_one_way = view.peer.figures.frames <= acks;
+    // A host that merges packets acknowledges superframes.
+    let is_merged = figures.superframes > figures.frames / 20;
+    let is_rare = u64::from(acks) <= RARE_MAX * round_trips;
+    let is_stretched = acks > 0 && figures.packets / acks >= STRETCHED_MIN;
+    if is_stretched && figures.packets >= PACKETS_MIN && is_rare && is_one_way && !is_merged {
+        findings.push(view.found(Cause::AcksStretched, Basis::Sequence, acks));
+    }
+}
+
+/// Minimum number of packets that show a pattern.
+const PACKETS_MIN: u32 = 256;
+/// Minimum number of packets per acknowledgment.
+const STRETCHED_MIN: u32 = 8;
+/// Maximum number of acknowledgments per round trip.
+const RARE_MAX: u64 = 4;
 /// Minimum number of missing acknowledgments.
 const MISSING_MIN: u32 = 3;
 /// Minimum share of missing acknowledgments: one in `SHARE`.

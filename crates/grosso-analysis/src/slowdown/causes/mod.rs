@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `path` | path MTU, black holes, routers that merge, wrong checksums |
 //! | `loss` | loss, reordering, copies, unnecessary retransmissions |
-//! | `acks` | lost acknowledgments |
+//! | `acks` | lost and rare acknowledgments |
 //! | `window` | closed and small windows, pauses of the sender |
 //! | `offload` | traffic that receive offload cannot merge |
 
@@ -18,10 +18,11 @@ use super::{
     cause::{Basis, Cause, Finding},
     connection::Connection,
     figures::Figures,
+    flows::JudgedFlow,
+    slots::Slot,
     stream::Stream,
     summary::Totals,
 };
-use crate::headers::Endpoints;
 
 /// One direction, with the data that the rules for causes need.
 struct View<'a> {
@@ -52,9 +53,11 @@ impl View<'_> {
 }
 
 /// Finds the causes of both directions of a connection, the most important first.
-pub(super) fn judge(endpoints: &Endpoints, connection: &Connection, totals: &mut Totals) {
+pub(super) fn judge(slot: &Slot<Connection>, totals: &mut Totals) {
+    let Slot { endpoints, tracked: connection, merging, .. } = slot;
     let [one, other] = &connection.streams;
-    for (flow, stream, peer) in [(*endpoints, one, other), (endpoints.reversed(), other, one)] {
+    let directions = [(*endpoints, one, other), (endpoints.reversed(), other, one)];
+    for (side, (flow, stream, peer)) in directions.into_iter().enumerate() {
         if stream.figures.frames == 0 {
             continue;
         }
@@ -74,7 +77,17 @@ pub(super) fn judge(endpoints: &Endpoints, connection: &Connection, totals: &mut
         if findings.is_empty() {
             window::find_limits(&view, &mut findings);
         }
+        if findings.is_empty() {
+            acks::find_stretched(&view, &mut findings);
+        }
         offload::find(&view, &mut findings);
-        totals.add(&flow, &stream.figures, view.round_trip_ns, findings);
+        let judged = JudgedFlow {
+            flow: &flow,
+            figures: &stream.figures,
+            round_trip_ns: view.round_trip_ns,
+            cause: findings.first().map(|finding| finding.cause),
+            merging: merging.as_ref().map(|sides| &sides[side]),
+        };
+        totals.add(&judged, findings);
     }
 }

@@ -1,0 +1,214 @@
+//! Trains by flow: which packets of a direction merge, why their trains end, and how long they wait.
+
+use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
+use grosso_capture::Packet;
+use grosso_io::PortBuffer;
+use grosso_wire::dissect;
+
+use super::{Fate, HoldTime, Receiver, Records, Repair, Replay, Seen};
+use crate::{
+    checksums::{Levels, Verdict as ChecksumVerdict, judge},
+    evidence::{Judge, Sight},
+    slowdown::{Connections, EndedTrain, FlowMark, Slowdowns},
+};
+
+/// Flows of a capture, tracked beside a replay.
+#[derive(Default)]
+pub(crate) struct Streams {
+    pub(crate) connections: Connections,
+    levels: Levels,
+}
+
+impl Streams {
+    pub(crate) fn new(connections: Connections) -> Self {
+        Self { connections, levels: Levels::default() }
+    }
+
+    /// Processes a packet; returns the direction of one with data.
+    pub(crate) fn observe(
+        &mut self,
+        packet: &Packet<'_>,
+        seen: &Seen<'_>,
+        classifier: &Judge,
+    ) -> Option<FlowMark> {
+        let (link, judgment) = (seen.link?, seen.judgment?);
+        let described = packet.meta();
+        let stack = dissect(packet.data, link, &seen.ports);
+        let sight = Sight::new(packet, &described, &stack, link, seen.ports);
+        let claim = classifier.claim(&sight);
+        judge(packet.data, packet.is_cut(), &stack, claim, &mut self.levels);
+        let is_bad = self.levels.worst() == Some(ChecksumVerdict::Bad);
+        self.connections.mark(&sight, &judgment, is_bad)
+    }
+
+    /// Returns the causes that slow the observed directions, and their table.
+    pub(crate) fn conclude(self) -> Slowdowns {
+        self.connections.conclude()
+    }
+}
+
+/// A packet in a coalescer, with its direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkedPacket {
+    mark: FlowMark,
+    number: u64,
+    arrived_ns: u64,
+}
+
+/// Trains that left during the push of a packet, until the verdict on that packet is known.
+#[derive(Debug, Default)]
+pub(crate) struct FlowTrains {
+    /// Packet that is pushed.
+    pushed: Option<MarkedPacket>,
+    /// Trains that left, and whether each consists of the pushed packet alone.
+    left: Vec<(Close, EndedTrain, bool)>,
+    waited: Vec<(FlowMark, u64)>,
+    now_ns: u64,
+}
+
+impl FlowTrains {
+    /// Announces the packet that a replay gets next; `mark` is the result of [`Streams::observe`].
+    pub(crate) fn begin(&mut self, seen: &Seen<'_>, mark: Option<FlowMark>) {
+        let (number, arrived_ns) = (seen.packet.number, seen.time.unwrap_or(0));
+        self.pushed = mark.map(|mark| MarkedPacket { mark, number, arrived_ns });
+    }
+
+    /// Returns the announced packet, to store it beside the buffer; `None` without data.
+    pub(crate) const fn pushed(&self) -> Option<MarkedPacket> {
+        self.pushed
+    }
+
+    /// Sets the time of the following deliveries.
+    pub(crate) const fn at(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// Adds a train that left, with the packets that have data.
+    pub(crate) fn leave(
+        &mut self,
+        delivery: &Delivery<'_, PortBuffer>,
+        packet: impl Fn(&PortBuffer) -> Option<MarkedPacket>,
+    ) {
+        let (mut first, mut judged, mut last) = (None, 0, None);
+        for packet in delivery.parts().filter_map(|part| packet(&part.buffer)) {
+            first.get_or_insert(packet);
+            last = Some(packet.number);
+            judged += u64::from(packet.mark.packets);
+            self.waited.push((packet.mark, self.now_ns.saturating_sub(packet.arrived_ns)));
+        }
+        let Some(MarkedPacket { mark, number, .. }) = first else { return };
+        let is_pushed = self.pushed.is_some_and(|pushed| pushed.number == number);
+        // The engine recognizes superframes by recorded metadata, the classifier also by other evidence.
+        let packets = judged.max(delivery.packets.into());
+        let train = EndedTrain { first: mark, packets, ended: delivery.closed.name() };
+        self.left.push((delivery.closed, train, is_pushed && last == Some(number)));
+    }
+
+    /// Passes the trains on, with the verdict on the pushed packet.
+    pub(crate) fn settle(&mut self, fate: Option<Fate>, connections: &mut Connections) {
+        for (closed, mut train, is_pushed) in self.left.drain(..) {
+            if let Some(Fate::Engine(verdict)) = fate
+                && let Some(why) = why(closed, verdict, is_pushed)
+            {
+                train.ended = why;
+            }
+            connections.add_train(&train);
+        }
+        if let (Some(Fate::Aside(aside)), Some(MarkedPacket { mark, .. })) = (fate, self.pushed) {
+            let packets = mark.packets.into();
+            connections.add_train(&EndedTrain { first: mark, packets, ended: aside.name() });
+            self.waited.push((mark, 0));
+        }
+        for (mark, waited_ns) in self.waited.drain(..) {
+            connections.add_hold(&mark, waited_ns);
+        }
+        self.pushed = None;
+    }
+}
+
+/// Returns the reason why a packet that was pushed ended a train; `None` if it did not. `is_pushed` says whether the
+/// train consists of that packet alone.
+pub(crate) const fn why(closed: Close, verdict: Verdict, is_pushed: bool) -> Option<&'static str> {
+    let is_by_packet = match closed {
+        Close::NoMerge | Close::Barrier => true,
+        Close::Never => is_pushed,
+        _ => false,
+    };
+    match verdict {
+        Verdict::Refused(reason) if is_by_packet => Some(reason.name()),
+        Verdict::Passed(reason) if is_by_packet => Some(reason.name()),
+        _ => None,
+    }
+}
+
+/// Replay that only reports the trains of each flow.
+pub(crate) struct FlowReplay {
+    replay: Replay,
+    meter: FlowMeter,
+}
+
+/// Receiver that stores the packets of a [`FlowReplay`].
+#[derive(Default)]
+struct FlowMeter {
+    records: Records<Option<MarkedPacket>>,
+    trains: FlowTrains,
+}
+
+impl FlowReplay {
+    pub(crate) fn new(replay: Replay) -> Self {
+        Self { replay, meter: FlowMeter::default() }
+    }
+
+    /// Pushes a packet, whose direction `mark` says.
+    pub(crate) fn push(
+        &mut self,
+        seen: &Seen<'_>,
+        mark: Option<FlowMark>,
+        connections: &mut Connections,
+    ) {
+        self.meter.trains.begin(seen, mark);
+        let fate = self.replay.push(seen, &mut self.meter);
+        self.meter.trains.settle(Some(fate), connections);
+    }
+
+    /// Flushes all trains at the end of the capture or of a section.
+    pub(crate) fn finish(&mut self, connections: &mut Connections) {
+        self.replay.finish(&mut self.meter);
+        self.meter.trains.settle(None, connections);
+    }
+}
+
+impl Replay {
+    /// Returns the rules in a few words, for the table of flows.
+    pub(crate) fn rules_text(&self) -> String {
+        let profile = self.profile();
+        let (hold, repair) = (HoldTime::of(profile), Repair::of(profile).to_string());
+        let reorder = if repair == "off" { String::new() } else { format!(", reorder {repair}") };
+        format!("{}, hold {hold}{reorder}", profile.name)
+    }
+}
+
+impl Sink<PortBuffer> for FlowMeter {
+    fn deliver(&mut self, mut delivery: Delivery<'_, PortBuffer>) {
+        self.trains.leave(&delivery, |buffer| *self.records.of(buffer));
+        while let Some(part) = delivery.next_part() {
+            self.records.give_back(part.buffer);
+        }
+    }
+
+    fn discard(&mut self, buffer: PortBuffer) {
+        self.records.give_back(buffer);
+    }
+}
+
+impl Receiver for FlowMeter {
+    fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer {
+        let (buffer, packet) = self.records.add(&seen.data);
+        *packet = self.trains.pushed();
+        buffer
+    }
+
+    fn at(&mut self, now_ns: u64) {
+        self.trains.at(now_ns);
+    }
+}

@@ -1,0 +1,30 @@
+//! A UDP flow: the figures of both directions, for the table of flows.
+
+use super::{figures::Figures, slots::Tracked};
+use crate::evidence::{Judgment, Sight};
+
+/// A UDP flow.
+#[derive(Debug, Default)]
+pub(super) struct Datagrams {
+    /// Figures of both directions. Only frames, packets, bytes, sizes and times are counted.
+    pub(super) figures: [Figures; 2],
+    is_recent: bool,
+}
+
+impl Tracked for Datagrams {
+    fn take_recent(&mut self) -> bool {
+        std::mem::take(&mut self.is_recent)
+    }
+}
+
+impl Datagrams {
+    /// Processes a frame of direction `side`; returns its number of packets.
+    pub(super) fn observe(&mut self, side: usize, sight: &Sight<'_>, judgment: &Judgment) -> u32 {
+        self.is_recent = true;
+        let payload = sight.transport.map_or(0, |transport| transport.payload);
+        let time_ns = sight.packet.timestamp_ns.unwrap_or(0);
+        let segments = judgment.segments(payload);
+        self.figures[side].count(time_ns, u32::try_from(payload).unwrap_or(u32::MAX), &segments);
+        segments.packets
+    }
+}

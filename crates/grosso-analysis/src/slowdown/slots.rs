@@ -1,0 +1,115 @@
+//! Slots of flows that a table tracks at once, in bounded memory.
+
+use std::collections::HashMap;
+
+use super::merging::Merging;
+use crate::headers::Endpoints;
+
+/// State that a table keeps for both directions of a flow.
+pub(super) trait Tracked: Default {
+    /// Clears the mark that the flow had a frame, and returns whether it was set.
+    fn take_recent(&mut self) -> bool;
+}
+
+/// Table of flows. A flow beyond the limit replaces an idle one.
+#[derive(Debug)]
+pub(super) struct Slots<T> {
+    places: HashMap<Endpoints, Place>,
+    pub(super) slots: Vec<Slot<T>>,
+    /// Cached lookup of the last frame: consecutive packets often belong to one flow.
+    last: Option<(Endpoints, Place)>,
+    /// Slot at which the next search for an idle flow starts.
+    hand: usize,
+    /// Number of flows so far.
+    flows: u32,
+}
+
+/// A flow and its state.
+#[derive(Debug)]
+pub(super) struct Slot<T> {
+    /// The first observed direction.
+    pub(super) endpoints: Endpoints,
+    /// Number of the flow, which distinguishes it from earlier flows in this slot.
+    pub(super) serial: u32,
+    pub(super) tracked: T,
+    /// Trains of both directions; `None` if no replay reports them.
+    pub(super) merging: Option<Box<[Merging; 2]>>,
+}
+
+/// Slot of a flow, and the direction in it: 0 or 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) slot: u32,
+    pub(super) side: u8,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        let (places, slots, last, hand, flows) = Default::default();
+        Self { places, slots, last, hand, flows }
+    }
+}
+
+impl<T: Tracked> Slots<T> {
+    /// Returns the place of a direction, and the idle flow that it replaced if it is new and the table is full.
+    #[inline]
+    pub(super) fn place(&mut self, endpoints: Endpoints) -> (Place, Option<Box<Slot<T>>>) {
+        if let Some((last, place)) = self.last {
+            if last == endpoints {
+                return (place, None);
+            }
+            // A frame in the opposite direction needs no lookup either.
+            if last == endpoints.reversed() {
+                return (Place { side: 1 - place.side, ..place }, None);
+            }
+        }
+        let (place, replaced) = match self.places.get(&endpoints) {
+            Some(&place) => (place, None),
+            None => self.insert(endpoints),
+        };
+        self.last = Some((endpoints, place));
+        (place, replaced)
+    }
+
+    fn insert(&mut self, endpoints: Endpoints) -> (Place, Option<Box<Slot<T>>>) {
+        self.flows = self.flows.wrapping_add(1);
+        let serial = self.flows;
+        let new = Slot { endpoints, serial, tracked: T::default(), merging: None };
+        let (slot, replaced) = if self.slots.len() < CONNECTIONS_MAX {
+            self.slots.push(new);
+            (self.slots.len() - 1, None)
+        } else {
+            let slot = self.idle();
+            let before = std::mem::replace(&mut self.slots[slot], new);
+            self.places.remove(&before.endpoints);
+            self.places.remove(&before.endpoints.reversed());
+            (slot, Some(Box::new(before)))
+        };
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        // The opposite direction comes first, because a flow from an endpoint to itself is its own reverse.
+        self.places.insert(endpoints.reversed(), Place { slot, side: 1 });
+        self.places.insert(endpoints, Place { slot, side: 0 });
+        (Place { slot, side: 0 }, replaced)
+    }
+
+    /// Returns the slot of a flow without a frame since the last search passed it.
+    fn idle(&mut self) -> usize {
+        loop {
+            let slot = self.hand;
+            self.hand = (slot + 1) % CONNECTIONS_MAX;
+            if !self.slots[slot].tracked.take_recent() {
+                return slot;
+            }
+        }
+    }
+
+    /// Returns the slot of a place.
+    #[inline]
+    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Slot<T>> {
+        self.slots.get_mut(place.slot as usize)
+    }
+}
+
+/// Maximum number of connections at once, and of UDP flows in a table of flows: about 40 MB, and 20 MB. A further
+/// connection replaces an idle one, whose causes are found first.
+pub const CONNECTIONS_MAX: usize = 1 << 15;
