@@ -185,9 +185,10 @@ impl<F: Findings> Report<F> {
         }
     }
 
-    /// Formats the results as an HTML page. `command` is the command that repeats the experiment.
+    /// Formats the results as an HTML page. `command` is the command that repeats the experiment, `commit` the one that
+    /// the program was built from.
     #[must_use]
-    pub fn page(&self, command: &str) -> String {
+    pub fn page(&self, command: &str, commit: &str) -> String {
         let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();
         let body = format!(
             "<h1>{headline}</h1>\n<p>{legend}</p>\n{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n\
@@ -196,7 +197,7 @@ impl<F: Findings> Report<F> {
             compared = compared(&self.verdicts),
             pages = if self.experiment.is_empty() { page_list() } else { String::new() },
             kernel = escape(&self.environment.kernel),
-            provenance = escape(&provenance()),
+            provenance = escape(&provenance(commit)),
             headline = escape(&self.findings.headline()),
             legend = F::LEGEND,
             charts = self.findings.charts(),

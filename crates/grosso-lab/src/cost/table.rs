@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn page_is_self_contained_and_shows_every_part() {
-        let page = report().page("grosso lab cost --html \"a&b.html\"");
+        let page = report().page("grosso lab cost --html \"a&b.html\"", "unknown");
         let headline = "A packet costs 110 ns to send and 55.0 ns to receive with offloads, \
                         550 and 275 ns without</h1>";
         assert!(page.contains(headline), "{page}");

@@ -469,7 +469,7 @@ mod tests {
         let costly = ["DEV gro on", "--profile linux", "tso on gso on"];
         let never = ["--reorder", "lro off"];
         for has_short_trains in [false, true] {
-            let (table, page) = (report.table(), report.page("grosso lab"));
+            let (table, page) = (report.table(), report.page("grosso lab", "unknown"));
             for knob in short.into_iter().chain(costly).chain(never) {
                 let is_seen = costly.contains(&knob) || has_short_trains && short.contains(&knob);
                 assert_eq!(table.contains(knob), is_seen, "{knob}: {table}");
@@ -500,7 +500,7 @@ mod tests {
     fn page_is_self_contained_and_shows_every_run() {
         let mut report = report();
         report.environment.parameters.congestion = "<script>".into();
-        let page = report.page("grosso lab --html \"a&b.html\"");
+        let page = report.page("grosso lab --html \"a&b.html\"", "unknown");
         let headline = "10.0 Gb/s per CPU with coalescing on, \
                         2.75 Gb/s per CPU with coalescing off: 3.64 times</h1>";
         assert!(page.contains(headline), "{page}");
