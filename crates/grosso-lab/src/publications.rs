@@ -40,7 +40,7 @@ pub(crate) fn page_list() -> String {
             file = file(experiment),
         )
     };
-    format!("<h2>Published and here</h2>\n<ul>{}</ul>\n", PAGES.map(item).concat())
+    format!("<h2>Publications</h2>\n<ul>{}</ul>\n", PAGES.map(item).concat())
 }
 
 /// Returns the default name of an experiment's page.
