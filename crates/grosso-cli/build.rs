@@ -1,13 +1,22 @@
 //! Compresses the documents in `schemas`, which `grosso schema` prints, to a tenth of their size. Also sets the number
-//! of concurrent tests of the command.
+//! of concurrent tests of the command, and records the commit.
 #![allow(clippy::disallowed_methods, reason = "a build script reads its own package")]
 
-use std::{env, fs, io, io::Write, path::PathBuf, thread};
+#[path = "build/commit.rs"]
+mod commit;
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    thread,
+};
 
 use flate2::{Compression, write::DeflateEncoder};
 
 fn main() -> io::Result<()> {
     count_threads_of_tests();
+    record_commit();
     pack_schemas()
 }
 
@@ -20,6 +29,24 @@ fn count_threads_of_tests() {
     let usual = (TESTS_A_PROCESSOR * processors).to_string();
     let threads = env::var(TEST_THREADS).unwrap_or(usual);
     println!("cargo::rustc-env={TEST_THREADS}={threads}");
+}
+
+/// Sets the commit that reports state: the value of the environment variable if it is set. Otherwise only an optimised
+/// build asks git, because the command has to be compiled again after every commit if it states one (ADR 0290).
+fn record_commit() {
+    println!("cargo::rerun-if-env-changed={COMMIT}");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let commit = match env::var(COMMIT) {
+        Ok(commit) => Some(commit),
+        Err(_) if env::var("PROFILE").is_ok_and(|profile| profile == "release") => {
+            for file in commit::files(package) {
+                println!("cargo::rerun-if-changed={file}");
+            }
+            commit::of(package)
+        }
+        Err(_) => None,
+    };
+    println!("cargo::rustc-env={COMMIT}={}", commit.as_deref().unwrap_or("unknown"));
 }
 
 fn pack_schemas() -> io::Result<()> {
@@ -43,5 +70,7 @@ fn pack_schemas() -> io::Result<()> {
 
 /// Environment variable of Rust's test harness with the number of concurrent tests.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
+/// Environment variable with the commit.
+const COMMIT: &str = "GROSSO_COMMIT";
 /// Concurrent tests per CPU.
 const TESTS_A_PROCESSOR: usize = 3;

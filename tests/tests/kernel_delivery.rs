@@ -2,10 +2,14 @@
 
 #![cfg(target_os = "linux")]
 
-use grosso::Profile;
+use std::num::NonZeroU16;
+
 use grosso::checksum::Checksum;
+use grosso::meta::{Gso, GsoSize};
+use grosso::segment::Fragments;
+use grosso::{Meta, Profile};
 use grosso_rig::engine::{Engine, Out, PORTS};
-use grosso_rig::kernel::{Host, VirtioHeader, skip};
+use grosso_rig::kernel::{GsoOracle, Host, VirtioHeader, skip};
 use grosso_testkit::headers::{Ipv4, Tcp};
 use grosso_testkit::oracle::{Lengths, Link, parse};
 use grosso_testkit::{Packet, stream};
@@ -29,6 +33,66 @@ fn a_socket_reads_the_datagrams_of_a_superframe() {
     let superframes = superframes(&frames.collect::<Vec<_>>(), VirtioHeader::UDP_SEGMENTS);
     assert_eq!(superframes.len(), 1);
     assert_eq!(host.datagrams(PORT, superframes).unwrap(), payloads);
+}
+
+/// Bytes of IP payload per fragment.
+const FRAGMENT_BYTES: u16 = 1480;
+
+/// Returns a datagram that is to be split into fragments (UFO), and its description for the kernel.
+fn datagram_to_fragment(packet: &Packet) -> (VirtioHeader, Vec<u8>) {
+    let (frame, start, offset) = packet.build_partial();
+    let header = VirtioHeader {
+        flags: VirtioHeader::NEEDS_CHECKSUM,
+        gso_type: VirtioHeader::UDP_FRAGMENTS,
+        gso_size: FRAGMENT_BYTES,
+        checksum_start: start as u16,
+        checksum_offset: offset as u16,
+        ..VirtioHeader::default()
+    };
+    (header, frame)
+}
+
+// Rules: S30
+#[test]
+fn a_socket_reads_a_datagram_whose_fragments_came_as_one_superframe() {
+    let mut host = match Host::new() {
+        Ok(host) => host,
+        Err(why) => return skip(&why),
+    };
+    let payload = stream(0, 40_000);
+    let packet = Packet::new().ipv4(|ip| to_host(ip, 1));
+    let packet = packet.udp(|udp| udp.destination_port(PORT)).payload(&payload);
+    let superframe = datagram_to_fragment(&packet);
+    assert_eq!(host.datagrams(PORT, vec![superframe]).unwrap(), [payload]);
+}
+
+// Rules: S31, S32
+#[test]
+fn the_kernel_fragments_a_superframe_as_the_engine_does() {
+    let mut oracle = match GsoOracle::new() {
+        Ok(oracle) => oracle,
+        Err(why) => return skip(&why),
+    };
+    for payload_len in [1473, 2952, 2953, 20_000, 60_000] {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(77).df(false));
+        let packet = packet.udp(|udp| udp).payload_len(payload_len);
+        let (header, frame) = datagram_to_fragment(&packet);
+        let expected = oracle.segment(&header, &frame).unwrap();
+        let size = NonZeroU16::new(FRAGMENT_BYTES).map(GsoSize::Fragments);
+        let gso = size.zip(Gso::every(1)).map(|(size, gso)| Gso { size, ..gso });
+        let meta = Meta { gso, ..Meta::default() };
+        let whole = packet.build();
+        let slices = [&whole[..]];
+        let mut fragments =
+            Fragments::of_superframe(&slices, &meta, LinkType::Ethernet, &PORTS, 0).unwrap();
+        let mut own = Vec::new();
+        let mut buffer = [0; 2000];
+        while let Some(fragment) = fragments.write_next(&mut buffer).unwrap() {
+            own.push(buffer[..fragment.len()].to_vec());
+        }
+        assert_eq!(own.len(), (payload_len + 8).div_ceil(FRAGMENT_BYTES.into()));
+        assert!(own == expected, "{payload_len}: {own:02x?}, the kernel: {expected:02x?}");
+    }
 }
 
 #[test]

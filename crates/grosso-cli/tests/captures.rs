@@ -4,6 +4,7 @@
 
 mod answers;
 mod comments;
+mod commit;
 mod common;
 mod conform;
 mod decap;

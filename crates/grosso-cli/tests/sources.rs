@@ -39,12 +39,12 @@ fn every_claim_of_the_sources_is_shown_by_a_test_or_by_a_text_in_the_output_of_a
         let is_whole = standing == "works" || reason.is_some_and(|reason| reason.len() > 10);
         assert!(is_whole, "{number}: {standing}");
         match Shown::of(shown) {
-            Some(Shown { words, text: None }) => {
+            Some(Shown { words, texts }) if texts.is_empty() => {
                 let is_judged = words.starts_with("lab") && standing.contains('*');
                 assert!(is_judged, "{number}: no text of the output of grosso {words}");
             }
-            Some(Shown { words, text: Some(text) }) if !words.starts_with("lab") => {
-                assert_shows(number, words, text, folder.path());
+            Some(Shown { words, texts }) if !words.starts_with("lab") => {
+                assert_shows(number, words, &texts, folder.path());
             }
             Some(_) => {}
             None => shown.split("), ").for_each(|link| {
@@ -54,19 +54,21 @@ fn every_claim_of_the_sources_is_shown_by_a_test_or_by_a_text_in_the_output_of_a
     }
 }
 
-/// A command that shows a claim, and the part of its output that does.
+/// A command that shows a claim, and the parts of its output that do.
 struct Shown<'a> {
     words: &'a str,
-    text: Option<&'a str>,
+    texts: Vec<&'a str>,
 }
 
 impl<'a> Shown<'a> {
-    /// Parses `` `grosso WORDS` shows `TEXT` ``; `None` if it is not a command.
+    /// Parses `` `grosso WORDS` shows `TEXT` and `TEXT` ``; `None` if it is not a command.
     fn of(cell: &'a str) -> Option<Self> {
         let (words, rest) = cell.strip_prefix("`grosso ")?.split_once('`')?;
-        let text = rest.strip_prefix(" shows `").map(|text| text.strip_suffix('`').expect(cell));
-        assert!(text.is_some() || rest.is_empty(), "{cell}");
-        Some(Self { words, text })
+        let texts = rest
+            .strip_prefix(" shows `")
+            .map(|texts| texts.strip_suffix('`').expect(cell).split("` and `").collect::<Vec<_>>());
+        assert!(texts.is_some() || rest.is_empty(), "{cell}");
+        Some(Self { words, texts: texts.unwrap_or_default() })
     }
 }
 
@@ -78,9 +80,9 @@ fn claim(line: &str) -> Option<[&str; 4]> {
     number.parse::<u8>().is_ok().then_some(cells)
 }
 
-/// Runs a command in a directory with the captures of the repository, and searches its output for a text.
+/// Runs a command in a directory with the captures of the repository, and searches its output for texts.
 #[track_caller]
-fn assert_shows(number: &str, words: &str, text: &str, folder: &Path) {
+fn assert_shows(number: &str, words: &str, texts: &[&str], folder: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
     command.args(words.split_whitespace()).current_dir(folder);
     let output = command.output().expect("the command runs");
@@ -89,7 +91,12 @@ fn assert_shows(number: &str, words: &str, text: &str, folder: &Path) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(is_answer, "{number}: grosso {words}: {}: {errors}", output.status);
     let output = String::from_utf8_lossy(&output.stdout);
-    assert!(shows(&output, text), "{number}: grosso {words} does not show \"{text}\": {output}");
+    for text in texts {
+        assert!(
+            shows(&output, text),
+            "{number}: grosso {words} does not show \"{text}\": {output}"
+        );
+    }
 }
 
 /// Returns whether a text is in an output, regardless of how its lines are wrapped and its columns are aligned.
@@ -170,10 +177,12 @@ fn the_tables_of_the_lab_show_the_claims_of_the_sources() {
     let document = document();
     let mut texts: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
     for [number, _, shown, _] in document.lines().filter_map(claim) {
-        if let Some(Shown { words, text: Some(text) }) = Shown::of(shown)
+        if let Some(Shown { words, texts: shown }) = Shown::of(shown)
             && words.starts_with("lab")
+            && !shown.is_empty()
         {
-            texts.entry(words).or_default().push((number, text));
+            let all = texts.entry(words).or_default();
+            all.extend(shown.into_iter().map(|text| (number, text)));
         }
     }
     let commands: Vec<&str> = texts.keys().copied().collect();

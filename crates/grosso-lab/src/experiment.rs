@@ -417,7 +417,7 @@ pub(crate) fn assert_failures_are_rows<E: Experiment>(
         let report = experiment.report(groups).unwrap();
         let failed: Vec<&String> = report.failed.iter().map(|row| &row.setting).collect();
         assert_eq!(failed, labels.iter().collect::<Vec<_>>());
-        let (table, page) = (report.table(), report.page("grosso lab"));
+        let (table, page) = (report.table(), report.page("grosso lab", "unknown"));
         assert!(!table.contains("NaN") && !page.contains("NaN"), "{table}{page}");
         let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
         for label in &labels {

@@ -75,6 +75,7 @@ pub mod profiles;
 mod publications;
 pub mod report;
 mod running;
+mod setups;
 pub mod statistics;
 pub mod traffic;
 pub mod trial;

@@ -390,7 +390,7 @@ mod tests {
         let text =
             "60001 requests/s with coalescing on, 30001 requests/s with coalescing off: 2.00 times";
         assert!(headline.ends_with(text), "{headline}");
-        let page = report.page("grosso lab tcp-rr");
+        let page = report.page("grosso lab tcp-rr", "unknown");
         assert!(page.contains("50 %") && !page.contains("data path"), "{page}");
     }
 

@@ -3,7 +3,7 @@
 use grosso_report::page::bars::Middle;
 pub(crate) use grosso_report::page::{
     bars::{self, Bar, BarChart as Chart, Column},
-    document, escape,
+    document, escape, setup,
 };
 
 use crate::statistics::Spread;
@@ -31,9 +31,10 @@ pub(crate) fn assert_shown(page: &str) {
 
 pub(crate) const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --speed: #2f6fb0;
-  --sender: #8a8f98; --path: #2f6fb0; --receiver: #d08a2e; }
+  --sender: #8a8f98; --path: #2f6fb0; --receiver: #d08a2e; --open: #7d6c16; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c;
-  --speed: #6aa5e0; --sender: #9aa0aa; --path: #6aa5e0; --receiver: #e0a458; } }
+  --speed: #6aa5e0; --sender: #9aa0aa; --path: #6aa5e0; --receiver: #e0a458;
+  --open: #c8b24e; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
   max-width: 56rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2rem; }
@@ -47,7 +48,7 @@ rect.pale { fill: var(--receiver); opacity: .6; } rect.rest { fill: #a05ab0; }
 rect.acks { fill: #3a9a6a; } b.acks { color: #3a9a6a; } b.rest { color: #a05ab0; }
 b.sender { color: var(--sender); } b.path { color: var(--path); }
 b.receiver { color: var(--receiver); }
-b.yes { color: var(--path); } b.no { color: var(--receiver); } b.open { color: #8a7a2a; }
+b.yes { color: var(--path); } b.no { color: var(--receiver); } b.open { color: var(--open); }
 svg path { fill: none; stroke-width: 2; } svg .axis { stroke: var(--sender); stroke-width: 1; }
 .h0 { stroke: #2f6fb0; fill: #2f6fb0; } .h1 { stroke: #d08a2e; fill: #d08a2e; }
 .h2 { stroke: #3a9a6a; fill: #3a9a6a; } .h3 { stroke: #a05ab0; fill: #a05ab0; }
@@ -55,6 +56,12 @@ svg text.h0, svg text.h1, svg text.h2, svg text.h3 { stroke: none; }
 pre { overflow-x: auto; font-size: 13px; } a { color: var(--speed); }
 table { border-collapse: collapse; font-size: .9rem; } ol { padding-left: 1.6rem; }
 th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0; }
+.compared { margin-top: .8rem; overflow-wrap: normal; }
+@media (max-width: 599px) { .compared tr { display: block; margin: .6rem 0; }
+  .compared th { display: none; } .compared td { display: block; padding: 0; }
+  .compared td:nth-child(-n+2) { display: inline; }
+  .compared td:first-child::after { content: \". \"; }
+  .compared td[data-of]::before { content: attr(data-of) \": \"; } }
 @media print { body { margin: 0; max-width: none; } svg, pre { break-inside: avoid; }
   svg { min-width: 0; } .wide { overflow: visible; }
   :root { color-scheme: light; --ink: #000; --paper: #fff; } pre { white-space: pre-wrap; } }

@@ -40,7 +40,7 @@ pub(crate) fn page_list() -> String {
             file = file(experiment),
         )
     };
-    format!("<h2>Published and here</h2>\n<ul>{}</ul>\n", PAGES.map(item).concat())
+    format!("<h2>Publications</h2>\n<ul>{}</ul>\n", PAGES.map(item).concat())
 }
 
 /// Returns the default name of an experiment's page.
@@ -60,12 +60,10 @@ pub(crate) fn linked(source: &str) -> String {
 }
 
 /// Returns the date in UTC and the build, as text.
-pub(crate) fn provenance() -> String {
+pub(crate) fn provenance(commit: &str) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION");
-    let commit =
-        option_env!("GROSSO_COMMIT").map_or_else(String::new, |id| format!(", commit {id}"));
-    format!("{}, Grosso {version}{commit}", date(since.as_secs() / 86_400))
+    format!("{}, Grosso {version}, commit {commit}", date(since.as_secs() / 86_400))
 }
 
 /// Returns the date of a day after 1970-01-01.

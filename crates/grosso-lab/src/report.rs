@@ -10,8 +10,9 @@ use serde::Serialize;
 use crate::{
     beside::{self, BesideRow},
     netns::Device,
-    page::{Bar, Chart, Column, STYLE, bars, document, escape},
+    page::{Bar, Chart, Column, STYLE, bars, document, escape, setup},
     publications::{linked, page_list, pages, provenance},
+    setups,
     statistics::Spread,
     verdict::{Answer, Verdict},
 };
@@ -185,18 +186,20 @@ impl<F: Findings> Report<F> {
         }
     }
 
-    /// Formats the results as an HTML page. `command` is the command that repeats the experiment.
+    /// Formats the results as an HTML page. `command` is the command that repeats the experiment, `commit` the one that
+    /// the program was built from.
     #[must_use]
-    pub fn page(&self, command: &str) -> String {
+    pub fn page(&self, command: &str, commit: &str) -> String {
         let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();
         let body = format!(
-            "<h1>{headline}</h1>\n<p>{legend}</p>\n{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n\
+            "<h1>{headline}</h1>\n<p>{legend}</p>\n{setup}{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n\
              {charts}{knobs}{pages}<h2>The figures</h2>\n<pre>{table}</pre>\n\
              <p>Measured on {processor}, Linux {kernel}, by <code>{command}</code>; {provenance}</p>\n",
+            setup = setups::section(self.experiment),
             compared = compared(&self.verdicts),
             pages = if self.experiment.is_empty() { page_list() } else { String::new() },
             kernel = escape(&self.environment.kernel),
-            provenance = escape(&provenance()),
+            provenance = escape(&provenance(commit)),
             headline = escape(&self.findings.headline()),
             legend = F::LEGEND,
             charts = self.findings.charts(),
@@ -205,7 +208,7 @@ impl<F: Findings> Report<F> {
             processor = escape(&self.environment.processor),
             command = escape(command),
         );
-        let style = [STYLE, bars::STYLE].concat();
+        let style = [STYLE, bars::STYLE, setup::STYLE].concat();
         document(&format!("grosso {}", self.command()), &style, &body)
     }
 
@@ -301,8 +304,9 @@ fn compared(verdicts: &[Verdict]) -> String {
         };
         let values = [beside.published.ratio, beside.here];
         lines += &format!(
-            "<tr><td><a href=\"#claim-{number}\">{number}</a></td><td>{}</td><td>{} ({})</td><td>{}</td>\
-             <td>{:.2}</td><td>{}</td></tr>\n",
+            "<tr><td><a href=\"#claim-{number}\">{number}</a></td><td>{}</td>\
+             <td data-of=\"published\">{} ({})</td><td data-of=\"here\">{}</td>\
+             <td data-of=\"here / published\">{:.2}</td><td data-of=\"answer\">{}</td></tr>\n",
             escape(&verdict.claim),
             escape(&figures[0]),
             linked(beside.published.source),
@@ -332,7 +336,7 @@ fn compared(verdicts: &[Verdict]) -> String {
     let chart =
         if chart.rows.is_empty() { "<h2>Published and here</h2>\n".into() } else { chart.draw() };
     format!(
-        "{chart}<div class=\"wide\"><table><tr><th></th><th>claim</th><th>published</th><th>here</th>\
+        "{chart}<div class=\"wide\"><table class=\"compared\"><tr><th></th><th>claim</th><th>published</th><th>here</th>\
          <th>here / published</th><th>answer</th></tr>\n{lines}</table></div>\n"
     )
 }

@@ -247,6 +247,14 @@ impl Evidence {
         Self { figure, bound, within_noise, is_known: !values.is_empty() }
     }
 
+    /// Returns the same evidence, except that a contradiction is noise unless the figure is greater than a reference
+    /// that shows only the noise.
+    pub(crate) fn unless_as_great(self, figure: &Spread, reference: &Spread) -> Self {
+        let is_contradiction = !self.bound.holds(self.figure);
+        let is_as_great = chance_of_above(figure.values(), reference.values()) > CHANCE_MAX;
+        Self { within_noise: self.within_noise || is_contradiction && is_as_great, ..self }
+    }
+
     /// Returns whether noise explains the difference.
     pub(crate) const fn is_noise(&self) -> bool {
         self.within_noise

@@ -224,11 +224,15 @@ impl Device {
     /// headers; `len` is the length of the whole frame in bytes.
     #[must_use]
     pub fn work(&self, frame: &[u8], len: usize, stack: &Stack, meta: &Meta) -> Work {
-        let checksums = self.completes_checksum(stack);
         let Some(gso) = meta.gso else {
-            let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
-            return if is_partial && !checksums { Work::Complete } else { Work::Nothing };
+            return match meta.checksum {
+                Checksum::Partial { start, .. } if !self.completes_from(start, stack) => {
+                    Work::Complete
+                }
+                _ => Work::Nothing,
+            };
         };
+        let checksums = self.completes_checksum(stack.layers());
         let needed = needed(frame, stack, &gso);
         let is_ip = |layer: &&Layer| layer.kind.is_ip();
         let network = stack.layers().iter().find(is_ip).map_or(0, |ip| usize::from(ip.offset));
@@ -250,17 +254,33 @@ impl Device {
         Work::Segment(if checksums { Outgoing::PARTIAL_CHECKSUMS } else { Outgoing::COMPLETE })
     }
 
-    /// Returns whether the device completes the innermost checksum. Only the generic feature covers IPv6 extension
-    /// headers and tunnels (B22).
-    fn completes_checksum(&self, stack: &Stack) -> bool {
+    /// Returns whether the device completes the checksum of the header at `start`. Headers inside it do not matter:
+    /// remote checksum offload leaves the outer checksum of a tunnel to the device, and the inner one to the receiver.
+    fn completes_from(&self, start: u16, stack: &Stack) -> bool {
         if self.features.contains(Features::CHECKSUM_GENERIC) {
             return true;
         }
-        let mut ip = stack.layers().iter().filter(|l| l.kind.is_ip());
+        let layers = stack.layers();
+        let found = layers.iter().position(|layer| layer.offset == start);
+        let Some((outside, summed)) = found.and_then(|at| layers.split_at_checked(at)) else {
+            return false;
+        };
+        let segmentation = summed.first().map(|layer| layer.kind.spec().segmentation);
+        let is_transport = matches!(segmentation, Some(Segmentation::Tcp | Segmentation::Udp));
+        is_transport && self.completes_checksum(outside)
+    }
+
+    /// Returns whether the device completes the innermost TCP or UDP checksum of these headers. Only the generic
+    /// feature covers IPv6 extension headers and tunnels (B22).
+    fn completes_checksum(&self, layers: &[Layer]) -> bool {
+        if self.features.contains(Features::CHECKSUM_GENERIC) {
+            return true;
+        }
+        let mut ip = layers.iter().filter(|l| l.kind.is_ip());
         let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
-        let extended = stack.layers().iter().any(is_extension);
+        let extended = layers.iter().any(is_extension);
         // Only the generic feature finds an IP header behind a header that has no feature of its own.
-        let mut links = stack.layers().iter().take_while(|layer| !layer.kind.is_ip());
+        let mut links = layers.iter().take_while(|layer| !layer.kind.is_ip());
         if links.any(|layer| layer.kind.spec().segmentation == Segmentation::Never) {
             return false;
         }

@@ -3,13 +3,14 @@
 use grosso::{
     Meta,
     checksum::Checksum,
+    features::{Device, Features, Work},
     tunnel::{
         Carrier, Endpoint, Header,
         encapsulate::{Encapsulator, Refusal},
     },
 };
 use grosso_testkit::Packet;
-use grosso_wire::LinkType;
+use grosso_wire::{LinkType, dissect};
 
 use super::{
     formats::{V4, VXLAN, all, gre, remote, udp, with_remote_checksum, without_checksum},
@@ -184,6 +185,28 @@ fn c52_remote_checksum_offload_reaches_through_a_tunnel_without_a_checksum() {
     let sent = put(&mut encapsulator, &frame, LinkType::Raw).unwrap();
     assert_eq!(encapsulator.stats().remote_checksums, 1);
     assert_eq!(take(&endpoint, &Known::new(sent.completed())).completed(), inner.build());
+}
+
+/// Tests that a device that sums only UDP directly in IP is sufficient for the checksum of any inner packet, as in
+/// Herbert's `NETIF_F_HW_CSUM` emulation: it completes the outer checksum, and the receiver the inner one.
+#[test]
+fn c52_remote_checksum_offload_needs_no_generic_checksum_of_the_device() {
+    let device = Device::new(Features::CHECKSUM_IPV4 | Features::CHECKSUM_IPV6);
+    for endpoint in all().into_iter().chain(remote()) {
+        let is_remote = remote().contains(&endpoint);
+        let mut encapsulator = Encapsulator::new(endpoint.clone(), 1).unwrap();
+        for (_, packet) in packets(&endpoint) {
+            let packet = packet.payload_len(77);
+            let sent =
+                put(&mut encapsulator, &Known::partial(&packet), link_of(&endpoint)).unwrap();
+            let stack = dissect(&sent.bytes, LinkType::Raw, &endpoint.rules().ports);
+            let work = device.work(&sent.bytes, sent.bytes.len(), &stack, &sent.meta);
+            let expected = if is_remote { Work::Nothing } else { Work::Complete };
+            assert_eq!(work, expected, "{endpoint:?}");
+            let taken = take(&endpoint, &Known::new(sent.completed()));
+            assert_eq!(taken.completed(), packet.build(), "{endpoint:?}");
+        }
+    }
 }
 
 /// Tests that the flag and the pseudo-header sum go together, in every packet of a superframe.

@@ -157,18 +157,25 @@ fn packets_of_any_length_join_and_their_bytes_are_the_stream_s() {
 }
 
 #[test]
-fn what_varies_by_the_rules_is_the_first_packet_s() {
+fn fields_that_may_vary_are_those_of_the_first_or_the_last_packet_by_the_rules() {
     let frames: Vec<_> = (0..3)
         .map(|i| {
             let (tos, ttl) = (i as u8 * 4, 64 - i as u8);
             marked(i * MSS, MSS, |ip| ip.tos(tos).ttl(ttl).id(77 * i as u16).df(i == 0), |t| t)
         })
         .collect();
-    for profile in receivers() {
-        let (delivered, _) = poll(profile.clone(), &frames);
-        assert_eq!(packets(&delivered), [3], "{}", profile.name);
-        let ip = &delivered[0].bytes[14..34];
-        assert_eq!((ip[1], ip[8], &ip[4..8]), (0, 64, &frames[0][18..22]), "{}", profile.name);
+    for mut profile in receivers() {
+        for (vary, kept) in [(Vary::First, &frames[0]), (Vary::Latest, &frames[2])] {
+            profile.rules.differentiated_services = vary;
+            profile.rules.time_to_live = vary;
+            profile.rules.dont_fragment = vary;
+            profile.rules.identification = vary;
+            let (delivered, _) = poll(profile.clone(), &frames);
+            assert_eq!(packets(&delivered), [3], "{}", profile.name);
+            let fields = |frame: &[u8]| (frame[15], frame[22], frame[18..22].to_vec());
+            let merged = fields(&delivered[0].bytes);
+            assert_eq!(merged, fields(kept), "{} {vary:?}", profile.name);
+        }
     }
 }
 

@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shows_every_run() {
         let report = report();
-        let page = report.page("grosso lab acks --html \"a&b.html\"");
+        let page = report.page("grosso lab acks --html \"a&b.html\"", "unknown");
         assert!(page.contains("4.00 Gb/s with merged acknowledgments, 8.00 with each"), "{page}");
         let transfers = report.findings.transfers.iter().map(|row| row.runs.len());
         assert_eq!(page.matches("<circle ").count(), 76 * 2 * 3 + transfers.sum::<usize>());

@@ -254,7 +254,7 @@ mod tests {
         };
         assert_eq!(words("whole "), ["8.00", "(7.92-8.08)", "100.0", "-", "0", "0", "1.00"]);
         assert_eq!(words("loses "), ["0.08", "(0.07-0.09)", "1.0", "-", "4", "40", "1.00"]);
-        let page = report.page("grosso lab run --config \"a&b.toml\"");
+        let page = report.page("grosso lab run --config \"a&b.toml\"", "unknown");
         assert_shown(&page);
         assert!(page.contains("a&amp;b.toml"), "{page}");
         assert!(page.contains("0.08 Gb/s with loses, 8.00 with whole"), "{page}");

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shows_every_run() {
         let report = report();
-        let page = report.page("grosso lab fragments --html \"a&b.html\"");
+        let page = report.page("grosso lab fragments --html \"a&b.html\"", "unknown");
         let headline =
             "With 32 receive buffers: 1490 Mb/s if fragments are coalesced, 0.5 if queued</h1>";
         assert!(page.contains(headline), "{page}");

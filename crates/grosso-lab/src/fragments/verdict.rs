@@ -11,6 +11,10 @@ use crate::{
 /// Judges the figures. `timeout` is the time after which an incomplete datagram is dropped.
 pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
+    // Nothing but a pause of the machine makes a receiver silent that loses nothing and has every buffer.
+    let lossless = groups.iter().find(|group| group.loss == 0.0 && !group.is_overload);
+    let unlimited = lossless.and_then(|group| group.row(Receiver::Coalesces, None));
+    let pauses = unlimited.map(|row| row.silence_ms);
     for group in groups {
         let claims = match group {
             FragmentGroup { is_overload: true, .. } => OVERLOAD,
@@ -20,7 +24,7 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
         verdicts.extend(collapse(group, claims));
         verdicts.extend(cure(group, claims));
         if group.loss > 0.0 {
-            verdicts.extend(silence(group, timeout));
+            verdicts.extend(silence(group, timeout, pauses.as_ref()));
         }
     }
     verdicts
@@ -59,8 +63,9 @@ fn cure(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     )
 }
 
-/// Judges the claim that a receiver that lost a fragment is silent until the datagram times out.
-fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
+/// Judges the claim that a receiver that lost a fragment is silent until the datagram times out. `pauses` are the
+/// silences that the machine causes: a receiver that is silent as long is not to blame.
+fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
     let rows = |receiver, few: bool| {
         let rows = group.rows.iter().filter(move |row| row.receiver == receiver);
@@ -69,7 +74,10 @@ fn silence(group: &FragmentGroup, timeout: Duration) -> Vec<Verdict> {
     };
     // The verdict applies to the longest silence of all runs, not to an average.
     let verdict = |claim, silences: Vec<Spread>, bound| {
-        let evidence = |silence| Evidence::greatest(silence, bound);
+        let evidence = |silence| {
+            let evidence = Evidence::greatest(silence, bound);
+            pauses.map_or(evidence, |pauses| evidence.unless_as_great(silence, pauses))
+        };
         let evidence = Evidence::all(silences.iter().map(evidence))?;
         Some(evidence.verdict(claim, Unit::Of("ms"), PAUSED).for_every_row())
     };
@@ -131,6 +139,7 @@ const ABOUT: f64 = 0.8;
 mod tests {
     use super::super::{FragmentFindings, FragmentRow, tests::report};
     use super::*;
+    use crate::verdict::Answer;
 
     const HALF: Duration = Duration::from_millis(500);
 
@@ -207,6 +216,27 @@ mod tests {
         let queued =
             |buffers, ms| said(&silent(Receiver::Queues, buffers, ms), "queueing, loss: silent").0;
         assert!(!queued(Some(64), 390.0) && queued(Some(64), 410.0) && queued(Some(1024), 10.0));
+    }
+
+    #[test]
+    fn a_silence_that_the_machine_also_causes_without_loss_decides_nothing() {
+        let answer = |pauses: [f64; 5]| {
+            let mut report = changed(Receiver::Coalesces, Some(256), |row| {
+                row.silence_ms = Spread::of([140.0, 150.0, 160.0, 170.0, 180.0]);
+            });
+            let mut unlimited = report.groups[0].rows.iter_mut();
+            let is_unlimited =
+                |row: &&mut FragmentRow| (row.receiver, row.buffers) == (Receiver::Coalesces, None);
+            unlimited.find(is_unlimited).unwrap().silence_ms = Spread::of(pauses);
+            let verdicts = judge(&report.groups, HALF);
+            let mut lines = verdicts.into_iter();
+            lines
+                .find(|verdict| verdict.claim == "coalescing, loss: never silent for long")
+                .unwrap()
+        };
+        assert!(answer([10.0, 12.0, 14.0, 16.0, 18.0]).is_contradicted());
+        let open = answer([130.0, 155.0, 165.0, 175.0, 185.0]);
+        assert!(matches!(open.answer, Answer::Undecided { .. }), "{open}");
     }
 
     #[test]

@@ -117,7 +117,7 @@ mod tests {
         let report = report_of(&experiment, runs(2.0, 8.0));
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
-        let page = report.page("grosso lab load");
+        let page = report.page("grosso lab load", "unknown");
         let headline = "10 Mb/s make trains of 2.00, 1.2 Gb/s of 8.00 packets";
         assert!(page.contains(headline), "{page}");
         assert_shown(&page);

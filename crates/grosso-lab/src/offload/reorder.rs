@@ -118,8 +118,10 @@ const PATH: Duration = Duration::from_micros(250);
 /// Shortest time to wait for a hole to be filled, in nanoseconds.
 const HOLE_NS_MIN: u64 = 200_000;
 
-const OFF: &str = "off";
-const HOLES: &str = "behind holes";
+/// Row without repair.
+pub(super) const OFF: &str = "off";
+/// Row in which packets wait until holes are filled.
+pub(super) const HOLES: &str = "behind holes";
 
 const NOTES: &[&str] = &[
     "\"in the poll\": packets are put in order within one poll. \"and held\": the same, and\n\

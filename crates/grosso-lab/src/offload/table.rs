@@ -2,9 +2,9 @@
 
 use core::fmt::Write;
 
-use grosso::Profile;
-
-use super::{Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow};
+use super::{
+    Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow, reorder,
+};
 use crate::{
     beside::BesideRow,
     netns::{Family, Mtu},
@@ -96,14 +96,18 @@ impl Findings for OffloadFindings {
         match observation {
             RECEIVER_COST => varies(|row| row.receiver_cpu_s_per_gb.median),
             SENDER_COST => varies(|row| row.sender_cpu_s_per_gb.median),
-            SHORT_TRAINS => {
-                let trains = self.rows().filter_map(|row| row.segments_per_train);
-                trains.into_iter().any(|trains| trains.median > 1.0 && trains.median < FEW_SEGMENTS)
-            }
+            SHORT_TRAINS => self.rows().any(|row| {
+                let merges_fast_packets = row.hold_us.is_some()
+                    && row.offered_gbps.is_none()
+                    && row.gigabits_a_second.median >= FAST_GBPS;
+                let trains = row.segments_per_train.map_or(0.0, |trains| trains.median);
+                merges_fast_packets && trains > 1.0 && trains < FEW_SEGMENTS
+            }),
             WAITING => varies(|row| row.latency.map_or(0.0, |latency| latency.p50_us)),
-            REORDERING => self.rows().any(|row| row.retransmits > 0),
-            IRREVERSIBLE => self.rows().any(|row| {
-                Profile::named(&row.name).is_some_and(|profile| !profile.rules.is_invertible())
+            REORDERING => self.groups.iter().any(|group| {
+                let retransmits = |name| group.row(name).map(|row| row.retransmits);
+                let levels = retransmits(reorder::OFF).zip(retransmits(reorder::HOLES));
+                levels.is_some_and(|(off, repaired)| repaired < off)
             }),
             _ => true,
         }
@@ -384,9 +388,10 @@ const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
 const WAITING: &str = "requests wait until a train ends";
 const REORDERING: &str = "out-of-order packets end trains";
 const SENDER_COST: &str = "the sender's CPU time depends on the number of packets";
-const IRREVERSIBLE: &str = "a host forwards superframes whose device merged them irreversibly";
 /// Ratio of the greatest to the least cost of a group that shows an effect.
 const NOTICED: f64 = 1.25;
+/// Throughput from which packets arrive fast, in Gb/s.
+const FAST_GBPS: f64 = 1.0;
 /// Packets of a train that is not short.
 const FEW_SEGMENTS: f64 = 8.0;
 
@@ -410,7 +415,6 @@ const KNOBS: &[Knob] = &[
         turn: &["ethtool -N DEV rx-flow-hash tcp4 sdfn", "grosso bridge ... --reorder holes"],
     },
     Knob { seen: SENDER_COST, turn: &["ethtool -K DEV tx on sg on tso on gso on"] },
-    Knob { seen: IRREVERSIBLE, turn: &["ethtool -K DEV lro off gro on"] },
 ];
 
 /// Heading of the columns of [`OffloadRow::write`].
@@ -438,7 +442,7 @@ const UNDISTURBED: f64 = 0.85;
 mod tests {
     use std::time::Duration;
 
-    use super::super::tests::report;
+    use super::super::{reorder, tests::report};
     use crate::{
         page::assert_shown,
         statistics::{Latency, Spread},
@@ -467,9 +471,9 @@ mod tests {
         let mut report = report();
         let short = ["rx-usecs 50", "DEV/gro_flush_timeout", "--hold 100us"];
         let costly = ["DEV gro on", "--profile linux", "tso on gso on"];
-        let never = ["--reorder", "lro off"];
+        let never = ["--reorder"];
         for has_short_trains in [false, true] {
-            let (table, page) = (report.table(), report.page("grosso lab"));
+            let (table, page) = (report.table(), report.page("grosso lab", "unknown"));
             for knob in short.into_iter().chain(costly).chain(never) {
                 let is_seen = costly.contains(&knob) || has_short_trains && short.contains(&knob);
                 assert_eq!(table.contains(knob), is_seen, "{knob}: {table}");
@@ -479,6 +483,17 @@ mod tests {
             assert_shown(&page);
             report.findings.groups[0].rows[0].segments_per_train = Some(Spread::of([3.0]));
         }
+        // Trains of slow packets are short too, and a retransmission need not come from reordering.
+        report.findings.groups[0].rows[0].gigabits_a_second = Spread::of([0.5]);
+        report.findings.groups[0].rows[0].retransmits = 9;
+        let table = report.table();
+        assert!(short.iter().chain(&never).all(|knob| !table.contains(knob)), "{table}");
+        for (row, (name, retransmits)) in
+            report.findings.groups[0].rows.iter_mut().zip([(reorder::OFF, 9), (reorder::HOLES, 1)])
+        {
+            (row.name, row.retransmits) = (name.into(), retransmits);
+        }
+        assert!(report.table().contains("--reorder holes"), "repair avoids retransmissions");
     }
 
     #[test]
@@ -500,7 +515,7 @@ mod tests {
     fn page_is_self_contained_and_shows_every_run() {
         let mut report = report();
         report.environment.parameters.congestion = "<script>".into();
-        let page = report.page("grosso lab --html \"a&b.html\"");
+        let page = report.page("grosso lab --html \"a&b.html\"", "unknown");
         let headline = "10.0 Gb/s per CPU with coalescing on, \
                         2.75 Gb/s per CPU with coalescing off: 3.64 times</h1>";
         assert!(page.contains(headline), "{page}");

@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shows_every_run() {
         let report = report();
-        let page = report.page("grosso lab tunnels --html \"a&b.html\"");
+        let page = report.page("grosso lab tunnels --html \"a&b.html\"", "unknown");
         assert!(page.contains("VXLAN in userspace: 0.50 times the kernel's"), "{page}");
         let runs: usize = report.findings.rows().map(|row| row.runs.len()).sum();
         assert_eq!(page.matches("<circle ").count(), runs);

@@ -68,8 +68,7 @@ fn a_median_is_judged_by_how_many_agree() {
 
 #[test]
 fn one_pause_of_the_machine_is_noise() {
-    let greatest =
-        |values: &[f64]| answer(Evidence::greatest(&spread(values), Bound::Under(0.5)));
+    let greatest = |values: &[f64]| answer(Evidence::greatest(&spread(values), Bound::Under(0.5)));
     assert_eq!(greatest(&[0.1, 0.2, 0.3, 0.1, 0.2]), YES);
     assert_eq!(greatest(&[0.1, 0.2, 0.3, 0.1, 0.9]), OPEN);
     assert_eq!(greatest(&[0.9, 0.7, 0.8, 0.6, 0.7]), NO);
@@ -158,10 +157,7 @@ fn an_effect_is_beside_the_published_one_with_a_word() {
         assert_eq!((found.here, found.effect), (figure, Some(effect)), "{figure} {published}");
     }
     let weaker = beside(2.0, more, 2.74);
-    assert_eq!(
-        weaker.reasons(),
-        "2.00 times; published 2.74 times (R1): weaker than published"
-    );
+    assert_eq!(weaker.reasons(), "2.00 times; published 2.74 times (R1): weaker than published");
     let json = serde_json::to_value(&weaker).unwrap();
     assert_eq!(json["published"]["effect"], "weaker_than");
     assert_eq!(

@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn page_is_self_contained_and_shown() {
-        let page = report().page("grosso lab vm");
+        let page = report().page("grosso lab vm", "unknown");
         assert!(
             page.contains(
                 "<h1>Streams to a VM: 801 Mb/s over vhost-user, 401 over QEMU's TAP</h1>"

@@ -144,7 +144,7 @@ impl BarChart {
 
 /// Style of the two drawings of a chart.
 pub const STYLE: &str = "
-.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1.5rem; }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: .8rem 1.5rem; }
 .pair svg { width: 100%; min-width: 0; height: auto; }
 @media (max-width: 799px) { .pair { grid-template-columns: 1fr; } }
 ";

@@ -2,6 +2,7 @@
 
 pub mod bars;
 pub mod lines;
+pub mod setup;
 
 /// Creates the page with this title, style sheet and body, which are already HTML and CSS.
 #[must_use]

@@ -41,6 +41,8 @@ impl VirtioHeader {
     pub const TUNNEL_CHECKSUM: u8 = 8;
     /// Type: TCP over IPv4.
     pub const TCP_IPV4: u8 = 1;
+    /// Type: UDP fragments.
+    pub const UDP_FRAGMENTS: u8 = 3;
     /// Type: TCP over IPv6.
     pub const TCP_IPV6: u8 = 4;
     /// Type: UDP segments.

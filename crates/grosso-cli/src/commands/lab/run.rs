@@ -66,7 +66,7 @@ pub(super) fn run_experiment<E: Experiment>(
         session.talk.note(format!("lab: {row}"));
     }
     // The measurement took minutes, so the figures are printed even if the page cannot be written.
-    let written = write_page(name, page, |command| results.page(command), session);
+    let written = write_page(name, page, |command| results.page(command, COMMIT), session);
     let (html, unwritten) = match written {
         Ok(html) => (html, None),
         Err(failure) => (None, Some(failure)),
@@ -152,6 +152,9 @@ fn write_page(
         }
     }
 }
+
+/// Commit that the command was built from.
+const COMMIT: &str = env!("GROSSO_COMMIT");
 
 fn refused(refusal: &Refusal) -> Failure {
     let code = match refusal {

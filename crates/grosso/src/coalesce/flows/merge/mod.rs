@@ -46,7 +46,7 @@ use crate::{
         },
     },
     flow::{FlowHash, FlowHasher, Found, Keys, Table},
-    meta::{Cwr, Gso, GsoSize, Meta},
+    meta::{Cwr, Gso, GsoSize, IpLevels, Meta},
     template::{
         self, HEADER_BYTES_MAX,
         render::{Checksums, Template, pseudo_of, sum_of},
@@ -409,8 +409,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
             *flags |= train.ending_flags;
         }
         let fixed_ids = train.fixed_ids;
-        let template =
-            Template { shape, header: template_header, fixed_ids, cwr, checksum_wanted: true };
+        // `header` already has the identifications of the packet that the rules name.
+        let template = Template {
+            shape,
+            header: template_header,
+            fixed_ids: IpLevels::ALL,
+            cwr,
+            checksum_wanted: true,
+        };
         let place = template::render::Portion {
             index: 0,
             before: 0,

@@ -1,0 +1,276 @@
+//! Setups of the publications, and of the lab's repetitions.
+
+use grosso_report::page::setup::{SetupDrawing, Station, StationLink};
+
+/// Returns the page's section with the setups of an experiment, as published and here; empty if it repeats no
+/// publication.
+pub(crate) fn section(experiment: &str) -> String {
+    let Some((_, published, here)) = SETUPS.iter().find(|(name, ..)| *name == experiment) else {
+        return String::new();
+    };
+    format!(
+        "<h2>The setup</h2>\n<div class=\"pair\">{}{}</div>\n<p>{LEGEND}</p>\n",
+        published.draw(),
+        here.draw(),
+    )
+}
+
+const LEGEND: &str = "\
+From the sender of the bytes down to their receiver. The experiment varies what has a thick border. Five short \
+blocks are a train of packets, one long block is the superframe that the train becomes.";
+
+const fn packets(label: &str) -> Option<StationLink<'_>> {
+    Some(StationLink { has_superframes: false, label })
+}
+
+const fn superframes(label: &str) -> Option<StationLink<'_>> {
+    Some(StationLink { has_superframes: true, label })
+}
+
+const fn fixed<'a>(
+    name: &'a str,
+    lines: &'a [&'a str],
+    link: Option<StationLink<'a>>,
+) -> Station<'a> {
+    Station { name, lines, is_varied: false, link }
+}
+
+const fn varied<'a>(
+    name: &'a str,
+    lines: &'a [&'a str],
+    link: Option<StationLink<'a>>,
+) -> Station<'a> {
+    Station { name, lines, is_varied: true, link }
+}
+
+const RECEIVER: Station<'_> = fixed("Receiver", &["the kernel's TCP in a network namespace"], None);
+
+/// Experiments, each with the setup of the publication and the one here.
+const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
+    (
+        "lro",
+        SetupDrawing {
+            heading: "R1, 2007",
+            stations: &[
+                fixed("Sender", &["netperf TCP_SENDFILE, MTU 1500 or 9000"], packets("10 Gb/s")),
+                varied(
+                    "NIC of the receiver (myri10ge)",
+                    &[
+                        "the driver's own LRO, inet_lro, or none",
+                        "pages of 4 to 32 KiB, or packet buffers",
+                    ],
+                    superframes("in the driver"),
+                ),
+                fixed("Receiver", &["two cores of 2 GHz"], None),
+            ],
+        },
+        SetupDrawing {
+            heading: "Here",
+            stations: &[
+                fixed(
+                    "Sender",
+                    &["the kernel's TCP, MTU 1500 or 9000"],
+                    packets("a veth pair, without TSO"),
+                ),
+                varied(
+                    "Grosso in place of the receiver's NIC",
+                    &["the profiles linux, inet-lro, myri10ge, or none", "parts, or copies first"],
+                    superframes("a TAP, or a veth pair"),
+                ),
+                RECEIVER,
+            ],
+        },
+    ),
+    (
+        "fragments",
+        SetupDrawing {
+            heading: "R2, 2019",
+            stations: &[
+                fixed(
+                    "Sender",
+                    &["netperf UDP_STREAM over IPv6", "ESP in transport mode, then fragments"],
+                    packets("fragments"),
+                ),
+                fixed("NIC of the receiver", &["few receive buffers"], packets("one buffer each")),
+                varied(
+                    "Reassembly in the kernel",
+                    &["coalesces fragments, or queues them"],
+                    superframes("whole datagrams"),
+                ),
+                fixed("Receiver", &["ESP, then the socket"], None),
+            ],
+        },
+        SetupDrawing {
+            heading: "Here",
+            stations: &[
+                fixed(
+                    "Sender",
+                    &[
+                        "a socket in a network namespace",
+                        "Grosso: ESP in transport mode, then fragments",
+                    ],
+                    packets("a veth pair, fragments"),
+                ),
+                varied(
+                    "NIC of the receiver, in Grosso",
+                    &["from few receive buffers to any number"],
+                    packets("one buffer each"),
+                ),
+                varied(
+                    "Reassembly in Grosso",
+                    &["coalesces, queues, or queues and evicts"],
+                    superframes("whole datagrams"),
+                ),
+                fixed("Receiver", &["ESP in Grosso, then the socket"], None),
+            ],
+        },
+    ),
+    (
+        "acks",
+        SetupDrawing {
+            heading: "R3, 2011",
+            stations: &[
+                varied(
+                    "Sender (FreeBSD)",
+                    &["window of 100 KB and others", "LRO merges the pure acknowledgments, or not"],
+                    packets("10 Gb/s, a LAN, MTU 1500"),
+                ),
+                varied(
+                    "NIC of the receiver (82599)",
+                    &["LRO in software or in hardware, or none", "interrupts after 0 or 16 us"],
+                    superframes("4 to 5 segments"),
+                ),
+                fixed("Receiver", &["acknowledges each unit, or two segments"], None),
+            ],
+        },
+        SetupDrawing {
+            heading: "Here",
+            stations: &[
+                varied(
+                    "Sender",
+                    &[
+                        "the kernel's TCP, or one in userspace",
+                        "grows by bytes, by bytes with L = 2, or by ACKs",
+                    ],
+                    packets("0.1 to 100 ms, with loss"),
+                ),
+                varied(
+                    "Grosso as the NIC of one of the two",
+                    &[
+                        "sender: pure acknowledgments merge, or not",
+                        "receiver: data merges; ACKs expand, or not",
+                    ],
+                    superframes("held 0 us to 1 ms"),
+                ),
+                RECEIVER,
+            ],
+        },
+    ),
+    (
+        "tunnels",
+        SetupDrawing {
+            heading: "R4, 2014",
+            stations: &[
+                fixed("Sender", &["200 streams of netperf"], superframes("TSO in the stack")),
+                varied(
+                    "Tunnel of the sender's kernel",
+                    &["GRE, IPIP or SIT in GUE; VXLAN", "remote checksum offload on or off"],
+                    packets("40 Gb/s, outer checksum on"),
+                ),
+                fixed("Tunnel of the receiver's kernel", &["GRO"], superframes("GRO in the stack")),
+                fixed("Receiver", &["completes the inner checksum"], None),
+            ],
+        },
+        SetupDrawing {
+            heading: "Here",
+            stations: &[
+                fixed(
+                    "Sender",
+                    &["the kernel's TCP in a network namespace"],
+                    superframes("a TUN or TAP device"),
+                ),
+                varied(
+                    "Grosso, path a",
+                    &[
+                        "GRE, IPIP or SIT in GUE; VXLAN",
+                        "remote checksum offload on or off",
+                        "superframes, or none (plain)",
+                    ],
+                    packets("UDP sockets over a veth pair"),
+                ),
+                varied(
+                    "Grosso, path b",
+                    &["leaves the inner checksum partial, or sums it"],
+                    superframes("a TUN or TAP device"),
+                ),
+                RECEIVER,
+            ],
+        },
+    ),
+    (
+        "gso",
+        SetupDrawing {
+            heading: "R5, 2014",
+            stations: &[
+                fixed("Sender", &["netperf TCP_STREAM, writes of 64 KB"], superframes("64 KB")),
+                varied(
+                    "The loopback interface",
+                    &["TSO and GSO on or off", "MTU 1500, or the longest"],
+                    superframes("or packets of the MTU"),
+                ),
+                fixed("Receiver", &["the same host"], None),
+            ],
+        },
+        SetupDrawing {
+            heading: "Here",
+            stations: &[
+                varied(
+                    "Sender",
+                    &["the kernel's TCP or UDP", "superframes on, off, or only GSO off"],
+                    superframes("or packets of the MTU"),
+                ),
+                fixed(
+                    "Grosso in place of the sender's NIC",
+                    &["segments superframes"],
+                    packets("a veth pair"),
+                ),
+                RECEIVER,
+            ],
+        },
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use grosso_report::page::setup::{LABEL_MAX, LINE_MAX};
+
+    use super::*;
+
+    #[test]
+    fn lines_and_labels_fit_and_only_the_last_station_has_no_link() {
+        for (name, published, here) in SETUPS {
+            for SetupDrawing { heading, stations } in [published, here] {
+                for station in stations {
+                    let lines = station.lines.iter().chain([&station.name]);
+                    for line in lines {
+                        assert!(line.chars().count() <= LINE_MAX, "{name}, {heading}: {line}");
+                    }
+                    let label = station.link.map_or("", |link| link.label);
+                    assert!(label.chars().count() <= LABEL_MAX, "{name}, {heading}: {label}");
+                }
+                let (last, others) = stations.split_last().unwrap();
+                assert!(last.link.is_none(), "{name}, {heading}");
+                assert!(others.iter().all(|station| station.link.is_some()), "{name}, {heading}");
+                assert!(stations.iter().any(|station| station.is_varied), "{name}, {heading}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_publication_has_a_setup() {
+        for name in ["lro", "fragments", "acks", "tunnels", "gso"] {
+            assert_eq!(section(name).matches("<svg ").count(), 2, "{name}");
+        }
+        assert_eq!(section("rtt"), "");
+    }
+}
