@@ -366,9 +366,9 @@ pub(crate) struct LabSink {
 /// Directions of a stream to or from a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabCall {
-    /// To the sink.
+    /// Send to the sink.
     Transmit,
-    /// From the sink.
+    /// Receive from the sink.
     Receive,
 }
 
@@ -486,9 +486,9 @@ pub(crate) enum LabSenders {
 /// Parties that verify the checksums of received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
-    /// In the NIC: they arrive verified.
+    /// The NIC: packets arrive verified.
     Nic,
-    /// In the receiver: by Grosso, or by the kernel in measurements without Grosso.
+    /// The receiver: Grosso, or the kernel in measurements without Grosso.
     Receiver,
 }
 
@@ -579,10 +579,10 @@ Examples:
 
 const VM_HELP: &str = "\
 QEMU emulates the VMs, without /dev/kvm. They boot the installed kernel, or one
-unpacked in a directory. Each VM runs one TCP stream in each direction with the host, with
-another VM, and with a host behind a tunnel. Frames go through Grosso (vhost-user
-or a socket), QEMU's TAP, or passt. Needs qemu-system-x86_64, busybox, dash, ip,
-modprobe, depmod and cpio, and reports which are missing.
+unpacked in a directory. Each VM runs one TCP stream in each direction with the
+host, with another VM, and with a host behind a tunnel. Frames go through Grosso
+(vhost-user or a socket), QEMU's TAP, or passt. Needs qemu-system-x86_64, busybox,
+dash, ip, modprobe, depmod and cpio, and reports which are missing.
 
 Examples:
   grosso lab vm                         everything, in several minutes
