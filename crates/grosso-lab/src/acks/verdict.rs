@@ -138,7 +138,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "receiver: a window of 100 KB is best",
         Unit::Times,
-        "100 KB fit into the CPU cache of 2011; on this machine, more data in flight is better",
+        "100 KB fitted into a CPU cache of 2011; on this machine, more data in flight is better",
     );
     let speeds = format!("{} Gb/s, {window}: {}", digits(best.median), digits(other));
     Some(verdict.with(speeds).for_every_row())
@@ -163,7 +163,7 @@ fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdic
         Unit::Of("packets overtaken"),
         DEFECT,
     );
-    Some(verdict.with(format!("{past_it} past it, {through_it} through it")))
+    Some(verdict.with(format!("{past_it} if they bypass it, {through_it} if not")))
 }
 
 /// Judges the claim that L limits a sender that counts bytes.
