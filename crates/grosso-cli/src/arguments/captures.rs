@@ -207,7 +207,7 @@ pub(crate) struct Waiting {
     /// Limit the memory for incomplete datagrams: at least 128K; for example 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
-    /// Give up an IPv4 datagram once more than N other fragments from its source have arrived since
+    /// Discard an IPv4 datagram once more than N other fragments from its source have arrived since
     /// its last one (Linux: 64); 0 means no limit
     #[arg(long, value_name = "N", default_value = "0", hide_short_help = true)]
     pub(crate) distance: u32,

@@ -92,7 +92,8 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = Evidence::ratio(&passed, &off, Bound::Under(1.0)).verdict(
         "receiver: merging reduces reads",
         Unit::Percent,
-        "a reader slower than the arriving packets reads several at once, even without merging",
+        "if packets arrive faster than the receiver reads, it reads several at once, even without \
+         merging",
     );
     let segments = format!("{:.1} segments per frame", segments.median);
     Some(verdict.with(segments).beside(Published::new(1.0 / 3.0, "R3, in 2011")))
