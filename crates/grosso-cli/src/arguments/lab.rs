@@ -358,7 +358,7 @@ pub(crate) struct LabSink {
     /// Connect to the sink at this address, in this direction, and print the results
     #[arg(long, value_name = "DIRECTION", hide = true)]
     pub(crate) call: Option<LabCall>,
-    /// Set the duration of the stream; without it, bytes are compared
+    /// Measure for this long; without it, only compare the bytes
     #[arg(long, value_name = "TIME", hide = true, requires = "call", value_parser = parse_run_ns)]
     pub(crate) time: Option<u64>,
 }
