@@ -356,7 +356,7 @@ pub(crate) enum OverlapPolicy {
     First,
     /// Keep the bytes that arrived last.
     Last,
-    /// Follow Linux.
+    /// Do the same as Linux.
     Linux,
 }
 
