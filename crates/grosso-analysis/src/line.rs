@@ -41,7 +41,7 @@ pub enum Spacing {
 pub enum Timing {
     /// The capture recorded the time.
     Recorded,
-    /// The time is that of the superframe from which the packet was segmented.
+    /// The time comes from the superframe that contained the packet.
     Superframe,
 }
 

@@ -1,9 +1,9 @@
 //! Merges several captures into one, ordered by time, with only the selected packets.
 //!
-//! The order is that of Wireshark's `mergecap`: the next packet is the earliest among the next packets of all captures.
-//! Among packets with equal times, that of the last capture comes first; a packet without a time comes immediately.
-//! Unlike `mergecap`, if one capture ends at the time at which another begins, the first is read to its end, as if a
-//! single capture had been split there.
+//! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest among the next packets of all
+//! captures. Among packets with equal times, the one from the last capture comes first; a packet without a time comes
+//! immediately. Unlike `mergecap`, if one capture ends at the time at which another begins, the first is read to its
+//! end, as if a single capture had been split there.
 
 mod devices;
 

@@ -21,7 +21,7 @@ fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let mut written = 0;
-        // A command that keeps reading gets more than a pipe and a buffer hold, and then EOF.
+        // A command that keeps reading gets more data than a pipe and a buffer can hold, and then EOF.
         while written < 64 << 20 && stdin.write_all(&[b'y'; 1 << 16]).is_ok() {
             written += 1 << 16;
         }

@@ -69,7 +69,8 @@ fn a_file_says_what_differs_and_reports_have_its_name() {
     assert_eq!(report["profile"], "mine");
 }
 
-/// An error in a profile, wherever the profile is named, is reported with line and column and the likely correction.
+/// An error in a profile is reported, no matter which option names the profile, with line and column and the likely
+/// correction.
 #[test]
 fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     let bench = Bench::new();

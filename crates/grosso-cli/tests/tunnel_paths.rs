@@ -575,7 +575,7 @@ fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> b
     let wire = routed.router.run(open).unwrap().unwrap();
     let [near, far] = [1, 2].map(|host| inside(net, host)[inner]);
     let sender = routed.hosts[0].run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
-    // The port differs from that of the previous request, whose last datagrams may still arrive.
+    // The port differs from the previous request's, whose last datagrams may still arrive.
     let mark = format!("who carries this from {}?", sender.local_addr().unwrap());
     let mut frame = [0; 2048];
     let mut found = Vec::new();

@@ -122,7 +122,7 @@ impl Carrier {
 }
 
 impl Setting {
-    /// Returns whether the kernel of a receiver at which Grosso acts as the NIC sends superframes.
+    /// Returns whether the receiver's kernel sends superframes, if Grosso acts as the receiver's NIC.
     fn superframes(&self) -> bool {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }

@@ -106,7 +106,7 @@ pub struct TextPlace {
 }
 
 impl Failure {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.error/1");
 
     fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {

@@ -78,7 +78,7 @@ impl Judgment {
         Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
     }
 
-    /// Returns the packets of a frame with `payload` bytes of payload, as far as they are known.
+    /// Returns the packets of a frame with `payload` bytes of payload, if they are known.
     pub fn segments(&self, payload: usize) -> Segments {
         match self.nature {
             Nature::Superframe { size, .. } => {

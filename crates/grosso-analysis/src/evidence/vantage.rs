@@ -18,9 +18,9 @@ use crate::{
 /// Side on which superframes were captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Outgoing superframes: the sender's host.
+    /// The sender's host: superframes leave.
     Sender,
-    /// Incoming superframes: the receiver's host.
+    /// The receiver's host: superframes arrive.
     Receiver,
 }
 

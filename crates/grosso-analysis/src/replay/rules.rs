@@ -19,9 +19,9 @@ pub struct Rules {
     pub profile: String,
     /// Rule that ends a poll.
     pub batch: Batch,
-    /// Hold of trains across polls; `None` for that of the profile.
+    /// Hold time of trains across polls; `None` uses the profile's setting.
     pub hold: Option<HoldTime>,
-    /// Resequencing of TCP; `None` for that of the profile.
+    /// TCP resequencing; `None` uses the profile's setting.
     pub reorder: Option<Repair>,
     /// Limits that override those of the profile.
     pub bounds: Bounds,
@@ -127,7 +127,7 @@ impl fmt::Display for HoldTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
     level: Level,
-    /// Maximum wait for a hole to be filled, in nanoseconds; `None` for that of the profile.
+    /// Maximum wait for a hole to be filled, in nanoseconds; `None` uses the profile's setting.
     hole_ns: Option<u64>,
 }
 

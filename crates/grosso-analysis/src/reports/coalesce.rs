@@ -139,7 +139,7 @@ impl Report for CoalesceReport {
 }
 
 impl CoalesceReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.coalesce/1");
 
     fn histogram(&self, style: Style) -> String {

@@ -117,7 +117,7 @@ impl Span {
 }
 
 impl ExportReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.export/1");
 }
 

@@ -316,7 +316,7 @@ impl Report for WhatifReport {
 }
 
 impl WhatifReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.whatif/1");
 
     fn head(&self, style: Style) -> String {
@@ -334,8 +334,8 @@ impl WhatifReport {
         words + "\n"
     }
 
-    /// Formats a profile: one line per hold, and the reasons that limited the longest hold. If its effect equals that
-    /// of the previous profile, the text only says so.
+    /// Formats a profile: one line per hold, and the reasons that limited the longest hold. If its effect equals the
+    /// previous profile's, the text only says so.
     fn group(&self, settings: &[Setting], before: &[Setting], style: Style) -> String {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));

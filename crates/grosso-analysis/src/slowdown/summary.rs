@@ -35,7 +35,7 @@ pub struct Slowdowns {
 pub struct Slow {
     /// Directions with this cause.
     pub directions: u64,
-    /// The direction with the most packets concerned, as `source > destination`.
+    /// The direction with the most affected packets, as `source > destination`.
     pub flow: String,
     /// The cause in that direction.
     #[serde(flatten)]

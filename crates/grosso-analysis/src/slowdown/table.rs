@@ -79,7 +79,7 @@ impl Connections {
         self.totals.ranking.is_some()
     }
 
-    /// Sets the name of the rules by which [`Self::add_train`] reports trains.
+    /// Sets the name of the rules that [`Self::add_train`] reports with each train.
     pub(crate) fn merged_by(&mut self, rules: String) {
         if let Some(ranking) = &mut self.totals.ranking {
             ranking.merged_by = Some(rules);

@@ -355,7 +355,7 @@ impl Port for PacketPort {
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
-        // A socket that cannot be queried will fail in the next receive.
+        // A socket that cannot be queried will fail at its next receive call.
         let stats = self.stats().unwrap_or(self.tx_offload.stats);
         stats.counters().for_each(|(counter, value)| each(counter, value));
     }

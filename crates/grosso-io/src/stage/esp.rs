@@ -122,9 +122,9 @@ impl EspOptions {
 ///
 /// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
 /// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
-/// reduce the hosts' MTU by that amount below that of the inner port, or insert a
-/// [`Fragmentation`](super::Fragmentation) stage. Received packets are copied once, because the buffers of a port are
-/// read-only. Fragments must be reassembled first.
+/// set the hosts' MTU lower than the inner port's by that amount, or insert a [`Fragmentation`](super::Fragmentation)
+/// stage. Received packets are copied once, because the buffers of a port are read-only. Fragments must be reassembled
+/// first.
 ///
 /// In tunnel mode, packets that were encrypted here and return are dropped and counted, including fragments of them
 /// ([`LoopGuard`]).

@@ -256,7 +256,7 @@ impl Acks {
             back: Some(back),
             processors: [processor; 3],
             congestion: transfer.worth.congestion().into(),
-            // On the LAN, most of the transfer must follow its slow start.
+            // On the LAN, most of the transfer must come after its slow start.
             extent: Extent::Bytes(match case.window_bytes {
                 Some(_) => self.plan.parameters.transfer_bytes.saturating_mul(LAN_TRANSFERS),
                 None => self.plan.parameters.transfer_bytes,

@@ -100,9 +100,9 @@ pub struct TunnelComparison {
     pub remote_checksum: bool,
     /// The other carrier.
     pub with: TunnelCarrier,
-    /// Ratio of Grosso's throughput to that of the other carrier.
+    /// Ratio of Grosso's throughput to the other carrier's.
     pub throughput: f64,
-    /// Ratio of Grosso's CPU time per gigabyte to that of the other carrier.
+    /// Ratio of Grosso's CPU time per gigabyte to the other carrier's.
     pub cpu_a_gigabyte: f64,
     /// Ratio of Grosso's requests per second to those of the other carrier.
     pub transactions: f64,

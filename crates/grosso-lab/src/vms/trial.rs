@@ -281,7 +281,7 @@ impl Boot {
 
 /// Hosts, and the carriers of frames between them and the VMs.
 struct Laid<'scope> {
-    /// Network namespace of the host; with a tunnel, also that of the endpoint next to the VM.
+    /// Network namespace of the host and, with a tunnel, of the endpoint next to the VM.
     networks: Vec<NetworkNamespace>,
     paths: Vec<Running<'scope, ()>>,
     passt: Option<Passt>,

@@ -249,7 +249,7 @@ impl GroThread {
         }
     }
 
-    /// Returns the time of the kernel's tick clock, with which a poll compares the age of held packets; `None` if one
+    /// Returns the time of the kernel's tick clock, which a poll compares with the age of held packets; `None` if one
     /// poll reads the whole vector.
     fn jiffy(&self) -> Option<Timespec> {
         let is_asked = self.batching == Batching::Timer;

@@ -129,7 +129,7 @@ impl Host {
         })
     }
 
-    /// Listens at a port, receives a SYN, and returns the packet with which the host answers.
+    /// Listens at a port, receives a SYN, and returns the packet that the host answers with.
     ///
     /// # Errors
     ///

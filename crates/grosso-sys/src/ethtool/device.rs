@@ -227,8 +227,7 @@ fn exchange<const WORDS: usize>(
     name: &InterfaceName,
     mut command: [u32; WORDS],
 ) -> io::Result<[u32; WORDS]> {
-    // SAFETY: the structure of each of these commands has a fixed length, which is that of the
-    // array.
+    // SAFETY: the structure of each of these commands has a fixed length, which equals the array's.
     unsafe { control.ethtool(name, &mut command) }?;
     Ok(command)
 }

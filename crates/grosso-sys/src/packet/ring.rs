@@ -169,7 +169,8 @@ impl RingMemory {
         bytes.first_chunk().map(abi::PacketRingHeader::parse).unwrap_or_default()
     }
 
-    /// Prefetches the cache lines of a slot with the kernel's header and the packet's headers, whoever owns the slot.
+    /// Prefetches the cache lines of a slot with the kernel's header and the packet's headers, regardless of who owns
+    /// the slot.
     #[inline]
     pub(super) fn fetch(&self, slot: SlotPlace) {
         self.mapping.fetch::<HEADER_LINES>(slot.start());

@@ -150,7 +150,7 @@ pub fn metadata(path: &Path) -> io::Result<Metadata> {
     File::from(Place::of(path, Last::Follow)?.pin()?).metadata()
 }
 
-/// Returns whether a name is in use; a link counts, whatever it leads to.
+/// Returns whether a name is in use; a link counts, regardless of its target.
 #[must_use]
 pub fn is_there(path: &Path) -> bool {
     Place::of(path, Last::Keep).and_then(|place| place.pin()).is_ok()

@@ -116,7 +116,7 @@ impl Place {
         walk(path, last, &mut |_| Ok(()))
     }
 
-    /// Opens the entry. A link that replaced it meanwhile is not followed.
+    /// Opens the entry. A link that has replaced it since is not followed.
     ///
     /// # Errors
     /// Errors from `open(2)`.

@@ -85,7 +85,7 @@ pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
 ///
 /// # Errors
 /// [`io::ErrorKind::AddrInUse`] if another program uses the socket or the entry is not a socket;
-/// [`io::ErrorKind::PermissionDenied`] if the entry was replaced meanwhile; errors from `bind(2)`.
+/// [`io::ErrorKind::PermissionDenied`] if the entry was replaced in the meantime; errors from `bind(2)`.
 pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::Result<()> {
     let socket = socket.as_fd();
     let place = Place::of(path, Last::Keep)?;

@@ -237,7 +237,7 @@ impl XdpSocket {
         Ok(count)
     }
 
-    /// Makes the kernel read the sent frames, and returns the number that it has not read.
+    /// Wakes the kernel to read the queued frames, and returns the number of frames still unread.
     ///
     /// # Errors
     ///

@@ -324,7 +324,7 @@ fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static 
     Ok(())
 }
 
-/// Checks whether one header of a packet continues that of the train's first packet, field by field.
+/// Checks whether one header of a packet continues the header of the train's first packet, field by field.
 fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<(), &'static str> {
     if first.name != next.name || first.fields.len() != next.fields.len() {
         return Err("other headers");

@@ -37,7 +37,7 @@ pub struct HeaderSpec {
     pub receive: Option<Receive>,
 }
 
-/// Function with which a receiver checks a tunnel header before it removes the header.
+/// Function that a receiver uses to check a tunnel header before removing it.
 pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
 
 /// Findings about a tunnel header that a receiver may remove.

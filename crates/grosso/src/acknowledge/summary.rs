@@ -36,7 +36,7 @@ pub struct Summary {
     pub accurate_echoes: u32,
     /// TCP window of the last packet, not scaled.
     pub window: u16,
-    /// Whether a packet's window was smaller than that of the packet before.
+    /// Whether a packet's window was smaller than the previous packet's.
     pub window_shrank: bool,
     /// Packets by ECN codepoint of the IP header.
     pub codepoints: [u32; 4],

@@ -50,7 +50,7 @@ pub enum Tunnel {
     Ip6ip6Fou,
     /// MPLS in FOU.
     MplsFou,
-    /// A tunnel header without a name of `ip link`; the name is that of the header.
+    /// A tunnel header that `ip link` has no name for; the header's name is used.
     Header(Kind),
 }
 

@@ -79,7 +79,7 @@ pub struct Reasons {
 }
 
 impl Rates {
-    /// Returns the activity of a device in an interval of seconds.
+    /// Returns the activity of a device between two readings that are `seconds` apart.
     pub fn of(pid: u32, now: &DeviceReading, before: &DeviceReading, seconds: f64) -> Self {
         let change = now.counters.since(&before.counters);
         let a_second = |name: &str, unit: f64| change.value(name) as f64 / unit / seconds;
@@ -198,7 +198,7 @@ pub struct Column {
     pub heads: [&'static str; 2],
     /// Width of the column, including the spaces before the number.
     pub width: usize,
-    /// Value by which devices are sorted.
+    /// Value that sorts the devices.
     pub key: fn(&Rates) -> f64,
 }
 

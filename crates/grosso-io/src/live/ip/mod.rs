@@ -35,8 +35,8 @@ pub struct IpOptions {
     pub protocols: Vec<u8>,
     /// TTL or hop limit of most frames.
     pub hop_limit: u8,
-    /// Size of each socket's buffer in bytes, as far as permitted. The receiving socket uses it for packets longer than
-    /// a slot.
+    /// Size of each socket's buffer in bytes, limited to what the system permits. The receiving socket uses it for packets
+    /// longer than a slot.
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
