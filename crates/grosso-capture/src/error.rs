@@ -11,7 +11,7 @@ use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The first bytes are not those of a capture format.
+    /// The first bytes do not match any capture format.
     #[error("not a capture ({}); expected pcap, pcapng, or these compressed", starts(starts_with))]
     NotACapture {
         /// First bytes, escaped; empty if the file is empty.
@@ -160,7 +160,7 @@ pub enum FilePart {
     /// Header of the packet with this number, counted from 1.
     #[error("the header of packet {0}")]
     PacketHeader(u64),
-    /// Packet with this number, counted from 1. In pcapng the lengths are those of the whole block.
+    /// Packet with this number, counted from 1. In pcapng the lengths count the whole block.
     #[error("packet {0}")]
     Packet(u64),
     /// Header of a pcapng block.

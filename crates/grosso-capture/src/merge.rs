@@ -30,8 +30,8 @@ pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 /// Merges several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
 ///
 /// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
-/// pcapng section with an interface for each of theirs, whose comment names the original capture. Names and secrets are
-/// kept if their byte order is that of this host.
+/// pcapng section. It has an interface for each of their interfaces, with a comment that names the original capture.
+/// Names and secrets are kept if their byte order is that of this host.
 ///
 /// ```no_run
 /// use grosso_capture::{CaptureReader, Merge};

@@ -180,7 +180,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
     let bench = Bench::new();
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &ten_connections()));
     bench.put("mine.toml", b"base = \"inet-lro\"\nlimits.flows = 9\n");
-    // Ten packets in eight trains, one of which has three; the other packets did not fit, or are not in a train.
+    // Ten packets in eight trains. One train has three packets; the other packets did not fit, or are not in a train.
     for (profile, expected, line) in [
         (
             "inet-lro",

@@ -418,7 +418,7 @@ fn forged_messages_end_no_stream_of_any_type() {
 
 /// Returns the number of IPv6 fragments that the first host's tunnel sends while streams exchange bytes.
 ///
-/// The second host received no message, and its fragments are not counted; nor are those of ICMPv6, which belong to
+/// The second host received no message, and its fragments are not counted; nor are ICMPv6 fragments, which belong to
 /// probes and their answers.
 fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
     let open = || PacketSocket::builder().bind(&name("ra"));

@@ -536,8 +536,8 @@ pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     Control::new()?.set_up(&name("lo")?, true)
 }
 
-/// Returns the thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those
-/// of a deleted namespace may live on for a while.
+/// Returns the thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and the
+/// pollers of a deleted namespace may live on for a while.
 fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)

@@ -260,8 +260,8 @@ impl Evidence {
         self.within_noise
     }
 
-    /// Combines the evidence of several measurements, all of which must hold: noise must not decide. The figure is the
-    /// one that supports the claim least. Returns `None` without measurements.
+    /// Combines the evidence of several measurements. All of them must hold, because noise must not decide. The figure
+    /// is the one that supports the claim least. Returns `None` without measurements.
     pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Option<Self> {
         Self::all_of(each.into_iter().map(|one| (one, ()))).map(|(one, ())| one)
     }

@@ -157,7 +157,7 @@ impl UnixSocket {
     }
 
     /// Connects a datagram socket to the sender of a datagram, if the sender owns the socket file at its address: a
-    /// sender chooses its address, which may be the socket of another user.
+    /// sender chooses its address, which may be another user's socket.
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if it does not, if the kernel did not report the sender's user, or if the

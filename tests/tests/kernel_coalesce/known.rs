@@ -265,7 +265,7 @@ fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     conditions.into_iter().filter_map(|(known, holds)| holds.then_some(known)).collect()
 }
 
-/// Returns whether any pseudo-header has addresses other than those of the IP header around it.
+/// Returns whether any pseudo-header has addresses that differ from the IP header around it.
 fn has_final_address(parsed: &Parsed) -> bool {
     (0..parsed.layers.len()).any(|index| {
         let shown =

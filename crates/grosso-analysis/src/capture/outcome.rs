@@ -58,7 +58,7 @@ impl Files {
         Output::create(self.target.path.as_deref(), format, input, session)
     }
 
-    /// Creates an output whose packets may be longer than those of the input. The default format is the input's.
+    /// Creates an output whose packets may be longer than the input's. The default format is the input's.
     pub(crate) fn output_for_longer(
         &self,
         input: &Input,

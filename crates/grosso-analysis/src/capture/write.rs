@@ -57,7 +57,7 @@ impl Output {
         Self::open(path, format, input, session, 0)
     }
 
-    /// Creates the output capture for packets that may be longer than those of `input`.
+    /// Creates the output capture for packets that may be longer than the packets of `input`.
     pub(crate) fn create_for_longer(
         path: Option<&Path>,
         format: Format,

@@ -372,7 +372,7 @@ pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Optio
     is_around.then_some(*outermost)
 }
 
-/// Returns the IPv4 levels of a packet, whose identifications can be constant.
+/// Returns the IPv4 levels of a packet. Only their identifications can be constant.
 fn ipv4_levels(stack: &Stack) -> IpLevels {
     let levels = stack.layers().iter().filter(|layer| is_ip(layer)).enumerate();
     levels

@@ -23,7 +23,7 @@ pub struct Rules {
     pub hold: Option<HoldTime>,
     /// TCP resequencing; `None` uses the profile's setting.
     pub reorder: Option<Repair>,
-    /// Limits that override those of the profile.
+    /// Limits that override the profile's limits.
     pub bounds: Bounds,
 }
 
@@ -36,7 +36,7 @@ impl Default for Rules {
     }
 }
 
-/// Limits that override those of a profile.
+/// Limits that override a profile's limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Exclusive limit of a superframe's length in bytes, counted from the IP header.
@@ -123,7 +123,7 @@ impl fmt::Display for HoldTime {
     }
 }
 
-/// Resequencing of TCP.
+/// TCP resequencing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
     level: Level,

@@ -65,7 +65,7 @@ pub enum Handling {
     /// Like the hardware of the 82599, which does not merge acknowledgments: profile `rsc-82599`.
     #[serde(rename = "rsc-82599")]
     Hardware,
-    /// Like `linux`, but the acknowledgment of a train is expanded to those of its packets.
+    /// Like `linux`, but the acknowledgment of a train is expanded to one for each of its packets.
     Expanded,
     /// Like `linux`, but acknowledgments that a later one implies are dropped.
     #[serde(rename = "filter")]

@@ -578,8 +578,7 @@ const FLOWS_NOTES: &[&str] =
      connections each has few packets. With a hold time of 0, trains end with a poll\n\
      of fewer than 64 packets."];
 
-/// Maximum number of bytes in flight for whose packets the data path's ring has slots: those of the longest queue of a
-/// wire.
+/// Maximum number of bytes in flight: the data path's ring has slots for the packets of the longest queue of a wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
 
 /// Time before the measurement, in which TCP reaches its full speed.

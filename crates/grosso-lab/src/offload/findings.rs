@@ -62,8 +62,7 @@ pub struct Compared {
     /// Names of the first row and of the second.
     #[serde(skip)]
     pub(super) rows: [&'static str; 2],
-    /// Gigabits per CPU-second of the first row, divided by those of the second; for requests, the ratio of their
-    /// numbers.
+    /// Gigabits per CPU-second of the first row, divided by the second row's; for requests, the ratio of their numbers.
     pub ratio: f64,
     /// The ratio in the publication that the experiment repeats.
     pub published: Option<Published>,

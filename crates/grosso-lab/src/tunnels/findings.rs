@@ -104,7 +104,7 @@ pub struct TunnelComparison {
     pub throughput: f64,
     /// Ratio of Grosso's CPU time per gigabyte to the other carrier's.
     pub cpu_a_gigabyte: f64,
-    /// Ratio of Grosso's requests per second to those of the other carrier.
+    /// Ratio of Grosso's requests per second to the other carrier's.
     pub transactions: f64,
 }
 

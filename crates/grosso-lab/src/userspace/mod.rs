@@ -280,7 +280,7 @@ impl RetransmissionTimer {
 }
 
 impl SenderCounts {
-    /// Extracts these counters from those of a port.
+    /// Extracts these counters from the counters of a port.
     pub(crate) fn of(counters: &[(PortCounter, u64)]) -> Self {
         let value = |wanted: PortCounter| {
             counters.iter().find(|(counter, _)| *counter == wanted).map_or(0, |(_, value)| *value)

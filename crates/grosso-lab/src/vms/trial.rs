@@ -420,7 +420,7 @@ fn own_tap(number: usize) -> String {
     format!("q{number}")
 }
 
-/// Programs that the guest needs besides those of the image and this one.
+/// Programs that the guest needs besides this one and the programs of the image.
 pub(super) const PROGRAMS: &[&str] = &["ip"];
 /// Program that forwards a guest's connections through sockets of its host.
 pub(super) const PASST: &str = "passt";

@@ -111,7 +111,7 @@ impl Place {
     /// Resolves a path.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] for a link of another user; errors from `open(2)`.
+    /// [`io::ErrorKind::PermissionDenied`] for a link owned by another user; errors from `open(2)`.
     pub(super) fn of(path: &Path, last: Last) -> io::Result<Self> {
         walk(path, last, &mut |_| Ok(()))
     }

@@ -30,7 +30,7 @@ impl Pinned {
     ///
     /// # Errors
     /// [`io::ErrorKind::ConnectionRefused`] if it is not a socket, [`io::ErrorKind::PermissionDenied`] for a link or a
-    /// socket of another user, and for a socket with several names in a directory that others control.
+    /// socket owned by another user, and for a socket with several names in a directory that others control.
     pub fn at(path: &Path, owner: Option<u32>) -> io::Result<Self> {
         Self::of(&Place::of(path, Last::Follow)?, owner)
     }

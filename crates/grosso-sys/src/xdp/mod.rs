@@ -201,8 +201,8 @@ impl XdpSocket {
         Ok(frames.len() - before)
     }
 
-    /// Returns a free frame to fill and send; `None` if all chunks are in use, including those of sent packets that the
-    /// kernel still owns.
+    /// Returns a free frame to fill and send; `None` if all chunks are in use, including chunks of sent packets that
+    /// the kernel still owns.
     pub fn allocate(&mut self) -> Option<Frame> {
         self.reap();
         self.region.allocate()

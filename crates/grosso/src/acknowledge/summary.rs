@@ -16,7 +16,7 @@ pub struct Summary {
     pub packets: u32,
     /// Packets without payload.
     pub without_payload: u32,
-    /// Packets without payload whose acknowledgment number and window equal those of the packet before.
+    /// Packets without payload whose acknowledgment number and window equal the previous packet's.
     pub duplicates: u32,
     /// Acknowledgment number of the first packet.
     pub first: u32,

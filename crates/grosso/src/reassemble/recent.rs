@@ -78,8 +78,8 @@ impl Recent {
         }
     }
 
-    /// Examines a frame whose headers equal those of the previous fragment, and returns the slot of its datagram.
-    /// Fragments that start a datagram, might hide a TCP header or are not fragments are left to
+    /// Examines a frame whose headers equal the previous fragment's, and returns the slot of its datagram. Fragments
+    /// that start a datagram, might hide a TCP header or are not fragments are left to
     /// [`examine`](super::examine::examine).
     #[inline]
     pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, ArrivedFragment)> {

@@ -4,8 +4,8 @@
 //! encapsulated again. Counting IP headers does not prevent this: a packet that is fragmented on the way comes back as
 //! a fragment, and a fragment shows one IP header, regardless of its contents.
 //!
-//! Only the outermost IP header of a packet is compared, so the addresses of the hosts behind the tunnel may be those
-//! of its endpoints: their packets differ in protocol or port.
+//! Only the outermost IP header of a packet is compared, so hosts behind the tunnel may have the same addresses as its
+//! endpoints: their packets differ in protocol or port.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -35,8 +35,8 @@ pub struct IpOptions {
     pub protocols: Vec<u8>,
     /// TTL or hop limit of most frames.
     pub hop_limit: u8,
-    /// Size of each socket's buffer in bytes, limited to what the system permits. The receiving socket uses it for packets
-    /// longer than a slot.
+    /// Size of each socket's buffer in bytes, limited to what the system permits. The receiving socket uses the buffer
+    /// for packets longer than a slot.
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
@@ -132,8 +132,8 @@ impl IpPort {
         if queues <= 1 {
             return Ok(vec![Self::open(options)?]);
         }
-        // Fragments of one packet must reach one port; the kernel reassembles those of IPv4 before
-        // the fanout, but not those of IPv6.
+        // Fragments of one packet must reach one port; the kernel reassembles IPv4 fragments before the fanout, but not
+        // IPv6 fragments.
         let fanout = Fanout::new(FanoutRule::FlowHash).defragment(options.local.is_ipv4());
         let first = Self::with_fanout(options, Some(fanout))?;
         let group = first.port.sockets.receiving.fanout_group()?;
