@@ -91,7 +91,7 @@ pub enum CaptureError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The reader of the output pipe has closed it. Exit without a message.
+    /// The reader of the output pipe has closed the pipe. Exit without a message.
     #[error("{path}: the reader closed the pipe")]
     BrokenPipe {
         /// File name.
@@ -141,7 +141,7 @@ impl CaptureError {
         matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })
     }
 
-    /// Returns whether the reader of the output pipe has closed it, which ends a pipeline without a message.
+    /// Returns whether the reader of the output pipe has closed the pipe, which ends a pipeline without a message.
     #[must_use]
     pub const fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::BrokenPipe { .. })

@@ -31,7 +31,7 @@ pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 ///
 /// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
 /// pcapng section. It has an interface for each of their interfaces, with a comment that names the original capture.
-/// Names and secrets are kept if their byte order is that of this host.
+/// Names and secrets are kept if they have this host's byte order.
 ///
 /// ```no_run
 /// use grosso_capture::{CaptureReader, Merge};
@@ -87,7 +87,7 @@ impl Outcome {
     }
 
     /// Returns the first interface of the device behind `interface`. An interface continues an earlier one if its
-    /// capture begins after the end of the other's and both have the same properties.
+    /// capture begins after the earlier capture has ended, and both interfaces have the same properties.
     #[must_use]
     pub fn device(&self, interface: u32) -> u32 {
         self.devices.of(interface)

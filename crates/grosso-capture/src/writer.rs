@@ -1,7 +1,7 @@
 //! Writes a capture: changed packets, and everything else unchanged.
 //!
 //! Longer than 600 lines: the writer has one state for pcap and pcapng, and each method depends on the options of
-//! blocks before.
+//! earlier blocks.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -513,7 +513,7 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     /// Returns the number of a packet's interface in this section: the same number if it belongs to the same interface
-    /// here (as when a whole capture is copied), otherwise that of an equal interface, otherwise a new one.
+    /// here (as when a whole capture is copied), otherwise the number of an equal interface, otherwise a new number.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {

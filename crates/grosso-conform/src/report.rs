@@ -33,7 +33,7 @@ pub struct ConformReport {
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Score {
     vectors: VectorCounts,
-    /// Packets merged with an earlier one, and packets that may be.
+    /// Packets merged with an earlier one, and packets that may be merged.
     joins: JoinCounts,
     #[serde(serialize_with = "rows")]
     #[schemars(with = "Vec<NamedRow>")]

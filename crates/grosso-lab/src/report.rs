@@ -61,7 +61,7 @@ pub trait Findings: Serialize + JsonSchema {
 pub struct Knob {
     /// The observation.
     pub seen: &'static str,
-    /// Commands and arguments of a path that may help, each on its own.
+    /// Commands, or arguments of a path, that may help; each applies independently of the others.
     pub turn: &'static [&'static str],
 }
 

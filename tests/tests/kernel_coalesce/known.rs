@@ -42,7 +42,7 @@ pub(crate) enum Known {
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
     Kernel,
-    /// Only the engine, which is the only kind of difference that could lose data.
+    /// Only the engine. This is the only kind of difference that could lose data.
     Engine,
     /// The kernel or the engine, depending on the packets around it.
     Either,

@@ -29,10 +29,10 @@ pub enum Nature {
         gso: Gso,
         /// Segment size, and the evidence for it.
         size: Size,
-        /// Tunnels outside of the header after which the superframe is segmented.
+        /// Tunnels outside of the last header that every segment repeats.
         ports: Ports,
     },
-    /// Undecided, or not to be segmented, for the reason with this name.
+    /// Undecided, or left whole, for the reason with this name.
     Left(&'static str),
 }
 

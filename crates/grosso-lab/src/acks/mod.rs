@@ -373,7 +373,7 @@ const BEST_2011: usize = 100 << 10;
 const READ_BYTES_MIN: u16 = 16 << 10;
 /// The MTU of the wire, in bytes.
 const WIRE_MTU: u16 = 1500;
-/// The greatest MTU of a TAP, in bytes.
+/// Maximum MTU of a TAP, in bytes.
 const DEVICE_MTU: u16 = 65521;
 const WARM_UP: Duration = Duration::from_millis(50);
 const NOTES: &str = "\

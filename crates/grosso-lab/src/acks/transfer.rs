@@ -196,7 +196,7 @@ struct Claim {
     bound: Bound,
     /// The published ratio of times, if the source has one.
     published: Option<f64>,
-    /// The cause in case the claim is contradicted.
+    /// The cause that is named if the claim is contradicted.
     cause: &'static str,
 }
 

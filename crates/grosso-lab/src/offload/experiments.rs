@@ -491,7 +491,7 @@ const GENERIC: &str = "inet_lro";
 const POSTED: &str = "as posted 2007";
 const SOURCE_OVER_NONE: [(&str, &str); 3] =
     [(OWN, "own / none"), (GENERIC, "inet_lro / none"), (POSTED, "posted / none")];
-/// The greatest MTU of a TAP, in bytes.
+/// Maximum MTU of a TAP, in bytes.
 const DEVICE_MTU: u16 = 65521;
 const COPIED: &str = "copied first";
 const NONE: &str = "none";

@@ -4,7 +4,7 @@ use core::fmt;
 
 use grosso_wire::Kind;
 
-/// A tunnel, by the name of `ip link` and its carrier.
+/// A tunnel type, as named by `ip link`, with its carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Tunnel {

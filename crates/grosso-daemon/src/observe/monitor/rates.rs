@@ -29,7 +29,7 @@ pub struct Rates {
     pub rx_packets_per_batch: f64,
     /// Sent bits, in 10^9 per second, as on the wire.
     pub tx_gbit_per_s: f64,
-    /// Wire packets per frame that was to be sent.
+    /// Wire packets per frame queued for sending.
     pub tx_packets_per_send: f64,
     /// Trains of packets from the device that are held now.
     pub trains_held: u64,

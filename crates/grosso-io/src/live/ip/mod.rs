@@ -28,7 +28,7 @@ use crate::{buffer::PortBuffer, delegate_port, notice::Notice, port::Port};
 pub struct IpOptions {
     /// Address of this host for sending and receiving.
     pub local: IpAddr,
-    /// Addresses of the remote endpoints, of the same family. The path MTU is the minimum of theirs. If there is
+    /// Addresses of the remote endpoints, all of the same family. The smallest of their path MTUs applies. If there is
     /// exactly one, packets from other addresses are not received.
     pub remotes: Vec<IpAddr>,
     /// IP protocols of packets, at most [`grosso_sys::packet::PROTOCOLS_MAX`].
@@ -209,7 +209,7 @@ impl Sockets for IpSockets {
     }
 
     /// Returns the socket of the packet's protocol. For IPv6 the first socket is used if none has the protocol, for
-    /// example that of destination options.
+    /// example destination options.
     fn index(&self, outer: &Outer) -> Option<usize> {
         let found = self.senders.iter().position(|(protocol, _)| *protocol == outer.protocol);
         found.or_else(|| outer.destination.is_ipv6().then_some(0))

@@ -32,7 +32,7 @@ use crate::{buffer::PortBuffer, delegate_port, notice::Notice, port::Port};
 pub struct UdpOptions {
     /// Address and port for receiving, also the source address of sent datagrams.
     pub local: SocketAddr,
-    /// Addresses of the remote endpoints. The path MTU is the minimum of theirs.
+    /// Addresses of the remote endpoints. The smallest of their path MTUs applies.
     pub remotes: Vec<IpAddr>,
     /// Source ports of sent datagrams. The range is split among up to [`Self::senders_max`] sockets, and each socket
     /// binds a free port of its part, preferably the first. If the range is only the receiving port, the receiving
