@@ -580,7 +580,7 @@ fn every_line_fits_a_terminal_and_nothing_is_painted_for_a_pipe() {
     let run = bench.ok("whatif a --profile all");
     let long = run.stdout.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None);
-    assert!(run.stdout.contains("Not known from a trace:"));
+    assert!(run.stdout.contains("A trace does not show:"));
     assert!(!run.stdout.contains('\x1b') && !run.stderr.contains(['\x1b', '\r']));
     let painted = bench.ok("whatif a --profile linux --color always").stdout;
     assert!(painted.contains('\x1b'));

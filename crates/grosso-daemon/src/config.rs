@@ -239,7 +239,10 @@ pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
 /// Checks that the parts of a path are compatible. The error says why they are not.
 pub fn check(spec: &PathSpec) -> Result<(), String> {
     if spec.left.device.port().name() == spec.right.device.port().name() {
-        return Err(format!("{} is both ports of the path", spec.left.device.port().name()));
+        return Err(format!(
+            "{} is used for both ports of the path",
+            spec.left.device.port().name()
+        ));
     }
     if spec.forwards_what_it_lost() {
         return Err(format!(
@@ -323,12 +326,12 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
              longer than the MTU of {there}: omit mode to send the original fragments, or {cut}"
         )),
         (FragmentsMode::Forward, Some(_)) if !to.takes_any_length() => Err(format!(
-            "{here}: fragments are joined, so packets of esp at {there} may be longer than its \
+            "{here}: fragments are reassembled, so packets of esp at {there} may be longer than its \
              MTU; {cut}"
         )),
         (FragmentsMode::Virtual, Some(esp)) if !esp.takes_fragments() => Err(format!(
             "{here}: fragments with mode = \"virtual\" stay fragments, but esp at {there} takes \
-             whole packets only: omit mode to join them"
+             whole packets only: omit mode to reassemble them"
         )),
         _ => Ok(()),
     }

@@ -203,7 +203,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ("[[path]]\nleft = 1\nright = \"tap:t\"\n".into(), "2:8: expected "),
         ("[[path]\nleft = 1\n".into(), "1:8: "),
         (String::new(), "1:1: no [[path]]"),
-        ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is both ports of the path"),
+        ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is used for both ports of the path"),
         (format!("{path}\n{path}"), "5:1: path \"eth1-t\" already exists"),
         (format!("{path}\n{path}name = \"x\""), "5:1: eth1 is also in path \"eth1-t\""),
         (
@@ -415,7 +415,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&joins, &far_esp],
-            "e: fragments are joined, so packets of esp at f may be longer than its MTU;",
+            "e: fragments are reassembled, so packets of esp at f may be longer than its MTU;",
             [[&*both, &cut(&far_esp)], ["port = \"tap:t\", fragments = {}", &cut(&far_esp)]],
         ),
         (

@@ -41,7 +41,7 @@ const ELSEWHERE: [(&[&str], &str); 3] = [
     (
         &["ufo", "udp-fragmentation-offload", "tx-udp-fragmentation"],
         "no device has it since Linux 4.14; fragments = { mtu = 1500 } fragments datagrams and \
-         joins received fragments",
+         reassembles received fragments",
     ),
     (
         &["fraglist", "tx-scatter-gather-fraglist"],

@@ -16,8 +16,8 @@ pub(crate) fn section(experiment: &str) -> String {
 }
 
 const LEGEND: &str = "\
-From the sender of the bytes down to their receiver. The experiment varies what has a thick border. Five short \
-blocks are a train of packets, one long block is the superframe that the train becomes.";
+The sender is at the top, the receiver at the bottom. Thick borders mark what the experiment varies. Five short \
+blocks are a train of packets; one long block is the superframe that the train becomes.";
 
 const fn packets(label: &str) -> Option<StationLink<'_>> {
     Some(StationLink { has_superframes: false, label })

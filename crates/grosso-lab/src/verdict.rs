@@ -462,9 +462,9 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 }
 
 /// Data that would decide a claim about every row.
-const EVERY_ROW: &str = "the figures of every setting: a trial failed";
+const EVERY_ROW: &str = "figures for every setting, but a trial failed";
 /// Evidence that a claim lacks when no trial produced a figure.
-const FIGURES: &str = "figures for each of its settings: no trial produced one";
+const FIGURES: &str = "figures for each of its settings, but no trial produced one";
 /// Measures that may decide a claim in spite of the noise.
 const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
 /// Maximum ratio of two effects that count as equal.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `wire` | converts a host capture to the packets on the wire |
 //! | `coalesce`, `segment` | merge packets as a receiving host does, and split them again |
-//! | `fragment`, `reassemble` | create and join IP fragments |
+//! | `fragment`, `reassemble` | create and reassemble IP fragments |
 //! | `encap`, `decap` | encapsulate and decapsulate packets |
 //! | `csum` | verifies and repairs checksums |
 //! | `cutter` | segments one superframe |

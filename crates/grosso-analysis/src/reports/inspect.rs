@@ -308,7 +308,7 @@ impl InspectReport {
                      inner.pcapng\n"
             )
         } else if has_fragments {
-            format!("To join the fragments: grosso reassemble {input} -w whole.pcapng\n")
+            format!("To reassemble the fragments: grosso reassemble {input} -w whole.pcapng\n")
         } else {
             String::new()
         }

@@ -440,7 +440,7 @@ impl WhatifReport {
         }
         text.push_str(&self.disorder.as_ref().map_or(String::new(), |found| found.text(style)));
         text.push_str(&self.slowdown.text(style));
-        text.push_str(&wrap(&format!("Not known from a trace: {}.", self.not_known.join("; "))));
+        text.push_str(&wrap(&format!("A trace does not show: {}.", self.not_known.join("; "))));
         if let Some(page) = &self.html {
             text.push_str(&format!("Plots: {page}\n"));
         }

@@ -24,7 +24,7 @@ impl Slowdowns {
         }
         if self.uncaptured_packets > 0 {
             let packets = units::count(self.uncaptured_packets, "acknowledged packet");
-            text.push_str(&row("", &format!("the capture misses {packets}"), str::to_owned));
+            text.push_str(&row("", &format!("{packets} missing from the capture"), str::to_owned));
         }
         if let Some(flows) = &self.flows {
             text.push_str(&flows.text(style));

@@ -109,8 +109,8 @@ pub(crate) struct Rules {
     /// to 100us or auto:TIME [default: from the profile]
     #[arg(long, value_name = "TIME", value_parser = HoldTime::parse)]
     pub(crate) hold: Option<HoldTime>,
-    /// Put TCP segments in order before merging: "off", "batch" (within a poll), or "holes" (also wait for missing
-    /// segments, 100us or holes:TIME) [default: from the profile]
+    /// Restore the order of TCP segments before merging: "off", "batch" (within a poll), or "holes" (also wait for
+    /// missing segments: 100us, or holes:TIME) [default: from the profile]
     #[arg(long, value_name = "LEVEL", value_parser = Repair::parse)]
     pub(crate) reorder: Option<Repair>,
     #[command(flatten)]
@@ -207,7 +207,7 @@ pub(crate) struct Waiting {
     /// Limit the memory for incomplete datagrams: at least 128K; for example 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
-    /// Give up an IPv4 datagram once more than N other fragments from its source have arrived since
+    /// Discard an IPv4 datagram once more than N other fragments from its source have arrived since
     /// its last one (Linux: 64); 0 means no limit
     #[arg(long, value_name = "N", default_value = "0", hide_short_help = true)]
     pub(crate) distance: u32,
@@ -217,7 +217,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Decap {
     #[command(flatten)]
     pub(crate) files: Files,
-    /// Decapsulate all tunnel layers, and join IP fragments between them
+    /// Decapsulate all tunnel layers, and reassemble IP fragments between them
     #[arg(long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
@@ -333,7 +333,7 @@ pub(crate) enum Which {
     Partial,
     /// Correct bad checksums.
     Bad,
-    /// Complete and correct.
+    /// Complete partial checksums and correct bad ones.
     All,
 }
 
@@ -419,9 +419,10 @@ Examples:
 
 pub(crate) const REASSEMBLE_HELP: &str = "\
 A datagram takes the position and timestamp of its last fragment. Fragments that
-cannot be joined stay unchanged, and the report lists the missing or overlapping
-bytes. --timeout and --memory limit the wait. Linux also limits the number of
-other fragments in between: --distance 64. A pipe is copied to a temporary file.
+cannot be reassembled stay unchanged, and the report lists the missing or
+overlapping bytes. --timeout and --memory limit the wait. Linux also limits the
+number of other fragments in between: --distance 64. A pipe is copied to a
+temporary file.
 
 Examples:
   grosso reassemble -r sip.pcap -w whole.pcap
@@ -452,10 +453,10 @@ Examples:
       grosso decap -r - -w again.pcap";
 
 pub(crate) const DECAP_HELP: &str = "\
-Removes the outermost tunnel. With --recursive it removes all tunnels and joins IP
-fragments outside, between and inside them; --timeout, --overlap, --memory and
---distance work as in `grosso reassemble`. Packets without a tunnel, or with one
-that cannot be removed, stay unchanged and are counted by reason.
+Removes the outermost tunnel. With --recursive it removes all tunnels and
+reassembles IP fragments outside, between and inside them; --timeout, --overlap,
+--memory and --distance work as in `grosso reassemble`. Packets without a tunnel,
+or with one that cannot be removed, stay unchanged and are counted by reason.
 
 Tunnels: VXLAN, Geneve, GRE, GUE, FOU, IP in IP, MPLS in IP, on their assigned
 ports. For the old VXLAN port of Linux pass --port vxlan=8472.
@@ -487,9 +488,9 @@ Example:
   grosso csum fix -r mixed.pcapng -w fixed.pcapng";
 
 pub(crate) const EXPLAIN_HELP: &str = "\
-Shows whether the frame is a wire packet or a superframe, with the
-evidence. Then replays the capture through the coalescer and shows what happened
-to the packet.
+Shows whether the frame is a wire packet or a superframe, and on what evidence.
+Then replays the capture through the coalescer and shows what happened to the
+packet.
 
 Example:
   grosso explain wire.pcapng 231";

@@ -26,7 +26,7 @@ pub(crate) struct Bridge {
     /// [default: from the profile]
     #[arg(long, value_name = "TIME", value_parser = HoldTime::parse)]
     pub(crate) hold: Option<HoldTime>,
-    /// Put TCP segments in order before merging: off, batch, holes, or holes:TIME [default: from the profile]
+    /// Restore the order of TCP segments before merging: off, batch, holes, or holes:TIME [default: from the profile]
     #[arg(long, value_name = "LEVEL", value_parser = Repair::parse, hide_short_help = true)]
     pub(crate) reorder: Option<Repair>,
     /// Merge by this profile: a name from `grosso profiles`, or a file [default: linux]

@@ -164,9 +164,9 @@ impl Capture {
 /// Rule for file rotation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileTurning {
-    /// Size in bytes from which the next packet starts a new file.
+    /// Size in bytes at which the next packet starts a new file.
     pub(crate) bytes: Option<u64>,
-    /// Age in seconds from which the next packet starts a new file.
+    /// Age in seconds at which the next packet starts a new file.
     pub(crate) seconds: Option<u64>,
     /// Number of files. With only `bytes`, the first file is overwritten after the last; with only `seconds`, the
     /// capture ends; with both, it only sets the width of the numbers.
@@ -184,13 +184,13 @@ pub(crate) struct Doctor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Use {
-    /// `grosso capture`: interfaces of this machine
+    /// `grosso capture` on interfaces of this machine
     Capture,
-    /// `grosso bridge` and `grosso run`: interfaces, TUN and TAP devices of this machine
+    /// `grosso bridge` and `grosso run` on interfaces, TUN and TAP devices of this machine
     Bridge,
-    /// `grosso tunnel`: TUN and TAP devices of this machine
+    /// `grosso tunnel` with TUN and TAP devices of this machine
     Tunnel,
-    /// `grosso lab`: private network namespaces
+    /// `grosso lab` in private network namespaces
     Lab,
     /// AF_XDP ports
     Xdp,
@@ -237,8 +237,8 @@ Examples:
   sudo grosso capture -i eth0 --listen 127.0.0.1:57012   tshark -i TCP@127.0.0.1:57012";
 
 pub(crate) const DEV_HELP: &str = "\
-Names, layout and JSON are the same as in ethtool. Short names: rx tx sg tso gso gro lro
-rxvlan txvlan ntuple rxhash. All names in the output of -k work as well.
+Names, layout and JSON are the same as in ethtool. Short names: rx tx sg tso gso
+gro lro rxvlan txvlan ntuple rxhash. All names in the output of -k work as well.
 
 Examples:
   grosso dev -k eth0                    features, as ethtool -k

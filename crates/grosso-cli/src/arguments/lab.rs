@@ -190,7 +190,7 @@ pub(crate) struct LabReorder {
 /// CPUs on which threads run.
 #[derive(Args, Debug)]
 pub(crate) struct LabProcessors {
-    /// Pin sender, data path and receiver to these CPUs, for example 0,1,2 [default: the last two]
+    /// Pin sender, data path and receiver to these CPUs, for example 0,1,2 [default: the last two CPUs]
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus, hide_short_help = true)]
     pub(crate) cpus: Option<[usize; 3]>,
 }
@@ -246,7 +246,7 @@ pub(crate) struct LabAcks {
     /// Repeat each measurement N times; fewer than 3 gives noisy results
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// Set the length of each measurement of a stream
+    /// Set the duration of each measurement of a stream
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_run_ns)]
     pub(crate) time: u64,
     /// Set the round-trip times of the timed transfers; the first is measured with every profile
@@ -314,7 +314,7 @@ pub(crate) struct LabVm {
     /// Repeat each measurement N times; VMs boot for each one
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
-    /// Set the length of each stream
+    /// Set the duration of each stream
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
     /// Boot the kernel in this directory: boot/vmlinuz-RELEASE and lib/modules/RELEASE
@@ -358,7 +358,7 @@ pub(crate) struct LabSink {
     /// Connect to the sink at this address, in this direction, and print the results
     #[arg(long, value_name = "DIRECTION", hide = true)]
     pub(crate) call: Option<LabCall>,
-    /// Set the length of the stream; without it, bytes are compared
+    /// Measure for this long; without it, only compare the bytes
     #[arg(long, value_name = "TIME", hide = true, requires = "call", value_parser = parse_run_ns)]
     pub(crate) time: Option<u64>,
 }
@@ -366,9 +366,9 @@ pub(crate) struct LabSink {
 /// Directions of a stream to or from a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabCall {
-    /// To the sink.
+    /// Send to the sink.
     Transmit,
-    /// From the sink.
+    /// Receive from the sink.
     Receive,
 }
 
@@ -399,7 +399,7 @@ pub(crate) struct LabRun {
     /// First start a server on host a or b, and wait until it listens
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"])]
     pub(crate) on: Vec<String>,
-    /// Set the length of the built-in stream, if no command is given [default: 5s, or from the file]
+    /// Set the duration of the built-in stream, if no command is given [default: 5s, or from the file]
     #[arg(long, value_name = "TIME", value_parser = parse_run_ns)]
     pub(crate) time: Option<u64>,
     /// Set the congestion control of the built-in stream
@@ -486,9 +486,9 @@ pub(crate) enum LabSenders {
 /// Parties that verify the checksums of received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabChecksums {
-    /// In the NIC: they arrive verified.
+    /// The NIC: packets arrive verified.
     Nic,
-    /// In the receiver: by Grosso, or by the kernel in measurements without Grosso.
+    /// The receiver: Grosso, or the kernel in measurements without Grosso.
     Receiver,
 }
 
@@ -579,10 +579,10 @@ Examples:
 
 const VM_HELP: &str = "\
 QEMU emulates the VMs, without /dev/kvm. They boot the installed kernel, or one
-unpacked in a directory. Each VM runs one TCP stream in each direction with the host, with
-another VM, and with a host behind a tunnel. Frames go through Grosso (vhost-user
-or a socket), QEMU's TAP, or passt. Needs qemu-system-x86_64, busybox, dash, ip,
-modprobe, depmod and cpio, and reports which are missing.
+unpacked in a directory. Each VM runs one TCP stream in each direction with the
+host, with another VM, and with a host behind a tunnel. Frames go through Grosso
+(vhost-user or a socket), QEMU's TAP, or passt. Needs qemu-system-x86_64, busybox,
+dash, ip, modprobe, depmod and cpio, and reports which are missing.
 
 Examples:
   grosso lab vm                         everything, in several minutes

@@ -131,7 +131,7 @@ Examples:
   grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
   grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
   grosso segment -r gro.pcapng -w back.pcapng  split again, byte for byte
-  grosso reassemble -r sip.pcap -w whole.pcap  join IP fragments
+  grosso reassemble -r sip.pcap -w whole.pcap  reassemble IP fragments
   grosso decap -r overlay.pcap -w inner.pcap   remove tunnel headers
   grosso encap -r inner.pcap -w overlay.pcap type vxlan id 42 local A remote B
   grosso explain wire.pcapng 231               why was it not merged?

@@ -189,7 +189,7 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
 
 /// Default port of a sink of the lab.
 const SINK_PORT: u16 = 5297;
-/// Maximum rate in bits per second: no line is faster, and a double represents whole bits up to here.
+/// Maximum rate in bits per second: faster than any link, and small enough for a double to represent whole bits.
 const RATE_BITS_MAX: f64 = 1e15;
 
 const OFFER_BITS_MIN: u64 = 10_000_000;

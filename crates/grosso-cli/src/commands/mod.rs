@@ -134,7 +134,7 @@ commands! {
     Wire(Wire), "Convert a host capture to wire packets",
         captures::wire => &[page(&["wire"], &[WireReport::FORM])];
     #[command(after_long_help = REASSEMBLE_HELP)]
-    Reassemble(Reassemble), "Join IP fragments into datagrams",
+    Reassemble(Reassemble), "Reassemble IP fragments into datagrams",
         captures::reassemble => &[page(&["reassemble"], &[ReassembleReport::FORM])];
     #[command(after_long_help = DECAP_HELP)]
     Decap(Decap), "Remove tunnel headers from packets",

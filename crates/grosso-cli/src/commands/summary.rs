@@ -121,8 +121,8 @@ fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
         let lost = reading.counters.value("drop_tx_service_tag");
         (lost > 0).then(|| {
             format!(
-                "{0}: {1} dropped: an 802.1ad tag makes them longer than the MTU allows on packet \
-                 sockets; raise the MTU by 4 bytes per tag: ip link set {0} mtu 1504 instead of 1500",
+                "{0}: {1} dropped: on packet sockets, the MTU leaves no room for their 802.1ad tag; \
+                 raise the MTU by 4 bytes per tag: ip link set {0} mtu 1504 instead of 1500",
                 reading.device,
                 units::count(lost, "frame")
             )

@@ -349,7 +349,7 @@ const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const BUSY: &str = "\
 here the CPU limits the rate, not the round trip, and a sender spends less CPU time on merged \
-    acknowledgments; a window of 100 KB is full before merging delays it";
+    acknowledgments; a window of 100 KB is full before merging can slow the sender";
 const DISTURBED: &str =
     "other load on this machine, or a round trip so short that slow start takes no time";
 const KERNEL: &str = "the kernel's TCP, modified to count acknowledgments";

@@ -92,7 +92,8 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = Evidence::ratio(&passed, &off, Bound::Under(1.0)).verdict(
         "receiver: merging reduces reads",
         Unit::Percent,
-        "a reader slower than the arriving packets reads several at once, even without merging",
+        "if packets arrive faster than the receiver reads, it reads several at once, even without \
+         merging",
     );
     let segments = format!("{:.1} segments per frame", segments.median);
     Some(verdict.with(segments).beside(Published::new(1.0 / 3.0, "R3, in 2011")))
@@ -138,7 +139,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "receiver: a window of 100 KB is best",
         Unit::Times,
-        "100 KB fit into the CPU cache of 2011; on this machine, more data in flight is better",
+        "100 KB fitted into a CPU cache of 2011; on this machine, more data in flight is better",
     );
     let speeds = format!("{} Gb/s, {window}: {}", digits(best.median), digits(other));
     Some(verdict.with(speeds).for_every_row())
@@ -163,7 +164,7 @@ fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdic
         Unit::Of("packets overtaken"),
         DEFECT,
     );
-    Some(verdict.with(format!("{past_it} past it, {through_it} through it")))
+    Some(verdict.with(format!("{past_it} if they bypass it, {through_it} if not")))
 }
 
 /// Judges the claim that L limits a sender that counts bytes.

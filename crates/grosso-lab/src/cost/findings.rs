@@ -144,8 +144,12 @@ pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
         (PartName::Receive, _) => {
             "The port describes and copies frames: use a port that lends its slots."
         }
-        (PartName::Engine, 0) => "Each packet needs headers: use a port that accepts superframes.",
-        (PartName::Engine, _) => "The headers of each packet are compared: use longer packets.",
+        (PartName::Engine, 0) => {
+            "The engine writes headers for each packet: use a port that accepts superframes."
+        }
+        (PartName::Engine, _) => {
+            "The engine compares the headers of each packet: use longer packets."
+        }
         (PartName::Checksums, _) => {
             "Checksums read the payload: use a port with hardware checksums, or \
                                      RCO."

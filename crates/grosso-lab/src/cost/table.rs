@@ -148,12 +148,12 @@ fn short(value: f64) -> String {
 /// Returns the label of a part.
 const fn said(part: PartName) -> &'static str {
     match part {
-        PartName::ReceiveCalls => "most time is in receive calls",
-        PartName::Receive => "most time is in the receiving port",
-        PartName::Engine => "most time is in the engine",
+        PartName::ReceiveCalls => "most time is spent in receive calls",
+        PartName::Receive => "most time is spent in the receiving port",
+        PartName::Engine => "most time is spent in the engine",
         PartName::Checksums => "most time is spent on checksums",
-        PartName::SendCalls => "most time is in send calls",
-        PartName::Send => "most time is in the sending port",
+        PartName::SendCalls => "most time is spent in send calls",
+        PartName::Send => "most time is spent in the sending port",
         PartName::Acknowledgments => "most time is spent on acknowledgments",
         PartName::Wait => "most time is spent on sleeping and waking up",
         PartName::Loop => "most time is spent in the loop itself",

@@ -63,7 +63,7 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "offloads make both paths cheaper on every wire",
         Unit::Times,
-        "on this wire, the calls cost more than the packets",
+        "on this wire, most of the time is spent on the calls, not on the packets",
     );
     Some(verdict.with(wire).for_every_row())
 }

@@ -19,7 +19,7 @@ pub(super) trait Joiner {
     /// Handles the end of a section.
     fn section(&mut self) {}
 
-    /// Returns whether fragments are joined, the findings by depth, and the number of sets that are not listed.
+    /// Returns whether fragments are reassembled, the findings by depth, and the number of sets that are not listed.
     fn found(self) -> (bool, Vec<Depth>, u64);
 }
 

@@ -70,7 +70,7 @@ fn run_once(
     finish(work, input, done, session)
 }
 
-/// Removes all tunnels, and joins the fragments between them.
+/// Removes all tunnels, and reassembles the fragments between them.
 fn run_recursive(
     options: &Decap,
     mut files: Files,
@@ -161,7 +161,7 @@ fn finish(
     if fragments > 0 && !recursive {
         let packets = units::count(fragments, "packet");
         session.note(format!("{packets} left unchanged: fragments that may belong to tunnels"));
-        session.hint("--recursive joins the fragments");
+        session.hint("--recursive reassembles the fragments");
     }
     let report = DecapReport {
         schema: DecapReport::FORM.name,

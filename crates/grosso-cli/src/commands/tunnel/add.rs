@@ -83,7 +83,7 @@ fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
             ))),
         },
         [word, ..] => {
-            Err(usage(format!("unexpected \"{word}\" before type; only mtu BYTES can be there")))
+            Err(usage(format!("unexpected \"{word}\" before type; only mtu BYTES may precede it")))
         }
     }
 }
