@@ -88,7 +88,7 @@ impl Host {
         self.command("run --config paths.toml")
     }
 
-    /// Creates a persistent device, like that of a stopped tunnel.
+    /// Creates a persistent device, like the device of a stopped tunnel.
     fn keep_device(&self, device: &str) {
         self.ip(&format!("tuntap add {device} mode tap"));
         self.ip(&format!("link set {device} up"));

@@ -95,7 +95,7 @@ proptest! {
     }
 }
 
-/// Tests that the age of a train is that of its first packet: later packets do not prolong it.
+/// Tests that the age of a train is the age of its first packet: later packets do not prolong the hold.
 #[test]
 fn joining_does_not_prolong() {
     let mut profile = Profile::linux();

@@ -254,7 +254,7 @@ impl Sources {
         Source { tag: (hash >> 32) as u32 | 1, place: (hash as usize % SOURCES_MAX) as u16 }
     }
 
-    /// Returns whether the identification of a frame continues that of another connection of the same host.
+    /// Returns whether the identification of a frame continues the sequence of another connection of the same host.
     fn is_shared(&mut self, source: Source, slot: u32, frame: &TcpFrame) -> bool {
         let Some(identification) = frame.identification else { return false };
         let Source { tag, place } = source;

@@ -1,4 +1,4 @@
-//! The user's own claims: a figure of one setting compared with that of another, or with a number.
+//! The user's own claims: a figure of one setting compared with another setting's, or with a number.
 
 use super::{CustomFindings, CustomRow};
 use crate::{

@@ -1,4 +1,4 @@
-//! Figures of the experiments, in the form of the JSON.
+//! Figures of the experiments, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -169,7 +169,7 @@ impl OffloadGroup {
 }
 
 impl OffloadRow {
-    /// Returns the ratio of the data per CPU-second to that of another row, run by run.
+    /// Returns the ratio of the data per CPU-second to another row's, run by run.
     pub(super) fn gain_over(&self, other: &Self) -> Spread {
         let runs = self.runs.iter().zip(&other.runs);
         let gain = |(run, other): (&Measured, &Measured)| {

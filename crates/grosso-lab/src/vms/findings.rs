@@ -1,4 +1,4 @@
-//! Figures of the experiment, in the form of the JSON, and verdicts on them.
+//! Figures of the experiment, structured as in the JSON report, and verdicts on them.
 
 use schemars::JsonSchema;
 use serde::Serialize;

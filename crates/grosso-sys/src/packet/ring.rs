@@ -149,7 +149,7 @@ impl RingMemory {
         Ok(Self { mapping, layout, virtio_bytes: socket.virtio_bytes.into() })
     }
 
-    /// Returns the word that states the owner of a slot.
+    /// Returns the status word of a slot, which names its owner.
     #[inline]
     pub(super) fn status(&self, slot: SlotPlace) -> &AtomicU32 {
         // SAFETY: the word is the beginning of a slot, which lies completely in the mapping; slots are whole cache

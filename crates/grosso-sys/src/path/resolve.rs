@@ -134,7 +134,7 @@ impl Place {
         }
     }
 
-    /// Returns the place of another name in the same directory.
+    /// Returns the location of another name in the same directory.
     ///
     /// # Errors
     /// `EMFILE` if this process has no descriptors left.

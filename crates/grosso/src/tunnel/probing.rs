@@ -108,7 +108,7 @@ impl Prober {
         }
     }
 
-    /// Returns the current knowledge of the path.
+    /// Returns the packet sizes that the path is known to carry.
     pub fn known(&self) -> Measured {
         self.known
     }

@@ -77,7 +77,7 @@ impl VhostDevice {
         Ok(device)
     }
 
-    /// Copies the next frame for the port, and returns its length with that of its header; `None` if there is none.
+    /// Copies the next frame for the port, and returns its length including its header; `None` if there is no frame.
     ///
     /// # Errors
     /// Returns the fault of a skipped entry.

@@ -120,7 +120,7 @@ pub enum RemoteChecksumMode {
     Refuse,
     /// Makes the inner checksum partial, without reading the payload.
     Partial,
-    /// Completes the inner checksum; that of a superframe becomes partial.
+    /// Completes the inner checksum; a superframe's becomes partial.
     Complete,
 }
 
