@@ -1,7 +1,7 @@
 //! Nanoseconds per packet of coalescing on several CPUs at once, with one queue each, and of choosing the queue.
 //!
-//! A thousand connections are distributed by their flow hash, and every thread coalesces those of its queue. Half the
-//! time on two CPUs means that they share nothing.
+//! A thousand connections are distributed by their flow hash, and every thread coalesces the packets of its queue. Half
+//! the time on two CPUs means that they share nothing.
 
 use std::{
     hint::black_box,

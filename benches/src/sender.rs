@@ -111,7 +111,7 @@ impl Step for Scatterer<'_> {
         core::iter::once(self.superframes.upcoming())
     }
 
-    /// Segments one superframe. Returns its packets, each of which has its own header in memory.
+    /// Segments one superframe. Returns its packets, each with its own header in memory.
     #[inline]
     fn step(&mut self) -> usize {
         let (headers, payload_bytes) = (&mut self.headers, &mut self.payload_bytes);

@@ -1,5 +1,5 @@
 //! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. The test kit generates packets and captures;
-//! texts are those of the documents, and their words form the dictionary of the target, `DIRECTORY/TARGET.dict`.
+//! texts come from the documents, and their words form the dictionary of the target, `DIRECTORY/TARGET.dict`.
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 

@@ -111,7 +111,7 @@ enum News {
 /// Receives a batch, or an error instead; returns whether it accepts more.
 type Hand = Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>;
 
-/// Sends the messages of a reading, which ends when nobody receives them any more.
+/// Sends the messages of a reading, which ends when there is no receiver any more.
 struct Teller<C> {
     batches: Batches<C, Hand>,
     to: SyncSender<News>,

@@ -137,7 +137,7 @@ fn p12_a_duplicate_stays_one_and_news_in_between_counts() {
     for _ in 0..3 {
         assert_eq!(host.acknowledge(at(2)), Some(Err(Unexpanded::Duplicate)));
     }
-    // An older acknowledgment that arrives late is a duplicate: later ones are expanded from the newest on.
+    // An older acknowledgment that arrives late is a duplicate: expansion always continues from the newest one.
     assert_eq!(host.acknowledge(at(0)), Some(Err(Unexpanded::Duplicate)));
     let data = host.says(|t| t.ack(at(8)), 10);
     assert_eq!(host.expand(data), Some(Err(Unexpanded::Payload)));

@@ -95,7 +95,7 @@ fn b12_tunnel_on_a_port_without_configuration_is_plain_udp() {
     let frame = packet.tcp(|tcp| tcp).payload_len(100).build();
     let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, Ports::NONE, 1);
     assert_eq!(engine.push(&frame), Verdict::Held);
-    // The next datagram of the outer flow merges, whatever it contains.
+    // The next datagram of the outer flow merges, regardless of its contents.
     assert_eq!(engine.push(&frame), Verdict::Joined);
 }
 

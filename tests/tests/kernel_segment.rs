@@ -230,8 +230,7 @@ fn random_superframes_are_cut_alike() {
     println!("{SUPERFRAMES} superframes {by_path:?}, differences {counts:?}");
 }
 
-/// Tests sizes from the kernel's own UDP segmentation test (K36 and on) and sizes near those of BIG TCP, listed
-/// explicitly.
+/// Tests sizes from the kernel's own UDP segmentation test (K36 and on) and sizes near BIG TCP's, listed explicitly.
 #[test]
 fn multiples_and_their_neighbours_are_cut_alike() {
     let mut kernel = match GsoOracle::new() {

@@ -204,7 +204,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     found
 }
 
-/// Reads a file and those of the modules below it, which are in `folder`: a macro may declare some.
+/// Reads a file and the files of the modules below it, which are in `folder`: a macro may declare some.
 fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>) {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));

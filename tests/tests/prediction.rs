@@ -35,7 +35,7 @@ fn link() -> Packet {
 }
 
 fn ip4(packet: Packet, number: u16) -> Packet {
-    // No single bit converts the identification of the second packet to that of the first.
+    // No single bit flip converts the second packet's identification to the first packet's.
     packet.ipv4(|ip| ip.id(number.wrapping_add(FIRST_ID)))
 }
 

@@ -56,7 +56,7 @@ proptest! {
         let said = |addresses: &[u8]| toeplitz(&key, &[addresses, &ports.map(u16::to_be_bytes).concat()].concat());
         let ip4 = link().ipv4(|ip| ip.source(from).destination(to));
         let udp = ip4.udp(|udp| udp.source_port(ports[0]).destination_port(ports[1])).build();
-        // If a port is that of a tunnel, the inner packet counts, if there is one.
+        // If a port belongs to a tunnel, the inner packet counts, if there is one.
         prop_assume!(dissect(&udp, LinkType::Ethernet, &PORTS).layers().len() == 3);
         prop_assert_eq!(hash(&udp), said(&[from, to].concat()));
         let ip6 = link().ipv6(|ip| ip.source(from6).destination(to6));

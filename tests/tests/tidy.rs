@@ -3,7 +3,7 @@
 //!
 //! Each test's failure message says what to do. `CONTRIBUTING.md` has the reasons.
 //!
-//! Longer than 600 lines: the rules are tables of crates, files and phrases, which stand beside their checks.
+//! Longer than 600 lines: the rules are tables of crates, files and phrases, each next to its check.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

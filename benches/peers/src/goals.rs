@@ -97,7 +97,7 @@ const GOALS: &[Goal] = &[
     ("coalesce-verified/cold/tcp4_1", Aim::Reading, 1.3),
 ];
 
-/// The workloads whose headers should cost little more than those of TCP over IPv4.
+/// The workloads whose headers should cost little more than the headers of TCP over IPv4.
 const HEADERS: &[&str] = &["tcp6_16burst", "udp4_quic", "vxlan_tcp4", "gre_tcp4", "gue_rco_tcp4"];
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ fn has_long_polls(workload: &Workload) -> bool {
     poll.iter().map(Vec::len).sum::<usize>() > LONG_POLL_BYTES
 }
 
-/// Coalescing of packets in the same buffers for every poll, filled outside the timed part like those of the peers.
+/// Coalescing of packets in the same buffers for every poll, filled outside the timed part, as for the peers.
 ///
 /// If payload is read and a poll is long, this does the same work as the peers do, unlike slices of a long trace:
 /// refilled buffers stay in the second-level cache, whereas half of a trace that was just read is evicted. Grosso took

@@ -83,8 +83,8 @@ impl TunSocket {
         self.write4(src)
     }
 
-    /// Sends the written packets, merging those of a flow into superframes. Packets without room are lost, as on a
-    /// wire.
+    /// Sends the written packets, merging packets of the same flow into superframes. Packets without room are lost, as
+    /// on a wire.
     pub fn flush(&self) {
         let writer = &mut *self.writer.lock();
         let _ = writer.tun.try_send(&mut writer.batch);

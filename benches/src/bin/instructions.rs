@@ -139,7 +139,7 @@ fn measured(work: &mut dyn FnMut() -> usize) -> usize {
     black_box(work())
 }
 
-/// Counts all workloads, as many at once as there are CPUs: other programs do not influence the counts.
+/// Counts all workloads, one per CPU at a time: other programs do not influence the counts.
 fn count_all() -> Result<Counts, String> {
     let names: Vec<String> = names().collect();
     let next = AtomicUsize::new(0);

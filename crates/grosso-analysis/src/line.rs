@@ -41,7 +41,7 @@ pub enum Spacing {
 pub enum Timing {
     /// The capture recorded the time.
     Recorded,
-    /// The time is that of the superframe from which the packet was segmented.
+    /// The time comes from the superframe that contained the packet.
     Superframe,
 }
 
@@ -51,8 +51,8 @@ impl Lines {
         Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
     }
 
-    /// Returns the start of the next packet on the line of `device`, which has `len` bytes; `None` if the packet has no
-    /// time.
+    /// Returns the time at which the next packet, of `len` bytes, starts on the line of `device`; `None` if the packet
+    /// has no time.
     pub fn start(
         &mut self,
         said: &PacketMeta,

@@ -1,9 +1,9 @@
-//! The link type with which a packet is parsed.
+//! The link type used to parse a packet.
 
 use grosso_capture::Packet;
 use grosso_wire::LinkType;
 
-/// The rules by which packets are parsed.
+/// Rules for parsing packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Links {
     /// Link type to use instead of the recorded one.

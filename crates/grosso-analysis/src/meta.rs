@@ -25,13 +25,13 @@ fn claim_of(checksum: Checksum) -> Claim {
     }
 }
 
-/// Returns the UDP ports with which a packet is parsed: those configured by the user, otherwise those that the capture
+/// Returns the UDP ports used to parse a packet: those configured by the user, otherwise those that the capture
 /// recorded with the packet, otherwise the assigned ones. `given` contains the configured and the assigned ports.
 pub fn ports(said: &PacketMeta, given: Ports) -> Ports {
     ports_in(tunnels(said), given)
 }
 
-/// Returns the UDP ports with which a packet inside these tunnels is parsed.
+/// Returns the UDP ports used to parse a packet inside these tunnels.
 pub fn ports_in(tunnels: &[TunnelPort], given: Ports) -> Ports {
     let mut ports = TunnelPort::over(tunnels, &given);
     if !tunnels.is_empty() {

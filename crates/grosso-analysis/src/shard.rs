@@ -1,4 +1,4 @@
-//! Distribution of flows over several runs, each of which writes the rows of its flows.
+//! Distribution of flows over several runs; each run writes the rows of its flows.
 
 use core::{fmt, net::IpAddr};
 

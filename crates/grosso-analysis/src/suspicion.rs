@@ -54,7 +54,7 @@ impl Suspicions {
 /// GUE, or FOU with IP packets. `--port` accepts the displayed form.
 ///
 /// The inner packet must end where the payload does, or be the first of several packets in one superframe: the same
-/// tunnel header follows it, or it is a TCP segment, whose length may be that of the superframe.
+/// tunnel header follows it, or it is a TCP segment, whose length field may describe the whole superframe.
 pub fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     if port == 0 || TunnelPort::on(port, &Ports::ASSIGNED).is_some() {
         return None;

@@ -11,7 +11,7 @@ use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The first bytes are not those of a capture format.
+    /// The first bytes do not match any capture format.
     #[error("not a capture ({}); expected pcap, pcapng, or these compressed", starts(starts_with))]
     NotACapture {
         /// First bytes, escaped; empty if the file is empty.
@@ -91,7 +91,7 @@ pub enum CaptureError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The reader of the output pipe has closed it. Exit without a message.
+    /// The reader of the output pipe has closed the pipe. Exit without a message.
     #[error("{path}: the reader closed the pipe")]
     BrokenPipe {
         /// File name.
@@ -141,7 +141,7 @@ impl CaptureError {
         matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })
     }
 
-    /// Returns whether the reader of the output pipe has closed it, which ends a pipeline without a message.
+    /// Returns whether the reader of the output pipe has closed the pipe, which ends a pipeline without a message.
     #[must_use]
     pub const fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::BrokenPipe { .. })
@@ -160,7 +160,7 @@ pub enum FilePart {
     /// Header of the packet with this number, counted from 1.
     #[error("the header of packet {0}")]
     PacketHeader(u64),
-    /// Packet with this number, counted from 1. In pcapng the lengths are those of the whole block.
+    /// Packet with this number, counted from 1. In pcapng the lengths count the whole block.
     #[error("packet {0}")]
     Packet(u64),
     /// Header of a pcapng block.

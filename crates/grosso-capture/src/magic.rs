@@ -1,4 +1,4 @@
-//! Formats of captures, recognised by their first bytes.
+//! Recognition of capture formats by their first bytes.
 
 use super::error::{CONVERT, CaptureError};
 use super::format::Resolution;

@@ -1,9 +1,9 @@
 //! Merges several captures into one, ordered by time, with only the selected packets.
 //!
-//! The order is that of Wireshark's `mergecap`: the next packet is the earliest among the next packets of all captures.
-//! Among packets with equal times, that of the last capture comes first; a packet without a time comes immediately.
-//! Unlike `mergecap`, if one capture ends at the time at which another begins, the first is read to its end, as if a
-//! single capture had been split there.
+//! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest among the next packets of all
+//! captures. Among packets with equal times, the one from the last capture comes first; a packet without a time comes
+//! immediately. Unlike `mergecap`, if one capture ends at the time at which another begins, the first is read to its
+//! end, as if a single capture had been split there.
 
 mod devices;
 
@@ -30,8 +30,8 @@ pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 /// Merges several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
 ///
 /// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
-/// pcapng section with an interface for each of theirs, whose comment names the original capture. Names and secrets are
-/// kept if their byte order is that of this host.
+/// pcapng section. It has an interface for each of their interfaces, with a comment that names the original capture.
+/// Names and secrets are kept if they have this host's byte order.
 ///
 /// ```no_run
 /// use grosso_capture::{CaptureReader, Merge};
@@ -87,7 +87,7 @@ impl Outcome {
     }
 
     /// Returns the first interface of the device behind `interface`. An interface continues an earlier one if its
-    /// capture begins after the end of the other's and both have the same properties.
+    /// capture begins after the earlier capture has ended, and both interfaces have the same properties.
     #[must_use]
     pub fn device(&self, interface: u32) -> u32 {
         self.devices.of(interface)

@@ -198,8 +198,8 @@ impl Offload {
 
     /// Returns the engine's metadata of a packet with these headers.
     ///
-    /// Flags alone tell that a checksum is partial, but not which one. It is assumed to be that of the innermost
-    /// transport header, as in every superframe of Linux.
+    /// The flags show that a checksum is partial, but not which one. The innermost transport header's is assumed, as in
+    /// every Linux superframe.
     #[must_use]
     pub fn meta_of(&self, stack: &Stack) -> Meta {
         if self.has_partial_transport {

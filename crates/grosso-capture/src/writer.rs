@@ -1,7 +1,7 @@
 //! Writes a capture: changed packets, and everything else unchanged.
 //!
 //! Longer than 600 lines: the writer has one state for pcap and pcapng, and each method depends on the options of
-//! blocks before.
+//! earlier blocks.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -42,7 +42,8 @@ pub struct WriterOptions {
     /// Minimum snapshot length in the header of a classic pcap in bytes: readers truncate longer packets. A header
     /// copied from another capture may state less.
     pub snaplen_min: u32,
-    /// Link type of all packets, for copying a capture with a wrong one; `None` keeps that of the interfaces.
+    /// Link type of all packets, for copying a capture whose link type is wrong; `None` keeps the interfaces' link
+    /// types.
     pub link_type: Option<u16>,
     header: Option<FileHeader>,
 }
@@ -238,7 +239,7 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Declares an interface and returns its index in the current section.
     ///
-    /// Classic pcap has one interface, that of the first packet.
+    /// Classic pcap has one interface: the first packet's.
     ///
     /// # Errors
     /// `Unwritable` if the link type needs more than 16 bits or there are too many interfaces; also write errors.
@@ -438,7 +439,7 @@ impl<W: Write> CaptureWriter<W> {
         options: Option<&Options<'_>>,
     ) -> Result<(), CaptureError> {
         let interface = self.declared_interface(meta.interface)?;
-        // Callers may set the length of a complete packet to 0. Copies keep even a length below that of the data.
+        // Callers may set the length of a complete packet to 0. Copies keep even a length that is less than the data's.
         let length = meta.original_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
         match self.options.format {
             Format::Pcap => self.write_record(meta, data, length, &interface),
@@ -512,7 +513,7 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     /// Returns the number of a packet's interface in this section: the same number if it belongs to the same interface
-    /// here (as when a whole capture is copied), otherwise that of an equal interface, otherwise a new one.
+    /// here (as when a whole capture is copied), otherwise the number of an equal interface, otherwise a new number.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {

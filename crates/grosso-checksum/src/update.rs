@@ -3,9 +3,9 @@
 /// Returns the checksum after a word of the data changed from `old` to `new`: RFC 1624 equation 3, `HC' = ~(~HC + ~m +
 /// m')`.
 ///
-/// The word must be at an even offset. The result equals that of a new sum, with one exception: if all data (including
-/// the pseudo-header) becomes or remains zero, the result is `0x0000` instead of `0xffff`. No IP header and no segment
-/// with a pseudo-header is all zeros.
+/// The word must be at an even offset. The result equals a new sum, with one exception: if all data (including the
+/// pseudo-header) becomes or remains zero, the result is `0x0000` instead of `0xffff`. No IP header and no segment with
+/// a pseudo-header is all zeros.
 ///
 /// A UDP field of zero means that there is no checksum and must not be updated; pass any other UDP result through
 /// [`nonzero`] (rule C10).

@@ -44,7 +44,7 @@ fn the_commit_of_another_project_is_not_stated() {
     let package = root.path().join("vendor/grosso-cli");
     let other = commit_in(root.path(), "vendor/grosso-cli");
     assert_eq!((source::of(&package), source::files(&package)), (None, Vec::new()));
-    // An archive of Cargo records the commit.
+    // A package archive made by Cargo records the commit.
     let facts = |dirty| format!("{{\n  \"git\": {{\n    \"sha1\": \"{SHA1}\"{dirty}\n  }}\n}}");
     for (dirty, stated) in [("", "38c9ec082525"), (DIRTY, "38c9ec082525 with changes")] {
         fs::write(package.join(".cargo_vcs_info.json"), facts(dirty)).unwrap();

@@ -185,7 +185,7 @@ fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
     assert!(run.stderr.contains("grosso wire"), "{}", run.stderr);
 }
 
-/// A checksum that a device was to complete stays partial, and the outer checksums are those of the completed packet.
+/// A checksum that a device should complete stays partial, and the outer checksums match the completed packet.
 #[test]
 fn partial_checksums_stay_partial_or_are_left_to_the_receiver() {
     let bench = Bench::new();

@@ -23,8 +23,8 @@ use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, sk
 const DATAGRAMS: usize = 20;
 const BYTES: usize = 4000;
 
-/// An address family, and host a's MTU for it, which is so small that its fragments are shorter than those of any other
-/// MTU here.
+/// An address family, and host a's MTU for it, which is so small that its fragments are shorter than with any other MTU
+/// here.
 #[derive(Clone, Copy, Debug)]
 struct Family {
     index: usize,

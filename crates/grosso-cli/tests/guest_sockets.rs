@@ -118,5 +118,5 @@ impl Case {
     }
 }
 
-/// Programs in the guest in addition to those of the image.
+/// Programs in the guest in addition to the programs of the image.
 const PROGRAMS: &[&str] = &["ip", "socat", "cat"];

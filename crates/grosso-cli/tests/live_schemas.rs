@@ -12,7 +12,7 @@ use crate::{
     network::{A, B, Ended, Hosts, Running, connect, exchange, until},
 };
 
-/// Commands on devices beside a running path, and their command lines.
+/// Commands on devices that can run next to a path, and their command lines.
 const BESIDE: [(&str, &str); 20] = [
     ("stats", "stats --json"),
     ("stats", "stats -v --per-queue --json"),

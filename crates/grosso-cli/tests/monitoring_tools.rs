@@ -138,7 +138,7 @@ fn ip_bytes(frame: &[u8]) -> usize {
     usize::from(u16::from_be_bytes([frame[16], frame[17]]))
 }
 
-/// Returns the packets and bytes by direction; `bytes` counts those of IP, or of whole frames.
+/// Returns the packets and bytes by direction; `bytes` counts the bytes of IP packets, or of whole frames.
 fn counted(packets: &[Timed], bytes: impl Fn(&[u8]) -> usize) -> Counted {
     let mut counted = Counted::new();
     for (_, frame) in packets {

@@ -21,7 +21,7 @@ fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let mut written = 0;
-        // A command that keeps reading gets more than a pipe and a buffer hold, and then EOF.
+        // A command that keeps reading gets more data than a pipe and a buffer can hold, and then EOF.
         while written < 64 << 20 && stdin.write_all(&[b'y'; 1 << 16]).is_ok() {
             written += 1 << 16;
         }
@@ -64,7 +64,7 @@ fn packets_go_out_while_the_input_is_idle() {
         let mut child = command.spawn().unwrap();
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(input).unwrap();
-        // Commands that change nothing write all of it; of trains, at least some are written.
+        // Commands that change nothing have written all of it; commands that build trains have written at least some.
         let is_copied = !line.starts_with("encap") && !line.starts_with("coalesce");
         let bytes = if is_copied { input.len() - input.len() / 100 } else { 4000 };
         let mut out = vec![0; bytes];

@@ -69,7 +69,8 @@ fn a_file_says_what_differs_and_reports_have_its_name() {
     assert_eq!(report["profile"], "mine");
 }
 
-/// An error in a profile, wherever the profile is named, is reported with line and column and the likely correction.
+/// An error in a profile is reported, no matter which option names the profile, with line and column and the likely
+/// correction.
 #[test]
 fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     let bench = Bench::new();
@@ -179,7 +180,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
     let bench = Bench::new();
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &ten_connections()));
     bench.put("mine.toml", b"base = \"inet-lro\"\nlimits.flows = 9\n");
-    // Ten packets in eight trains, one of which has three; the other packets did not fit, or are not in a train.
+    // Ten packets in eight trains. One train has three packets; the other packets did not fit, or are not in a train.
     for (profile, expected, line) in [
         (
             "inet-lro",

@@ -178,8 +178,8 @@ fn associations_of_the_kernel_become_a_table_and_a_file_that_only_its_owner_read
     );
     let checked = hosts.run("config check paths.toml");
     assert_eq!(checked.code, Some(0), "{checked:?}");
-    // No key is overwritten, none is used in both directions without consent, and the exit codes are those of other
-    // commands.
+    // No key is overwritten, none is used in both directions without consent, and the exit codes are the same as for
+    // other commands.
     let again = hosts.run(command);
     assert_eq!(
         (again.code, again.stderr.contains("choose a new file name")),

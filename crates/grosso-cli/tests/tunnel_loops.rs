@@ -88,7 +88,7 @@ impl Host {
         self.command("run --config paths.toml")
     }
 
-    /// Creates a persistent device, like that of a stopped tunnel.
+    /// Creates a persistent device, like the device of a stopped tunnel.
     fn keep_device(&self, device: &str) {
         self.ip(&format!("tuntap add {device} mode tap"));
         self.ip(&format!("link set {device} up"));
@@ -189,7 +189,7 @@ fn a_datagram_in_a_tunnel_whose_route_leads_into_it_ends_at_once() {
         host.send(1300);
         let dropped = || host.dropped("tunnel_out_loop");
         until(|| dropped() > 0 || host.sent_into("t0") > before + PACKETS_MAX);
-        // The counts of a later packet come after those of the first one.
+        // The counts of a later packet come after the counts of the first one.
         let first = dropped();
         host.send(100);
         until(|| dropped() > first || host.sent_into("t0") > before + PACKETS_MAX);

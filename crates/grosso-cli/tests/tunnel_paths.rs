@@ -418,7 +418,7 @@ fn forged_messages_end_no_stream_of_any_type() {
 
 /// Returns the number of IPv6 fragments that the first host's tunnel sends while streams exchange bytes.
 ///
-/// The second host received no message, and its fragments are not counted; nor are those of ICMPv6, which belong to
+/// The second host received no message, and its fragments are not counted; nor are ICMPv6 fragments, which belong to
 /// probes and their answers.
 fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
     let open = || PacketSocket::builder().bind(&name("ra"));
@@ -575,7 +575,7 @@ fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> b
     let wire = routed.router.run(open).unwrap().unwrap();
     let [near, far] = [1, 2].map(|host| inside(net, host)[inner]);
     let sender = routed.hosts[0].run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
-    // The port differs from that of the previous request, whose last datagrams may still arrive.
+    // The port differs from the previous request's, whose last datagrams may still arrive.
     let mark = format!("who carries this from {}?", sender.local_addr().unwrap());
     let mut frame = [0; 2048];
     let mut found = Vec::new();

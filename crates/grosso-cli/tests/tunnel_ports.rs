@@ -169,7 +169,7 @@ fn b10_encap_records_the_tunnels_inside_that_the_user_named() {
     assert_eq!(frames(&bench.get("d.pcapng")), sent());
 }
 
-/// A port that the user specifies overrides that of the capture.
+/// A port that the user specifies overrides the capture's.
 #[test]
 fn b10_a_port_that_the_user_names_wins_over_the_recorded_one() {
     let bench = Bench::new();

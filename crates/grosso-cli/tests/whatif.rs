@@ -75,8 +75,8 @@ fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
         |line: &str| bench.ok(&format!("coalesce {line}")).stderr.contains("--reorder batch");
     assert!(said("swapped") && !said("swapped --reorder batch"));
 
-    // Neither packets in order nor a lost packet are disorder. If the user already tries a reorder level, there is no
-    // advice.
+    // Packets in order and lost packets do not count as reordering. If the user already tries a reorder level, there is
+    // no advice.
     bench.put("ordered", &stream(&(0..60).collect::<Vec<_>>()));
     bench.put(
         "lost",

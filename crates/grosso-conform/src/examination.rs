@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Examines the program `words`, whose first element is its name: runs it, passes every vector of the task to it, and
-/// judges its output. The program has `timeout` for each poll. Setting `interrupted` ends the examination.
+/// judges its output. Each poll may take at most `timeout`. Setting `interrupted` ends the examination.
 ///
 /// # Errors
 ///

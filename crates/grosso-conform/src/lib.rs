@@ -1,5 +1,5 @@
 //! Conformance tests for programs that coalesce packets, segment superframes or reassemble fragments: test vectors, a
-//! runner for the program under test, and the laws by which its output is judged.
+//! runner for the program under test, and the laws that its output must obey.
 //!
 //! | module | job |
 //! |---|---|

@@ -1,5 +1,5 @@
 //! A running program with limits on its time and output. One thread writes to it and one reads from it, so no pipe can
-//! block the test, whatever the program reads or writes.
+//! block the test, regardless of what the program reads or writes.
 
 use std::{
     ffi::OsString,

@@ -19,7 +19,7 @@ use crate::{fault::Fault, judge::RULES_OF_ALL, vectors::Vector};
 pub struct ConformReport {
     pub schema: &'static str,
     pub tool: Tool,
-    /// Command line with which the program was started.
+    /// Command line that started the program.
     pub command: Vec<String>,
     #[serde(flatten)]
     pub score: Score,
@@ -33,7 +33,7 @@ pub struct ConformReport {
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Score {
     vectors: VectorCounts,
-    /// Packets merged with an earlier one, and packets that may be.
+    /// Packets merged with an earlier one, and packets that may be merged.
     joins: JoinCounts,
     #[serde(serialize_with = "rows")]
     #[schemars(with = "Vec<NamedRow>")]
@@ -222,7 +222,7 @@ impl Report for ConformReport {
 }
 
 impl ConformReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.conform/1");
 
     /// Formats the faults in one vector.

@@ -129,7 +129,7 @@ pub fn capabilities() -> Vec<&'static str> {
     held.map(|(_, name)| *name).collect()
 }
 
-/// Returns the name of this program for another command line.
+/// Returns the name of this program for use in suggested command lines.
 pub fn program() -> String {
     let path = std::env::current_exe();
     path.map_or_else(|_| "grosso".into(), |path| path.display().to_string())

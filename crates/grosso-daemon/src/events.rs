@@ -37,9 +37,9 @@ pub enum Event {
     Note(String),
 }
 
-/// The queue of events. The number of signals and paths bounds its length. The kernel merges equal pending signals. A
-/// path ends once, reports the first packet of its own tunnel once, and has a few notes each time it starts. Each of
-/// its queues checks its routes once a second.
+/// Event queue. The number of signals and paths limits its length: the kernel merges equal pending signals, a path ends
+/// once, reports the first packet of its own tunnel once, and sends a few notes each time it starts, and each queue of
+/// a path checks its routes once per second.
 #[derive(Debug)]
 pub struct Events {
     /// Sender for the threads of paths.

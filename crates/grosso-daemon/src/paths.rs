@@ -160,7 +160,8 @@ impl Paths {
         path.route_loop.as_ref().filter(|_| is_new).map(|found| found.note(&path.right))
     }
 
-    /// Returns the known tunnels of Grosso, each with its device: those of this process, and those of `grosso tunnel`.
+    /// Returns the known tunnels of Grosso, each with its device: the tunnels of this process, and the tunnels of
+    /// `grosso tunnel`.
     fn tunnels(&self) -> Vec<(String, Description)> {
         let own = self.running.iter().filter_map(|(_, path)| match &path.spec.right.device {
             Device::Tunnel(description) => Some((path.left.clone(), (**description).clone())),

@@ -1,4 +1,4 @@
-//! Users who can read or write a file, by its mode and its access control list.
+//! Users who can read or write a file, according to its mode and its access control list.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt};
 

@@ -151,8 +151,8 @@ impl Deframer {
 pub const PREFIX_LEN: usize = 4;
 /// Number of bytes read ahead: 43 packets of 1514 bytes per call.
 const AHEAD_BYTES: usize = 64 << 10;
-/// Minimum length of a frame's rest, in bytes, that is read in a separate system call: from this length on, the call
-/// costs no more than a copy.
+/// Minimum number of remaining bytes of a frame that are read with a separate system call: from this length on, the
+/// call costs no more than a copy.
 const DIRECT_BYTES: usize = 8 << 10;
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ pub struct Impair<P: Port> {
     /// Time at which the wire is free for the next frame, in nanoseconds.
     free_ns: u64,
     arrived: VecDeque<Frame<PortBuffer>>,
-    /// Whether the port may have more frames, because it returned as many as requested.
+    /// Whether the port may have more frames, because it returned the requested number.
     more: bool,
     stats: ImpairStats,
 }

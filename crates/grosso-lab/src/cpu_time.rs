@@ -21,8 +21,8 @@ pub struct Threads {
 
 /// CPU time spent on a trial, by thread.
 ///
-/// The kernel processes packets mostly in the thread that sent them, so the path's time includes that of the receiver's
-/// stack.
+/// The kernel processes packets mostly in the thread that sent them, so the path's time includes the time of the
+/// receiver's stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct CpuSeconds {
     /// The sender's thread.

@@ -101,7 +101,7 @@ pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
 /// Experiment: settings to measure, and functions that interpret their runs.
 pub trait Experiment {
-    /// Parameters in addition to those of every plan.
+    /// Parameters in addition to the ones that every plan has.
     type Parameters: Clone;
     /// One setting to measure.
     type Setting: Clone;

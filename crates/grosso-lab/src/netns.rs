@@ -178,8 +178,8 @@ pub struct Ends {
 }
 
 impl Hosts {
-    /// Creates two hosts, and the ports for a data path between them that takes the place of the receiver's NIC. The
-    /// receiver's kernel sends superframes if `superframes` is set.
+    /// Creates two hosts, and the ports for a data path between them that replaces the receiver's NIC. The receiver's
+    /// kernel sends superframes if `superframes` is set.
     ///
     /// # Errors
     /// Fails with `EPERM` without the privileges of [`grosso_sys::userns::enter`], and if the kernel has no veth, TUN
@@ -203,8 +203,8 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Creates two hosts, and the ports for a data path between them that takes the place of the sender's NIC. The
-    /// sender's kernel sends superframes if `superframes` is set; the wire accepts none.
+    /// Creates two hosts, and the ports for a data path between them that replaces the sender's NIC. The sender's
+    /// kernel sends superframes if `superframes` is set; the wire accepts none.
     ///
     /// # Errors
     /// Errors from [`Hosts::receiving`].
@@ -244,8 +244,7 @@ impl Hosts {
     }
 
     /// Creates the same hosts with ports of any kind at the ends of the wire, and with superframes from the hosts if
-    /// `superframes` is set. `open` gets the name of an end, and the options with which a packet socket would be
-    /// opened.
+    /// `superframes` is set. `open` gets the name of an end, and the options that would open a packet socket there.
     ///
     /// # Errors
     /// Errors from [`Hosts::receiving`] and of `open`.
@@ -537,8 +536,8 @@ pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     Control::new()?.set_up(&name("lo")?, true)
 }
 
-/// Returns the thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and those
-/// of a deleted namespace may live on for a while.
+/// Returns the thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and the
+/// pollers of a deleted namespace may live on for a while.
 fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
@@ -688,7 +687,7 @@ pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
 ];
 /// The Ethernet address of a sender that is not a host.
 pub const STATION: [u8; 6] = [0x02, 0, 0, 0x93, 0, 1];
-/// Features with which a sending host builds superframes.
+/// Features that make a sending host build superframes.
 const SEGMENTATION: [&str; 4] = [
     "tx-tcp-segmentation",
     "tx-tcp6-segmentation",

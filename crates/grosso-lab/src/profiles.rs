@@ -1,5 +1,5 @@
-//! One trace through every profile: the packets that each profile merges, those that it merges irreversibly, and its
-//! time.
+//! One trace through every profile: how many packets each profile merges, how many of them irreversibly, and how long
+//! it takes.
 
 use core::fmt::Write;
 use std::{sync::Arc, time::Instant};

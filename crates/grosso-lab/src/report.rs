@@ -19,7 +19,7 @@ use crate::{
 
 /// The figures of an experiment, and their presentation.
 pub trait Findings: Serialize + JsonSchema {
-    /// Parameters of the experiment in addition to those of every experiment.
+    /// Parameters of the experiment, in addition to the ones that every experiment has.
     type Parameters: Serialize + JsonSchema;
 
     /// Explanation of the charts, as HTML.
@@ -39,7 +39,7 @@ pub trait Findings: Serialize + JsonSchema {
     /// Returns the charts, as SVG.
     fn charts(&self) -> String;
 
-    /// Returns the published ratios next to the ratios of this machine; if empty, the report uses those of the
+    /// Returns the published ratios next to the ratios of this machine; if empty, the report uses the ratios of the
     /// verdicts.
     fn beside(&self) -> Vec<BesideRow> {
         Vec::new()
@@ -61,7 +61,7 @@ pub trait Findings: Serialize + JsonSchema {
 pub struct Knob {
     /// The observation.
     pub seen: &'static str,
-    /// Commands and arguments of a path that may help, each on its own.
+    /// Commands, or arguments of a path, that may help; each applies independently of the others.
     pub turn: &'static [&'static str],
 }
 
@@ -186,8 +186,8 @@ impl<F: Findings> Report<F> {
         }
     }
 
-    /// Formats the results as an HTML page. `command` is the command that repeats the experiment, `commit` the one that
-    /// the program was built from.
+    /// Formats the results as an HTML page. `command` is the command line that repeats the experiment, `commit` the
+    /// commit that the program was built from.
     #[must_use]
     pub fn page(&self, command: &str, commit: &str) -> String {
         let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();

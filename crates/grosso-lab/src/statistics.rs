@@ -14,7 +14,7 @@ pub struct Spread {
     /// The maximum.
     #[serde(skip_serializing_if = "is_absent")]
     pub max: f64,
-    /// The measurements in ascending order, or a sample of them at equal distances.
+    /// The measurements in ascending order, or an evenly spaced sample of them.
     #[serde(skip)]
     sample: Sample,
 }

@@ -83,7 +83,7 @@ pub enum Carrier {
         profile: Option<Box<Profile>>,
         /// Whether each packet is copied out of its receive buffer first.
         copy: bool,
-        /// Whether the receiver's acknowledgment of a train is expanded to those of its packets.
+        /// Whether the receiver's acknowledgment of a train is expanded to one for each packet.
         expand: bool,
     },
     /// Grosso's data path, in place of the sender's NIC and its driver.
@@ -122,7 +122,7 @@ impl Carrier {
 }
 
 impl Setting {
-    /// Returns whether the kernel of a receiver at which Grosso acts as the NIC sends superframes.
+    /// Returns whether the receiver's kernel sends superframes, if Grosso acts as the receiver's NIC.
     fn superframes(&self) -> bool {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }
@@ -503,7 +503,7 @@ fn while_running<L: Port + Send, R: Port + Send>(
 pub(crate) const PATHS: [&CStr; 2] = [c"path a", c"path b"];
 /// Maximum number of repetitions of a stalled measurement.
 const REPEATS_MAX: u64 = 3;
-/// The longest MTU, in bytes, whose packets a receiver can coalesce into longer frames.
+/// The longest MTU, in bytes, at which a receiver can still coalesce packets into longer frames.
 const COALESCED_MTU_MAX: u16 = 9000;
 /// The seed of the content and of the flow table: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -43,12 +43,12 @@ pub enum Answer {
     },
     /// The noise does not allow an answer: if everything were measured again, the answer might differ.
     Undecided {
-        /// Means that might decide the claim.
+        /// Measures that might decide the claim.
         needed: &'static str,
     },
     /// This machine cannot show whether the claim holds.
     CannotBeShownHere {
-        /// Means that would show it.
+        /// Measures that would show it.
         needed: &'static str,
     },
 }
@@ -260,8 +260,8 @@ impl Evidence {
         self.within_noise
     }
 
-    /// Combines the evidence of several measurements, all of which must hold: noise must not decide. The figure is the
-    /// one that supports the claim least. Returns `None` without measurements.
+    /// Combines the evidence of several measurements. All of them must hold, because noise must not decide. The figure
+    /// is the one that supports the claim least. Returns `None` without measurements.
     pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Option<Self> {
         Self::all_of(each.into_iter().map(|one| (one, ()))).map(|(one, ())| one)
     }
@@ -461,11 +461,11 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
     chance
 }
 
-/// Means that would decide a claim about every row.
+/// Data that would decide a claim about every row.
 const EVERY_ROW: &str = "figures for every setting, but a trial failed";
 /// Evidence that a claim lacks when no trial produced a figure.
 const FIGURES: &str = "figures for each of its settings, but no trial produced one";
-/// Means that may decide a claim in spite of the noise.
+/// Measures that may decide a claim in spite of the noise.
 const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
 /// Maximum ratio of two effects that count as equal.
 const SAME: f64 = 1.2;

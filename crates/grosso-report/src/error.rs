@@ -34,7 +34,7 @@ pub enum Exit {
     Stuck = 6,
     /// Ctrl-C, or SIGTERM while captures are read: 128 plus the number of SIGINT.
     Interrupted = 130,
-    /// The reader of the output has closed it: 128 plus the number of SIGPIPE.
+    /// The program that reads the output has closed the pipe: 128 plus the number of SIGPIPE.
     BrokenPipe = 141,
 }
 
@@ -106,7 +106,7 @@ pub struct TextPlace {
 }
 
 impl Failure {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.error/1");
 
     fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {

@@ -49,7 +49,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Returns where the report goes if the command also writes an output.
+    /// Returns the report's destination for a command that also writes an output.
     pub fn beside(is_standard_output: bool) -> Self {
         if is_standard_output { Self::Error } else { Self::Standard }
     }
@@ -178,7 +178,7 @@ impl InputFacts {
         alone.chain(several).collect()
     }
 
-    /// Returns the arguments that make a command read the same input, for a terminal.
+    /// Returns the arguments that make a command read the same input, quoted for a shell.
     pub fn words(&self) -> String {
         self.typed.iter().map(|word| quoted(&harmless_word(word))).collect::<Vec<_>>().join(" ")
     }

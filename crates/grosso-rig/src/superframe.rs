@@ -51,7 +51,7 @@ impl Superframe {
         cut(&[&self.bytes], &self.meta, LinkType::Ethernet, outgoing)
     }
 
-    /// Returns the complete packets, after comparing them with those of the literal oracle.
+    /// Returns the complete packets, after comparing them with the packets of the literal oracle.
     ///
     /// # Panics
     /// Panics if the engine refuses to segment the superframe, or segments it differently from the oracle.

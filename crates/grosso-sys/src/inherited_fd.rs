@@ -9,8 +9,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 ///
 /// `EBADF` if the number is not an open descriptor.
 pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes numbers and no memory; the descriptor, of whatever type, is only
-    // duplicated.
+    // SAFETY: the call takes numbers and no memory; the descriptor, of any type, is only duplicated.
     let duplicate = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, STANDARD_STREAMS) };
     if duplicate < 0 {
         return Err(io::Error::last_os_error());

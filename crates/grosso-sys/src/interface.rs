@@ -238,7 +238,7 @@ impl Control {
 
 /// Writes an attribute of an interface in sysfs, below `/sys/class/net/<name>/`.
 ///
-/// The mounted sysfs must be that of the interface's namespace, see [`crate::namespace`].
+/// The mounted sysfs must belong to the interface's namespace, see [`crate::namespace`].
 ///
 /// # Errors
 ///

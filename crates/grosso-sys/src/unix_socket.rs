@@ -157,7 +157,7 @@ impl UnixSocket {
     }
 
     /// Connects a datagram socket to the sender of a datagram, if the sender owns the socket file at its address: a
-    /// sender chooses its address, which may be the socket of another user.
+    /// sender chooses its address, which may be another user's socket.
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if it does not, if the kernel did not report the sender's user, or if the
@@ -175,7 +175,7 @@ impl UnixSocket {
         Ok(connect_unspec(&*self.file)?)
     }
 
-    /// Requests buffers of this size in bytes for each direction, as far as permitted.
+    /// Requests buffers of this size in bytes for each direction, limited to what the system permits.
     ///
     /// # Errors
     /// Errors from `setsockopt(2)`.
@@ -243,8 +243,8 @@ impl UnixSocket {
         Ok(received.bytes)
     }
 
-    /// Receives a datagram. Returns its length, or that of the buffer if shorter, and its sender, if that has an
-    /// address.
+    /// Receives a datagram. Returns its length, or the buffer's if that is shorter, and its sender, if the sender has
+    /// an address.
     ///
     /// # Errors
     /// Errors from `recvmsg(2)`.

@@ -52,7 +52,7 @@ impl Interest {
 /// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Token with which the descriptor was added.
+    /// Token that was passed when the descriptor was added.
     pub token: u64,
     /// Whether the descriptor is readable.
     pub readable: bool,

@@ -86,7 +86,7 @@ fn become_alice() {
     set_thread_res_uid(user, user, user).unwrap();
 }
 
-/// State of a race. The numbers are those of the socket's starts.
+/// State of a race. The numbers count the socket's starts.
 #[derive(Default)]
 struct Attack {
     /// The socket start that is in progress.

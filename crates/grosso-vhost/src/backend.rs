@@ -53,7 +53,7 @@ pub struct BackEnd {
     wants_log: bool,
     /// Reason for the last refusal of a memory table or log.
     refused_memory: Option<io::Error>,
-    /// Rings by index; those of a pair are adjacent.
+    /// Rings by index; the rings of a pair are adjacent.
     queues: Vec<Queue>,
     /// Number of pairs up to the last with a ring in use, at least 1.
     pairs: usize,

@@ -13,8 +13,8 @@ use crate::walk::{Next, Step, Walk};
 
 /// Finds the headers of `frame`, outermost first.
 ///
-/// Never fails: returns the headers found, and [`Stack::stop`] tells why the search ended. A header is listed only if
-/// it is complete within the frame and within every length that an outer header declares. Checksums are not verified.
+/// Never fails: returns the headers found, and [`Stack::stop`] says why the search ended. A header is listed only if it
+/// is complete within the frame and within every length that an outer header declares. Checksums are not verified.
 ///
 /// ```
 /// use grosso_wire::{LinkType, Ports, dissect};

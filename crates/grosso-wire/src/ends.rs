@@ -1,4 +1,4 @@
-//! The addresses of a pseudo-header, which may differ from those of the IP header.
+//! The addresses of a pseudo-header, which may differ from the addresses in the IP header.
 //!
 //! A packet in transit may have other addresses than those that its transport checksum covers. A source route with
 //! remaining hops contains the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section 3.9.2.1), a

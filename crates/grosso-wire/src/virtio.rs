@@ -340,7 +340,7 @@ mod tests {
         inner_network: 64,
     };
 
-    /// Returns the fields of the header that remain in a shorter form.
+    /// Returns the header with the fields that a shorter form lacks set to zero.
     fn cut(form: Form) -> VirtioHeader {
         let mut header = HEADER;
         if form < Form::Tunnel {

@@ -1,4 +1,4 @@
-//! Metadata of a frame, like that of a Linux `skb`.
+//! Metadata of a frame, like the metadata of a Linux `skb`.
 //!
 //! Metadata is never read from the packet. It comes from a device, a hypervisor or an earlier stage of the engine, for
 //! example as `virtio_net_hdr`, receive descriptor or pcapng option.

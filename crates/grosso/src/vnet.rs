@@ -42,7 +42,7 @@ reasons! {
         ChecksumOutside = "vnet_checksum_outside",
         /// The checksum starts before the end of the first IP header (rule V3, B32).
         ChecksumInHeaders = "vnet_checksum_in_headers",
-        /// The checksum is not that of the transport header to be segmented (rule V4).
+        /// The checksum does not belong to the transport header to be segmented (rule V4).
         ChecksumPlace = "vnet_checksum_place",
         /// The checksum must be partial, but is complete (rules V4, V8).
         ChecksumMissing = "vnet_checksum_missing",
@@ -469,7 +469,7 @@ fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(
     if usize::from(start) < least { Err(VnetError::ChecksumInHeaders) } else { Ok(()) }
 }
 
-/// Checks rule V4: the checksum to complete must be that of the transport header.
+/// Checks rule V4: the checksum to complete must be the transport header's.
 fn check_place(header: &VirtioHeader, transport: &Layer) -> Result<(), VnetError> {
     let expected = (transport.offset, checksum_field(transport).0);
     let found = (header.checksum_start, header.checksum_offset);

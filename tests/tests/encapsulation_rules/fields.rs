@@ -114,8 +114,8 @@ fn w03_dont_fragment_is_configured_or_inherited() {
     }
 }
 
-/// Tests RFC 6864 section 4.1: identifications of packets that may be fragmented are unique; those of others may be
-/// equal.
+/// Tests RFC 6864 section 4.1: identifications of packets that may be fragmented are unique; identifications of other
+/// packets may be equal.
 #[test]
 fn w03_identifications_count_where_they_mean_something() {
     let [local, remote] = V4;

@@ -44,8 +44,8 @@ fn bytes(frames: &[Known]) -> Vec<Vec<u8>> {
 }
 
 /// Tests the cases of tso.py: superframes that the device can segment after a tunnel header leave unsplit. If the
-/// device only repeats headers, all but the last packet leave unsplit. The packets on the wire are the same, whoever
-/// segments.
+/// device only repeats headers, all but the last packet leave unsplit. The packets on the wire are the same, no matter
+/// where segmentation happens.
 #[test]
 fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     let key = || gre(None, false, false, false);

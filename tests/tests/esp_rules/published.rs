@@ -15,7 +15,7 @@ fn decryptor(vector: &Vector, last_sequence: u64) -> Decryptor {
     Decryptor::resume(association, last_sequence).expect("an association")
 }
 
-/// Returns the packet as ESP in IPv4; protocol and length are those of `payload`.
+/// Returns the packet as ESP in IPv4; protocol and length describe `payload`.
 fn frame(protocol: u8, payload: &[u8]) -> Vec<u8> {
     Packet::new().ipv4(|ip| ip.protocol(protocol)).payload(payload).build()
 }

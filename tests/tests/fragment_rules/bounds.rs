@@ -106,7 +106,7 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     rig.finish();
 }
 
-/// Tests that a sender that never completes a datagram does not lock out others, whatever it sends.
+/// Tests that a sender that never completes a datagram does not lock out others, no matter what it sends.
 #[test]
 fn p32_a_stale_sender_does_not_silence_the_rest() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {

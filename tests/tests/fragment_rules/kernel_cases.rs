@@ -6,7 +6,7 @@ use grosso_testkit::random::Random;
 
 use super::{data, overlap, rules, whole};
 
-/// Asserts that random datagrams, fragmented like those of `ip_defrag` and arranged by `arrange`, are restored exactly.
+/// Asserts that random datagrams, fragmented as in `ip_defrag` and arranged by `arrange`, are restored exactly.
 fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piece>) {
     let mut random = Random::new(seed);
     for round in 0..60 {

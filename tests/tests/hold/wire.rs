@@ -1,9 +1,9 @@
 //! Lengths of trains if many connections share a link.
 //!
-//! A full packet takes 1.23 us at 10 Gb/s, so 20 us have room for 16 packets, and 44 packets take 54 us, whoever sends
-//! them: a train of 15 within 20 us, or of 40 at all, is possible only if a sender's packets arrive together. This is
-//! the case: TCP passes its device superframes of up to 44 packets, which leave back to back. Therefore each connection
-//! here sends bursts of 44 packets back to back, in random order, and the receiver polls at intervals.
+//! A full packet takes 1.23 us at 10 Gb/s, so 20 us have room for 16 packets, and 44 packets take 54 us, regardless of
+//! the sender: a train of 15 within 20 us, or of 40 at all, is possible only if a sender's packets arrive together.
+//! This is the case: TCP passes its device superframes of up to 44 packets, which leave back to back. Therefore each
+//! connection here sends bursts of 44 packets back to back, in random order, and the receiver polls at intervals.
 
 use grosso::{
     Profile,
@@ -69,7 +69,7 @@ impl Wire {
     }
 }
 
-/// Tests 200 connections: 16 packets, plus those of the poll in which the time expires.
+/// Tests 200 connections: 16 packets, plus the packets of the poll in which the time expires.
 #[test]
 fn trains_of_two_hundred_connections_have_fifteen_packets_within_20_us() {
     let wire = Wire { packet_ns_x100: TEN_GIGABIT, flows: 200, poll_ns: 10_000 };

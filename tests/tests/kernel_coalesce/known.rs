@@ -42,7 +42,7 @@ pub(crate) enum Known {
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
     Kernel,
-    /// Only the engine, which is the only kind of difference that could lose data.
+    /// Only the engine. This is the only kind of difference that could lose data.
     Engine,
     /// The kernel or the engine, depending on the packets around it.
     Either,
@@ -265,7 +265,7 @@ fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     conditions.into_iter().filter_map(|(known, holds)| holds.then_some(known)).collect()
 }
 
-/// Returns whether any pseudo-header has addresses other than those of the IP header around it.
+/// Returns whether any pseudo-header has addresses that differ from the IP header around it.
 fn has_final_address(parsed: &Parsed) -> bool {
     (0..parsed.layers.len()).any(|index| {
         let shown =

@@ -309,7 +309,7 @@ fn a_port_that_connects_finds_a_program_that_comes_later_and_comes_again() {
     }
 }
 
-/// A user other than root and the one of the tests.
+/// A user other than root and the user that runs the tests.
 const ALICE: u32 = 12_345;
 
 /// Runs as another user, in a thread.
@@ -323,7 +323,7 @@ fn as_alice<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(other_user).join().unwrap())
 }
 
-/// Returns a directory of another user, and a socket of this user that no other user may open.
+/// Returns another user's directory, and a socket of this user that no other user may open.
 fn place_of_alice() -> Option<(Place, UnixDatagram)> {
     if !geteuid().is_root() {
         println!("skipped: only root can become another user");
@@ -408,7 +408,7 @@ fn a_port_that_connects_follows_no_link_of_another_user_to_a_socket() {
         }
         assert_eq!(log.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(event(&port, UnixEvent::PeerMet), 0, "hard: {is_hard}");
-        // The same name is used for another socket, which is connected to.
+        // Another socket takes the same name, and the port connects to it.
         fs::remove_file(&name).unwrap();
         let peer = as_alice(|| UnixDatagram::bind(&name).unwrap());
         assert!(arrived(&mut port, now_ns).is_empty());

@@ -296,7 +296,7 @@ fn a_driver_is_interrupted_when_it_wants_to_be_and_kicks_when_it_is_asked() {
 }
 
 /// Tests that the device does not stop polling a ring before it has requested kicks from the driver; a driver that has
-/// added entries meanwhile gets no request.
+/// added entries in the meantime gets no request.
 #[test]
 fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
     for wanted in EVENTS {

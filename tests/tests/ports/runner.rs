@@ -142,8 +142,8 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
     }
 }
 
-/// Tests that a hundred held trains share one timer: that of the earliest train, whose expiry releases all trains that
-/// are due. If the machine stalls meanwhile, there is no timer.
+/// Tests that a hundred held trains share one timer, the earliest train's, whose expiry releases all trains that are
+/// due. If the machine stalls during the test, there is no timer.
 #[test]
 fn one_timer_serves_all_held_trains() {
     let (sleeps, delivered) = run(Hold::Fixed, 500_000, frames(100, 20), 100);

@@ -95,7 +95,7 @@ proptest! {
     }
 }
 
-/// Tests that the age of a train is that of its first packet: later packets do not prolong it.
+/// Tests that the age of a train is the age of its first packet: later packets do not prolong the hold.
 #[test]
 fn joining_does_not_prolong() {
     let mut profile = Profile::linux();
@@ -131,7 +131,7 @@ fn expire_until(session: &mut Session, now_ns: u64) {
     session.now_ns = now_ns;
 }
 
-/// Asserts that the deadline is that of the oldest packet held, or an earlier one of the controller's.
+/// Asserts that the deadline is the oldest held packet's, or an earlier one set by the controller.
 fn assert_deadline(session: &Session, hold: Hold, hold_ns: u64) {
     let oldest = session.held.iter().map(|number| session.pushed[*number].at_ns).min();
     let latest = oldest.map(|at_ns| at_ns + hold_ns);

@@ -1,4 +1,4 @@
-//! Equality of the engine's trains with those of the slow literal merger, packet for packet.
+//! Equality of the engine's trains with the trains of the slow literal merger, packet by packet.
 
 use grosso::{Meta, Profile, coalesce::reason::Close};
 use grosso_rig::{engine::PORTS, session::Session};

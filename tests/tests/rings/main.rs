@@ -161,8 +161,8 @@ impl Guest {
         self.lay_out(head).into_iter().for_each(|(at, words)| self.write(at, words));
     }
 
-    /// Assigns the next position in a packed ring to a chain of described descriptors. Returns the bytes to write,
-    /// those of the first descriptor last.
+    /// Assigns the next position in a packed ring to a chain of described descriptors. Returns the bytes to write, with
+    /// the first descriptor's bytes last.
     fn lay_out(&mut self, head: u16) -> Vec<(u64, Words)> {
         let (mut words, mut chain) = (self.described[usize::from(head)], vec![]);
         while chain.len() < usize::from(self.size) {

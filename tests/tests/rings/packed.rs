@@ -228,7 +228,7 @@ fn a_device_marks_what_another_one_left_unmarked() {
                 assert_eq!((guest.used(), give(&mut ring, 180, true)), (vec![], Sent::Whole));
                 ring.publish();
             }
-            // If a mark was missing, the length of an entry of two descriptors is that of the first.
+            // If a mark was missing, the length of an entry of two descriptors is the first descriptor's.
             let [whole, last] = [(0, 5), (4, 2)].map(|(number, mark)| {
                 let written = if number == 0 { 100 } else { 20 };
                 (number, if marked == 0 || marked >= mark { written } else { 50 })

@@ -117,7 +117,7 @@ fn flows(frames: &[Vec<u8>], span: Span) -> Vec<Vec<usize>> {
     }
 }
 
-/// Asserts that the engine and the literal oracle turn the packets in the files into the superframes in the files.
+/// Asserts that the engine and the literal oracle merge a vector's packets into exactly its superframes.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
     let frames = pair.frames(&vector["in"]);

@@ -47,7 +47,7 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Asserts that the engine and the literal oracle segment the superframe in the files into the packets in the files.
+/// Asserts that the engine and the literal oracle segment a vector's superframe into exactly its packets.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
     let bytes = pair.frame(&vector["in"]["frame"]);

@@ -1,5 +1,6 @@
 //! smoltcp's interface, which reassembles only for a socket, so its figure contains the copy of each datagram into that
-//! socket's buffer. It verifies IPv4 header checksums, as the engine does, and with an option those of the datagrams.
+//! socket's buffer. It verifies IPv4 header checksums, as the engine does, and with an option also the datagrams'
+//! checksums.
 
 use grosso_benches::{Cache, Step};
 use grosso_testkit::{Packet, workloads::Workload};

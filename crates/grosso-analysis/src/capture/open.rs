@@ -139,7 +139,7 @@ impl Captures {
     /// Makes the captures repeatable: reads every pipe to its end.
     ///
     /// # Errors
-    /// Fails if the first bytes of a pipe are not those of a capture, or if the temporary directory has no space.
+    /// Fails if the first bytes of a pipe do not start a capture, or if the temporary directory has no space.
     pub(crate) fn keep(&mut self, session: &Session) -> Result<(), Failure> {
         for member in &mut self.members {
             if member.held.is_some() {

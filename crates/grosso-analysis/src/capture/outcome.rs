@@ -35,7 +35,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the input and the output. The default format is that of the input.
+    /// Opens the input and the output. The default format is the input's.
     pub(crate) fn open(&self, session: &Session) -> Result<(Input, Output), Failure> {
         let input = self.input(session)?;
         let output = self.output(input.reader.format(), &input, session)?;
@@ -58,7 +58,7 @@ impl Files {
         Output::create(self.target.path.as_deref(), format, input, session)
     }
 
-    /// Creates an output whose packets may be longer than those of the input. The default format is that of the input.
+    /// Creates an output whose packets may be longer than the input's. The default format is the input's.
     pub(crate) fn output_for_longer(
         &self,
         input: &Input,

@@ -262,7 +262,7 @@ impl Input {
         Name::from(name_of_all(&self.origins, |origin| origin.path.display().to_string()))
     }
 
-    /// Returns the arguments with which a command reads the same input.
+    /// Returns the arguments that make a command read the same input.
     pub(crate) fn typed(&self) -> Vec<String> {
         let paths = self.paths().map(|path| path.display().to_string());
         match (&self.filter, self.origins.len()) {
@@ -403,7 +403,7 @@ impl Unparsed {
         self.packets += 1;
     }
 
-    /// Fails if any packet was counted. `fate` is the sentence about the fate of these packets.
+    /// Fails if any packet was counted. `fate` is a sentence that says what happened to these packets.
     pub(crate) fn conclude(self, input: &Input, fate: &str) -> Result<(), Failure> {
         if self.packets == 0 {
             return Ok(());
@@ -526,8 +526,8 @@ impl Read for CaptureStream {
     }
 }
 
-/// Waits until the stream is readable. Returns `false` if the user pressed Ctrl-C meanwhile. Calls `before_wait` first
-/// if no bytes are ready.
+/// Waits until the stream is readable. Returns `false` if the user pressed Ctrl-C while waiting. Calls `before_wait`
+/// first if no bytes are ready.
 ///
 /// After a signal, the read of a silent pipe is restarted and would never end, whereas a poll is interrupted. If
 /// another thread handles the signal, as in Python, the poll is not interrupted either, so the poll has a timeout and

@@ -11,12 +11,12 @@ use super::Session;
 pub struct Target {
     /// File to write, or `-` for standard output; `None` to create only the report.
     pub path: Option<PathBuf>,
-    /// Requested format; `None` to use that of the file name or of the input.
+    /// Requested format; `None` derives it from the file name or the input.
     pub format: Option<Format>,
 }
 
 impl Target {
-    /// Returns the format of the output: the requested one, that of the file name, or `default`.
+    /// Returns the output format: the requested one, the one that the file name implies, or `default`.
     pub fn format(&self, default: Format) -> Format {
         let name = self.path.as_deref().map(|path| match compressor(path) {
             Some(_) => path.with_extension(""),

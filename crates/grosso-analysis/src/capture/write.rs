@@ -57,7 +57,7 @@ impl Output {
         Self::open(path, format, input, session, 0)
     }
 
-    /// Creates the output capture for packets that may be longer than those of `input`.
+    /// Creates the output capture for packets that may be longer than the packets of `input`.
     pub(crate) fn create_for_longer(
         path: Option<&Path>,
         format: Format,
@@ -288,7 +288,7 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     raw
 }
 
-/// Notes if other users can replace the output.
+/// Prints a note if other users can replace the output.
 pub fn note_others(path: &Path, session: &Session) {
     let note = (path.as_os_str() != "-").then(|| path::warning(path)).flatten();
     note.into_iter().for_each(|note| session.note(note));

@@ -272,7 +272,7 @@ pub fn is_large_send_without_length(packet: &[u8], stack: &Stack) -> bool {
 }
 
 /// Returns whether the innermost transport checksum is a pseudo-header sum that counts all bytes of the frame, although
-/// the headers count those of the first segment (rule S47).
+/// the headers count only the bytes of the first segment (rule S47).
 pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     let innermost = stack.last().filter(|l| l.kind.is_transport());
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer));

@@ -143,7 +143,7 @@ struct Found {
 
 impl Found {
     /// Verifies the checksums of a packet and counts them. Returns the headers, and whether the packet can be fixed. A
-    /// frame whose headers are those of its first segment stands for many packets and has no checksum of its own.
+    /// frame with the headers of its first segment stands for many packets and has no checksum of its own.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
         let said = packet.meta();

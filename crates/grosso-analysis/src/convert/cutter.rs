@@ -25,9 +25,9 @@ pub struct Cutter {
 pub struct How {
     /// Segment size and protocol.
     pub gso: Gso,
-    /// Link type with which the frame is parsed.
+    /// Link type used to parse the frame.
     pub link: LinkType,
-    /// UDP ports of the tunnels outside the header after which the payload is split.
+    /// UDP ports of the tunnels outside of the last header that every segment repeats.
     pub ports: Ports,
 }
 
@@ -78,8 +78,8 @@ impl Uncut {
 impl Cutter {
     /// Segments `packet` and writes the packets. Writes nothing if it cannot be segmented.
     ///
-    /// The packets get the timestamps that the capture recorded for them; otherwise that of the superframe, or the time
-    /// at which the simulated link of the output is free. The first packet gets the superframe's comments.
+    /// The packets get the timestamps that the capture recorded for them; otherwise the superframe's timestamp, or the
+    /// time at which the output's simulated link is free. The first packet gets the superframe's comments.
     pub(crate) fn cut(
         &mut self,
         packet: &Packet<'_>,

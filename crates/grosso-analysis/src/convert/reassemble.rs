@@ -22,7 +22,7 @@ use crate::{
     units,
 };
 
-/// Joining of IP fragments into datagrams.
+/// Reassembly of IP fragments into datagrams.
 #[derive(Clone, Debug)]
 pub struct Reassemble {
     /// Tunnel ports for packets whose ports the capture does not record.

@@ -13,7 +13,7 @@ use crate::{
     units,
 };
 
-/// Splitting of superframes by their recorded metadata.
+/// Conversion that splits superframes according to their recorded metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
     /// Assumptions about facts that the capture does not record.

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Judge {
     given: Given,
-    /// Flows that are known so far.
+    /// Flows known so far.
     pub flows: Flows,
     /// Whether the flows are known from an earlier pass.
     pub is_surveyed: bool,
@@ -315,7 +315,7 @@ impl Judge {
         self.levels.iter().find_map(Level::damage)
     }
 
-    /// Returns the MTU of the link as far as it is known, at least that of Ethernet.
+    /// Returns the largest MTU that the link is known to have, at least Ethernet's.
     fn link_mtu(&self) -> usize {
         match self.given.mtu {
             Some(mtu) => mtu.into(),
@@ -361,8 +361,8 @@ fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize
     }
 }
 
-/// Returns the UDP header of the tunnel after which a recorded superframe is segmented; `None` if it is segmented after
-/// its innermost transport header.
+/// Returns the tunnel's UDP header if a recorded superframe's segments start after it; `None` if they start after the
+/// innermost transport header.
 pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Option<Layer> {
     let outermost = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
     let Checksum::Partial { start, .. } = recorded.meta.checksum else { return None };
@@ -372,7 +372,7 @@ pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Optio
     is_around.then_some(*outermost)
 }
 
-/// Returns the IPv4 levels of a packet, whose identifications can be constant.
+/// Returns the IPv4 levels of a packet. Only their identifications can be constant.
 fn ipv4_levels(stack: &Stack) -> IpLevels {
     let levels = stack.layers().iter().filter(|layer| is_ip(layer)).enumerate();
     levels

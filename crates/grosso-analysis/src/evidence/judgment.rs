@@ -29,10 +29,10 @@ pub enum Nature {
         gso: Gso,
         /// Segment size, and the evidence for it.
         size: Size,
-        /// Tunnels outside of the header after which the superframe is segmented.
+        /// Tunnels outside of the last header that every segment repeats.
         ports: Ports,
     },
-    /// Undecided, or not to be segmented, for the reason with this name.
+    /// Undecided, or left whole, for the reason with this name.
     Left(&'static str),
 }
 
@@ -78,7 +78,7 @@ impl Judgment {
         Self { nature, by: Some(size.by), is_guess: size.is_guess, against: None }
     }
 
-    /// Returns the packets of a frame with `payload` bytes of payload, as far as they are known.
+    /// Returns the packets of a frame with `payload` bytes of payload, if they are known.
     pub fn segments(&self, payload: usize) -> Segments {
         match self.nature {
             Nature::Superframe { size, .. } => {

@@ -56,7 +56,7 @@ pub enum Evidence {
     Recorded,
     /// The transport checksum is complete: superframes of Linux hold the pseudo-header sum (rule G51).
     Checksum,
-    /// The checksum is that of the first packet, as fraglist GRO keeps it.
+    /// The checksum belongs to the first packet, as fraglist GRO keeps it.
     Prefix,
     /// The steps of the IPv4 identification count the packets.
     IpId,

@@ -47,5 +47,5 @@ impl Tally {
     }
 }
 
-/// Maximum number of contradictions that are distinguished by size.
+/// Maximum number of contradictions that are listed separately by size.
 const PAIRS_MAX: usize = 16;

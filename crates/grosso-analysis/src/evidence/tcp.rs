@@ -156,7 +156,7 @@ impl Tcp {
         Some(Contradiction { by: Evidence::Syn, bytes })
     }
 
-    /// Returns the limit that a size exceeds, although stronger evidence supports the size.
+    /// Returns the limit that contradicts a size, although stronger evidence supports the size.
     pub(super) fn against(&self, size: &Size) -> Option<Contradiction> {
         self.limit().filter(|limit| limit.is_exceeded(size.bytes.into()))
     }

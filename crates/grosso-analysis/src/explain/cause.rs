@@ -1,5 +1,5 @@
-//! Cause of a refusal or of the end of a train: the law or limit with its values, and the change with which the packet
-//! would have merged.
+//! Cause of a refusal or of the end of a train: the law or limit with its values, and the change that would have let
+//! the packet merge.
 
 use grosso::{
     CoalesceOptions, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -27,7 +27,7 @@ pub(super) struct MergeCause {
     pub(super) detail: Option<String>,
     pub(super) law: Option<BrokenLaw>,
     pub(super) limit: Option<Limit>,
-    /// Setting or change of the packet with which the packet would have merged.
+    /// Setting, or change to the packet, that would have let the packet merge.
     pub(super) remedy: Option<String>,
 }
 
@@ -347,7 +347,7 @@ fn bytes(field: &[u8]) -> String {
     if field.len() > BYTES_SHOWN { hex + "..." } else { hex }
 }
 
-/// Returns the built-in profiles with which the last of `packets` gets the verdict `wanted` after the others.
+/// Returns the built-in profiles that give the last of `packets` the verdict `wanted` after the others.
 fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -> Option<String> {
     let names = Profile::all().into_iter().filter_map(|mut profile| {
         let name = profile.name.clone();
@@ -367,7 +367,7 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
     (!names.is_empty()).then(|| format!("--profile {}", names.join(", ")))
 }
 
-/// Returns the change with which a packet could be in a train.
+/// Returns the change that would let a packet join a train.
 fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     Some(match reason {
         Pass::NotIp | Pass::Protocol => "never: only TCP and UDP over IP form trains",

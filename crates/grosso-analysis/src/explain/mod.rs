@@ -109,7 +109,7 @@ struct Watcher {
     target: u64,
     /// Whether the target is being pushed.
     is_now: bool,
-    /// Link type with which the target is parsed.
+    /// Link type used to parse the target.
     link: Option<LinkType>,
     /// UDP ports that identify tunnels in the target.
     ports: Ports,

@@ -18,7 +18,7 @@ use crate::checksums::complete_header;
 pub struct Arrival<'a> {
     /// Bytes of the packet.
     pub data: &'a [u8],
-    /// Link type with which the packet is parsed.
+    /// Link type used to parse the packet.
     pub link: LinkType,
     /// Device on which the packet was captured.
     pub device: u32,

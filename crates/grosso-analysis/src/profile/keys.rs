@@ -21,7 +21,7 @@ pub struct ProfileKey {
 }
 
 impl ProfileKey {
-    /// Returns the name of the key, preceded by that of its table.
+    /// Returns the name of the key, preceded by the name of its table.
     pub fn full_name(&self) -> String {
         if self.table.is_empty() {
             self.name.into()

@@ -12,7 +12,7 @@ use crate::{
     slowdown::{Connections, EndedTrain, FlowMark, Slowdowns},
 };
 
-/// Flows of a capture, tracked beside a replay.
+/// Flows of a capture, tracked alongside a replay.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub(crate) connections: Connections,
@@ -73,7 +73,7 @@ impl FlowTrains {
         self.pushed = mark.map(|mark| MarkedPacket { mark, number, arrived_ns });
     }
 
-    /// Returns the announced packet, to store it beside the buffer; `None` without data.
+    /// Returns the announced packet, to store it next to the buffer; `None` without data.
     pub(crate) const fn pushed(&self) -> Option<MarkedPacket> {
         self.pushed
     }
@@ -159,7 +159,7 @@ impl FlowReplay {
         Self { replay, meter: FlowMeter::default() }
     }
 
-    /// Pushes a packet, whose direction `mark` says.
+    /// Pushes a packet; `mark` gives its direction.
     pub(crate) fn push(
         &mut self,
         seen: &Seen<'_>,

@@ -19,11 +19,11 @@ pub struct Rules {
     pub profile: String,
     /// Rule that ends a poll.
     pub batch: Batch,
-    /// Hold of trains across polls; `None` for that of the profile.
+    /// Hold time of trains across polls; `None` uses the profile's setting.
     pub hold: Option<HoldTime>,
-    /// Resequencing of TCP; `None` for that of the profile.
+    /// TCP resequencing; `None` uses the profile's setting.
     pub reorder: Option<Repair>,
-    /// Limits that override those of the profile.
+    /// Limits that override the profile's limits.
     pub bounds: Bounds,
 }
 
@@ -36,7 +36,7 @@ impl Default for Rules {
     }
 }
 
-/// Limits that override those of a profile.
+/// Limits that override a profile's limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Exclusive limit of a superframe's length in bytes, counted from the IP header.
@@ -123,11 +123,11 @@ impl fmt::Display for HoldTime {
     }
 }
 
-/// Resequencing of TCP.
+/// TCP resequencing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
     level: Level,
-    /// Maximum wait for a hole to be filled, in nanoseconds; `None` for that of the profile.
+    /// Maximum wait for a hole to be filled, in nanoseconds; `None` uses the profile's setting.
     hole_ns: Option<u64>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) packet: &'a Packet<'a>,
     /// Bytes of the packet. Bytes that the capture truncated are zeros: merging reads only headers.
     pub(crate) data: Cow<'a, [u8]>,
-    /// Link type with which the packet is parsed.
+    /// Link type used to parse the packet.
     pub(crate) link: Option<LinkType>,
     /// UDP ports that identify tunnels in the packet.
     pub(crate) ports: Ports,

@@ -51,7 +51,7 @@ pub struct CoalesceReport {
     pub warnings: Vec<String>,
 }
 
-/// Frames with at most `le` wire packets, and more than those of the previous bucket.
+/// Frames with at most `le` wire packets, and with more packets than the previous bucket allows.
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Bucket {
@@ -80,13 +80,12 @@ pub fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
             let lro = stats.lro();
             Some([("lro_queued", lro.aggregated), ("lro_flushed", lro.flushed)].into())
         }
-        // The counters are those of Linux's driver, which does not count packets that were not merged.
+        // The counters follow Linux's driver, which does not count unmerged packets.
         "rsc-82599" => {
             let aggregated = ("hw_rsc_aggregated", stats.superframe_packets);
             Some([aggregated, ("hw_rsc_flushed", stats.superframes)].into())
         }
-        // The counters are those of inet_lro, as the driver of the Myri-10G reports them; also for derived profiles
-        // (rule L4).
+        // The counters follow inet_lro, as the Myri-10G driver reports them; also for derived profiles (rule L4).
         _ if profile.rules.acknowledgment == Vary::Latest => {
             let lro = stats.lro();
             let taken = [("aggregated", lro.aggregated), ("flushed", lro.flushed)];
@@ -139,7 +138,7 @@ impl Report for CoalesceReport {
 }
 
 impl CoalesceReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.coalesce/1");
 
     fn histogram(&self, style: Style) -> String {

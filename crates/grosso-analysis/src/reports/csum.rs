@@ -47,7 +47,7 @@ pub struct Row {
 }
 
 impl VerifyReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum/1");
 }
 
@@ -133,7 +133,7 @@ pub struct FixReport {
 }
 
 impl FixReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum_fix/1");
 }
 

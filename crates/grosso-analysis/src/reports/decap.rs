@@ -134,7 +134,7 @@ impl DecapTally {
 }
 
 impl DecapReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.decap/1");
 
     /// Returns whether all packets were extracted and reassembled, without a guess or a contradiction.

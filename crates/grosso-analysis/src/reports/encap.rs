@@ -41,7 +41,7 @@ pub struct EncapReport {
 }
 
 impl EncapReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.encap/1");
 }
 

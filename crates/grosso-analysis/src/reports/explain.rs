@@ -26,7 +26,7 @@ pub struct ExplainReport {
     pub decision: Decision,
     /// Trains that were delivered because the packet arrived.
     pub flushed: Vec<Train>,
-    /// Train with which the packet was delivered.
+    /// Train that contained the packet when it was delivered.
     pub left: Option<Train>,
     /// Reason why that train was delivered.
     pub ended: Option<Ended>,
@@ -117,11 +117,11 @@ pub struct Decision {
     pub reason: Option<&'static str>,
     /// Values that led to the decision, for example `TSval 77 -> 78`.
     pub detail: Option<String>,
-    /// Law of the train that the packet broke.
+    /// Law of the train that the packet violated.
     pub law: Option<BrokenLaw>,
     /// Limit that the packet would have exceeded.
     pub limit: Option<Limit>,
-    /// Setting or change with which the packet would have merged.
+    /// Setting or change that would have let the packet merge.
     pub remedy: Option<String>,
     /// The rule in words.
     pub sentence: Option<String>,
@@ -253,7 +253,7 @@ impl PacketFacts {
 }
 
 impl ExplainReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.explain/1");
 
     fn lookup_text(&self) -> String {

@@ -62,7 +62,7 @@ pub struct PacketCounts {
     pub guessed: u64,
     /// Rows by the verdict on the checksums of their frames.
     pub checksums: Counts,
-    /// Rows by the evidence that decided.
+    /// Rows by the evidence that decided the classification.
     pub evidence: Counts,
     /// Rows of frames that were left whole although they are not wire packets, by reason.
     pub left: Counts,
@@ -117,7 +117,7 @@ impl Span {
 }
 
 impl ExportReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.export/1");
 }
 

@@ -34,7 +34,7 @@ pub struct FragmentReport {
 }
 
 impl FragmentReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.fragment/1");
 }
 

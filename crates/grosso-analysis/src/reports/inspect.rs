@@ -106,9 +106,9 @@ pub struct Mss {
     pub source: Evidence,
     /// Whether the evidence leaves room for another size.
     pub guess: bool,
-    /// Superframes after which the identification advances by the number of segments of this size.
+    /// Superframes for which the next identification agrees with this size: it advances by their number of segments.
     pub ip_id_agree: u64,
-    /// Superframes after which the identification carries information.
+    /// Superframes for which the next identification is meaningful.
     pub ip_id_pairs: u64,
 }
 
@@ -213,7 +213,7 @@ impl Report for InspectReport {
 }
 
 impl InspectReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.inspect/2");
 
     fn head(&self, style: Style) -> String {

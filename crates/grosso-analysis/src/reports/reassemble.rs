@@ -232,7 +232,7 @@ impl Alone {
 }
 
 impl ReassembleReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.reassemble/1");
 }
 

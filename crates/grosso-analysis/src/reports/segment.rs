@@ -31,7 +31,7 @@ pub struct SegmentReport {
 }
 
 impl SegmentReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.segment/1");
 }
 

@@ -77,7 +77,7 @@ pub struct Setting {
     pub superframes: u64,
     /// Wire packets in the superframes.
     pub merged_packets: u64,
-    /// Frames with TCP or UDP payload, including those of one packet.
+    /// Frames with TCP or UDP payload, including single packets.
     pub trains: u64,
     pub segments_per_train: Option<SegmentsPerTrain>,
     /// Waiting times of packets with TCP or UDP payload.
@@ -114,7 +114,7 @@ pub struct Best {
     pub shortest: Choice,
     /// Command that applies the `shortest` setting to the capture.
     pub command: String,
-    /// Commands that set the hold on a live device, whose name is left open; empty if no hold is needed.
+    /// Commands that set the hold on a live device, with a placeholder for its name; empty if no hold is needed.
     pub live: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ pub struct Disorder {
     pub repaired: Choice,
     /// Command that applies the `repaired` setting to the capture.
     pub command: String,
-    /// Commands that repair the order on a live device, whose name is left open.
+    /// Commands that repair the order on a live device, with a placeholder for its name.
     pub live: Vec<String>,
 }
 
@@ -316,7 +316,7 @@ impl Report for WhatifReport {
 }
 
 impl WhatifReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.whatif/1");
 
     fn head(&self, style: Style) -> String {
@@ -334,8 +334,8 @@ impl WhatifReport {
         words + "\n"
     }
 
-    /// Formats a profile: one line per hold, and the reasons that limited the longest hold. If its effect equals that
-    /// of the previous profile, the text only says so.
+    /// Formats a profile: one line per hold, and the reasons that limited the longest hold. If its effect equals the
+    /// previous profile's, the text only says so.
     fn group(&self, settings: &[Setting], before: &[Setting], style: Style) -> String {
         let [first, ..] = settings else { return String::new() };
         let mut text = format!("\n{}", style.strong(&first.name()));

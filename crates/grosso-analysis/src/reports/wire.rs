@@ -81,7 +81,7 @@ impl SizeCounts {
 }
 
 impl WireReport {
-    /// Name and version of the JSON form.
+    /// Name and version of the JSON schema.
     pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.wire/2");
 }
 

@@ -90,7 +90,7 @@ pub struct Finding {
     pub basis: Basis,
     /// Whether the evidence leaves room for another cause.
     pub guess: bool,
-    /// The packets concerned.
+    /// The affected packets.
     pub packets: u64,
     /// The packets with data of the direction, or its acknowledgments.
     pub of_packets: u64,

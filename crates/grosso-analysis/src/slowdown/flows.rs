@@ -20,7 +20,7 @@ use crate::{
     report::{count_lines, list_lines, wrap},
 };
 
-/// The figure by which a table of flows is sorted, the largest first.
+/// The figure that sorts a table of flows, the largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowOrder {
@@ -52,7 +52,7 @@ pub struct FlowTable {
     pub directions: u64,
     /// The figure that chose and sorted the rows.
     pub sorted_by: FlowOrder,
-    /// The rules by which trains merged; `None` if no packets were merged.
+    /// Rules that merged the trains; `None` if no packets were merged.
     pub merged_by: Option<String>,
     /// The largest directions.
     pub rows: Vec<FlowRow>,

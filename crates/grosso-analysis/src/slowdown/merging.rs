@@ -35,7 +35,7 @@ pub(crate) struct EndedTrain {
 pub(super) struct Merging {
     trains: u64,
     packets: u64,
-    /// Trains by the reason for their end; there are as many as reasons of the engine at most.
+    /// Trains by the reason for their end; at most as many entries as the engine has reasons.
     ended: Vec<(&'static str, u64)>,
     /// Waiting times of frames in nanoseconds.
     held: Distribution<HOLD_STEPS>,

@@ -51,7 +51,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T: Tracked> Slots<T> {
-    /// Returns the place of a direction, and the idle flow that it replaced if it is new and the table is full.
+    /// Returns the slot of a direction, and the idle flow that it replaced if it is new and the table is full.
     #[inline]
     pub(super) fn place(&mut self, endpoints: Endpoints) -> (Place, Option<Box<Slot<T>>>) {
         if let Some((last, place)) = self.last {

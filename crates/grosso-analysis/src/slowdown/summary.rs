@@ -25,7 +25,7 @@ pub struct Slowdowns {
     /// The largest directions, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
-    /// The causes, most important first. A cause is ranked by the packets of the directions in which it is the first
+    /// The causes, most important first. Causes are ranked by the packets of the directions in which each is the first
     /// cause.
     pub causes: Vec<Slow>,
 }
@@ -35,7 +35,7 @@ pub struct Slowdowns {
 pub struct Slow {
     /// Directions with this cause.
     pub directions: u64,
-    /// The direction with the most packets concerned, as `source > destination`.
+    /// The direction with the most affected packets, as `source > destination`.
     pub flow: String,
     /// The cause in that direction.
     #[serde(flatten)]

@@ -79,7 +79,7 @@ impl Connections {
         self.totals.ranking.is_some()
     }
 
-    /// Sets the name of the rules by which [`Self::add_train`] reports trains.
+    /// Sets the name of the rules that [`Self::add_train`] reports with each train.
     pub(crate) fn merged_by(&mut self, rules: String) {
         if let Some(ranking) = &mut self.totals.ranking {
             ranking.merged_by = Some(rules);
@@ -254,7 +254,7 @@ impl Sources {
         Source { tag: (hash >> 32) as u32 | 1, place: (hash as usize % SOURCES_MAX) as u16 }
     }
 
-    /// Returns whether the identification of a frame continues that of another connection of the same host.
+    /// Returns whether the identification of a frame continues the sequence of another connection of the same host.
     fn is_shared(&mut self, source: Source, slot: u32, frame: &TcpFrame) -> bool {
         let Some(identification) = frame.identification else { return false };
         let Source { tag, place } = source;

@@ -38,11 +38,11 @@ pub struct Whatif {
     pub profiles: Vec<String>,
     /// Hold times of trains.
     pub holds: Vec<HoldTime>,
-    /// Resequencing settings; empty for those of the profiles.
+    /// Resequencing settings; empty to use the profiles' settings.
     pub repairs: Vec<Repair>,
     /// Rule that ends a poll.
     pub batch: Batch,
-    /// Limits that override those of the profiles.
+    /// Limits that override the profiles' limits.
     pub bounds: Bounds,
     /// Assumptions about facts that the capture does not record.
     pub given: Given,

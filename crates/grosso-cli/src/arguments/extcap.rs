@@ -1,4 +1,4 @@
-//! Arguments of `grosso extcap`: the options with which Wireshark calls its capture sources.
+//! Arguments of `grosso extcap`: the options that Wireshark passes to its capture sources.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Arguments of `grosso lab`.
 //!
-//! Longer than 600 lines: the help of each experiment stands beside its arguments.
+//! Longer than 600 lines: the help of each experiment is next to its arguments.
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 

@@ -26,7 +26,7 @@ pub(super) fn listen(command: &str) -> Result<Events, Failure> {
     })
 }
 
-/// Starts the service for the counters of the process, as far as possible; packets never wait for it.
+/// Starts the service for the process's counters, if possible; packets never wait for it.
 pub(super) fn observe(
     metrics: Option<SocketAddr>,
     asked: Asked,

@@ -1,8 +1,8 @@
 //! The commands on captures for programs that link this crate, for example the Python package: a report as JSON, and
 //! tables of packets and of trains, row by row.
 //!
-//! The arguments are those of the command line without the program's name, and every option has the same meaning.
-//! Nothing is printed, and no signal is handled: the caller sets the flag that ends reading early.
+//! The arguments are the same as on the command line, without the program's name, and every option has the same
+//! meaning. Nothing is printed, and no signal is handled: the caller sets the flag that ends reading early.
 
 use core::{fmt, num::NonZeroI32};
 use std::{
@@ -43,7 +43,7 @@ pub fn report(words: &[String], interrupted: &Arc<AtomicBool>) -> Result<String,
     }
 }
 
-/// Visits the packets of captures; the arguments are those of `grosso inspect`.
+/// Visits the packets of captures; takes the arguments of `grosso inspect`.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub fn packets(
     read().map_err(|failure| unless_interrupted(failure, interrupted))
 }
 
-/// Visits the trains of captures; the arguments are those of `grosso coalesce`.
+/// Visits the trains of captures; takes the arguments of `grosso coalesce`.
 ///
 /// # Errors
 ///

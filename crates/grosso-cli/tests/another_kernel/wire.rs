@@ -188,7 +188,7 @@ echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 ";
 
-/// Programs in the guest in addition to those of the image.
+/// Programs in the guest in addition to the programs of the image.
 const PROGRAMS: &[&str] = &["ip", "bridge", "ethtool", "socat", "cat"];
 /// Programs that the host needs.
 const OWN: &[&str] = &["tcpdump"];

@@ -62,7 +62,7 @@ fn without_syns(packets: &[Timed]) -> Vec<Timed> {
     packets.iter().filter(|(_, frame)| !is_syn(frame)).cloned().collect()
 }
 
-/// Returns the TCP packets in each direction of their flow: first those of the sender, then those of the receiver.
+/// Returns the TCP packets in each direction of their flow: first the sender's, then the receiver's.
 fn by_direction(frames: &[Vec<u8>]) -> [Vec<Vec<u8>>; 2] {
     let tcp: Vec<_> = frames.iter().filter(|frame| tcp_of(frame).is_some()).cloned().collect();
     let sender = tcp.iter().max_by_key(|frame| frame.len()).map(|frame| frame[6..12].to_vec());

@@ -1,5 +1,5 @@
-//! A VM that migrates to another QEMU while streams pass. The dirty log has the pages that a bridge has written
-//! meanwhile, so that QEMU copies them again. Streams seldom reveal a page missing from the log, because a guest that
+//! A VM that migrates to another QEMU while streams pass. The dirty log lists the pages that a bridge wrote during the
+//! migration, so that QEMU copies them again. Streams seldom reveal a page missing from the log, because a guest that
 //! clears pages before it posts them makes QEMU copy them anyway; `tests/rings/dirty.rs` tests the log alone.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Law: `segment` of the output of `coalesce` equals its input, wherever the snap length truncated packets.
+//! Law: `segment` of the output of `coalesce` equals its input, regardless of where the snap length truncated packets.
 
 use grosso_capture::Format;
 use proptest::prelude::*;

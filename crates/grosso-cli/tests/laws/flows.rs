@@ -179,7 +179,7 @@ fn left_to_device(packet: &Packet) -> Vec<u8> {
     let is_transport = |layer: &Layer| matches!(layer.name, "tcp" | "udp");
     match parsed.layers.iter().rposition(is_transport) {
         None => frame,
-        // With nested checksums, the outer one is that of the completed packet (rule C40); a checksum around other
+        // With nested checksums, the outer one covers the completed packet (rule C40); a checksum around other
         // protocols is itself partial.
         Some(_) => packet.build_partial().0,
     }
@@ -201,7 +201,7 @@ pub(crate) fn any_stack(random: &mut Random, link: Link) -> Stack {
     }
 }
 
-/// Returns whether remote checksum offload, if used, is that of the innermost tunnel and has a checksum inside;
+/// Returns whether remote checksum offload, if used, belongs to the innermost tunnel and has a checksum inside;
 /// otherwise its header would refer to a missing checksum, or to one that others cover.
 fn is_remote_alone(stack: &Stack) -> bool {
     let is_remote =

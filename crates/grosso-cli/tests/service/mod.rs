@@ -68,7 +68,7 @@ fn has_control_groups() -> bool {
     command.current_dir(folder.path()).output().is_ok_and(|output| output.status.success())
 }
 
-/// Creates the files that are mounted over those of the host.
+/// Creates the files that are mounted over the host's files.
 fn files(folder: &Path) -> io::Result<()> {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
     let put = |path: &str, bytes: &[u8]| -> io::Result<()> {

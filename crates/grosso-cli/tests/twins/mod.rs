@@ -229,7 +229,7 @@ fn what_grosso_tunnel_sends() {
     }
 }
 
-/// The metadata that `grosso capture` records with each superframe leaves no doubt, whatever the superframe is.
+/// The metadata that `grosso capture` records with each superframe leaves no doubt about any superframe.
 #[test]
 fn what_grosso_capture_records() {
     let mut table = Table::default();

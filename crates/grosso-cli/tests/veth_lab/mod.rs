@@ -112,7 +112,7 @@ fn set_up(address: &str) -> std::io::Result<()> {
     Netlink::new()?.add_address(control.index(&name())?, address.parse().unwrap(), 24)
 }
 
-/// Waits until a lab and its watchdog have exited, both of which hold its standard error open.
+/// Waits until a lab and its watchdog have exited: both hold the lab's standard error open.
 pub(crate) fn ended(mut lab: Child) -> (Option<i32>, String) {
     let mut said = String::new();
     lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();

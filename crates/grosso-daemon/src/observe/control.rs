@@ -64,7 +64,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Creates this program's reply with its counters at this time.
+    /// Creates this program's reply with the counters read at time `at`.
     pub fn new(at: SystemTime, devices: Vec<DeviceReading>) -> Self {
         let since_1970 = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ts_ns = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);

@@ -55,7 +55,7 @@ pub enum Label {
     Alone,
     /// A label with this name and value.
     Value(&'static str, String),
-    /// A bucket of a histogram up to a bound, without the buckets below it; `None` for the unbounded one.
+    /// A histogram bucket up to this bound, not counting the buckets below it; `None` for the unbounded bucket.
     Bucket(Option<u32>),
     /// Sum of the values that a histogram observed.
     Sum,

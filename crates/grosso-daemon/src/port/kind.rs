@@ -71,7 +71,7 @@ pub trait PortDevice {
         }
     }
 
-    /// Returns the layer of the packets; `None` if only the open device tells.
+    /// Returns the layer of the packets; `None` if only the open device reports it.
     fn layer(&self) -> Option<Layer> {
         Some(Layer::Ethernet)
     }

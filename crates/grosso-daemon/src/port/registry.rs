@@ -83,7 +83,7 @@ impl KindFacts {
     }
 }
 
-/// All kinds, in the order of documents.
+/// All kinds, in the order in which documents list them.
 pub(super) static KINDS: LazyLock<Vec<KindFacts>> = LazyLock::new(Device::kinds);
 
 /// Returns the forms of port names, for a message.

@@ -6,7 +6,7 @@ use grosso::tunnel::IpVersion;
 
 use crate::wrong::similar;
 
-/// The types of tunnels, as `ip link` has them.
+/// Tunnel types, with the names of `ip link`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Vxlan,

@@ -24,7 +24,7 @@ pub enum TunnelState {
     Up,
     /// There is no process.
     Down,
-    /// The process ended although nobody stopped it.
+    /// The process ended without being stopped.
     Ended,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{kind::Kind, value::Value};
 
-/// The keywords that describe a tunnel, each at most once. The rows of `keywords` interpret them.
+/// The keywords that describe a tunnel, each at most once. The table in `keywords` gives their meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
     pub(super) kind: Kind,

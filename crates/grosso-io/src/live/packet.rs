@@ -42,7 +42,7 @@ use crate::{
 pub struct PacketOptions {
     /// Whether frames have virtio headers. Without them, only packets with complete checksums can be sent.
     pub virtio_header: bool,
-    /// Offloads that may be passed to the interface's driver, limited to those of packet sockets.
+    /// Offloads that may be passed to the interface's driver, limited to the offloads that packet sockets support.
     pub transmit: Features,
     /// Number of slots of the receive ring. `None` chooses 4096 slots for packets of 1500 bytes (7 MiB), fewer for
     /// longer packets, and 2048 for superframes.
@@ -355,7 +355,7 @@ impl Port for PacketPort {
     }
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
-        // A socket that cannot be queried will fail in the next receive.
+        // A socket that cannot be queried will fail at its next receive call.
         let stats = self.stats().unwrap_or(self.tx_offload.stats);
         stats.counters().for_each(|(counter, value)| each(counter, value));
     }

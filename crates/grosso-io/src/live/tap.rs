@@ -35,10 +35,10 @@ use crate::{
 pub struct TapOptions {
     /// Longest virtio header to request; a kernel that does not support it gets the next shorter one.
     pub header: Form,
-    /// Offloads of frames written to the device, limited to those of the kernel.
+    /// Offloads of frames written to the device, limited to the offloads that the kernel supports.
     pub transmit: Features,
-    /// Offloads of frames received from the stack, as set by `ethtool -K` on the device, limited to those of the
-    /// kernel.
+    /// Offloads of frames received from the stack, as set by `ethtool -K` on the device, limited to the offloads that
+    /// the kernel supports.
     pub receive: Features,
     /// Whether other queues of the same device will be opened.
     pub multi_queue: bool,
@@ -421,8 +421,8 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     Ok(kernel)
 }
 
-/// Returns the features for writing: not those that the reader enabled (rule V30), but those of any kernel with these
-/// offloads.
+/// Returns the features for writing: not the ones that the reader enabled (rule V30), but the ones that any kernel with
+/// these offloads has.
 fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;

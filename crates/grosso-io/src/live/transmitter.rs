@@ -24,8 +24,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,
-    /// Maximum frame length for the ring in bytes, including the virtio header. The kernel does not check frames of the
-    /// ring against the MTU, unlike those of the socket.
+    /// Maximum frame length for the ring in bytes, including the virtio header. The kernel checks frames of the socket
+    /// against the MTU, but not frames of the ring.
     ring_bytes_max: usize,
     /// Maximum frame length without tags that the device accepted when it was opened, in bytes.
     frame_bytes_max: usize,

@@ -135,7 +135,7 @@ impl TxOffload {
         }
         self.enqueue_prepared(slices, prepared);
         self.refused(error, wire)?;
-        // The frame counts as accepted, whatever happens to its packets: a failed device reports its error again.
+        // The frame counts as accepted even if its packets are lost: a failed device reports its error again.
         let _ = self.flush(wire);
         Ok(Transmitted::Taken)
     }
@@ -188,7 +188,7 @@ impl TxOffload {
         self.queue.front().map_or(0, |frame| frame.bytes.len())
     }
 
-    /// Returns the device's features as far as known.
+    /// Returns the known features of the device.
     pub(crate) fn features(&self) -> Features {
         self.features
     }

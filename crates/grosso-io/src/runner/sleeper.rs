@@ -1,4 +1,4 @@
-//! Sleep of the thread of a data path.
+//! Sleep and wake-up of a data path's thread.
 
 use std::{
     io,

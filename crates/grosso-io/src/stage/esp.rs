@@ -122,9 +122,9 @@ impl EspOptions {
 ///
 /// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
 /// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
-/// reduce the hosts' MTU by that amount below that of the inner port, or insert a
-/// [`Fragmentation`](super::Fragmentation) stage. Received packets are copied once, because the buffers of a port are
-/// read-only. Fragments must be reassembled first.
+/// set the hosts' MTU lower than the inner port's by that amount, or insert a [`Fragmentation`](super::Fragmentation)
+/// stage. Received packets are copied once, because the buffers of a port are read-only. Fragments must be reassembled
+/// first.
 ///
 /// In tunnel mode, packets that were encrypted here and return are dropped and counted, including fragments of them
 /// ([`LoopGuard`]).
@@ -156,7 +156,7 @@ pub struct EspStage<P: Port> {
     received_ns: u64,
     /// Time of the last call, in nanoseconds.
     now_ns: u64,
-    /// Whether the port may have more frames, because it returned as many as requested.
+    /// Whether the port may have more frames, because it returned the requested number.
     more: bool,
     /// Filter for the stage's own packets, in tunnel mode.
     own: Option<OwnPackets>,
@@ -266,7 +266,8 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
         let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
         reasons.map(|reason| (counter(reason), reason)).collect()
     };
-    // The list names reasons of both directions first, then those of packets to encrypt, then the others.
+    // The list starts with the reasons of both directions, followed by the reasons for packets to encrypt, and then the
+    // others.
     let out =
         |reason: Refusal| reason <= Refusal::SequenceExhausted || reason == Refusal::Selectors;
     [
@@ -842,7 +843,7 @@ fn open(
     copy.extend_from_slice(bytes);
     match decryptor.decrypt(&mut copy, link) {
         Ok(opened) => {
-            // The device computed the hash of the outer packet, and the fragments were those of the outer packet.
+            // The device computed the hash of the outer packet; the fragment sizes describe the outer packet too.
             let meta = Meta { checksum: opened.checksum, hash: None, fragmented: None, ..*meta };
             let buffer = PortBuffer::made(copy, opened.frame);
             Ok((Frame { buffer, meta }, opened.sequence))

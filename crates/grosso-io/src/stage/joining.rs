@@ -25,7 +25,7 @@ pub(super) struct Joining {
     /// Frames beyond the number requested: only [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual) lets
     /// one fragment release others.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the port may have more frames, because it returned as many as requested.
+    /// Whether the port may have more frames, because it returned the requested number.
     more: bool,
 }
 
@@ -97,7 +97,7 @@ impl Joining {
     }
 }
 
-/// Returns the counters of a reassembler: those of SNMP, and lost fragments by reason.
+/// Returns the counters of a reassembler: the SNMP counters, and lost fragments by reason.
 pub(super) fn counters_of_joining(
     stats: &ReassembleStats,
 ) -> impl Iterator<Item = (PortCounter, u64)> {

@@ -1,4 +1,4 @@
-//! Stages around a port: fragmentation, ESP and tunnels, each of which is a port itself.
+//! Stages around a port: fragmentation, ESP and tunnels. Each stage is itself a port.
 //!
 //! A stage works in both directions. [`Fragmentation`] reassembles received fragments and fragments transmitted
 //! packets; `EspStage` decrypts and encrypts. ESP in transport mode protects whole datagrams, so the wire carries

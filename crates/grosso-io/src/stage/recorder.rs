@@ -53,7 +53,7 @@ impl SequenceRecorder {
     /// # Errors
     /// Returns errors from the file system.
     pub fn here(mut file: SequenceFile) -> io::Result<Self> {
-        // A file that cannot be written is better detected before the first packet.
+        // Detects a file that cannot be written before the first packet arrives.
         file.write(file.numbers())?;
         Ok(Self { recorded: file.numbers(), unused: file.numbers(), writer: Writer::Here(file) })
     }

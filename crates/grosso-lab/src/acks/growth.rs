@@ -19,7 +19,7 @@ pub struct Growth {
     /// Round trips of slow start from 10 segments to 860, the segments that 10 Gb/s has in flight at a round-trip time
     /// of one millisecond.
     pub slow_start_round_trips: u32,
-    /// Segments by which the window grows in 100 round trips of congestion avoidance.
+    /// Growth of the window in segments over 100 round trips of congestion avoidance.
     pub avoidance_segments: u64,
 }
 

@@ -65,7 +65,7 @@ pub enum Handling {
     /// Like the hardware of the 82599, which does not merge acknowledgments: profile `rsc-82599`.
     #[serde(rename = "rsc-82599")]
     Hardware,
-    /// Like `linux`, but the acknowledgment of a train is expanded to those of its packets.
+    /// Like `linux`, but the acknowledgment of a train is expanded to one for each of its packets.
     Expanded,
     /// Like `linux`, but acknowledgments that a later one implies are dropped.
     #[serde(rename = "filter")]
@@ -256,7 +256,7 @@ impl Acks {
             back: Some(back),
             processors: [processor; 3],
             congestion: transfer.worth.congestion().into(),
-            // On the LAN, most of the transfer must follow its slow start.
+            // On the LAN, most of the transfer must come after its slow start.
             extent: Extent::Bytes(match case.window_bytes {
                 Some(_) => self.plan.parameters.transfer_bytes.saturating_mul(LAN_TRANSFERS),
                 None => self.plan.parameters.transfer_bytes,
@@ -373,7 +373,7 @@ const BEST_2011: usize = 100 << 10;
 const READ_BYTES_MIN: u16 = 16 << 10;
 /// The MTU of the wire, in bytes.
 const WIRE_MTU: u16 = 1500;
-/// The greatest MTU of a TAP, in bytes.
+/// Maximum MTU of a TAP, in bytes.
 const DEVICE_MTU: u16 = 65521;
 const WARM_UP: Duration = Duration::from_millis(50);
 const NOTES: &str = "\

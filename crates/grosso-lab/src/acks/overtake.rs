@@ -15,7 +15,7 @@ pub struct Overtaken {
     pub packets: usize,
     /// Packets overtaken if acknowledgments without data bypass the coalescer.
     pub past_it: usize,
-    /// Packets overtaken if all packets pass through the coalescer, so that held ones leave first.
+    /// Packets overtaken if all packets pass through the coalescer, which then delivers held packets first.
     pub through_it: usize,
 }
 

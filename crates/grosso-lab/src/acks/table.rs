@@ -301,7 +301,7 @@ const SLOW_SENDER: &str = "the window of a sender grows slowly behind a device t
                            acknowledgments";
 const SLOW_RECEIVER: &str = "the window of a sender grows slowly if the receiver merges data";
 const COUNTS: &str = "a userspace sender counts acknowledgments";
-/// Ratio of times from which a transfer counts as slow.
+/// Minimum ratio of times at which a transfer counts as slow.
 const SLOW: f64 = 1.2;
 
 const KNOBS: &[Knob] = &[

@@ -49,7 +49,7 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     let mut add = |side, handling, hold, transfer| {
         cases.push(Case { side, handling, hold, window_bytes: None, transfer: Some(transfer) });
     };
-    // At the sender, trains end with the poll, like those of FreeBSD's `tcp_lro`.
+    // At the sender, trains end with the poll, as in FreeBSD's `tcp_lro`.
     let usual = |side| if side == Sender { Duration::ZERO } else { MITIGATION };
     for (i, &round_trip) in round_trips.iter().enumerate() {
         let detailed = i == 0;
@@ -196,7 +196,7 @@ struct Claim {
     bound: Bound,
     /// The published ratio of times, if the source has one.
     published: Option<f64>,
-    /// The cause in case the claim is contradicted.
+    /// The cause that is named if the claim is contradicted.
     cause: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Figures of the experiment, in the form of the JSON.
+//! Figures of the experiment, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The user's own claims: a figure of one setting compared with that of another, or with a number.
+//! The user's own claims: a figure of one setting compared with another setting's, or with a number.
 
 use super::{CustomFindings, CustomRow};
 use crate::{
@@ -37,7 +37,7 @@ pub struct CustomClaim {
     pub text: String,
     /// Setting that the claim is about.
     pub setting: String,
-    /// Setting to compare with; `None` to compare the figure itself.
+    /// Setting to compare with; `None` compares the figure itself with the bound.
     pub beside: Option<String>,
     /// The figure of the claim.
     pub figure: Figure,

@@ -1,4 +1,4 @@
-//! Figures of the experiment, in the form of the JSON.
+//! Figures of the experiment, structured as in the JSON report.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct CustomRow {
     pub setting: String,
     /// Received throughput in Gb/s.
     pub gbps: Spread,
-    /// The ratio of the median throughput to that of the first setting.
+    /// Ratio of the median throughput to the first setting's.
     pub share_of_first: Option<f64>,
     /// CPU-seconds of all CPUs per gigabyte, of runs in which data arrived.
     pub cpu_s_per_gb: Spread,

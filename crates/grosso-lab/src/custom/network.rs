@@ -359,7 +359,7 @@ impl HostDevice {
 }
 
 impl CustomHost {
-    /// Adds the routes of the host, whose namespace is that of the calling thread.
+    /// Adds the host's routes. The calling thread must be in the host's namespace.
     fn add_routes(&self) -> io::Result<()> {
         let (netlink, control) = (Netlink::new()?, Control::new()?);
         for gateway in &self.gateways {

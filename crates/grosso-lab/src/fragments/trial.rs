@@ -357,7 +357,7 @@ pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
 /// SPI of the association from b to a.
 const SPI_BACK: u32 = 0x5232_0002;
 const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
-/// The MTU of the hosts, in which their datagrams fit unfragmented: the greatest MTU of a TAP.
+/// The MTU of the hosts, which lets their datagrams fit unfragmented: the maximum MTU of a TAP.
 const HOST_MTU: u16 = 65_521;
 /// The MTU of the wire.
 const WIRE_MTU: u16 = 1500;

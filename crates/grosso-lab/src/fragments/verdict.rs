@@ -102,7 +102,7 @@ fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) ->
     judged.into_iter().flatten().collect()
 }
 
-/// The claims about a group, and the cause in case coalescing does not cure the collapse.
+/// The claims about a group, and the cause that is named if coalescing does not cure the collapse.
 #[derive(Clone, Copy)]
 struct Claims {
     collapse: &'static str,

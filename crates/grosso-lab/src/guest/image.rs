@@ -65,7 +65,7 @@ impl Image {
         self.machine_at(&tap, "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off")
     }
 
-    /// Returns the command for a VM with a network device at an end of a QEMU wire; the arguments are those of
+    /// Returns the command for a VM with a network device at one end of a QEMU link; the arguments are passed to
     /// `-netdev` and `-device`.
     #[must_use]
     pub fn machine_at(&self, netdev: &str, device: &str) -> Command {

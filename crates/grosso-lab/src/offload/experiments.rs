@@ -491,7 +491,7 @@ const GENERIC: &str = "inet_lro";
 const POSTED: &str = "as posted 2007";
 const SOURCE_OVER_NONE: [(&str, &str); 3] =
     [(OWN, "own / none"), (GENERIC, "inet_lro / none"), (POSTED, "posted / none")];
-/// The greatest MTU of a TAP, in bytes.
+/// Maximum MTU of a TAP, in bytes.
 const DEVICE_MTU: u16 = 65521;
 const COPIED: &str = "copied first";
 const NONE: &str = "none";
@@ -578,8 +578,7 @@ const FLOWS_NOTES: &[&str] =
      connections each has few packets. With a hold time of 0, trains end with a poll\n\
      of fewer than 64 packets."];
 
-/// Maximum number of bytes in flight for whose packets the data path's ring has slots: those of the longest queue of a
-/// wire.
+/// Maximum number of bytes in flight: the data path's ring has slots for the packets of the longest queue of a wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
 
 /// Time before the measurement, in which TCP reaches its full speed.

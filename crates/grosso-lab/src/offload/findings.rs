@@ -1,4 +1,4 @@
-//! Figures of the experiments, in the form of the JSON.
+//! Figures of the experiments, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -62,8 +62,7 @@ pub struct Compared {
     /// Names of the first row and of the second.
     #[serde(skip)]
     pub(super) rows: [&'static str; 2],
-    /// Gigabits per CPU-second of the first row, divided by those of the second; for requests, the ratio of their
-    /// numbers.
+    /// Gigabits per CPU-second of the first row, divided by the second row's; for requests, the ratio of their numbers.
     pub ratio: f64,
     /// The ratio in the publication that the experiment repeats.
     pub published: Option<Published>,
@@ -170,7 +169,7 @@ impl OffloadGroup {
 }
 
 impl OffloadRow {
-    /// Returns the ratio of the data per CPU-second to that of another row, run by run.
+    /// Returns the ratio of the data per CPU-second to another row's, run by run.
     pub(super) fn gain_over(&self, other: &Self) -> Spread {
         let runs = self.runs.iter().zip(&other.runs);
         let gain = |(run, other): (&Measured, &Measured)| {

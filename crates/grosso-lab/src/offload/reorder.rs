@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures TCP over two paths with different delays. The order is not repaired, or repaired within a poll, or held
-    /// trains also continue after the repair, or packets also wait until holes are filled.
+    /// Measures TCP over two paths with different delays, at four levels of repair: none; within a poll; also
+    /// continuing held trains after the repair; and also waiting until holes are filled.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.

@@ -50,8 +50,8 @@ pub(crate) fn send_datagrams(
     Ok(sent)
 }
 
-/// Waits until few enough of the `sent` bytes are in flight, at most for the time after which a datagram counts as
-/// lost.
+/// Waits until few enough of the `sent` bytes are in flight, but no longer than the time after which a datagram counts
+/// as lost.
 fn has_room(sent: u64, progress: &Progress) -> bool {
     let fits = || sent <= progress.bytes.load(Ordering::Relaxed) + UNDER_WAY_BYTES;
     if fits() {

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{cpu_time::CpuSeconds, netns::Hosts, traffic::Traffic};
 
-/// Measures between the hosts with iperf3. The CPU-seconds of sender and receiver are iperf3's own figures, those of
-/// the data path are the scheduler's; all are for the whole connection.
+/// Measures between the hosts with iperf3. The CPU-seconds of sender and receiver come from iperf3, and the data path's
+/// from the scheduler; all cover the whole connection.
 pub(super) fn observe(
     setting: &Setting,
     hosts: &Hosts,

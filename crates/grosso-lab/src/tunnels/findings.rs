@@ -1,4 +1,4 @@
-//! Figures of the experiment, in the form of the JSON.
+//! Figures of the experiment, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -100,11 +100,11 @@ pub struct TunnelComparison {
     pub remote_checksum: bool,
     /// The other carrier.
     pub with: TunnelCarrier,
-    /// Ratio of Grosso's throughput to that of the other carrier.
+    /// Ratio of Grosso's throughput to the other carrier's.
     pub throughput: f64,
-    /// Ratio of Grosso's CPU time per gigabyte to that of the other carrier.
+    /// Ratio of Grosso's CPU time per gigabyte to the other carrier's.
     pub cpu_a_gigabyte: f64,
-    /// Ratio of Grosso's requests per second to those of the other carrier.
+    /// Ratio of Grosso's requests per second to the other carrier's.
     pub transactions: f64,
 }
 

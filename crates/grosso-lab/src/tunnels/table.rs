@@ -126,7 +126,8 @@ impl TunnelFindings {
         rows.find(|row| (row.tunnel, row.remote_checksum) == (tunnel, Some(remote_checksum)))
     }
 
-    /// Returns the share of checksums in the time of both paths, with remote checksum offload to without it.
+    /// Returns the checksums' share of each path's time with remote checksum offload, divided by their share without
+    /// it.
     fn shares_of_checksums(&self) -> Vec<BesideRow> {
         let shares = |remote_checksum| {
             let costs = self.row(Tunnel::GreGue, remote_checksum)?.costs?;
@@ -347,7 +348,7 @@ const COSTS: [&str; 2] = [
     "tunnel   RCO sender    a      b   recv kernel    all  in a  in b      a      b",
 ];
 
-/// Published shares of checksums, TX and RX: with remote checksum offload to without it.
+/// Published shares of checksums, TX and RX: the share with remote checksum offload, divided by the share without it.
 const PUBLISHED_SHARES: [(&str, f64); 2] = [("TX", 0.33 / 6.00), ("RX", 1.81 / 0.51)];
 
 const PUBLISHED: &str = "\

@@ -82,7 +82,7 @@ fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     ))
 }
 
-/// Ratio of throughputs from which on they count as equal.
+/// Minimum ratio of two throughputs that count as equal.
 const EQUAL: f64 = 0.99;
 /// Minimum ratio of a tunnel's throughput with offloads to that without.
 const WORTH: f64 = 3.0;

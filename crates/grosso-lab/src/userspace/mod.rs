@@ -1,5 +1,5 @@
 //! A TCP sender in userspace, as a port. Its behaviour depends only on the received frames and the caller's clock, and
-//! its congestion control is that of the [model](crate::model), independent of the kernel.
+//! it uses the congestion control of the [model](crate::model), independent of the kernel.
 //!
 //! The sender opens one connection and sends the same content forever. It must not share its wire: it does not pace,
 //! retransmits by NewReno (RFC 6582) and by a timer, has no selective acknowledgments, and never closes the connection.
@@ -280,7 +280,7 @@ impl RetransmissionTimer {
 }
 
 impl SenderCounts {
-    /// Extracts these counters from those of a port.
+    /// Extracts these counters from the counters of a port.
     pub(crate) fn of(counters: &[(PortCounter, u64)]) -> Self {
         let value = |wanted: PortCounter| {
             counters.iter().find(|(counter, _)| *counter == wanted).map_or(0, |(_, value)| *value)

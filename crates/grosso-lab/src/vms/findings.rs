@@ -1,4 +1,4 @@
-//! Figures of the experiment, in the form of the JSON, and verdicts on them.
+//! Figures of the experiment, structured as in the JSON report, and verdicts on them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -132,7 +132,7 @@ impl VmStream {
     }
 }
 
-/// A claim about the streams of a place, and the cause if it does not hold.
+/// A claim about the streams at one place, and the cause that is named if it does not hold.
 type Claim = (VmPlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
@@ -140,7 +140,7 @@ const CLAIMS: [Claim; 3] = [
     (VmPlace::Guests, "two guests: as fast as two TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
-/// Ratio of throughputs from which on they count as equal.
+/// Minimum ratio of two throughputs that count as equal.
 const EQUAL: f64 = 0.95;
 /// Measured on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user, and
 /// of 17 over TAPs.

@@ -281,7 +281,7 @@ impl Boot {
 
 /// Hosts, and the carriers of frames between them and the VMs.
 struct Laid<'scope> {
-    /// Network namespace of the host; with a tunnel, also that of the endpoint next to the VM.
+    /// Network namespace of the host and, with a tunnel, of the endpoint next to the VM.
     networks: Vec<NetworkNamespace>,
     paths: Vec<Running<'scope, ()>>,
     passt: Option<Passt>,
@@ -420,7 +420,7 @@ fn own_tap(number: usize) -> String {
     format!("q{number}")
 }
 
-/// Programs that the guest needs besides those of the image and this one.
+/// Programs that the guest needs besides this one and the programs of the image.
 pub(super) const PROGRAMS: &[&str] = &["ip"];
 /// Program that forwards a guest's connections through sockets of its host.
 pub(super) const PASST: &str = "passt";

@@ -22,7 +22,7 @@ pub struct Station<'a> {
     pub lines: &'a [&'a str],
     /// Whether the experiment varies the station. It is drawn with a thick border.
     pub is_varied: bool,
-    /// StationLink to the next station; the last station has none.
+    /// Link to the next station; the last station has none.
     pub link: Option<StationLink<'a>>,
 }
 

@@ -40,7 +40,7 @@ const FENCE_WAIT: Duration = Duration::from_secs(5);
 /// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than the time to write a vector.
 const FLUSH_TIMEOUT_NS: &str = "2000000";
 
-/// Ways to keep a vector together, so that the kernel coalesces it as if it had arrived in one burst.
+/// Methods that make the kernel coalesce a vector as if it had arrived in one burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
     /// All frames are read in one NAPI poll, which delivers everything held at its end. This method is exact: the NAPI
@@ -56,7 +56,7 @@ pub enum Batching {
 /// Configuration of an oracle.
 #[derive(Clone, Debug, Default)]
 pub struct GroOptions {
-    /// The method that keeps vectors together; by default the best one that the system allows.
+    /// The method that makes the kernel coalesce a vector as one burst; by default the best one that the system allows.
     pub batching: Option<Batching>,
     /// Device features to turn on, with the names of `ethtool -k`.
     pub features: Vec<&'static str>,
@@ -159,7 +159,7 @@ impl GroOracle {
             .run(move |state| ethtool::set_feature(&state.control, state.tap.name(), feature, on))
     }
 
-    /// Returns the method that keeps vectors together.
+    /// Returns the method that makes the kernel coalesce a vector as one burst.
     pub fn batching(&self) -> Batching {
         self.batching
     }
@@ -249,7 +249,7 @@ impl GroThread {
         }
     }
 
-    /// Returns the time of the kernel's tick clock, with which a poll compares the age of held packets; `None` if one
+    /// Returns the time of the kernel's tick clock, which a poll compares with the age of held packets; `None` if one
     /// poll reads the whole vector.
     fn jiffy(&self) -> Option<Timespec> {
         let is_asked = self.batching == Batching::Timer;
@@ -280,7 +280,7 @@ impl GroThread {
     }
 }
 
-/// Chooses the way to keep vectors together and prepares the device for it.
+/// Chooses the method for delivering a vector as one burst, and prepares the device for it.
 fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, String> {
     let poll = || match wanted {
         Some(Batching::Timer) => Err("not wanted".to_owned()),

@@ -57,15 +57,15 @@ impl GsoOracle {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// Returns the packets into which the kernel segments a frame with this virtio header. They have no virtio headers:
-    /// all checksums are complete. `None` if the kernel drops the frame.
+    /// Returns the packets that the kernel creates when it segments a frame with this virtio header. They have no
+    /// virtio headers: all checksums are complete. `None` if the kernel drops the frame.
     ///
     /// The destination must not be in 01:80:c2:00:00:00 to 0f, which bridges do not forward.
     ///
     /// # Errors
     ///
     /// Fails with `EINVAL` for a header that the kernel refuses (rules V1 to V9), and for more packets than the output
-    /// can queue, which are 500 without real root.
+    /// can queue (500 without real root).
     pub fn segment(&mut self, header: &VirtioHeader, frame: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let mut packet = header.to_bytes().to_vec();
         packet.extend_from_slice(frame);

@@ -129,7 +129,7 @@ impl Host {
         })
     }
 
-    /// Listens at a port, receives a SYN, and returns the packet with which the host answers.
+    /// Listens at a port, receives a SYN, and returns the packet that the host answers with.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl HostThread {
         Err(io::Error::new(io::ErrorKind::TimedOut, "the IPv6 address does not come to life"))
     }
 
-    /// Writes packets, each of which reaches the sockets before the call returns.
+    /// Writes packets. Each one reaches the sockets before the call returns.
     fn write(&self, packets: &[(VirtioHeader, Vec<u8>)]) -> io::Result<()> {
         packets.iter().try_for_each(|(header, packet)| {
             let header = &header.to_bytes()[..VirtioHeader::BYTES];

@@ -60,7 +60,7 @@ const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
 ///
 /// # Panics
 ///
-/// Panics if the environment has `GROSSO_SKIP_NOTHING`, so that a broken oracle is not mistaken for a forbidden one.
+/// Panics if `GROSSO_SKIP_NOTHING` is set, so that a broken oracle is not mistaken for a missing privilege.
 pub fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(

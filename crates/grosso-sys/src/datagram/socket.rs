@@ -378,7 +378,7 @@ impl DatagramSocket {
     }
 
     /// Connects the socket to one remote address. The kernel reports ICMP errors for a raw IPv6 socket, for example
-    /// "packet too big", only if the socket is connected, whoever sent the packet.
+    /// "packet too big", only if the socket is connected, regardless of the packet's sender.
     ///
     /// # Errors
     ///

@@ -40,8 +40,8 @@ const COALESCE_NAMES_SINCE: [&str; 2] = ["cqe-mode-tx", "cqe-mode-rx"];
 /// reserved bytes, five counts.
 const DRIVER_WORDS: usize = 1 + 5 * 8 + 3 + 5;
 
-/// Interrupt coalescing: how long, and for how many packets, a device delays its interrupt. Parameter names are those
-/// of `ethtool -C`; times are in microseconds.
+/// Interrupt coalescing: how long, and for how many packets, a device delays its interrupt. Parameters have the same
+/// names as in `ethtool -C`; times are in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalesce([u32; COALESCE_NAMES.len()]);
 
@@ -227,8 +227,7 @@ fn exchange<const WORDS: usize>(
     name: &InterfaceName,
     mut command: [u32; WORDS],
 ) -> io::Result<[u32; WORDS]> {
-    // SAFETY: the structure of each of these commands has a fixed length, which is that of the
-    // array.
+    // SAFETY: the structure of each of these commands has a fixed length, which equals the array's.
     unsafe { control.ethtool(name, &mut command) }?;
     Ok(command)
 }

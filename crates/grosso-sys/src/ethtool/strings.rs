@@ -1,7 +1,7 @@
 //! String sets of a device, which name its features and counters, and the counters themselves.
 //!
-//! The kernel returns as many names or counters as exist at the time of that call, even if their
-//! number has changed since it was queried. The result therefore goes into guarded memory.
+//! The kernel returns the names or counters that exist at the time of that call, even if their number has changed since
+//! it was queried. The result therefore goes into guarded memory.
 
 use std::io;
 

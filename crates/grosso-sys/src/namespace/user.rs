@@ -69,7 +69,7 @@ impl fmt::Display for UserNamespaceRefusal {
 }
 
 impl UserNamespaceRefusal {
-    /// Returns the command with which an administrator removes the restriction, if there is one.
+    /// Returns the command that removes the restriction, for an administrator, if there is one.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),

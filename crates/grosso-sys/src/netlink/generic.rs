@@ -1,4 +1,4 @@
-//! Generic netlink, as far as `ethtool` needs it for settings that its ioctls lack.
+//! Generic netlink: only what `ethtool` needs for settings that its ioctls lack.
 
 use std::io;
 

@@ -219,8 +219,8 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the second is to be up, because the kernel creates it before its peer. `EEXIST` if a name is in
-    /// use, `EOPNOTSUPP` if the kernel lacks veth, `EPERM` without `CAP_NET_ADMIN` in each namespace.
+    /// `ENOTCONN` if the second device should be up, because the kernel creates it before its peer. `EEXIST` if a name
+    /// is in use, `EOPNOTSUPP` if the kernel lacks veth, `EPERM` without `CAP_NET_ADMIN` in each namespace.
     pub fn add_veth(
         &self,
         first: (&InterfaceName, LinkChange<'_>),

@@ -23,7 +23,7 @@ impl Request {
         Self { bytes }.flags(abi::NLM_F_REQUEST)
     }
 
-    /// Adds flags to those of the header.
+    /// Adds flags to the flags of the header.
     pub(super) fn flags(mut self, flags: u16) -> Self {
         let flags = flags | u16::from_ne_bytes([self.bytes[6], self.bytes[7]]);
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());

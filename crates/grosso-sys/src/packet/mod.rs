@@ -114,7 +114,7 @@ impl PacketSocketBuilder {
     }
 
     /// Sets the size of the send buffer in bytes, including the kernel's bookkeeping, beyond which a send would block.
-    /// Limits are those of [`PacketSocketBuilder::receive_buffer_bytes`].
+    /// The limits are the same as for [`PacketSocketBuilder::receive_buffer_bytes`].
     pub fn send_buffer_bytes(mut self, bytes: usize) -> Self {
         self.send_buffer_bytes = Some(bytes);
         self
@@ -593,7 +593,7 @@ unsafe impl SocketAddrArg for LinkAddress {
 
 /// Sets an option of packet sockets. `Value` is an `int` or a structure of words without padding.
 fn set_option<Value: Copy>(file: &OwnedFd, option: c_int, value: &Value) -> io::Result<()> {
-    // SAFETY: the kernel reads the stated number of bytes, all of which the borrow covers.
+    // SAFETY: the kernel reads the stated number of bytes, and the borrow covers all of them.
     let result = unsafe {
         libc::setsockopt(
             file.as_raw_fd(),

@@ -297,7 +297,7 @@ impl RingFrame {
 
     #[inline]
     fn bytes(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: callers request the packet, the bytes before it, or the kernel's header, all of which are in the
+        // SAFETY: callers request the packet, the bytes before it, or the kernel's header; all of these are in the
         // slot. This frame owns the slot until it is dropped, and writing requires `&mut self`.
         unsafe { self.memory.bytes(self.slot, range) }
     }

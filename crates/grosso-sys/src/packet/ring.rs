@@ -149,7 +149,7 @@ impl RingMemory {
         Ok(Self { mapping, layout, virtio_bytes: socket.virtio_bytes.into() })
     }
 
-    /// Returns the word that states the owner of a slot.
+    /// Returns the status word of a slot, which names its owner.
     #[inline]
     pub(super) fn status(&self, slot: SlotPlace) -> &AtomicU32 {
         // SAFETY: the word is the beginning of a slot, which lies completely in the mapping; slots are whole cache
@@ -169,7 +169,8 @@ impl RingMemory {
         bytes.first_chunk().map(abi::PacketRingHeader::parse).unwrap_or_default()
     }
 
-    /// Prefetches the cache lines of a slot with the kernel's header and the packet's headers, whoever owns the slot.
+    /// Prefetches the cache lines of a slot with the kernel's header and the packet's headers, regardless of who owns
+    /// the slot.
     #[inline]
     pub(super) fn fetch(&self, slot: SlotPlace) {
         self.mapping.fetch::<HEADER_LINES>(slot.start());

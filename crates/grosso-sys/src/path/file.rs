@@ -20,7 +20,7 @@ use super::{
 /// Opens a regular file for reading. The call never blocks.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for any other kind of file, [`io::ErrorKind::PermissionDenied`] for a link of
+/// [`io::ErrorKind::InvalidInput`] for any other kind of file, [`io::ErrorKind::PermissionDenied`] for a link owned by
 /// another user, and errors from `open(2)`.
 pub fn open(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
@@ -30,7 +30,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] for a link of another user, and errors from `open(2)`.
+/// [`io::ErrorKind::PermissionDenied`] for a link owned by another user, and errors from `open(2)`.
 pub fn open_any(path: &Path) -> io::Result<File> {
     Ok(Place::of(path, Last::Follow)?.open(OFlags::RDONLY, Mode::empty())?.into())
 }
@@ -48,8 +48,8 @@ pub fn open_for_update(path: &Path) -> io::Result<File> {
 /// regular file. A FIFO blocks until a program reads from it.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] for a link of another user and for a file with several names in a directory of
-/// another user; errors from `open(2)`.
+/// [`io::ErrorKind::PermissionDenied`] for a link owned by another user, and for a file with several names in another
+/// user's directory; errors from `open(2)`.
 pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
     let file: File = place.open(OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(mode))?.into();
@@ -145,12 +145,12 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Returns the metadata of the file that a path leads to.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] for a link of another user; errors from `stat(2)`.
+/// [`io::ErrorKind::PermissionDenied`] for a link owned by another user; errors from `stat(2)`.
 pub fn metadata(path: &Path) -> io::Result<Metadata> {
     File::from(Place::of(path, Last::Follow)?.pin()?).metadata()
 }
 
-/// Returns whether a name is in use; a link counts, whatever it leads to.
+/// Returns whether a name is in use; a link counts, regardless of its target.
 #[must_use]
 pub fn is_there(path: &Path) -> bool {
     Place::of(path, Last::Keep).and_then(|place| place.pin()).is_ok()
@@ -203,7 +203,7 @@ fn synchronize(place: &Place) -> io::Result<()> {
     Ok(fsync(place.renamed(".".into())?.open(flags, Mode::empty())?)?)
 }
 
-/// Refuses a file with several names in a directory of another user, who may have made one of them for a file that
+/// Refuses a file with several names in another user's directory: that user may have linked one of them to a file that
 /// only the caller can write.
 fn writable(file: File, place: &Place) -> io::Result<File> {
     use std::os::{fd::AsFd, unix::fs::MetadataExt};

@@ -1,8 +1,8 @@
 //! Files that the user names on the command line as input.
 //!
-//! Links of other users are followed here, as by any program that the user starts: the files are only read, the user
-//! named them, and captures in shared directories are often reached through links of a colleague. Nothing in this
-//! module creates, changes or removes anything. The kernel refuses links of others in sticky directories
+//! Links owned by other users are followed here, as in any program that the user starts: the files are only read, the
+//! user named them, and captures in shared directories are often reached through a colleague's links. Nothing in this
+//! module creates, changes or removes anything. The kernel refuses other users' links in sticky directories
 //! (`fs.protected_symlinks`).
 
 use std::{

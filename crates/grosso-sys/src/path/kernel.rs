@@ -100,6 +100,5 @@ fn checked(path: &Path) -> io::Result<&Path> {
     }
 }
 
-/// Directory trees in which only root and the kernel create entries: those of the kernel, of its devices, and of its
-/// modules.
+/// Directory trees in which only root and the kernel create entries: for the kernel, its devices, and its modules.
 const TREES: [&str; 6] = ["/proc", "/sys", "/dev/net", "/dev/null", "/dev/kvm", "/lib/modules"];

@@ -128,7 +128,8 @@ pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Returns a note for the user if others can replace a name: never, because owners are not compared here.
+/// Returns a note for the user if others can replace a name; always `None`, because owners are not compared on this
+/// system.
 #[must_use]
 pub fn warning(_path: &Path) -> Option<String> {
     None

@@ -111,12 +111,12 @@ impl Place {
     /// Resolves a path.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] for a link of another user; errors from `open(2)`.
+    /// [`io::ErrorKind::PermissionDenied`] for a link owned by another user; errors from `open(2)`.
     pub(super) fn of(path: &Path, last: Last) -> io::Result<Self> {
         walk(path, last, &mut |_| Ok(()))
     }
 
-    /// Opens the entry. A link that replaced it meanwhile is not followed.
+    /// Opens the entry. A link that has replaced it since is not followed.
     ///
     /// # Errors
     /// Errors from `open(2)`.
@@ -134,7 +134,7 @@ impl Place {
         }
     }
 
-    /// Returns the place of another name in the same directory.
+    /// Returns the location of another name in the same directory.
     ///
     /// # Errors
     /// `EMFILE` if this process has no descriptors left.

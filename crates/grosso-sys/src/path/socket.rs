@@ -30,7 +30,7 @@ impl Pinned {
     ///
     /// # Errors
     /// [`io::ErrorKind::ConnectionRefused`] if it is not a socket, [`io::ErrorKind::PermissionDenied`] for a link or a
-    /// socket of another user, and for a socket with several names in a directory that others control.
+    /// socket owned by another user, and for a socket with several names in a directory that others control.
     pub fn at(path: &Path, owner: Option<u32>) -> io::Result<Self> {
         Self::of(&Place::of(path, Last::Follow)?, owner)
     }
@@ -85,11 +85,11 @@ pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
 ///
 /// # Errors
 /// [`io::ErrorKind::AddrInUse`] if another program uses the socket or the entry is not a socket;
-/// [`io::ErrorKind::PermissionDenied`] if the entry was replaced meanwhile; errors from `bind(2)`.
+/// [`io::ErrorKind::PermissionDenied`] if the entry was replaced in the meantime; errors from `bind(2)`.
 pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::Result<()> {
     let socket = socket.as_fd();
     let place = Place::of(path, Last::Keep)?;
-    // The kernel gives the file the mode of the socket, within the umask.
+    // The kernel gives the file the mode of the socket, restricted by the umask.
     fchmod(socket, Mode::from_raw_mode(mode))?;
     let is_own = control(path)? == Controller::Own;
     let address = match kind == SocketType::DGRAM || is_own {

@@ -13,7 +13,7 @@ use super::roles::{Limit, Role, Values};
 #[must_use]
 pub fn is_supported() -> bool {
     let action: u32 = libc::SECCOMP_RET_TRAP;
-    // SAFETY: the kernel reads four bytes, those of `action`.
+    // SAFETY: the kernel reads the four bytes of `action`.
     let known = unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action)
     };
@@ -40,7 +40,7 @@ pub(super) fn install(role: Role) -> io::Result<()> {
 
 type Compiled = Result<BpfProgram, seccompiler::BackendError>;
 
-/// Compiles the filter that traps all calls except those of the role.
+/// Compiles the filter that traps all calls except the role's.
 fn allowed(role: Role) -> Compiled {
     let tables = role.calls().iter().chain(role.refused());
     let mut rules = BTreeMap::new();

@@ -45,8 +45,8 @@ pub use self::{
 };
 
 /// Confines the calling thread to a role: no process that it starts can gain privileges, its capabilities are limited
-/// to those of the role, and it may use only the files and system calls of the role, if the kernel supports Landlock
-/// and seccomp. Returns whether Landlock is active.
+/// to the role's, and it may use only the files and system calls of the role, if the kernel supports Landlock and
+/// seccomp. Returns whether Landlock is active.
 ///
 /// # Errors
 ///

@@ -288,7 +288,7 @@ const OWN_SIGNALS: Limit =
 
 const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
 
-/// `TCGETS2` on x86 and ARM, with which newer C libraries determine whether a descriptor is a terminal.
+/// `TCGETS2` on x86 and ARM, used by newer C libraries to determine whether a descriptor is a terminal.
 const TCGETS2: u64 = 0x802c_542a;
 
 /// Requests that check for a terminal, set nonblocking mode, and read the index and state of an interface.

@@ -201,8 +201,8 @@ impl XdpSocket {
         Ok(frames.len() - before)
     }
 
-    /// Returns a free frame to fill and send; `None` if all chunks are in use, including those of sent packets that the
-    /// kernel still owns.
+    /// Returns a free frame to fill and send; `None` if all chunks are in use, including chunks of sent packets that
+    /// the kernel still owns.
     pub fn allocate(&mut self) -> Option<Frame> {
         self.reap();
         self.region.allocate()
@@ -237,7 +237,7 @@ impl XdpSocket {
         Ok(count)
     }
 
-    /// Makes the kernel read the sent frames, and returns the number that it has not read.
+    /// Wakes the kernel to read the queued frames, and returns the number of frames still unread.
     ///
     /// # Errors
     ///

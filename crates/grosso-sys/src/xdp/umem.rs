@@ -31,7 +31,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Maps chunks, all of which are free.
+    /// Maps chunks; all of them are free.
     pub(super) fn new(chunk_bytes: usize, chunks: u32) -> io::Result<Arc<Self>> {
         let bytes = chunk_bytes.checked_mul(chunks as usize).ok_or(io::ErrorKind::InvalidInput)?;
         let mapping = Mapping::anonymous(bytes)?;

@@ -73,7 +73,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Connects, and accepts those of the offered features that are in `wanted`.
+    /// Connects, and accepts the offered features that are in `wanted`.
     ///
     /// # Errors
     /// Errors from the socket; a reply that does not arrive within [`STALLED`].
@@ -89,7 +89,7 @@ impl FrontEnd {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
 
-    /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], all of which are enabled.
+    /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], and enables all of them.
     ///
     /// # Errors
     /// Errors from [`FrontEnd::connect`].

@@ -1,7 +1,7 @@
 //! Coalescing of packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
 //!
-//! The rules are those of Linux 7.2 (G34b), with these choices: the urgent pointer must be equal; a checksum must be
-//! exactly the one that segmentation would write; a packet that cannot merge ends the held train of its flow (G75); MAC
+//! The rules follow Linux 7.2 (G34b), with these choices: the urgent pointer must be equal; a checksum must be exactly
+//! the one that segmentation would write; a packet that cannot merge ends the held train of its flow (G75); MAC
 //! addresses, VLAN priority and the IPv6 flow label are compared but do not belong to the flow. There is no table that
 //! could overflow (G2, G3) and no time (G71).
 
@@ -324,7 +324,7 @@ fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static 
     Ok(())
 }
 
-/// Checks whether one header of a packet continues that of the train's first packet, field by field.
+/// Checks whether one header of a packet continues the header of the train's first packet, field by field.
 fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<(), &'static str> {
     if first.name != next.name || first.fields.len() != next.fields.len() {
         return Err("other headers");

@@ -79,7 +79,7 @@ impl Original for InetLro {
         if let (Some((_, echo)), Carries::Timestamp(_, newest)) =
             (&mut train.timestamp, segment.carries())
         {
-            // The value stays that of the first packet.
+            // The first packet's value is kept.
             *echo = newest;
         }
         if train.packets >= PACKETS || train.ip_len() > 65535 - MTU {

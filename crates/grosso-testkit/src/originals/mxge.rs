@@ -92,5 +92,5 @@ impl Original for Mxge {
 
 const SESSIONS: usize = 8;
 const MTU: usize = 1500;
-/// Length of an Ethernet header, which the limit counted.
+/// Length of an Ethernet header, which the original's size limit included.
 const ETHERNET: usize = 14;

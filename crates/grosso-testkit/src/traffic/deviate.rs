@@ -181,7 +181,7 @@ fn extend(packet: &mut Packet, random: &mut Random) {
     }
 }
 
-/// Turns one IP header into that of a fragment.
+/// Turns one IP header into the header of a fragment.
 fn fragment(packet: &mut Packet, random: &mut Random) {
     let first = random.below(packet.headers.len());
     let place = packet.headers[first..].iter().position(|header| header.addresses().is_some());

@@ -165,7 +165,7 @@ impl Source {
         }
     }
 
-    /// Writes a small amount, as the application.
+    /// Writes a small amount of data, in the role of the application.
     pub(super) fn write(&mut self, now_ns: u64, path: &mut Passage) {
         self.written = self.end.min(self.written + 10 * SEGMENT_BYTES);
         self.fill(now_ns, path);

@@ -74,7 +74,7 @@ impl Room {
     }
 }
 
-/// Packets in one of the caller's buffers, at equal distances.
+/// Packets in one of the caller's buffers, evenly spaced.
 ///
 /// ```no_run
 /// # use grosso_tun::{Room, Tun, TunOptions};

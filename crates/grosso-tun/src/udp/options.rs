@@ -9,7 +9,7 @@ use grosso_sys::{
 
 /// Default TTL or hop limit of sent datagrams.
 const HOP_LIMIT: u8 = 64;
-/// Default size of each socket buffer in bytes, as far as permitted.
+/// Default size of each socket buffer in bytes, limited to what the system permits.
 const SOCKET_BYTES: usize = 4 << 20;
 
 /// Options for opening a [`Udp`](crate::Udp) socket.
@@ -118,7 +118,8 @@ impl UdpOptions {
         Self { families, ..self }
     }
 
-    /// Sets the size of the send buffer and of the receive buffer in bytes, as far as permitted; the default is 4 MiB.
+    /// Sets the size of the send buffer and of the receive buffer in bytes, limited to what the system permits; the
+    /// default is 4 MiB.
     ///
     /// ```
     /// let options = grosso_tun::UdpOptions::new().buffer_bytes(1 << 20);

@@ -95,7 +95,7 @@ macro_rules! of {
 /// A current chain of descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// ID with which the chain is returned.
+    /// ID used to return the chain.
     number: u16,
     /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,
@@ -140,7 +140,7 @@ impl Ring {
         Some(Self { form, pieces: Pieces::new(memory), chains: Vec::new() })
     }
 
-    /// Returns whether the driver claimed more entries than the ring has, so that the ring is ignored.
+    /// Returns whether the driver claimed more entries than the ring has. Such a ring is ignored.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         of!(&self.form, ring => ring.is_broken())

@@ -1,4 +1,4 @@
-//! ERSPAN, with which a switch sends copies of frames in GRE (draft-foschiano-erspan).
+//! ERSPAN, used by switches to send copies of frames in GRE (draft-foschiano-erspan).
 //!
 //! ```text
 //!  0                4                8               12

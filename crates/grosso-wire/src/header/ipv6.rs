@@ -236,7 +236,7 @@ pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
         return Err(Stop::Malformed);
     }
     let payload_len = u16_at(header, 4) as usize;
-    // If nothing follows the header, a length of zero is a length.
+    // If nothing follows the header, a length of zero is a real length, and not the mark of a jumbogram.
     walk.jumbo = payload_len == 0 && header[6] != NEXT_NONE;
     walk.push(Kind::Ipv6, HEADER_LEN)?;
     walk.declare_ip(payload_len);

@@ -135,7 +135,7 @@ impl<'a> Routing<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ipv6Option<'a> {
-    /// Padding of this many bytes, including type and length.
+    /// Padding option with this many bytes, including type and length.
     Padding(usize),
     /// Length of a jumbogram's payload in bytes.
     JumboPayload(u32),

@@ -37,7 +37,7 @@ pub struct HeaderSpec {
     pub receive: Option<Receive>,
 }
 
-/// Function with which a receiver checks a tunnel header before it removes the header.
+/// Function that a receiver uses to check a tunnel header before removing it.
 pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
 
 /// Findings about a tunnel header that a receiver may remove.
@@ -189,7 +189,7 @@ pub struct Field {
     pub bytes: Range<usize>,
     /// Meaning.
     pub role: Role,
-    /// Law by which the field varies along a train.
+    /// Law that describes how the field varies along a train.
     pub law: Law,
     /// Bits that no profile may let vary; the first byte's highest bit is the highest.
     pub pinned: u64,
@@ -284,7 +284,7 @@ pub enum Role {
     Checksum,
 }
 
-/// Law by which a field varies along a train.
+/// Law that describes how a field varies along a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
     /// Equal; another value of these bits is another flow. The first byte's highest bit is the highest.

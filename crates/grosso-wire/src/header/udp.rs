@@ -65,7 +65,7 @@ layout::assert_layout! {
 pub struct UdpHeader {
     /// Source port.
     pub source_port: U16,
-    /// Destination port, by which the dissector recognises tunnels.
+    /// Destination port, which the dissector uses to recognise tunnels.
     pub destination_port: U16,
     /// Length of header and payload in bytes; 0 in a jumbogram (RFC 2675 section 4).
     pub length: U16,

@@ -97,7 +97,7 @@ layout::assert_layout! {
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
 pub struct VxlanHeader {
-    /// Flags, some of which define the low half.
+    /// Flags; some of them define the low half.
     pub flags: U32,
     /// Network identifier.
     pub vni: [u8; 3],

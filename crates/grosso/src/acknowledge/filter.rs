@@ -43,9 +43,9 @@ reasons! {
         Flags = "flags",
         /// The acknowledgment has a TCP option that is unknown, malformed, or used in the handshake only.
         Options = "options",
-        /// The timestamp is newer than that of the later acknowledgment, or the later one has no timestamp.
+        /// The timestamp is newer than the later acknowledgment's, or the later one has no timestamp.
         Timestamp = "timestamp",
-        /// The acknowledgment number is higher than that of the later acknowledgment.
+        /// The acknowledgment number is higher than the later acknowledgment's.
         Ahead = "ahead",
         /// The acknowledgment reports a duplicate segment (D-SACK, RFC 2883).
         DuplicateSelective = "duplicate_sack",

@@ -1,7 +1,7 @@
 //! Pure acknowledgments: records, summaries and filtering.
 //!
 //! A sender is clocked by its acknowledgments: their number, acknowledged bytes, arrival times and ECN marks. Merging
-//! data packets loses none of this information; merging acknowledgments does, unless their content is kept beside the
+//! data packets loses none of this information; merging acknowledgments does, unless their content is kept with the
 //! superframe.
 //!
 //! * A [`Record`] stores one acknowledgment in 32 bytes, and [`Records`] stores those of one flow, bounded, in order of

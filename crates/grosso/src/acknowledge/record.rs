@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    /// Reads a segment with a complete TCP header, whatever else it contains.
+    /// Reads a segment with a complete TCP header, regardless of its other contents.
     pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
         let Some(header) = tcp.first_chunk::<{ tcp::HEADER_LEN }>() else {
             debug_assert!(false, "the TCP header is complete");

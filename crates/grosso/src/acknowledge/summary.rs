@@ -16,7 +16,7 @@ pub struct Summary {
     pub packets: u32,
     /// Packets without payload.
     pub without_payload: u32,
-    /// Packets without payload whose acknowledgment number and window equal those of the packet before.
+    /// Packets without payload whose acknowledgment number and window equal the previous packet's.
     pub duplicates: u32,
     /// Acknowledgment number of the first packet.
     pub first: u32,
@@ -36,7 +36,7 @@ pub struct Summary {
     pub accurate_echoes: u32,
     /// TCP window of the last packet, not scaled.
     pub window: u16,
-    /// Whether a packet's window was smaller than that of the packet before.
+    /// Whether a packet's window was smaller than the previous packet's.
     pub window_shrank: bool,
     /// Packets by ECN codepoint of the IP header.
     pub codepoints: [u32; 4],

@@ -28,7 +28,7 @@ pub struct Expansion<'a> {
     meta: Meta,
     /// Window of all acknowledgments but the last.
     window: u16,
-    /// Acknowledgment numbers; the last is that of the original packet.
+    /// Acknowledgment numbers; the last is the original packet's.
     numbers: ArrayVec<u32, EXPANDED_MAX>,
 }
 
@@ -61,7 +61,7 @@ reasons! {
         Duplicate = "duplicate",
         /// ECE, CWR or AE differs from the previous acknowledgment.
         Congestion = "congestion",
-        /// The window is smaller than that of the previous acknowledgment, so that no window for the copies fits both.
+        /// The window is smaller than the previous acknowledgment's, so no window for the copies fits both.
         Window = "window",
         /// The packet may be fragmented and is longer than every network must carry unfragmented, so copies would need
         /// their own identifications (RFC 6864 section 4.2).
@@ -127,7 +127,7 @@ impl<'a> Expansion<'a> {
         self.numbers.len()
     }
 
-    /// Returns the acknowledgment numbers in order; the last is that of the original packet.
+    /// Returns the acknowledgment numbers in order; the last is the original packet's.
     #[must_use]
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
@@ -148,7 +148,7 @@ impl<'a> Expansion<'a> {
         self.packet.len()
     }
 
-    /// Returns the metadata of the copies. Their checksum is partial if that of the original is.
+    /// Returns the metadata of the copies. Their checksum is partial if the original's is.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta

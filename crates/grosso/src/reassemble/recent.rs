@@ -78,8 +78,8 @@ impl Recent {
         }
     }
 
-    /// Examines a frame whose headers equal those of the previous fragment, and returns the slot of its datagram.
-    /// Fragments that start a datagram, might hide a TCP header or are not fragments are left to
+    /// Examines a frame whose headers equal the previous fragment's, and returns the slot of its datagram. Fragments
+    /// that start a datagram, might hide a TCP header or are not fragments are left to
     /// [`examine`](super::examine::examine).
     #[inline]
     pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, ArrivedFragment)> {
@@ -107,7 +107,7 @@ impl Recent {
         };
         let end = places.behind_length + u32::from(u16_at(packet, places.length));
         let is_there = end >= told.data.start && end as usize <= packet.len();
-        // The rest of the header equals that of a valid header.
+        // The rest of the header equals the rest of a valid header.
         let is_right = places.checksum.is_none() || places.sum(packet) == self.varying;
         (offset > 8 && is_there && is_right).then(|| {
             let data = told.data.start..end;

@@ -1,4 +1,4 @@
-//! The hop-by-hop header with which Linux up to 6.19 sent IPv6 superframes longer than 64 KB (rule G63).
+//! The hop-by-hop header that Linux up to 6.19 used to send IPv6 superframes longer than 64 KB (rule G63).
 
 use grosso_wire::{Kind, Stack, ipv6};
 

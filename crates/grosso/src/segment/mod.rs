@@ -68,7 +68,7 @@ pub enum NoSegments {
     HeaderTooLong,
     /// The frame has more than [`IP_LEVELS_MAX`] IP headers (rule S4).
     TooManyIpHeaders,
-    /// The partial checksum is not that of the transport header (rule S3).
+    /// The partial checksum does not belong to the transport header (rule S3).
     ChecksumStart,
     /// Every packet would need its own GRE sequence number (rule S43).
     GreSequence,

@@ -4,7 +4,7 @@ use core::fmt;
 
 use grosso_wire::Kind;
 
-/// A tunnel, by the name of `ip link` and its carrier.
+/// A tunnel type, as named by `ip link`, with its carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Tunnel {
@@ -50,7 +50,7 @@ pub enum Tunnel {
     Ip6ip6Fou,
     /// MPLS in FOU.
     MplsFou,
-    /// A tunnel header without a name of `ip link`; the name is that of the header.
+    /// A tunnel header that `ip link` has no name for; the header's name is used.
     Header(Kind),
 }
 

@@ -2,10 +2,10 @@
 //!
 //! If the route to a tunnel's remote address leads into the tunnel, each packet that the tunnel sends comes back to be
 //! encapsulated again. Counting IP headers does not prevent this: a packet that is fragmented on the way comes back as
-//! a fragment, and a fragment shows one IP header, whatever is inside.
+//! a fragment, and a fragment shows one IP header, regardless of its contents.
 //!
-//! Only the outermost IP header of a packet is compared, so the addresses of the hosts behind the tunnel may be those
-//! of its endpoints: their packets differ in protocol or port.
+//! Only the outermost IP header of a packet is compared, so hosts behind the tunnel may have the same addresses as its
+//! endpoints: their packets differ in protocol or port.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -229,7 +229,7 @@ impl OuterAddresses {
 fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>) -> Option<u8> {
     let address = address?;
     let index = remotes.iter().position(|remote| remote.as_slice() == address)?;
-    // Further remote addresses share an index, which only tells fragments apart.
+    // Further remote addresses share an index, which only distinguishes fragments.
     Some(u8::try_from(index).unwrap_or(u8::MAX))
 }
 

@@ -43,7 +43,7 @@ pub struct Prober {
 /// Result of a probing round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The longest packets arrive, although an ICMP message claimed otherwise.
+    /// The longest packets arrive, although an ICMP message claimed the opposite.
     Refuted,
     /// The longest packets do not arrive.
     Narrow,
@@ -51,7 +51,7 @@ pub enum Finding {
     Silent,
 }
 
-/// Current knowledge of a path.
+/// Packet sizes that a path is known to carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measured {
     /// Unknown: the remote endpoint has not been probed or does not answer.
@@ -108,7 +108,7 @@ impl Prober {
         }
     }
 
-    /// Returns the current knowledge of the path.
+    /// Returns the packet sizes that the path is known to carry.
     pub fn known(&self) -> Measured {
         self.known
     }

@@ -108,7 +108,7 @@ fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
             .unwrap();
     let before = snapshots(&group);
     let is_spread = || carried(&before, &snapshots(&group)).iter().all(|[there, _]| *there > BYTES);
-    // All of 64 connections get the same one of two queues once in 2^63 times.
+    // The probability that all 64 connections get the same one of two queues is 2^-63.
     for turn in 0..64 {
         let family = turn % 2;
         exchange((&world.a, A[family]), (&world.b, B[family]), BYTES as usize);

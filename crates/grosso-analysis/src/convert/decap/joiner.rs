@@ -13,7 +13,7 @@ pub(super) trait Joiner {
     /// Processes a fragment of packet `number` at tunnel depth `depth`.
     fn join(&mut self, depth: usize, number: u64, arrival: &Arrival<'_>) -> Join<'_>;
 
-    /// Advances the time to that of the next packet.
+    /// Advances the clock to the next packet's time.
     fn tick(&mut self, _timestamp_ns: Option<u64>) {}
 
     /// Handles the end of a section.

@@ -99,7 +99,7 @@ fn run_recursive(
     finish(work, input, done, session)
 }
 
-/// Reads the capture for the first time, and learns the fate of every fragment at every depth.
+/// Reads the capture for the first time, and records the fate of every fragment at every depth.
 fn learn(
     input: &mut Input,
     learning: &mut Learning,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl WhatifReport {
-    /// Formats the report as an HTML page. `command` is the command that repeats it.
+    /// Formats the report as an HTML page. `command` is the command line that reproduces it.
     pub fn page(&self, command: &str) -> String {
         let unknown: String =
             self.not_known.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();

@@ -210,7 +210,7 @@ impl Serialize for FeatureListing {
 }
 
 /// Returns the properties that decide whether superframes can cross a TUN or TAP device. sysfs shows them in the flags
-/// with which the device was opened (linux/if_tun.h). Other devices have no such properties.
+/// that the device was opened with (linux/if_tun.h). Other devices have no such properties.
 fn own_features(device: &NamedDevice) -> Vec<FeatureRow> {
     let index = device.control.index(&device.name).ok();
     let flags = index.and_then(|index| device::attribute(&device.name, index, "tun_flags"));

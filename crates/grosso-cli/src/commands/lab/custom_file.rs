@@ -159,7 +159,7 @@ fn changed(
     paths.collect()
 }
 
-/// Overwrites values of `table` with those of `change`; tables are merged key by key.
+/// Overwrites values of `table` with the values of `change`; tables are merged key by key.
 fn merge(table: &mut Table, change: &Table) {
     for (key, value) in change {
         match (table.get_mut(key), value) {

@@ -29,7 +29,7 @@ pub struct Rates {
     pub rx_packets_per_batch: f64,
     /// Sent bits, in 10^9 per second, as on the wire.
     pub tx_gbit_per_s: f64,
-    /// Wire packets per frame that was to be sent.
+    /// Wire packets per frame queued for sending.
     pub tx_packets_per_send: f64,
     /// Trains of packets from the device that are held now.
     pub trains_held: u64,
@@ -79,7 +79,7 @@ pub struct Reasons {
 }
 
 impl Rates {
-    /// Returns the activity of a device in an interval of seconds.
+    /// Returns the activity of a device between two readings that are `seconds` apart.
     pub fn of(pid: u32, now: &DeviceReading, before: &DeviceReading, seconds: f64) -> Self {
         let change = now.counters.since(&before.counters);
         let a_second = |name: &str, unit: f64| change.value(name) as f64 / unit / seconds;
@@ -198,7 +198,7 @@ pub struct Column {
     pub heads: [&'static str; 2],
     /// Width of the column, including the spaces before the number.
     pub width: usize,
-    /// Value by which devices are sorted.
+    /// Value that sorts the devices.
     pub key: fn(&Rates) -> f64,
 }
 

@@ -28,15 +28,15 @@ use crate::{buffer::PortBuffer, delegate_port, notice::Notice, port::Port};
 pub struct IpOptions {
     /// Address of this host for sending and receiving.
     pub local: IpAddr,
-    /// Addresses of the remote endpoints, of the same family. The path MTU is the minimum of theirs. If there is
+    /// Addresses of the remote endpoints, all of the same family. The smallest of their path MTUs applies. If there is
     /// exactly one, packets from other addresses are not received.
     pub remotes: Vec<IpAddr>,
     /// IP protocols of packets, at most [`grosso_sys::packet::PROTOCOLS_MAX`].
     pub protocols: Vec<u8>,
     /// TTL or hop limit of most frames.
     pub hop_limit: u8,
-    /// Size of each socket's buffer in bytes, as far as permitted. The receiving socket uses it for packets longer than
-    /// a slot.
+    /// Size of each socket's buffer in bytes, limited to what the system permits. The receiving socket uses the buffer
+    /// for packets longer than a slot.
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
@@ -132,8 +132,8 @@ impl IpPort {
         if queues <= 1 {
             return Ok(vec![Self::open(options)?]);
         }
-        // Fragments of one packet must reach one port; the kernel reassembles those of IPv4 before
-        // the fanout, but not those of IPv6.
+        // Fragments of one packet must reach one port; the kernel reassembles IPv4 fragments before the fanout, but not
+        // IPv6 fragments.
         let fanout = Fanout::new(FanoutRule::FlowHash).defragment(options.local.is_ipv4());
         let first = Self::with_fanout(options, Some(fanout))?;
         let group = first.port.sockets.receiving.fanout_group()?;
@@ -209,7 +209,7 @@ impl Sockets for IpSockets {
     }
 
     /// Returns the socket of the packet's protocol. For IPv6 the first socket is used if none has the protocol, for
-    /// example that of destination options.
+    /// example destination options.
     fn index(&self, outer: &Outer) -> Option<usize> {
         let found = self.senders.iter().position(|(protocol, _)| *protocol == outer.protocol);
         found.or_else(|| outer.destination.is_ipv6().then_some(0))

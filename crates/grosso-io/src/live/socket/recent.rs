@@ -72,7 +72,7 @@ impl Beginning {
     }
 }
 
-/// Maximum number of recorded packets: those of four superframes.
+/// Maximum number of recorded packets: the packets of four superframes.
 const PACKETS_MAX: usize = 256;
 /// Number of recorded bytes per packet: the headers of an Ethernet frame with TCP, after the tunnel header.
 const BEGINNING_BYTES: usize = 96;

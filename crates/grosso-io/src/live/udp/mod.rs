@@ -32,7 +32,7 @@ use crate::{buffer::PortBuffer, delegate_port, notice::Notice, port::Port};
 pub struct UdpOptions {
     /// Address and port for receiving, also the source address of sent datagrams.
     pub local: SocketAddr,
-    /// Addresses of the remote endpoints. The path MTU is the minimum of theirs.
+    /// Addresses of the remote endpoints. The smallest of their path MTUs applies.
     pub remotes: Vec<IpAddr>,
     /// Source ports of sent datagrams. The range is split among up to [`Self::senders_max`] sockets, and each socket
     /// binds a free port of its part, preferably the first. If the range is only the receiving port, the receiving
@@ -52,7 +52,7 @@ pub struct UdpOptions {
     pub flow_label: Option<u32>,
     /// Whether several ports receive at the same address and share the flows.
     pub shared: bool,
-    /// Size of each socket's send and receive buffer in bytes, as far as permitted.
+    /// Size of each socket's send and receive buffer in bytes, limited to what the system permits.
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
@@ -113,8 +113,8 @@ impl UdpOptions {
     }
 }
 
-/// A port on UDP sockets: one to receive, and several to send from different source ports, by which the network
-/// distinguishes flows.
+/// A port on UDP sockets: one to receive, and several to send from different source ports, which the network uses to
+/// distinguish flows.
 ///
 /// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header, which the kernel
 /// builds. The kernel uses destination, ports, traffic class, hop limit and DF of a transmitted frame; it chooses the
@@ -255,7 +255,7 @@ impl Sockets for UdpSockets {
     }
 
     fn count_drops(&mut self, stats: &mut SocketStats) {
-        // A socket that cannot be queried will fail in the next receive.
+        // A socket that cannot be queried will fail at its next receive call.
         let drops = self.receiver.drops().unwrap_or(self.drops);
         let new = drops.wrapping_sub(self.drops);
         self.drops = drops;

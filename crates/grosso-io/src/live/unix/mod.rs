@@ -341,7 +341,7 @@ pub const MODE: u32 = 0o600;
 pub(super) const PACKETS_MAX: usize = 4096;
 /// Maximum frame length in bytes without the virtio header.
 pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;
-/// Socket buffer size in bytes for each direction, as far as the system grants it: a batch of packets, or a few
+/// Socket buffer size in bytes for each direction, limited to what the system permits: a batch of packets, or a few
 /// superframes.
 const SOCKET_BYTES: usize = 1 << 20;
 /// Interval in nanoseconds between attempts to reach a peer that is not running, cannot be connected or is silent.

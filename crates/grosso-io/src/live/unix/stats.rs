@@ -1,4 +1,4 @@
-//! Counters of a port on a Unix socket, in addition to those of every live port.
+//! Counters of a port on a Unix socket, in addition to the counters of every live port.
 
 use grosso::reasons;
 

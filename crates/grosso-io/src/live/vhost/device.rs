@@ -77,7 +77,7 @@ impl VhostDevice {
         Ok(device)
     }
 
-    /// Copies the next frame for the port, and returns its length with that of its header; `None` if there is none.
+    /// Copies the next frame for the port, and returns its length including its header; `None` if there is no frame.
     ///
     /// # Errors
     /// Returns the fault of a skipped entry.
@@ -388,7 +388,8 @@ const EMSGSIZE: i32 = 90;
 const MESSAGES_MAX: usize = 64;
 /// Maximum number of attempts to send one frame to a guest whose buffers are invalid.
 const FAULTS_MAX: usize = 64;
-/// Maximum number of descriptors read for one frame: those of the longest ring plus those of a frame.
+/// Maximum number of descriptors read for one frame: the descriptors of the longest ring plus the descriptors of a
+/// frame.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
 /// Time in nanoseconds that a frame waits for more buffers while some are available: much longer than a running driver
 /// needs.

@@ -104,7 +104,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the number of queue pairs, some of which may not be in use.
+    /// Returns the number of queue pairs, including unused ones.
     pub(super) fn pairs(&self) -> usize {
         match self {
             Self::Device(back) => back.pairs(),

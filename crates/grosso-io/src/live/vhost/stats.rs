@@ -1,4 +1,4 @@
-//! Counters of a port that shares memory with another program, in addition to those of every live port.
+//! Counters of a port that shares memory with another program, in addition to the counters of every live port.
 
 use grosso::reasons;
 use grosso_vhost::ring::ChainFault;

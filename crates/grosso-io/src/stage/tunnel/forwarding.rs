@@ -33,7 +33,7 @@ pub struct Forwarding {
 pub struct Remote {
     /// IP address, of the same family as the endpoint's.
     pub address: IpAddr,
-    /// Ethernet address of the next hop, if it differs from that of the endpoint's link.
+    /// Ethernet address of the next hop, if it differs from the address of the endpoint's link.
     pub next: Option<[u8; 6]>,
 }
 

@@ -142,7 +142,7 @@ pub struct TunnelStage<P: Port> {
     slices: Vec<&'static [u8]>,
     /// Packets beyond the number requested, of superframes that had to be segmented.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the port may have more frames, because it returned as many as requested.
+    /// Whether the port may have more frames, because it returned the requested number.
     more: bool,
     /// Superframes that the encapsulator refused and that were then segmented, by reason.
     cut_before: [u64; Refusal::COUNT],

@@ -51,10 +51,10 @@ reasons! {
         ChecksumForm = "checksum_form",
         /// The UDP packet has no checksum (rule U10).
         ChecksumNone = "checksum_none",
-        /// The partial checksum is not that of the innermost header.
+        /// The partial checksum does not belong to the innermost header.
         ChecksumPartial = "checksum_partial",
-        /// Remote checksum offload without a verified outer checksum, or with an offset other than that of the
-        /// transport header (rules C54, C55).
+        /// Remote checksum offload without a verified outer checksum, or with an offset other than the transport
+        /// header's (rules C54, C55).
         RemoteChecksum = "remote_checksum",
         /// The packet has no payload: a pure acknowledgment or an empty datagram (rules G38, U10).
         Empty = "empty",
@@ -146,7 +146,7 @@ reasons! {
         TcpSequenceBehind = "tcp_sequence_behind",
         /// The sequence number is higher than expected: a packet was lost or reordered (rule G32.8).
         TcpSequenceAhead = "tcp_sequence_ahead",
-        /// The payload is longer than that of the first packet (rules G32.6, U12).
+        /// The payload is longer than the first packet's (rules G32.6, U12).
         Longer = "longer",
         /// The packet is a superframe with another segment size (rule G32.7).
         SuperframeSize = "superframe_size",

@@ -140,7 +140,7 @@ impl AckLog {
     }
 }
 
-/// Returns the record of a packet's acknowledgment, whatever else the packet contains.
+/// Returns the record of a packet's acknowledgment, regardless of the packet's other contents.
 pub(crate) fn record_of(packet: &[u8], shape: &Shape, meta: &Meta, now_ns: u64) -> Record {
     let (arrived_ns, stamp) = arrival_of(meta, now_ns);
     let tcp = packet.get(shape.transport..).unwrap_or_default();

@@ -93,8 +93,8 @@ impl Pace {
         self.round_trip_ns = Some(least.max(1));
     }
 
-    /// Returns the time at which the next packet is due: one gap after the latest packet, by which most packets arrive.
-    /// `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
+    /// Returns the time at which the next packet is due: one gap after the latest packet, a time by which most packets
+    /// arrive. `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
         Some(self.last_ns.saturating_add(gap / WEIGHT))

@@ -90,8 +90,8 @@ pub(crate) struct Joined<'a> {
     pub(crate) last: &'a [u8],
 }
 
-// Values that change with every packet are stored beside the header: loading a vector that contains a word written just
-// before would stall until that word reaches the cache.
+// Values that change with every packet are stored outside the header: loading a vector that contains a word written
+// just before would stall until that word reaches the cache.
 
 /// Sequence number of the next packet.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ pub enum Batch {
     /// In order of arrival.
     #[default]
     AsItCame,
-    /// Sorted by flow. Packets of one flow keep their order, while those of different flows may be reordered. Packets
+    /// Sorted by flow. Packets of one flow keep their order, while packets of different flows may be reordered. Packets
     /// of the first flow of a batch are merged without delay.
     ByFlow {
         /// Maximum packets per batch, at most [`Batch::PACKETS_CEILING`]. The end of a poll or a packet without a

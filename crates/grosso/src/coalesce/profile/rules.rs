@@ -59,7 +59,7 @@ pub struct Rules {
     pub acknowledgments: Acknowledgments,
     /// Treatment of a packet that does not fit the train of its flow.
     pub refused: Refused,
-    /// Treatment of a packet of a flow without a train when the table is full.
+    /// Treatment of a packet that would start a train while the table is full.
     pub full: FullTable,
     /// Effect of a limit on bytes or packets.
     pub at_limit: AtLimit,

@@ -1,4 +1,4 @@
-//! Received packets: known header stacks, examination, and the policy by which a packet is examined.
+//! Received packets: known header stacks, examination, and the policy for examining a packet.
 
 pub(crate) mod bounds;
 pub(crate) mod examine;

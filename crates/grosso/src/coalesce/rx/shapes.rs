@@ -36,7 +36,7 @@ pub(crate) struct CachedStack {
     pub(crate) keys: Keys,
     /// Bits that are equal along a train.
     pub(crate) equality: Mask,
-    /// Bits that are equal along a train except in its last packet: all bits but those of numbers and checksums.
+    /// Bits that are equal along a train except in its last packet: all bits except numbers and checksums.
     pub(crate) predicted: Mask,
     /// The bits of `predicted` without acknowledgment, window and timestamps, which change between trains.
     pub(crate) recurring: Mask,
@@ -72,7 +72,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// Returns the ID of the packet's headers, if they are those of the previous packet or among the first entries.
+    /// Returns the ID of the packet's headers, if they match the previous packet's or one of the first entries.
     #[inline(always)]
     pub(crate) fn find(&mut self, packet: &[u8]) -> Option<ShapeId> {
         if self.known.get(self.latest)?.has(packet) {
@@ -240,7 +240,7 @@ impl CachedStack {
     }
 }
 
-/// Returns all bits but those of sequence numbers, identifications and checksums.
+/// Returns all bits except sequence numbers, identifications and checksums.
 fn predicted(shape: &Shape) -> Mask {
     let mut mask = Mask::every(shape.header_len);
     let mut remove = |start: u16, field: Range<usize>| {

@@ -205,7 +205,7 @@ impl Walk<'_> {
                 self.receive(&layer)?;
                 Ok((Tunnel::in_udp(kind), Some(*udp), None, remote_checksum))
             }
-            // GUE variant 1 and FOU have no header; the port tells them apart (rules W10, W22).
+            // GUE variant 1 and FOU have no header; the port distinguishes them (rules W10, W22).
             _ => {
                 let carried_by =
                     if port == ports.port(Kind::Gue) { CarriedBy::Gue } else { CarriedBy::Fou };

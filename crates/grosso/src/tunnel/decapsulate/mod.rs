@@ -64,7 +64,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecapsulationRules {
-    /// UDP ports with which the frame was dissected; they distinguish GUE from FOU.
+    /// UDP ports used to dissect the frame; they distinguish GUE from FOU.
     pub ports: Ports,
     /// Treatment of remote checksum offload.
     pub remote_checksum: RemoteChecksumMode,
@@ -107,7 +107,8 @@ pub enum OuterChecksum {
     /// The checksum is not visible: a UDP socket with a filter delivered only datagrams with a valid checksum. The
     /// checksum protects the inner packet (rules C52, C54), but no sum can be derived from it.
     VerifiedBelow,
-    /// The capture truncated the packet: no checksum around it can be verified, and its lengths determine its end.
+    /// The capture truncated the packet: no checksum that covers it can be verified, and its length fields determine
+    /// its end.
     CapturedShort,
 }
 
@@ -119,7 +120,7 @@ pub enum RemoteChecksumMode {
     Refuse,
     /// Makes the inner checksum partial, without reading the payload.
     Partial,
-    /// Completes the inner checksum; that of a superframe becomes partial.
+    /// Completes the inner checksum; a superframe's becomes partial.
     Complete,
 }
 

@@ -44,7 +44,7 @@ pub struct EncapsulateStats {
     pub frames: u64,
     /// Packets encapsulated; a superframe counts as its packets.
     pub packets: u64,
-    /// Length of the encapsulated frames in bytes, as far as the tunnel carries them.
+    /// Length of the part of the encapsulated frames that the tunnel carries, in bytes.
     pub bytes: u64,
     /// Superframes encapsulated.
     pub superframes: u64,

@@ -54,8 +54,8 @@ pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traff
 pub struct Decrypted {
     /// Range of the plaintext frame in the decrypted buffer.
     pub frame: Range<usize>,
-    /// Mode of the association. The addresses of the outer header are not compared with those of the association,
-    /// because a NAT may change them.
+    /// Mode of the association. The addresses of the outer header are not compared with the association's, because a
+    /// NAT may change them.
     pub mode: EspMode,
     /// Encrypted protocol: 4 or 41 in tunnel mode.
     pub next_header: u8,

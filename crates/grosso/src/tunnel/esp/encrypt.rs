@@ -27,7 +27,7 @@ pub struct Encrypted {
     pub len: usize,
     /// Sequence number, with all 64 bits of an extended one.
     pub sequence: u64,
-    /// Metadata of the frame. It equals that of the plaintext, but all checksums are complete.
+    /// Metadata of the frame: equal to the plaintext's, except that all checksums are complete.
     pub meta: Meta,
 }
 

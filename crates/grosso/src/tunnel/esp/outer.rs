@@ -23,8 +23,8 @@ impl Outer {
     /// Writes the header of a packet that carries `inner` in `payload_len` bytes (RFC 4301 section
     /// 5.1.2).
     ///
-    /// DSCP, ECN, the DF bit and the flow label are those of the inner packet (RFC 6040 section 4.1 for the first two).
-    /// An inner IPv6 packet has no DF bit and sets the outer one, because IPv6 routers never fragment. The
+    /// DSCP, ECN, the DF bit and the flow label are copied from the inner packet (RFC 6040 section 4.1 for the first
+    /// two). An inner IPv6 packet has no DF bit and sets the outer one, because IPv6 routers never fragment. The
     /// identification is the low part of the sequence number.
     pub(super) fn emit(
         &self,

@@ -62,7 +62,7 @@ reasons! {
         Dummy = "dummy",
         /// The next header in tunnel mode is neither IPv4 nor IPv6: the peer uses another mode (B25).
         Mode = "mode",
-        /// The inner packet's version is not that of the next header (B25), or its lengths do not match the decrypted
+        /// The inner packet's version does not match the next header (B25), or its lengths do not match the decrypted
         /// length.
         Inner = "inner",
         /// The outer packet is marked CE, but the inner transport does not support ECN (RFC 6040 section 4.2).

@@ -158,8 +158,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         })
     }
 
-    /// Returns the headers of a packet that is unmergeable by its headers or flags, if they are those of the packet
-    /// before it. While no train is held, its flow is irrelevant.
+    /// Returns the headers of a packet that is unmergeable because of its headers or flags, if the previous packet had
+    /// the same headers. While no train is held, its flow is irrelevant.
     #[inline(always)]
     fn alone<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let latest = self.shapes.latest();
@@ -390,7 +390,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Locates a packet by the train of a guessed flow, if its headers agree with those of the train.
+    /// Locates a packet by the train of a guessed flow, if its headers agree with the train's.
     #[inline(always)]
     fn locate_by_train(
         &self,
