@@ -124,6 +124,7 @@ impl Options {
         let Some((name, _)) = self.given.first() else { return Ok(()) };
         let hint = match similar(name, self.known.iter().copied()) {
             Some(meant) => format!("did you mean --{meant}?"),
+            None if self.known.is_empty() => format!("{} has no options", self.command),
             None => format!("options of {}: --{}", self.command, self.known.join(", --")),
         };
         let message = format!("{}: no option --{name}", self.command);

@@ -116,7 +116,7 @@ fn options_reach_their_command() {
     assert!(merged(&["filter=udp"]) == 0);
     let flows = |options: &[&str]| {
         let report = of(call("inspect", &[CAPTURE], options).report());
-        report["flows"]["rows"].as_array().map(Vec::len)
+        report["slowdown"]["flows"]["rows"].as_array().map(Vec::len)
     };
     assert_eq!((flows(&[]), flows(&["flows=1"])), (None, Some(1)));
     assert!(flows(&["flows", "sort=packets"]).is_some_and(|rows| rows > 1));
