@@ -3,11 +3,14 @@
 //! | module | job |
 //! |---|---|
 //! | `stream` | tables that a separate thread reads, as streams of record batches |
+//! | `words` | the arguments of the package's Python part as calls of the library |
 #![deny(unsafe_code)]
 
 mod stream;
+mod words;
 
 use std::{
+    panic,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -17,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use grosso_cli::library::{self, Error};
+use grosso_report::error::Failure;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
 /// Captures with offloads.
@@ -33,7 +36,10 @@ fn report(py: Python<'_>, words: Vec<String>) -> PyResult<String> {
     let interrupted = Arc::<AtomicBool>::default();
     let (tell, told) = mpsc::channel();
     let flag = Arc::clone(&interrupted);
-    thread::spawn(move || tell.send(library::report(&words, &flag)));
+    // A panic becomes a failure of the command, as it does there.
+    let run = move || panic::catch_unwind(|| words::call(&words, &flag).report());
+    let bug = || Failure::internal("internal error: please report it with the lines above");
+    thread::spawn(move || tell.send(run().unwrap_or_else(|_| Err(bug()))));
     let (_, ended) = wait(py, told, &interrupted)?;
     ended.map_err(|error| exception(py, &error))
 }
@@ -83,7 +89,7 @@ fn outlast<T: Send>(py: Python<'_>, told: Receiver<T>) -> PyResult<()> {
 }
 
 /// Returns the exception for a failure.
-fn exception(py: Python<'_>, error: &Error) -> PyErr {
+fn exception(py: Python<'_>, error: &Failure) -> PyErr {
     let made = || {
         let class = py.import("grosso._error")?.getattr("Error")?;
         class.call_method1("of", (error.json(),))

@@ -11,12 +11,13 @@ use std::{
 
 use arrow_array::{RecordBatch, RecordBatchReader, ffi_stream::FFI_ArrowArrayStream};
 use arrow_schema::{ArrowError, SchemaRef, ffi::FFI_ArrowSchema};
-use grosso_cli::library::{
-    self, Batches, Columns, Error, PacketColumns, PacketTable, Take, TrainColumns, Visit,
+use grosso_analysis::tables::{
+    Batches, Columns, PacketColumns, PacketTable, Take, TrainColumns, Visit,
 };
+use grosso_report::error::Failure;
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyCapsule};
 
-use crate::{exception, wait};
+use crate::{exception, wait, words};
 
 /// A table that is read again each time its rows are requested.
 #[pyclass(frozen, module = "grosso")]
@@ -84,12 +85,12 @@ impl Table {
         match self {
             Self::Packets(table) => {
                 let mut teller = Teller::new(PacketColumns::new(table), to);
-                let ended = library::packets(words, interrupted, &mut teller);
+                let ended = words::call(words, interrupted).packets(&mut teller);
                 teller.finish(ended);
             }
             Self::Trains => {
                 let mut teller = Teller::new(TrainColumns::new(), to);
-                let ended = library::trains(words, interrupted, &mut teller);
+                let ended = words::call(words, interrupted).trains(&mut teller);
                 teller.finish(ended);
             }
         }
@@ -103,7 +104,7 @@ enum News {
     /// Rows.
     Batch(RecordBatch),
     /// The reading ended with a failure.
-    Failed(Error),
+    Failed(Failure),
     /// The rows could not be converted to a batch.
     Broken(ArrowError),
 }
@@ -127,7 +128,7 @@ impl<C: Columns> Teller<C> {
     }
 
     /// Sends the remaining rows, and the error if reading failed.
-    fn finish(mut self, ended: Result<(), Error>) {
+    fn finish(mut self, ended: Result<(), Failure>) {
         if let (true, Err(error)) = (self.batches.finish(), ended) {
             // A receiver that has ended does not need the failure.
             let _ = self.to.send(News::Failed(error));
@@ -202,6 +203,6 @@ impl RecordBatchReader for Reading {
     }
 }
 
-fn external(error: Error) -> ArrowError {
+fn external(error: Failure) -> ArrowError {
     ArrowError::ExternalError(Box::new(error))
 }

@@ -167,6 +167,27 @@ fn arrows_between_crates_go_downwards() {
     assert_none(&wrong, "move the code to a crate that may import the other");
 }
 
+/// Checks the package that is outside the workspace, because it links Python: the command is no library (ADR 0284).
+#[test]
+fn the_python_package_imports_no_command() {
+    let manifest = read(&root().join("python/Cargo.toml"));
+    let dependencies = manifest.split("[dependencies]").nth(1).expect("a list of dependencies");
+    let dependencies = dependencies.split("\n[").next().unwrap_or_default();
+    let own = |text: &str, prefix: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+        let names = lines.map(|line| line.split(['"', ' ']).next().unwrap_or_default().to_owned());
+        names.filter(|name| name.starts_with("grosso") && name != "grosso-python").collect()
+    };
+    assert_eq!(own(dependencies, ""), ["grosso-analysis", "grosso-report"]);
+    let locked = own(&read(&root().join("python/Cargo.lock")), "name = \"");
+    assert!(locked.iter().any(|name| name == "grosso-analysis"), "{locked:?}");
+    let (_, below) = ARROWS.iter().find(|(name, _)| *name == "grosso-analysis").expect("a row");
+    // grosso-vhost is below grosso-io.
+    let allowed = [below, &["grosso-analysis", "grosso-vhost"][..]].concat();
+    let wrong: Vec<_> = locked.into_iter().filter(|name| !allowed.contains(&&**name)).collect();
+    assert_none(&wrong, "move what Python needs into grosso-analysis");
+}
+
 #[test]
 fn only_the_listed_crates_may_contain_unsafe() {
     let wrong: Vec<String> = packages()

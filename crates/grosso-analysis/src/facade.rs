@@ -1,15 +1,16 @@
 //! A capture, and the questions that programs ask about it.
 
-use std::{cell::RefCell, path::Path, rc::Rc, sync::Arc};
+use core::time::Duration;
+use std::{cell::RefCell, path::Path, rc::Rc, sync::Arc, time::Instant};
 
 use crate::{
     capture::{CaptureCommand, Captures, Files, Observer, Session, Target},
     convert::Wire,
-    error::Failure,
+    error::{Failure, without_numbers},
     evidence::Given,
     inspect::Inspect,
     replay::Rules,
-    report::Report,
+    report::{Report, notes},
     reports::{inspect::InspectReport, wire::WireReport},
     tables::{TrainRow, Visit, visit_trains},
 };
@@ -28,18 +29,25 @@ use crate::{
 /// # Ok::<(), grosso_report::error::Failure>(())
 /// ```
 pub struct Capture {
-    files: Files,
-    session: Session,
-    notes: Rc<Notes>,
+    pub(crate) files: Files,
+    pub(crate) session: Session,
+    pub(crate) notes: Rc<Notes>,
 }
 
 /// Notes of a reading, which become the warnings of its report.
-#[derive(Default)]
-struct Notes(RefCell<Vec<String>>);
+pub(crate) struct Notes {
+    texts: RefCell<Vec<String>>,
+    /// Start of the command; `None` on a target without a clock.
+    started: Option<Instant>,
+}
 
 impl Observer for Notes {
     fn note(&self, text: String) {
-        self.0.borrow_mut().push(text);
+        self.texts.borrow_mut().push(without_numbers(text));
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.map(|started| started.elapsed()).unwrap_or_default()
     }
 }
 
@@ -49,14 +57,14 @@ impl Capture {
     /// # Errors
     /// Fails if the path cannot be read, or is a directory without captures.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Failure> {
-        let (session, notes) = observed();
+        let (session, notes) = observed(Session::default());
         let captures = Captures::find(&[path.as_ref().into()], None, "open", &session)?;
         Ok(Self::of(captures, session, notes))
     }
 
     /// Creates the input from a capture in memory. `name` is its name in reports.
     pub fn from_bytes(name: &str, bytes: impl Into<Arc<[u8]>>) -> Self {
-        let (session, notes) = observed();
+        let (session, notes) = observed(Session::default());
         Self::of(Captures::from_bytes(name, bytes), session, notes)
     }
 
@@ -67,7 +75,7 @@ impl Capture {
     pub fn each_in(directory: impl AsRef<Path>) -> Result<Vec<Self>, Failure> {
         let found = Self::open(directory)?;
         let each = found.files.captures.split().map(|captures| {
-            let (session, notes) = observed();
+            let (session, notes) = observed(Session::default());
             Self::of(captures, session, notes)
         });
         Ok(each.collect())
@@ -144,7 +152,9 @@ impl Capture {
     /// Fails if the command fails, or if the capture is damaged.
     pub fn run<C: CaptureCommand>(self, command: C) -> Result<C::Report, Failure> {
         let mut outcome = command.run(self.files, &self.session)?;
-        outcome.report.warn(self.notes.0.take());
+        let mut warnings = self.notes.texts.take();
+        warnings.extend(notes(&outcome.report));
+        outcome.report.warn(warnings);
         outcome.end.conclude(&self.session)?;
         Ok(outcome.report)
     }
@@ -154,10 +164,12 @@ impl Capture {
     }
 }
 
-/// Returns a session whose notes are kept, and the notes.
-fn observed() -> (Session, Rc<Notes>) {
-    let notes = Rc::<Notes>::default();
-    (Session { observer: Rc::<Notes>::clone(&notes), ..Session::default() }, notes)
+/// Returns the settings of a reading whose notes are kept.
+pub(crate) fn observed(session: Session) -> (Session, Rc<Notes>) {
+    // On this target, asking for the time panics.
+    let started = (!cfg!(target_family = "wasm")).then(Instant::now);
+    let notes = Rc::new(Notes { texts: RefCell::default(), started });
+    (Session { observer: Rc::<Notes>::clone(&notes), ..session }, notes)
 }
 
 /// Passes trains to a function.

@@ -31,6 +31,8 @@
 //! | [`line`](mod@line) | departure times of packets on a link of a given rate |
 //! | [`shard`] | division of the flows into shards, so that each run writes the rows of one shard |
 //! | [`digest`] | the SHA-256 of the input |
+//! | [`keywords`] | commands by name with keyword options, for other languages |
+//! | [`values`] | option values as users write them |
 //! | [`reports`] | the report of each command on captures |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
@@ -53,6 +55,7 @@ mod facade;
 pub mod fragments;
 pub mod headers;
 pub mod inspect;
+pub mod keywords;
 pub mod line;
 pub mod links;
 pub mod meta;
@@ -63,10 +66,11 @@ pub mod shard;
 pub mod slowdown;
 pub mod suspicion;
 pub mod tables;
+pub mod values;
 pub mod whatif;
 
 pub use self::facade::Capture;
-use grosso_report::{error, name, report, schema as form, style, units};
+use grosso_report::{diagnostic, error, name, report, schema as form, style, units};
 
 /// Compiles and runs the example of `README.md` as a test.
 #[cfg(doctest)]

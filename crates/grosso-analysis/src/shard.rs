@@ -20,6 +20,13 @@ pub struct Shard {
     of: u32,
 }
 
+impl Default for Shard {
+    /// Creates the only shard, which has all flows.
+    fn default() -> Self {
+        Self { index: 1, of: 1 }
+    }
+}
+
 impl Shard {
     /// Parses `I/N`.
     ///

@@ -6,7 +6,6 @@
 //! | `commands` | one module per command; the commands on captures share `captures`, and the library does their work |
 //! | `fuzzing` | the parsers of untrusted and of user input, for the fuzz targets |
 //! | `session` | the common state of commands, and the console that observes the reading of captures |
-//! | `library` | the commands, and tables of packets and of trains, for programs that link this crate |
 //! | `pages` | the manual pages and completions of packages |
 //! | `usage` | messages about a wrong command line |
 //!
@@ -21,8 +20,6 @@ mod arguments;
 mod commands;
 #[cfg(all(feature = "fuzzing", target_os = "linux"))]
 pub mod fuzzing;
-#[cfg(any(test, feature = "library"))]
-pub mod library;
 #[cfg(any(test, feature = "pages"))]
 pub mod pages;
 mod session;

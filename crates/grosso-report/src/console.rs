@@ -25,14 +25,12 @@ pub struct Talk {
     pub when: When,
     /// Notes so far, for the report; clones add to the same list.
     warnings: Rc<RefCell<Vec<String>>>,
-    /// JSON report, for programs that link this crate; if it is kept, nothing is printed.
-    pub kept: Option<String>,
 }
 
 impl Talk {
     /// Creates the settings of a command that has printed nothing yet.
     pub fn new(json: bool, quiet: bool, verbose: bool, when: When) -> Self {
-        Self { json, quiet, verbose, when, warnings: Rc::default(), kept: None }
+        Self { json, quiet, verbose, when, warnings: Rc::default() }
     }
 
     /// Prints a note: a fact that affects how the result must be read.

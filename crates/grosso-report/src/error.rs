@@ -214,6 +214,29 @@ impl Failure {
         Self { place: Some(place), ..self }
     }
 
+    /// Returns the failure as the command prints it with `--json`, plus its exit code as `exit` and, if known, the
+    /// system's error number as `errno` and the file as `filename`.
+    pub fn json(&self) -> String {
+        #[derive(Serialize)]
+        struct WithExit<'a> {
+            #[serde(flatten)]
+            failure: &'a Failure,
+            exit: u8,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            errno: Option<NonZeroI32>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            filename: Option<&'a str>,
+        }
+        let refusal = self.refusal.as_ref();
+        let with_exit = WithExit {
+            failure: self,
+            exit: self.exit as u8,
+            errno: refusal.map(|refusal| refusal.errno),
+            filename: refusal.map(|refusal| &*refusal.path),
+        };
+        serde_json::to_string(&with_exit).unwrap_or_else(|_| self.message.clone())
+    }
+
     fn locate(&mut self, error: &CaptureError) {
         match error {
             CaptureError::Truncated { place, offset, .. } => {

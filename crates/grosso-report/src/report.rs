@@ -57,12 +57,8 @@ impl Place {
 
 /// Prints a report.
 pub fn print(report: &mut impl Report, talk: &mut Talk, place: Place) -> Result<(), Failure> {
-    if let Some(interrupted) = report.interrupted() {
-        talk.note(interrupted.to_string());
-    }
-    if let Some(output) = report.output() {
-        note_damage(output.damaged_options, talk);
-        note_missing_times(output.without_time, talk);
+    for note in notes(report) {
+        talk.note(note);
     }
     report.warn(talk.take_warnings());
     let is_terminal = match place {
@@ -72,10 +68,6 @@ pub fn print(report: &mut impl Report, talk: &mut Talk, place: Place) -> Result<
     let text = if talk.json {
         let json = serde_json::to_string(report);
         let json = json.map_err(|error| Failure::internal(error.to_string()))?;
-        if let Some(kept) = &mut talk.kept {
-            *kept = json;
-            return Ok(());
-        }
         json + "\n"
     } else if talk.quiet {
         return Ok(());
@@ -87,21 +79,22 @@ pub fn print(report: &mut impl Report, talk: &mut Talk, place: Place) -> Result<
     put(&text, place)
 }
 
-fn note_damage(options: u64, talk: &Talk) {
-    if options > 0 {
-        let blocks = units::count(options, "block");
-        talk.note(format!(
+/// Returns the notes that follow from a report itself: an interruption, damage, and missing timestamps.
+pub fn notes(report: &impl Report) -> Vec<String> {
+    let mut notes: Vec<_> = report.interrupted().map(|cut| cut.to_string()).into_iter().collect();
+    let Some(output) = report.output() else { return notes };
+    if output.damaged_options > 0 {
+        let blocks = units::count(output.damaged_options, "block");
+        notes.push(format!(
             "damaged options of {blocks} are left out; the options before the damage are kept"
         ));
     }
-}
-
-fn note_missing_times(packets: u64, talk: &Talk) {
-    if packets > 0 {
-        let are = if packets == 1 { "is" } else { "are" };
-        let packets = units::count(packets, "packet");
-        talk.note(format!("{packets} without a timestamp {are} written with timestamp 0 (1970)"));
+    if output.without_time > 0 {
+        let are = if output.without_time == 1 { "is" } else { "are" };
+        let packets = units::count(output.without_time, "packet");
+        notes.push(format!("{packets} without a timestamp {are} written with timestamp 0 (1970)"));
     }
+    notes
 }
 
 /// Removes the control characters that the style did not add.

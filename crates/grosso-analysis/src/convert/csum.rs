@@ -29,6 +29,13 @@ pub struct Verify {
     pub rows_max: usize,
 }
 
+impl Verify {
+    /// Returns the maximum number of checksums in a report for programs.
+    pub const fn rows_of_json(is_verbose: bool) -> usize {
+        if is_verbose { 10_000 } else { 1000 }
+    }
+}
+
 impl CaptureCommand for Verify {
     type Report = VerifyReport;
 

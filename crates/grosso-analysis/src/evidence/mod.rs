@@ -45,6 +45,7 @@ pub use self::{
     tally::Tally,
     vantage::{Side, Vantages, said as side_said},
 };
+use crate::error::Failure;
 
 /// A reason to consider a frame a wire packet or a superframe, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
@@ -152,6 +153,37 @@ pub struct Given {
     pub ports: grosso_wire::Ports,
 }
 
+impl Given {
+    /// Returns the facts if a packet can satisfy all of them.
+    ///
+    /// # Errors
+    /// Fails if a segment size does not fit into the MTU.
+    pub fn checked(self) -> Result<Self, Failure> {
+        let payloads =
+            [("--mss", self.mss, TCP_BYTES_MIN), ("--uso-size", self.uso_size, UDP_BYTES_MIN)];
+        for (option, size, headers) in payloads {
+            let (Some(size), Some(mtu)) = (size, self.mtu) else { continue };
+            if usize::from(size) + headers > mtu.into() {
+                let message = format!(
+                    "{option} {size} does not fit into --mtu {mtu}: with headers, a packet has \
+                     at least {} bytes",
+                    usize::from(size) + headers
+                );
+                let hint = format!(
+                    "omit --mtu, or pass {option} with at most {}",
+                    usize::from(mtu).saturating_sub(headers)
+                );
+                return Err(Failure::usage("usage.contradiction", message).hint(hint));
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Length of the shortest IPv4 and TCP headers together.
+const TCP_BYTES_MIN: usize = 40;
+/// Length of the shortest IPv4 header and a UDP header together.
+const UDP_BYTES_MIN: usize = 28;
 /// MTU of Ethernet.
 const MTU_DEFAULT: usize = 1500;
 /// Largest MTU in common use.

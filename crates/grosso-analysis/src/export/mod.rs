@@ -49,6 +49,20 @@ pub struct Export {
     pub rules: Rules,
 }
 
+impl Export {
+    /// Checks that there is an output.
+    ///
+    /// # Errors
+    /// Fails if no table has a file.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.parquet.is_some() || self.trains.is_some() || self.flows.is_some() {
+            return Ok(());
+        }
+        let hint = "grosso export FILE --parquet PACKETS.parquet --trains TRAINS.parquet";
+        Err(Failure::usage("usage.output", "export: no output file").hint(hint))
+    }
+}
+
 impl CaptureCommand for Export {
     type Report = ExportReport;
 

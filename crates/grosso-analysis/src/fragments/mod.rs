@@ -24,6 +24,13 @@ pub struct Waiting {
     pub distance: u32,
 }
 
+impl Default for Waiting {
+    /// Creates the limits of 30 seconds and 64 MiB, without a limit for other fragments.
+    fn default() -> Self {
+        Self { timeout: 30_000_000_000, overlap: Overlap::Drop, memory: 64 << 20, distance: 0 }
+    }
+}
+
 /// The datagram that a packet completed, if any.
 #[derive(Default)]
 pub struct Joined {

@@ -8,6 +8,7 @@ pub mod explain;
 pub mod export;
 pub mod fragment;
 pub mod inspect;
+pub mod profiles;
 pub mod reassemble;
 pub mod segment;
 pub mod whatif;

@@ -55,6 +55,13 @@ pub struct Whatif {
 }
 
 impl Whatif {
+    /// Profiles that are compared by default.
+    pub const PROFILES: &str = "linux,linux-8x8,freebsd,rsc-82599";
+    /// Hold times that are compared by default.
+    pub const HOLDS: &str = "0,2us,16us,20us,50us,100us,1ms,auto";
+    /// Default rule that ends a poll.
+    pub const BATCH: &str = "5us";
+
     /// Checks the number of combinations.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Commands on capture files.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use grosso::reassemble::Overlap;
 use grosso_analysis::{
     capture, convert,
@@ -12,7 +12,10 @@ use super::{
     known::{Known, Sizes},
     own::{Detail, Naming, Strictness},
     ports::TunnelPorts,
-    values::{flow_order, parse_flows, parse_memory, parse_rows, parse_spacing, parse_time_ns},
+    values::{
+        CHECKSUMS, MAX_SIZE, MTU, OVERLAPS, POSITIVE, ROWS, flow_order, one_of, parse_flows,
+        parse_memory, parse_rows, parse_spacing, parse_time_ns, whole,
+    },
 };
 use crate::{
     error::Failure,
@@ -55,7 +58,7 @@ pub(crate) struct ListedFlows {
         value_name = "N",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "20",
+        default_missing_value = ROWS,
         value_parser = parse_rows
     )]
     flows: Option<usize>,
@@ -135,10 +138,10 @@ impl Rules {
 pub(crate) struct Bounds {
     /// Limit superframes to fewer than this many bytes, counted from the IP header
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=524_280))]
+    #[arg(value_parser = whole(MAX_SIZE))]
     pub(crate) max_size: Option<u32>,
     /// Limit superframes to this many packets
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = whole(POSITIVE), hide_short_help = true)]
     pub(crate) max_segs: Option<u16>,
     /// Limit the number of trains held at once
     #[arg(long, value_name = "N", value_parser = parse_flows, hide_short_help = true)]
@@ -207,8 +210,8 @@ pub(crate) struct Waiting {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_ns)]
     pub(crate) timeout: u64,
     /// Resolve overlapping fragments by this policy
-    #[arg(long, value_name = "POLICY", default_value = "drop")]
-    pub(crate) overlap: OverlapPolicy,
+    #[arg(long, value_name = "POLICY", default_value = "drop", value_parser = one_of(OVERLAPS))]
+    pub(crate) overlap: Overlap,
     /// Limit the memory for incomplete datagrams: at least 128K; for example 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
@@ -255,7 +258,7 @@ pub(crate) struct Fragment {
     #[command(flatten)]
     pub(crate) sizes: Sizes,
     /// Set the MTU, counted from the IP header
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
+    #[arg(long, value_name = "BYTES", value_parser = whole(MTU))]
     pub(crate) mtu: u16,
     /// Fragment IPv4 packets even if DF is set
     #[arg(long)]
@@ -288,8 +291,8 @@ pub(crate) struct CsumFix {
     #[command(flatten)]
     pub(crate) known: Known,
     /// Select the checksums to change
-    #[arg(long, value_name = "WHICH", default_value = "partial")]
-    pub(crate) only: Which,
+    #[arg(long, value_name = "WHICH", default_value = "partial", value_parser = one_of(CHECKSUMS))]
+    pub(crate) only: convert::Which,
     #[command(flatten)]
     pub(crate) strictness: Strictness,
 }
@@ -331,55 +334,10 @@ impl Explain {
     }
 }
 
-/// Checksums that `csum fix` sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Which {
-    /// Complete checksums that were left for the device.
-    Partial,
-    /// Correct bad checksums.
-    Bad,
-    /// Complete partial checksums and correct bad ones.
-    All,
-}
-
-impl From<Which> for convert::Which {
-    fn from(which: Which) -> Self {
-        match which {
-            Which::Partial => Self::Partial,
-            Which::Bad => Self::Bad,
-            Which::All => Self::All,
-        }
-    }
-}
-
-/// Policies for fragments that share bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OverlapPolicy {
-    /// Drop the datagram unless the fragments are identical.
-    Drop,
-    /// Keep the bytes that arrived first.
-    First,
-    /// Keep the bytes that arrived last.
-    Last,
-    /// Do the same as Linux.
-    Linux,
-}
-
 impl From<&Waiting> for fragments::Waiting {
     fn from(options: &Waiting) -> Self {
         let &Waiting { timeout, overlap, memory, distance } = options;
-        Self { timeout, overlap: overlap.into(), memory, distance }
-    }
-}
-
-impl From<OverlapPolicy> for Overlap {
-    fn from(policy: OverlapPolicy) -> Self {
-        match policy {
-            OverlapPolicy::Drop => Self::Drop,
-            OverlapPolicy::First => Self::First,
-            OverlapPolicy::Last => Self::Last,
-            OverlapPolicy::Linux => Self::Linux,
-        }
+        Self { timeout, overlap, memory, distance }
     }
 }
 

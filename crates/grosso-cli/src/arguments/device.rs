@@ -11,9 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    grammar::OutputFormat,
     ports::TunnelPorts,
-    values::{parse_bytes, parse_file_bytes, parse_time_ns},
+    values::{FORMATS, one_of, parse_bytes, parse_file_bytes, parse_time_ns},
 };
 
 #[derive(Args, Debug)]
@@ -92,8 +91,8 @@ pub(crate) struct Capture {
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
     /// Set the format; pcap stores no metadata
-    #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng")]
-    format: OutputFormat,
+    #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng", value_parser = one_of(FORMATS))]
+    format: Format,
     /// Set the timestamp precision in files and over IP; Arkime needs micro
     #[arg(long, value_name = "UNIT", default_value = "nano", hide_short_help = true)]
     time_stamp_precision: Precision,
@@ -151,7 +150,7 @@ impl Capture {
 
     /// Returns the format of the output.
     pub(crate) fn format(&self) -> Format {
-        self.format.into()
+        self.format
     }
 
     /// Returns the filter expression.

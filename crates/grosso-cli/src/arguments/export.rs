@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{captures::Rules, grammar::Captures, known::Known, own::Naming};
+use super::{
+    captures::Rules, grammar::Captures, known::Known, own::Naming, values::parse_flow_file,
+};
 use crate::shard::Shard;
 
 #[derive(Args, Debug)]
@@ -29,16 +31,6 @@ pub(crate) struct Export {
     pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) rules: Rules,
-}
-
-/// Parses the file of the flow table. A number was the limit of held trains.
-fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
-    match text.parse::<u64>() {
-        Ok(number) => {
-            Err(format!("expected a file; --max-flows {number} limits the trains held at once"))
-        }
-        Err(_) => Ok(text.into()),
-    }
 }
 
 pub(crate) const EXPORT_HELP: &str = "\

@@ -2,12 +2,15 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use grosso_analysis::capture::{self, Target};
 use grosso_capture::Format;
 use grosso_sys::path;
 
-use super::own::{Naming, Reading};
+use super::{
+    own::{Naming, Reading},
+    values::{FORMATS, one_of},
+};
 use crate::{error::Failure, session::Session};
 
 /// Captures that a command reads, and the filter for their packets.
@@ -104,8 +107,8 @@ pub(crate) struct Files {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
     /// Set the output format [default: by file name, else by input]
-    #[arg(short = 'F', long, value_name = "FORMAT", requires = "write")]
-    format: Option<OutputFormat>,
+    #[arg(short = 'F', long, value_name = "FORMAT", requires = "write", value_parser = one_of(FORMATS))]
+    format: Option<Format>,
     #[command(flatten)]
     pub(super) naming: Naming,
 }
@@ -125,24 +128,6 @@ impl Files {
 
     /// Returns the output file and its format.
     pub(crate) fn target(&self) -> Target {
-        Target { path: self.write.clone(), format: self.format.map(Into::into) }
-    }
-}
-
-/// Formats of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputFormat {
-    /// Classic pcap, without metadata.
-    Pcap,
-    /// pcapng, with metadata.
-    Pcapng,
-}
-
-impl From<OutputFormat> for Format {
-    fn from(format: OutputFormat) -> Self {
-        match format {
-            OutputFormat::Pcap => Self::Pcap,
-            OutputFormat::Pcapng => Self::Pcapng,
-        }
+        Target { path: self.write.clone(), format: self.format }
     }
 }

@@ -2,7 +2,10 @@
 
 use clap::Args;
 
-use super::ports::TunnelPorts;
+use super::{
+    ports::TunnelPorts,
+    values::{MTU, POSITIVE, whole},
+};
 use crate::{error::Failure, evidence::Given};
 
 /// Facts about the wire, which override those that the capture shows.
@@ -11,7 +14,7 @@ pub(crate) struct Known {
     #[command(flatten)]
     sizes: Sizes,
     /// Assume this MTU on the wire; overrides the capture
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
+    #[arg(long, value_name = "BYTES", value_parser = whole(MTU))]
     mtu: Option<u16>,
 }
 
@@ -19,10 +22,10 @@ pub(crate) struct Known {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
     /// Assume this TCP segment size; overrides the capture
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = whole(POSITIVE))]
     mss: Option<u16>,
     /// Assume this UDP segment size for packets longer than the MTU
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..), hide_short_help = true)]
+    #[arg(long, value_name = "BYTES", value_parser = whole(POSITIVE), hide_short_help = true)]
     uso_size: Option<u16>,
     #[command(flatten)]
     tunnels: TunnelPorts,
@@ -42,28 +45,6 @@ impl Known {
     /// # Errors
     /// Fails if no packet can satisfy all facts.
     pub(crate) fn given(&self) -> Result<Given, Failure> {
-        let Self { sizes: Sizes { mss, uso_size, .. }, mtu } = self;
-        let payloads = [("--mss", *mss, TCP_BYTES_MIN), ("--uso-size", *uso_size, UDP_BYTES_MIN)];
-        for (option, size, headers) in payloads {
-            let (Some(size), Some(mtu)) = (size, *mtu) else { continue };
-            if usize::from(size) + headers > mtu.into() {
-                let message = format!(
-                    "{option} {size} does not fit into --mtu {mtu}: with headers, a packet has \
-                     at least {} bytes",
-                    usize::from(size) + headers
-                );
-                let hint = format!(
-                    "omit --mtu, or pass {option} with at most {}",
-                    usize::from(mtu).saturating_sub(headers)
-                );
-                return Err(Failure::usage("usage.contradiction", message).hint(hint));
-            }
-        }
-        Ok(Given { mtu: *mtu, ..self.sizes.given() })
+        Given { mtu: self.mtu, ..self.sizes.given() }.checked()
     }
 }
-
-/// Length of the shortest IPv4 and TCP headers together.
-const TCP_BYTES_MIN: usize = 40;
-/// Length of the shortest IPv4 header and a UDP header together.
-const UDP_BYTES_MIN: usize = 28;

@@ -9,6 +9,8 @@ mod device;
 mod export;
 mod extcap;
 mod grammar;
+#[cfg(all(test, feature = "parquet"))]
+mod keyword_tests;
 mod known;
 mod lab;
 mod observe;

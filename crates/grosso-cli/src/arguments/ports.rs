@@ -7,7 +7,7 @@ use clap::{
 use grosso_capture::TunnelPort;
 use grosso_wire::{Ports, Pseudowire};
 
-use super::values::{parse_pseudowire, parse_tunnel_port};
+use super::values::{parse_pseudowire, parse_tunnel_port, tunnel_ports};
 
 /// UDP ports of tunnels: the assigned ports, overridden by `--port`. Also the format of L2TPv3 sessions.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +33,9 @@ struct PortWords {
 
 impl FromArgMatches for TunnelPorts {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let PortWords { ports: told, l2tp } = PortWords::from_arg_matches(matches)?;
-        let mut ports = Ports::ASSIGNED.with_l2tp(l2tp);
-        for (index, tunnel) in told.iter().enumerate() {
-            if let Some(why) = told.iter().take(index).find_map(|other| clash(*other, *tunnel)) {
-                return Err(Error::raw(ErrorKind::ArgumentConflict, why));
-            }
-            tunnel.set(&mut ports);
-        }
-        Ok(Self(ports))
+        let PortWords { ports, l2tp } = PortWords::from_arg_matches(matches)?;
+        let conflict = |why| Error::raw(ErrorKind::ArgumentConflict, why + "\n");
+        tunnel_ports(&ports, l2tp).map(Self).map_err(conflict)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -58,21 +52,6 @@ impl Args for TunnelPorts {
     fn augment_args_for_update(command: Command) -> Command {
         PortWords::augment_args_for_update(command)
     }
-}
-
-/// Returns the reason why two tunnels cannot be recognised at the same time; `None` if they can.
-fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
-    if one == other {
-        return None;
-    }
-    let why = if one.port() == other.port() {
-        "a UDP port can stand for one tunnel only; remove one of the options"
-    } else if one.is_same_tunnel(other) {
-        "only one UDP port per tunnel is possible; run the command once per port"
-    } else {
-        return None;
-    };
-    Some(format!("--port {one} and --port {other} conflict: {why}\n"))
 }
 
 #[cfg(test)]

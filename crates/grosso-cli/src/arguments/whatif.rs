@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use grosso_analysis::replay::{Batch, HoldTime, Repair};
+use grosso_analysis::{
+    replay::{Batch, HoldTime, Repair},
+    whatif,
+};
 
 use super::{
     captures::{Bounds, ListedFlows},
     grammar::Captures,
     known::Known,
     own::Naming,
+    values::{JOBS, whole},
 };
 
 #[derive(Args, Debug)]
@@ -23,7 +27,7 @@ pub(crate) struct Whatif {
         long,
         value_name = "NAMES",
         value_delimiter = ',',
-        default_value = "linux,linux-8x8,freebsd,rsc-82599"
+        default_value = whatif::Whatif::PROFILES
     )]
     pub(crate) profile: Vec<String>,
     /// Compare these hold times in capture time, separated by commas; auto adapts per flow
@@ -31,7 +35,7 @@ pub(crate) struct Whatif {
         long,
         value_name = "TIMES",
         value_delimiter = ',',
-        default_value = "0,2us,16us,20us,50us,100us,1ms,auto",
+        default_value = whatif::Whatif::HOLDS,
         value_parser = HoldTime::parse
     )]
     pub(crate) hold: Vec<HoldTime>,
@@ -41,7 +45,7 @@ pub(crate) struct Whatif {
     pub(crate) reorder: Vec<Repair>,
     /// End a poll before a gap longer than TIME or after 64 packets; with a number N, after N packets; with "stamp", at
     /// each new timestamp
-    #[arg(long, value_name = "WHEN", default_value = "5us", value_parser = Batch::parse)]
+    #[arg(long, value_name = "WHEN", default_value = whatif::Whatif::BATCH, value_parser = Batch::parse)]
     pub(crate) batch: Batch,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
@@ -50,7 +54,7 @@ pub(crate) struct Whatif {
     #[command(flatten)]
     pub(crate) listed: ListedFlows,
     /// Use this many threads; the report is the same for any number
-    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = whole(JOBS))]
     pub(crate) jobs: u16,
     /// Write an HTML page with plots to this file
     #[arg(long, value_name = "FILE")]

@@ -112,8 +112,8 @@ pub(super) fn csum(command: &args::Csum, session: &mut Session) -> Result<Exit, 
 fn verify(options: &args::CsumVerify, session: &mut Session) -> Result<Exit, Failure> {
     let files = options.captures.files("csum verify", session)?;
     let rows_max = match (session.talk.json, session.talk.verbose) {
-        (_, true) => ROWS_VERBOSE,
-        (true, false) => ROWS_JSON,
+        (_, true) => convert::Verify::rows_of_json(true),
+        (true, false) => convert::Verify::rows_of_json(false),
         (false, false) => ROWS_TEXT,
     };
     run(convert::Verify { given: options.known.given()?, rows_max }, files, session)
@@ -121,7 +121,7 @@ fn verify(options: &args::CsumVerify, session: &mut Session) -> Result<Exit, Fai
 
 fn fix(options: &args::CsumFix, session: &mut Session) -> Result<Exit, Failure> {
     let files = options.files.files("csum fix", session)?;
-    run(convert::Fix { given: options.known.given()?, only: options.only.into() }, files, session)
+    run(convert::Fix { given: options.known.given()?, only: options.only }, files, session)
 }
 
 pub(super) fn explain(options: &args::Explain, session: &mut Session) -> Result<Exit, Failure> {
@@ -150,19 +150,17 @@ pub(super) fn whatif(options: &args::Whatif, session: &mut Session) -> Result<Ex
 
 #[cfg(feature = "parquet")]
 pub(super) fn export(options: &args::Export, session: &mut Session) -> Result<Exit, Failure> {
-    if options.parquet.is_none() && options.trains.is_none() && options.flows.is_none() {
-        let hint = "grosso export FILE --parquet PACKETS.parquet --trains TRAINS.parquet";
-        return Err(Failure::usage("usage.output", "export: no output file").hint(hint));
-    }
-    let files = options.captures.files("export", session)?;
-    let command = export::Export {
+    let mut command = export::Export {
         parquet: options.parquet.clone(),
         trains: options.trains.clone(),
         flows: options.flows.clone(),
         shard: options.shard,
-        given: options.known.given()?,
+        given: Default::default(),
         rules: options.rules.rules(),
     };
+    command.check()?;
+    let files = options.captures.files("export", session)?;
+    command.given = options.known.given()?;
     run(command, files, session)
 }
 
@@ -195,7 +193,5 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
     }
 }
 
-/// Maximum number of checksums that `csum verify` lists as text, as JSON, and with `--verbose`.
+/// Maximum number of checksums that `csum verify` lists as text.
 const ROWS_TEXT: usize = 20;
-const ROWS_JSON: usize = 1000;
-const ROWS_VERBOSE: usize = 10_000;

@@ -245,7 +245,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
 }
 
 /// Parses a command line.
-pub(crate) fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
     let command = Arguments::command().color(help_color(words));
     let parse = |words: &[OsString]| {
         let parsed = command.clone().try_get_matches_from(arrange(&command, words.to_vec()));
@@ -279,7 +279,7 @@ fn help_color(words: &[OsString]) -> ColorChoice {
 }
 
 /// Runs a command; a panic becomes a failure of the command.
-pub(crate) fn guarded(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
+fn guarded(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
     let ended = panic::catch_unwind(AssertUnwindSafe(|| dispatch(command, session)));
     ended.unwrap_or_else(|_| {
         let message = "internal error: please report it with the lines above";
@@ -302,11 +302,7 @@ fn interrupts(command: &Command) -> Arc<AtomicBool> {
 }
 
 /// Creates the session of a command line; reading ends early once `interrupted` is set.
-pub(crate) fn session(
-    arguments: &Arguments,
-    words: &[OsString],
-    interrupted: Arc<AtomicBool>,
-) -> Session {
+fn session(arguments: &Arguments, words: &[OsString], interrupted: Arc<AtomicBool>) -> Session {
     let common = &arguments.common;
     let Own { reading, naming, strictness, detail } = arguments.command.own();
     let reading = reading.unwrap_or_default();

@@ -1,0 +1,99 @@
+//! Options that several commands share.
+
+use super::Options;
+use crate::{
+    capture::Target,
+    error::Failure,
+    evidence::Given,
+    fragments::Waiting,
+    replay::{Batch, Bounds, HoldTime, Repair, Rules},
+    slowdown::Connections,
+    units::parse_time,
+    values::{
+        FORMATS, MAX_SIZE, MTU, OVERLAPS, POSITIVE, ROWS, choose, parse_flows, parse_memory,
+        parse_order, parse_pseudowire, parse_rows, parse_tunnel_port, tunnel_ports, whole,
+    },
+};
+
+/// Takes the facts about the wire that the user knows, except for its MTU.
+pub(super) fn sizes(options: &mut Options) -> Result<Given, Failure> {
+    let mss = options.one("mss", whole(POSITIVE))?;
+    let uso_size = options.one("uso-size", whole(POSITIVE))?;
+    Ok(Given { mss, mtu: None, uso_size, ports: ports(options)? })
+}
+
+/// Takes the facts about the wire that the user knows.
+pub(super) fn given(options: &mut Options) -> Result<Given, Failure> {
+    let mtu = options.one("mtu", whole(MTU))?;
+    Given { mtu, ..sizes(options)? }.checked()
+}
+
+/// Takes the UDP ports of tunnels, and the format of L2TPv3 sessions.
+pub(super) fn ports(options: &mut Options) -> Result<grosso_wire::Ports, Failure> {
+    let named = options.each("port", parse_tunnel_port)?;
+    let l2tp = options.one("l2tp", parse_pseudowire)?;
+    tunnel_ports(&named, l2tp).map_err(|why| Failure::usage("usage", why))
+}
+
+/// Takes the rules for merging.
+pub(super) fn rules(options: &mut Options) -> Result<Rules, Failure> {
+    let default = Rules::default();
+    Ok(Rules {
+        profile: options.one("profile", text)?.unwrap_or(default.profile),
+        batch: options.one("batch", Batch::parse)?.unwrap_or(default.batch),
+        hold: options.one("hold", HoldTime::parse)?,
+        reorder: options.one("reorder", Repair::parse)?,
+        bounds: bounds(options)?,
+    })
+}
+
+/// Takes the limits that override those of a profile.
+pub(super) fn bounds(options: &mut Options) -> Result<Bounds, Failure> {
+    Ok(Bounds {
+        max_size: options.one("max-size", whole(MAX_SIZE))?,
+        max_segs: options.one("max-segs", whole(POSITIVE))?,
+        flows: options.one("max-flows", parse_flows)?,
+        tunnels: options.one("tunnels", whole(0..=u8::MAX))?,
+        no_udp: options.flag("no-udp")?,
+        round_trip: options.one("round-trip", parse_time)?,
+    })
+}
+
+/// Takes the limits for incomplete datagrams.
+pub(super) fn waiting(options: &mut Options) -> Result<Waiting, Failure> {
+    let default = Waiting::default();
+    Ok(Waiting {
+        timeout: options.one("timeout", parse_time)?.unwrap_or(default.timeout),
+        overlap: options.one("overlap", |text| choose(OVERLAPS, text))?.unwrap_or(default.overlap),
+        memory: options.one("memory", parse_memory)?.unwrap_or(default.memory),
+        distance: options.one("distance", whole(0..=u32::MAX))?.unwrap_or(default.distance),
+    })
+}
+
+/// Takes the options of the flow table, and returns an empty one.
+pub(super) fn connections(options: &mut Options) -> Result<Connections, Failure> {
+    let mut connections = Connections::default();
+    let limit = options.one_or("flows", ROWS, parse_rows)?;
+    let order = options.one("sort", parse_order)?;
+    match (limit, order) {
+        (Some(limit), order) => connections.list_flows(order.unwrap_or_default(), limit),
+        (None, Some(_)) => return Err(options.wrong("sort", "needs --flows")),
+        (None, None) => {}
+    }
+    Ok(connections)
+}
+
+/// Takes the output file and its format.
+pub(super) fn target(options: &mut Options) -> Result<Target, Failure> {
+    let path = options.one("write", text)?.map(Into::into);
+    let format = options.one("format", |text| choose(FORMATS, text))?;
+    match (&path, format) {
+        (None, Some(_)) => Err(options.wrong("format", "needs --write")),
+        _ => Ok(Target { path, format }),
+    }
+}
+
+/// Accepts any text.
+pub(super) fn text(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}

@@ -1,0 +1,356 @@
+//! Option values as users write them, on a command line or as keywords of another language.
+
+use core::{
+    fmt::Display,
+    ops::{Bound, RangeBounds, RangeInclusive},
+    str::FromStr,
+};
+use std::path::PathBuf;
+
+use grosso::reassemble::Overlap;
+use grosso_capture::{Format, TunnelPort};
+use grosso_wire::{CookieLen, LinkType, Ports, Pseudowire};
+
+use crate::{
+    convert::Which,
+    line::Spacing,
+    slowdown::{FlowOrder, ROWS_MAX},
+};
+
+/// Range of an MTU, in bytes from the IP header: IPv4 needs 68 (RFC 791).
+pub const MTU: RangeInclusive<u16> = 68..=u16::MAX;
+/// Range of sizes and numbers that are not zero.
+pub const POSITIVE: RangeInclusive<u16> = 1..=u16::MAX;
+/// Range of the limit of a superframe's length, in bytes.
+pub const MAX_SIZE: RangeInclusive<u32> = 1..=524_280;
+/// Range of the number of threads.
+pub const JOBS: RangeInclusive<u16> = 1..=256;
+/// Number of rows of a flow table whose length is not passed.
+pub const ROWS: &str = "20";
+
+/// A value with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<T> {
+    /// Name that users write.
+    pub name: &'static str,
+    /// Explanation, without a full stop.
+    pub about: &'static str,
+    /// The value.
+    pub value: T,
+}
+
+/// Formats of an output capture.
+pub const FORMATS: &[Choice<Format>] = &[
+    Choice { name: "pcap", about: "Classic pcap, without metadata", value: Format::Pcap },
+    Choice { name: "pcapng", about: "pcapng, with metadata", value: Format::Pcapng },
+];
+
+/// Policies for fragments that share bytes.
+pub const OVERLAPS: &[Choice<Overlap>] = &[
+    Choice {
+        name: "drop",
+        about: "Drop the datagram unless the fragments are identical",
+        value: Overlap::Drop,
+    },
+    Choice { name: "first", about: "Keep the bytes that arrived first", value: Overlap::First },
+    Choice { name: "last", about: "Keep the bytes that arrived last", value: Overlap::Last },
+    Choice { name: "linux", about: "Do the same as Linux", value: Overlap::Linux },
+];
+
+/// Checksums that `csum fix` sets.
+pub const CHECKSUMS: &[Choice<Which>] = &[
+    Choice {
+        name: "partial",
+        about: "Complete checksums that were left for the device",
+        value: Which::Partial,
+    },
+    Choice { name: "bad", about: "Correct bad checksums", value: Which::Bad },
+    Choice {
+        name: "all",
+        about: "Complete partial checksums and correct bad ones",
+        value: Which::All,
+    },
+];
+
+/// Returns the value with this name.
+///
+/// # Errors
+/// Fails if no value has the name.
+pub fn choose<T: Copy>(choices: &[Choice<T>], text: &str) -> Result<T, String> {
+    let names = || choices.iter().map(|choice| choice.name).collect::<Vec<_>>().join(", ");
+    let chosen = choices.iter().find(|choice| choice.name == text);
+    chosen.map(|choice| choice.value).ok_or_else(|| format!("expected one of {}", names()))
+}
+
+/// Parses the figure that sorts the flow table.
+///
+/// # Errors
+/// Fails if there is no such figure.
+pub fn parse_order(text: &str) -> Result<FlowOrder, String> {
+    let order = FlowOrder::ALL.into_iter().find(|order| order.name() == text);
+    order.ok_or_else(|| {
+        format!("expected one of {}", FlowOrder::ALL.map(FlowOrder::name).join(", "))
+    })
+}
+
+/// Returns a parser of whole numbers in `range`.
+pub fn whole<T>(range: impl RangeBounds<T> + Clone) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Copy,
+{
+    move |text| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| range.contains::<T>(number));
+        number.ok_or_else(|| match (is_number, range.start_bound(), range.end_bound()) {
+            (true, Bound::Included(least), Bound::Included(most)) => {
+                format!("expected a number from {least} to {most}")
+            }
+            (true, Bound::Included(least), _) => format!("expected at least {least}"),
+            (true, _, _) => "expected a smaller number".into(),
+            (false, _, _) => "expected a whole number".into(),
+        })
+    }
+}
+
+/// Returns the UDP ports of tunnels: the assigned ports, overridden by `named`, and the format of L2TPv3 sessions.
+///
+/// # Errors
+/// Fails with the reason if two of the named ports contradict each other.
+pub fn tunnel_ports(named: &[TunnelPort], l2tp: Option<Pseudowire>) -> Result<Ports, String> {
+    let mut ports = Ports::ASSIGNED.with_l2tp(l2tp);
+    for (index, tunnel) in named.iter().enumerate() {
+        if let Some(why) = named.iter().take(index).find_map(|other| clash(*other, *tunnel)) {
+            return Err(why);
+        }
+        tunnel.set(&mut ports);
+    }
+    Ok(ports)
+}
+
+/// Returns the reason why two tunnels cannot be recognised at the same time; `None` if they can.
+fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
+    if one == other {
+        return None;
+    }
+    let why = if one.port() == other.port() {
+        "a UDP port can stand for one tunnel only; remove one of the options"
+    } else if one.is_same_tunnel(other) {
+        "only one UDP port per tunnel is possible; run the command once per port"
+    } else {
+        return None;
+    };
+    Some(format!("--port {one} and --port {other} conflict: {why}"))
+}
+
+/// Parses a tunnel and its UDP port, in the form in which they are displayed.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
+    let name = |tunnel: TunnelPort| tunnel.name().to_ascii_lowercase();
+    let expected = || {
+        let tunnels: Vec<_> = TunnelPort::assigned().map(|it| name(it) + "=PORT").collect();
+        format!("expected a tunnel and its UDP port: {} or fou=PORT/PROTOCOL", tunnels.join(", "))
+    };
+    let (tunnel, port) = text.split_once('=').ok_or_else(expected)?;
+    let number =
+        |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(expected);
+    if tunnel == "fou" {
+        let (port, protocol) = port.split_once('/').ok_or_else(expected)?;
+        let protocol = protocol.parse::<u8>().ok().filter(|protocol| *protocol > 0);
+        return Ok(TunnelPort::fou(number(port)?, protocol.ok_or_else(expected)?));
+    }
+    let known = TunnelPort::assigned().find(|it| name(*it) == tunnel).ok_or_else(expected)?;
+    Ok(known.moved_to(number(port)?))
+}
+
+/// Parses the format of L2TPv3 sessions: size of the cookie in bytes, and the sublayer.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
+    let expected = || {
+        "expected the cookie size (0, 4 or 8 bytes) and the sublayer: 4/default, \
+                       0/none"
+    };
+    let (cookie, sublayer) = text.split_once('/').ok_or_else(expected)?;
+    let cookie = match cookie {
+        "0" => CookieLen::None,
+        "4" => CookieLen::Four,
+        "8" => CookieLen::Eight,
+        _ => return Err(expected().into()),
+    };
+    let has_sublayer = match sublayer {
+        "default" => true,
+        "none" => false,
+        _ => return Err(expected().into()),
+    };
+    Ok(Pseudowire { cookie, has_sublayer })
+}
+
+/// Parses a link type: a name, or a number of the tcpdump list.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_link(text: &str) -> Result<LinkType, String> {
+    let named = match text.to_ascii_lowercase().as_str() {
+        "ethernet" | "en10mb" => Some(LinkType::Ethernet),
+        "raw" => Some(LinkType::Raw),
+        "null" | "loop" => Some(LinkType::Null),
+        "sll" | "linux_sll" => Some(LinkType::LinuxSll),
+        "sll2" | "linux_sll2" => Some(LinkType::LinuxSll2),
+        "ppp" => Some(LinkType::Ppp),
+        "ppp_ether" | "pppoe" => Some(LinkType::PppEther),
+        number => number.parse().ok().and_then(LinkType::from_pcap),
+    };
+    named.ok_or_else(|| "expected ethernet, raw, null, sll, sll2, ppp, pppoe or a number".into())
+}
+
+/// Parses the maximum number of trains held at once.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_flows(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
+        _ => Err(format!("expected a number from 1 to {FLOWS_MAX}")),
+    }
+}
+
+/// Parses the file of the flow table.
+///
+/// # Errors
+/// Fails for a number, which was the limit of held trains.
+pub fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
+    match text.parse::<u64>() {
+        Ok(number) => {
+            Err(format!("expected a file; --max-flows {number} limits the trains held at once"))
+        }
+        Err(_) => Ok(text.into()),
+    }
+}
+
+/// Parses a number of rows of the flow table.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_rows(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(rows @ 1..=ROWS_MAX) => Ok(rows),
+        _ => Err(format!("expected a number from 1 to {ROWS_MAX}")),
+    }
+}
+
+/// Parses a size in bytes with an optional binary unit.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return Err("expected a size such as 65536, 64K, 8M or 1G".into()),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    bytes.ok_or_else(|| "expected a number before the unit".into())
+}
+
+/// Parses a memory size in bytes, which must suffice for one datagram of full length.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_memory(text: &str) -> Result<usize, String> {
+    let bytes = parse_bytes(text)?;
+    let size = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_BYTES_MIN);
+    size.ok_or_else(|| "expected at least 128K, the memory of one large datagram".into())
+}
+
+/// Parses the timestamps of split packets: `same`, or `line=` and a rate.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_spacing(text: &str) -> Result<Spacing, String> {
+    if text == "same" {
+        return Ok(Spacing::Same);
+    }
+    let expected = || "expected same, or line=RATE such as line=10G".to_string();
+    let rate = text.strip_prefix("line=").ok_or_else(expected)?;
+    parse_rate(rate).map(Spacing::Line).map_err(|_| expected())
+}
+
+/// Parses a rate in bits per second with an optional decimal unit.
+///
+/// # Errors
+/// Fails if the text has another form, or the value is out of range.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let expected = || "expected bits per second, such as 900M or 1.5G".to_string();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        _ => return Err(expected()),
+    };
+    let bits = number.parse::<f64>().map_err(|_| expected())? * factor;
+    if (1.0..=RATE_BITS_MAX).contains(&bits) { Ok(bits.round() as u64) } else { Err(expected()) }
+}
+
+/// Maximum rate in bits per second: faster than any link, and small enough for a double to represent whole bits.
+const RATE_BITS_MAX: f64 = 1e15;
+
+/// Maximum number of flows: a table of a million trains takes several hundred megabytes.
+const FLOWS_MAX: usize = 1 << 20;
+
+/// Minimum memory in bytes: a datagram of 65535 bytes, its headers, and its bookkeeping.
+const MEMORY_BYTES_MIN: u64 = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use grosso_wire::Kind;
+
+    use super::*;
+
+    #[test]
+    fn ports_of_tunnels_are_named() {
+        assert_eq!(parse_tunnel_port("vxlan=8472"), Ok(TunnelPort::new(Kind::Vxlan, 8472)));
+        for text in ["vxlan=1", "vxlan-gpe=2", "geneve=3", "gue=4", "fou=5555/4", "esp=6"] {
+            assert_eq!(parse_tunnel_port(text).unwrap().to_string(), text);
+        }
+        for wrong in ["vxlan", "vxlan=0", "vxlan=65536", "fou=5555", "fou=5555/0", "gre=7", ""] {
+            assert!(parse_tunnel_port(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_and_sizes_have_units() {
+        assert_eq!(parse_spacing("line=10G"), Ok(Spacing::Line(10_000_000_000)));
+        assert!(parse_spacing("line=0").is_err());
+        assert!(parse_spacing("10G").is_err());
+        assert_eq!(parse_rate("1.5G"), Ok(1_500_000_000));
+        assert_eq!(parse_rate("64"), Ok(64));
+        for wrong in ["", "G", "0", "1.5.5G", "-1", "9e9", "9999999999G"] {
+            assert!(parse_rate(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_bytes("64M"), Ok(64 << 20));
+        assert!(parse_bytes("64MB").is_err() && parse_bytes("99999999999G").is_err());
+    }
+
+    #[test]
+    fn numbers_outside_a_range_are_answered_by_the_range() {
+        let mtu = whole(68..=u16::MAX);
+        assert_eq!(mtu("1500"), Ok(1500));
+        for wrong in ["67", "65536", "99999999999999999999"] {
+            assert_eq!(mtu(wrong), Err("expected a number from 68 to 65535".into()));
+        }
+        for wrong in ["", "-1", "1.5", "abc", "0x44"] {
+            assert_eq!(mtu(wrong), Err("expected a whole number".into()), "{wrong}");
+        }
+        assert_eq!(whole(1u64..)("0"), Err("expected at least 1".into()));
+    }
+}
