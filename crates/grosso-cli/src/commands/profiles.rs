@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use grosso_analysis::reports::profiles;
+pub(super) use grosso_analysis::reports::profiles::{LIST, ONE};
 
 use crate::{
     arguments::{Profiles, ProfilesCommand},
