@@ -20,7 +20,7 @@ use crate::{
     report::{count_lines, list_lines, wrap},
 };
 
-/// The figure that sorts a table of flows, the largest first.
+/// Sort key of a table of flows, in descending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowOrder {

@@ -81,7 +81,7 @@ pub(super) fn parse_rows(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses the figure that sorts the flow table.
+/// Parses the sort key of the flow table.
 pub(super) fn flow_order() -> impl TypedValueParser<Value = FlowOrder> {
     PossibleValuesParser::new(FlowOrder::ALL.map(FlowOrder::name)).map(|name| {
         let order = FlowOrder::ALL.into_iter().find(|order| order.name() == name);
