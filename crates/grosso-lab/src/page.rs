@@ -57,6 +57,7 @@ pre { overflow-x: auto; font-size: 13px; } a { color: var(--speed); }
 table { border-collapse: collapse; font-size: .9rem; } ol { padding-left: 1.6rem; }
 th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0; }
 .compared { margin-top: .8rem; overflow-wrap: normal; }
+.compared td[data-of=here] { white-space: nowrap; }
 @media (max-width: 599px) { .compared tr { display: block; margin: .6rem 0; }
   .compared th { display: none; } .compared td { display: block; padding: 0; }
   .compared td:nth-child(-n+2) { display: inline; }

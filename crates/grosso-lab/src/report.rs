@@ -336,8 +336,8 @@ fn compared(verdicts: &[Verdict]) -> String {
     let chart =
         if chart.rows.is_empty() { "<h2>Published and here</h2>\n".into() } else { chart.draw() };
     format!(
-        "{chart}<div class=\"wide\"><table class=\"compared\"><tr><th></th><th>claim</th><th>published</th><th>here</th>\
-         <th>here / published</th><th>answer</th></tr>\n{lines}</table></div>\n"
+        "{chart}<div class=\"wide\"><table class=\"compared\"><tr><th></th><th>claim</th>\
+         <th>published</th><th>here</th><th>here / published</th><th>answer</th></tr>\n{lines}</table></div>\n"
     )
 }
 

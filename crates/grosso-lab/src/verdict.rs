@@ -329,6 +329,14 @@ impl Verdict {
         Self { needs_every_row: true, ..self }
     }
 
+    /// Returns the same verdict without a decision, because the figures lack the condition of the claim.
+    pub(crate) fn undecided(self, needed: &'static str) -> Self {
+        match self.holds() || self.is_contradicted() {
+            true => Self { answer: Answer::Undecided { needed }, ..self },
+            false => self,
+        }
+    }
+
     /// Adds the figures from which the judged figure was computed, or its setting.
     pub(crate) fn with(mut self, detail: impl fmt::Display) -> Self {
         if self.judged.is_some() {

@@ -47,7 +47,9 @@ pub(crate) struct Inspect {
 /// Options of the flow table.
 #[derive(Args, Debug)]
 pub(crate) struct ListedFlows {
-    /// List the N largest TCP and UDP directions: size, trains, round trip, loss and cause [without =N: 20]
+    /// List the N largest flows [without =N: 20]
+    ///
+    /// Each direction of a TCP or UDP flow has a row: size, trains, round trip, loss and cause.
     #[arg(
         long,
         value_name = "N",
@@ -59,6 +61,7 @@ pub(crate) struct ListedFlows {
     flows: Option<usize>,
     /// Sort the table of flows by this figure
     #[arg(long, value_name = "FIGURE", requires = "flows", default_value = "bytes", value_parser = flow_order())]
+    #[arg(hide_short_help = true)]
     sort: FlowOrder,
 }
 
@@ -105,12 +108,14 @@ pub(crate) struct Rules {
     /// ("stamp")
     #[arg(long, value_name = "N", default_value = "64", value_parser = Batch::parse)]
     pub(crate) batch: Batch,
-    /// Hold trains across polls for this long in capture time: 20us, 1ms. "auto" adapts per flow, up
-    /// to 100us or auto:TIME [default: from the profile]
+    /// Hold trains across polls for this long in capture time: 20us, 1ms or auto [default: from the profile]
+    ///
+    /// "auto" adapts per flow, up to 100us or auto:TIME.
     #[arg(long, value_name = "TIME", value_parser = HoldTime::parse)]
     pub(crate) hold: Option<HoldTime>,
-    /// Restore the order of TCP segments before merging: "off", "batch" (within a poll), or "holes" (also wait for
-    /// missing segments: 100us, or holes:TIME) [default: from the profile]
+    /// Restore the order of TCP segments before merging: off, batch or holes [default: from the profile]
+    ///
+    /// "batch" restores the order within a poll; "holes" also waits for missing segments, 100us or holes:TIME.
     #[arg(long, value_name = "LEVEL", value_parser = Repair::parse)]
     pub(crate) reorder: Option<Repair>,
     #[command(flatten)]
@@ -356,7 +361,7 @@ pub(crate) enum OverlapPolicy {
     First,
     /// Keep the bytes that arrived last.
     Last,
-    /// Follow Linux.
+    /// Do the same as Linux.
     Linux,
 }
 

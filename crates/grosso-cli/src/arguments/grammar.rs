@@ -132,9 +132,9 @@ impl Files {
 /// Formats of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// Classic pcap.
+    /// Classic pcap, without metadata.
     Pcap,
-    /// pcapng.
+    /// pcapng, with metadata.
     Pcapng,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct LabProfiles {
 /// Measurements of the lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabMeasurement {
-    /// Table R1: MTUs, copies, and the kernel's GRO
+    /// Table R1: receive offload at several MTUs, beside the kernel's GRO
     Lro(LabLro),
     /// Table R5: sender superframes on and off
     Gso(LabOptions),
@@ -495,9 +495,9 @@ pub(crate) enum LabChecksums {
 /// Programs that generate the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabTool {
-    /// Threads of the lab.
+    /// Use the lab's own threads.
     BuiltIn,
-    /// iperf3, if installed.
+    /// Use iperf3, which must be installed.
     Iperf3,
 }
 

@@ -43,8 +43,8 @@ fn unknown(asked: &str) -> Failure {
         Some(meant) => format!("did you mean {meant}? grosso schema lists all commands"),
         None => "grosso schema lists the commands".into(),
     };
-    Failure::usage("usage.command", format!("schema: no command \"{asked}\" with a report"))
-        .hint(hint)
+    let message = format!("schema: the command \"{asked}\" has no report, or does not exist");
+    Failure::usage("usage.command", message).hint(hint)
 }
 
 /// All documents in `schemas`, by name, as `build.rs` packs them.

@@ -1,4 +1,4 @@
-//! The macro that lists the kinds of ports, and what documents and messages need of each.
+//! The macro that lists the kinds of ports, and the facts of each for documents and messages.
 
 use core::fmt;
 use std::{str::FromStr, sync::LazyLock};
@@ -52,7 +52,7 @@ macro_rules! devices {
                 }
             }
 
-            /// Returns what documents and messages need of each kind.
+            /// Returns the facts of each kind for documents and messages.
             fn kinds() -> Vec<registry::KindFacts> {
                 vec![$($(registry::KindFacts::of(&$module::$kind),)*)+]
             }
@@ -62,7 +62,7 @@ macro_rules! devices {
 
 pub(super) use devices;
 
-/// What documents and messages need of a kind.
+/// Facts of a kind for documents and messages.
 pub(super) struct KindFacts {
     pub(super) word: &'static str,
     pub(super) forms: &'static [&'static str],

@@ -194,6 +194,9 @@ struct Claim {
     /// Hold time of the first transfer, in microseconds, if it is not the default of the side.
     hold_us: Option<f64>,
     bound: Bound,
+    /// For a cure: the treatment of the same sender that does harm, and the least harm. Where nothing slows a transfer,
+    /// nothing can restore it.
+    cured: Option<(Handling, Bound)>,
     /// The published ratio of times, if the source has one.
     published: Option<f64>,
     /// The cause that is named if the claim is contradicted.
@@ -213,7 +216,12 @@ impl Claim {
             (HARMLESS, Hardware | Passed) if matches!(side, Sender) => Some(1.0),
             _ => None,
         };
-        Self { text, side, over, under, hold_us: None, bound, published, cause: DISTURBED }
+        let cured = match (side, over) {
+            (Sender, (Passed, _)) => Some((Merged, COSTS)),
+            (Receiver, (Expanded, _)) => Some((Passed, HURTS)),
+            _ => None,
+        };
+        Self { text, side, over, under, hold_us: None, bound, cured, published, cause: DISTURBED }
     }
 
     fn judge(&self, rows: &[TransferRow], senders: SenderKind) -> Option<Verdict> {
@@ -233,7 +241,17 @@ impl Claim {
         };
         let (over, under) = (find(self.over, self.hold_us)?, find(self.under, None)?);
         let evidence = Evidence::ratio(&over.milliseconds, &under.milliseconds, self.bound);
-        let verdict = evidence.verdict(self.text, Unit::Times, self.cause);
+        let mut verdict = evidence.verdict(self.text, Unit::Times, self.cause);
+        if let Some((harm, bound)) = self.cured {
+            let harm = find((harm, self.over.1), None);
+            let is_harmful = harm.is_some_and(|harm| {
+                let evidence = Evidence::ratio(&harm.milliseconds, &under.milliseconds, bound);
+                evidence.verdict("", Unit::Times, "").holds()
+            });
+            if !is_harmful {
+                verdict = verdict.undecided(NO_HARM);
+            }
+        }
         let published = self.published.map(|ratio| Published::new(ratio, "R3, in 2011"));
         Some(verdict.with(times(over, under, senders)).beside(published))
     }
@@ -352,6 +370,7 @@ here the CPU limits the rate, not the round trip, and a sender spends less CPU t
     acknowledgments; a window of 100 KB is full before merging can slow the sender";
 const DISTURBED: &str =
     "other load on this machine, or a round trip so short that slow start takes no time";
+const NO_HARM: &str = "a run in which merging slows the transfers of this sender";
 const KERNEL: &str = "the kernel's TCP, modified to count acknowledgments";
 const NEEDED: &str = "root, bpftool and the kernel's type information (BTF), to load senders that count \
                       differently, and no --senders userspace";

@@ -206,8 +206,9 @@ pub(super) const MERGED: Published = Published::new(4.5 / 8.0, "R3, in 2011");
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SenderKind, tests::report};
+    use super::super::{SenderKind, TransferRow, tests::report};
     use super::*;
+    use crate::verdict::Answer;
 
     /// Returns the same results with the kernel's senders.
     fn kernel() -> AckFindings {
@@ -246,6 +247,39 @@ mod tests {
         assert!(!said(&at(Handling::Passed, 6.0), "passed on"));
         assert!(!said(&at(Handling::Vector, 6.0), "in vectors"));
         assert!(!said(&at(Handling::Hardware, 6.0), "rsc-82599"));
+    }
+
+    #[test]
+    fn what_does_no_harm_cannot_be_cured() {
+        // Merging slows no transfer, and neither does the cure.
+        let mut findings = kernel();
+        let off = |row: &TransferRow| (row.side, row.worth, row.round_trip_ms.to_bits());
+        let others: Vec<TransferRow> = findings
+            .transfers
+            .iter()
+            .filter(|row| row.handling == Handling::Off)
+            .cloned()
+            .collect();
+        for row in &mut findings.transfers {
+            if let Some(same) = others.iter().find(|other| off(other) == off(row)) {
+                row.milliseconds = same.milliseconds;
+            }
+        }
+        let verdicts = judge(&findings);
+        let answer = |claim: &str| {
+            verdicts.iter().find(|verdict| verdict.claim == claim).expect(claim).answer
+        };
+        assert!(matches!(
+            answer("L = 2: merged ACKs halve the speed"),
+            Answer::NotReproduced { .. }
+        ));
+        for cure in [
+            "L = 2: unmerged pure ACKs restore the speed",
+            "L = 2: expanded ACKs restore the speed",
+            "ACK counting: expanded ACKs do not help",
+        ] {
+            assert!(matches!(answer(cure), Answer::Undecided { .. }), "{cure}");
+        }
     }
 
     #[test]

@@ -144,8 +144,8 @@ const CLAIMS: [Claim; 3] = [
 const EQUAL: f64 = 0.95;
 /// Measured on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user, and
 /// of 17 over TAPs.
-const OF_GUESTS: &str = "two emulated VMs take turns on the CPUs, so a short stream shows only which one was running; try \
-     --time 3s";
+const OF_GUESTS: &str = "\
+two emulated VMs take turns on the CPUs, so a short stream shows only which one was running; try --time 3s";
 const CAUSE: &str = "the emulated VM is slower than its network backend, and both share the CPUs";
 const NEEDED: &str =
     "QEMU, and a kernel with modules for the guest; the notes name what is missing";
