@@ -86,7 +86,7 @@ fn s47_one_whole_segment_and_a_remainder_are_plain_packets() {
     }
 }
 
-/// Tests that every length before the payload is that of one segment, because the device repeats the headers unchanged.
+/// Tests that every length before the payload describes one segment, because the device repeats the headers unchanged.
 // Rules: B5
 #[test]
 fn s47_lengths_are_those_of_one_segment() {
