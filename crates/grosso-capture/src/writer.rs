@@ -112,7 +112,7 @@ pub struct CaptureWriter<W: Write> {
 struct Buffered {
     /// Offset of each packet's end in the capture, in bytes.
     ends: VecDeque<u64>,
-    /// Number of earlier packets, all of whose bytes the sink has accepted.
+    /// Number of earlier packets that the sink has accepted completely.
     before: u64,
     /// Number of bytes accepted by the sink when `before` was last counted.
     taken: u64,

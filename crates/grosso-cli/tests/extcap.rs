@@ -19,7 +19,7 @@ use crate::{
 
 /// Returns the tshark command of a user with a link to the program in the directory that the manual names.
 fn tshark(bench: &Bench, words: &str) -> Command {
-    // The first directory is that of Wireshark up to 4.0, the second that of later versions.
+    // Wireshark up to 4.0 uses the first directory, later versions the second.
     for folder in [".config/wireshark/extcap", ".local/lib/wireshark/extcap"] {
         let folder = bench.path(folder);
         fs::create_dir_all(&folder).unwrap();

@@ -532,7 +532,7 @@ fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
         (&stream, "", serde_json::json!({"superframe": 1})),
         (&stream, "--mss 1448", serde_json::json!({"superframe": 1})),
         (&stream, "--mss 8000", serde_json::json!({})),
-        // IP fragments a datagram that is longer than its link's MTU.
+        // IP splits a datagram into fragments if it is longer than the link's MTU.
         (&datagram, "", serde_json::json!({})),
         (&datagram, "--uso-size 1200", serde_json::json!({"superframe": 1})),
     ] {

@@ -1,4 +1,4 @@
-//! The laws of tasks whose output the input determines: segmentation and reassembly.
+//! Laws of the tasks with only one correct output: segmentation and reassembly.
 
 use crate::{
     difference::difference,

@@ -36,7 +36,7 @@ pub struct DriverRing {
 
 impl DriverRing {
     /// Creates the ring of this direction in zeroed memory at address `at`, which is the same in both programs; `None`
-    /// if the memory has no [`RING_BYTES`] bytes there. A ring for frames from the device starts with all slots
+    /// if the memory has fewer than [`RING_BYTES`] bytes there. A ring for frames from the device starts with all slots
     /// available.
     #[must_use]
     pub fn new(memory: &Arc<Memory>, at: u64, way: Way, event_index: bool) -> Option<Self> {

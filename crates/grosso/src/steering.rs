@@ -111,7 +111,7 @@ const NIBBLES: [u16; 16] = {
     nibbles
 };
 
-/// One period of the key by Woo and Park, half of whose bits are set.
+/// One period of the key by Woo and Park, in which half of the bits are set.
 const KEY: u16 = 0x6d5a;
 
 /// Maximum number of queues.

@@ -261,7 +261,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     let around = Around { source_port, ..Around::default() };
     let expected = expected(&endpoint, Carried::Ethernet, &tagged.build(), around).build();
     assert_eq!(sent.completed(), expected);
-    // A tunnel of IP packets has no position for it.
+    // A tunnel of IP packets has no place for the VLAN tag.
     let gre = Endpoint::new(local, remote, gre(None, false, false, false), Carrier::Ip);
     let mut encapsulator = Encapsulator::new(gre.clone(), 1).unwrap();
     let frame = Known { bytes: plain.build(), meta };

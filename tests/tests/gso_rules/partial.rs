@@ -86,7 +86,7 @@ fn s47_one_whole_segment_and_a_remainder_are_plain_packets() {
     }
 }
 
-/// Tests that every length before the payload is that of one segment, because the device repeats the headers unchanged.
+/// Tests that every length before the payload describes one segment, because the device repeats the headers unchanged.
 // Rules: B5
 #[test]
 fn s47_lengths_are_those_of_one_segment() {
@@ -106,8 +106,8 @@ fn s47_lengths_are_those_of_one_segment() {
     }
 }
 
-/// Tests that the repeated headers contain everything that software had: segmenting the packet again gives the same
-/// result.
+/// Tests that the repeated headers lose nothing: segmenting such a packet again gives the same packets as segmenting in
+/// software.
 #[test]
 fn s47_a_device_that_repeats_the_headers_makes_the_same_packets() {
     for headers in headers() {

@@ -11,7 +11,7 @@ pub enum Cause {
     BlackHole,
     /// A router merged packets (LRO) and could not forward the result.
     MergedByRouter,
-    /// Packets stay larger than the path MTU of an ICMP message.
+    /// Packets stay larger than the path MTU that an ICMP message reported.
     PathMtuIgnored,
     /// An ICMP message lowered the path MTU, and the sender obeyed.
     PathMtu,

@@ -20,7 +20,7 @@ use crate::{
     report::{count_lines, list_lines, wrap},
 };
 
-/// The figure that sorts a table of flows, the largest first.
+/// Sort key of a table of flows, in descending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowOrder {
@@ -259,7 +259,8 @@ fn train_tenths(figures: &Figures) -> u64 {
 }
 
 impl FlowTable {
-    /// Returns a table with two lines per direction, and more if packets were merged; at most 80 columns wide unless an IPv6 address is longer.
+    /// Returns a table with two lines per direction, and more if packets were merged; at most 80 columns wide unless an
+    /// IPv6 address is longer.
     pub fn text(&self, style: Style) -> String {
         let Self { directions, sorted_by, merged_by, rows } = self;
         if rows.is_empty() {

@@ -16,7 +16,7 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     PossibleValuesParser::new(names).try_map(|name| choose(choices, &name))
 }
 
-/// Parses the figure that sorts the flow table.
+/// Parses the sort key of the flow table.
 pub(super) fn flow_order() -> impl TypedValueParser<Value = FlowOrder> {
     PossibleValuesParser::new(FlowOrder::ALL.map(FlowOrder::name))
         .try_map(|name| parse_order(&name))

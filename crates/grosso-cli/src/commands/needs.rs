@@ -8,7 +8,7 @@ use crate::{
     tunnel::TunnelFiles,
 };
 
-/// Returns the capabilities for every device of a command, independent of which one it opens first.
+/// Returns the capabilities for every device of a command, regardless of the order in which it opens them.
 pub(super) fn of(command: &Command) -> Needs {
     match command {
         Command::Bridge(options) => {

@@ -16,15 +16,15 @@ use serde::Serialize;
 
 use crate::model::Counting;
 
-/// Value of an acknowledgment to a sender, in slow start and in congestion avoidance.
+/// Weight of an acknowledgment for a sender, in slow start and in congestion avoidance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Worth {
-    /// All segments that it acknowledges, as to Linux.
+    /// All acknowledged segments count, as in Linux.
     Bytes,
-    /// At most two of them (RFC 3465 with L = 2), as to FreeBSD.
+    /// At most two acknowledged segments count (RFC 3465 with L = 2), as in FreeBSD.
     Limited,
-    /// One segment, regardless of what it acknowledges.
+    /// One segment counts, regardless of the number acknowledged.
     One,
 }
 

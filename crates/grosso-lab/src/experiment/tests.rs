@@ -100,7 +100,7 @@ impl Experiment for Numbers {
     }
 }
 
-/// Runs three settings, some of whose trials fail, and returns the report, the steps and the settings tried.
+/// Runs three settings, including ones with failing trials, and returns the report, the steps and the settings tried.
 fn run(failing: &[u32]) -> (Result<Report<Figures>, TrialError>, Vec<String>, Vec<u32>) {
     let plan = Plan { runs: 2, parameters: (), ..Plan::default() };
     let numbers = Numbers {

@@ -58,7 +58,7 @@ impl ControlMessages {
 /// Calls `each` with level, type and data of each control message written by the kernel.
 pub(super) fn each_message(mut written: &[u8], mut each: impl FnMut(c_int, c_int, &[u8])) {
     while written.len() >= HEADER_BYTES {
-        // SAFETY: `written` has at least the length of a header, all of whose fields are numbers.
+        // SAFETY: `written` has at least the length of a header, and all fields of a header are numbers.
         let header = unsafe { written.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
         // `size_t` in glibc, `socklen_t` in musl.
         let len: usize = header.cmsg_len as _;

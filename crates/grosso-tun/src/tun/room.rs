@@ -120,7 +120,7 @@ impl<B> Filled<B> {
         })
     }
 
-    /// Returns the number of bytes of all packets including the space around them, from the start of the buffer on.
+    /// Returns the length of the used part of the buffer in bytes: all packets, with the space around them.
     ///
     /// ```no_run
     /// # fn example(filled: grosso_tun::Filled<Vec<u8>>) {

@@ -1,4 +1,4 @@
-//! A datagram some of whose fragments are missing.
+//! A datagram that is still missing fragments.
 
 use core::ops::Range;
 

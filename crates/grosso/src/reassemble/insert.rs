@@ -411,7 +411,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (checksum, transport)
     }
 
-    /// Removes a datagram all of whose fragments have left.
+    /// Removes a datagram after all of its fragments have left.
     fn remove(&mut self, slot: u32) {
         if let Some(datagram) = self.datagrams.used_mut(slot) {
             self.store.release(&mut datagram.contents.pages);

@@ -198,7 +198,7 @@ pub struct Column {
     pub heads: [&'static str; 2],
     /// Width of the column, including the spaces before the number.
     pub width: usize,
-    /// Value that sorts the devices.
+    /// Sort key of the devices.
     pub key: fn(&Rates) -> f64,
 }
 
