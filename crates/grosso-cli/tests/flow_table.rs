@@ -1,5 +1,5 @@
-//! The table of flows: `inspect`, `coalesce` and `whatif` list the same flows, and the trains of the flows add up to the
-//! trains of the report.
+//! The table of flows: `inspect`, `coalesce` and `whatif` list the same flows, and the trains of the flows add up to
+//! the trains of the report.
 
 use std::collections::BTreeMap;
 

@@ -236,8 +236,8 @@ impl Line {
         Some(Self { hosts, far, bridge, dumps })
     }
 
-    /// Runs a stream and waits until all captures contain all of it. Returns the counters of the kernels, and the port of
-    /// the sender.
+    /// Runs a stream and waits until all captures contain all of it. Returns the counters of the kernels, and the port
+    /// of the sender.
     fn run(&self, situation: &Situation) -> (Counters, u16) {
         let version = usize::from(situation.is_ipv6);
         let (far, address) = match &self.far {
