@@ -5,19 +5,19 @@ use crate::evidence::{Judgment, Sight};
 
 /// A UDP flow.
 #[derive(Debug, Default)]
-pub(super) struct Datagrams {
+pub(super) struct UdpFlow {
     /// Figures of both directions. Only frames, packets, bytes, sizes and times are counted.
     pub(super) figures: [Figures; 2],
     is_recent: bool,
 }
 
-impl Tracked for Datagrams {
+impl Tracked for UdpFlow {
     fn take_recent(&mut self) -> bool {
         std::mem::take(&mut self.is_recent)
     }
 }
 
-impl Datagrams {
+impl UdpFlow {
     /// Processes a frame of direction `side`; returns its number of packets.
     pub(super) fn observe(&mut self, side: usize, sight: &Sight<'_>, judgment: &Judgment) -> u32 {
         self.is_recent = true;

@@ -259,8 +259,8 @@ fn train_tenths(figures: &Figures) -> u64 {
 }
 
 impl FlowTable {
-    /// Returns a table with two lines per direction, and more if packets were merged; at most 80 columns wide unless an
-    /// IPv6 address is longer.
+    /// Returns a table with two lines per direction, and more if packets were merged. Lines have at most 80 columns,
+    /// unless an IPv6 address is longer.
     pub fn text(&self, style: Style) -> String {
         let Self { directions, sorted_by, merged_by, rows } = self;
         if rows.is_empty() {

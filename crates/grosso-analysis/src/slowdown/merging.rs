@@ -3,32 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::slots::Place;
+use super::mark::EndedTrain;
 use crate::{
     distribution::{Distribution, Quantiles},
     report::Counts,
 };
-
-/// A direction of a flow that a table tracks, and the packets of one of its frames.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FlowMark {
-    pub(super) place: Place,
-    /// Number of the flow, which distinguishes it from later flows in its slot.
-    pub(super) serial: u32,
-    pub(super) is_tcp: bool,
-    /// Number of packets on the wire.
-    pub(crate) packets: u32,
-}
-
-/// A train of a direction that a coalescer delivered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EndedTrain {
-    pub(crate) first: FlowMark,
-    /// Number of packets on the wire.
-    pub(crate) packets: u64,
-    /// Reason for the end of the train.
-    pub(crate) ended: &'static str,
-}
 
 /// Trains of one direction so far.
 #[derive(Clone, Debug, Default)]
@@ -53,12 +32,6 @@ pub struct FlowMerging {
     pub ended: Counts,
     /// Waiting times of packets, accurate to 12 %.
     pub held_ns: Option<Quantiles>,
-}
-
-impl FlowMark {
-    pub(super) const fn new(place: Place, serial: u32, is_tcp: bool, packets: u32) -> Self {
-        Self { place, serial, is_tcp, packets }
-    }
 }
 
 impl Merging {

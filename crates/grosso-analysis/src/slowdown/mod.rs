@@ -11,6 +11,7 @@
 //! | `identification` | the order in which a host sent its packets |
 //! | `datagrams` | UDP flows, for the table of flows |
 //! | `flows` | the table of the largest directions |
+//! | `mark` | marks of frames, by which a coalescer reports their trains later |
 //! | `merging` | trains of one direction, as a coalescer delivers them |
 //! | `holes` | sequence ranges that are missing |
 //! | `figures` | the figures of one direction |
@@ -32,6 +33,7 @@ mod flows;
 mod frame;
 mod holes;
 mod identification;
+mod mark;
 mod merging;
 mod slots;
 mod stream;
@@ -39,7 +41,7 @@ mod summary;
 mod table;
 mod text;
 
-pub(crate) use self::merging::{EndedTrain, FlowMark};
+pub(crate) use self::mark::{EndedTrain, FlowMark};
 pub use self::{
     cause::{Basis, Cause, Finding},
     flows::{FlowOrder, FlowRow, FlowTable, ROWS_MAX},

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::merging::Merging;
+use super::{mark::SlotSide, merging::Merging};
 use crate::headers::Endpoints;
 
 /// State that a table keeps for both directions of a flow.
@@ -14,10 +14,10 @@ pub(super) trait Tracked: Default {
 /// Table of flows. A flow beyond the limit replaces an idle one.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
-    places: HashMap<Endpoints, Place>,
-    pub(super) slots: Vec<Slot<T>>,
+    places: HashMap<Endpoints, SlotSide>,
+    pub(super) slots: Vec<FlowSlot<T>>,
     /// Cached lookup of the last frame: consecutive packets often belong to one flow.
-    last: Option<(Endpoints, Place)>,
+    last: Option<(Endpoints, SlotSide)>,
     /// Slot at which the next search for an idle flow starts.
     hand: usize,
     /// Number of flows so far.
@@ -26,7 +26,7 @@ pub(super) struct Slots<T> {
 
 /// A flow and its state.
 #[derive(Debug)]
-pub(super) struct Slot<T> {
+pub(super) struct FlowSlot<T> {
     /// The first observed direction.
     pub(super) endpoints: Endpoints,
     /// Number of the flow, which distinguishes it from earlier flows in this slot.
@@ -34,13 +34,6 @@ pub(super) struct Slot<T> {
     pub(super) tracked: T,
     /// Trains of both directions; `None` if no replay reports them.
     pub(super) merging: Option<Box<[Merging; 2]>>,
-}
-
-/// Slot of a flow, and the direction in it: 0 or 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) slot: u32,
-    pub(super) side: u8,
 }
 
 impl<T> Default for Slots<T> {
@@ -53,14 +46,14 @@ impl<T> Default for Slots<T> {
 impl<T: Tracked> Slots<T> {
     /// Returns the slot of a direction, and the idle flow that it replaced if it is new and the table is full.
     #[inline]
-    pub(super) fn place(&mut self, endpoints: Endpoints) -> (Place, Option<Box<Slot<T>>>) {
+    pub(super) fn place(&mut self, endpoints: Endpoints) -> (SlotSide, Option<Box<FlowSlot<T>>>) {
         if let Some((last, place)) = self.last {
             if last == endpoints {
                 return (place, None);
             }
             // A frame in the opposite direction needs no lookup either.
             if last == endpoints.reversed() {
-                return (Place { side: 1 - place.side, ..place }, None);
+                return (SlotSide { side: 1 - place.side, ..place }, None);
             }
         }
         let (place, replaced) = match self.places.get(&endpoints) {
@@ -71,10 +64,10 @@ impl<T: Tracked> Slots<T> {
         (place, replaced)
     }
 
-    fn insert(&mut self, endpoints: Endpoints) -> (Place, Option<Box<Slot<T>>>) {
+    fn insert(&mut self, endpoints: Endpoints) -> (SlotSide, Option<Box<FlowSlot<T>>>) {
         self.flows = self.flows.wrapping_add(1);
         let serial = self.flows;
-        let new = Slot { endpoints, serial, tracked: T::default(), merging: None };
+        let new = FlowSlot { endpoints, serial, tracked: T::default(), merging: None };
         let (slot, replaced) = if self.slots.len() < CONNECTIONS_MAX {
             self.slots.push(new);
             (self.slots.len() - 1, None)
@@ -87,9 +80,9 @@ impl<T: Tracked> Slots<T> {
         };
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         // The opposite direction comes first, because a flow from an endpoint to itself is its own reverse.
-        self.places.insert(endpoints.reversed(), Place { slot, side: 1 });
-        self.places.insert(endpoints, Place { slot, side: 0 });
-        (Place { slot, side: 0 }, replaced)
+        self.places.insert(endpoints.reversed(), SlotSide { slot, side: 1 });
+        self.places.insert(endpoints, SlotSide { slot, side: 0 });
+        (SlotSide { slot, side: 0 }, replaced)
     }
 
     /// Returns the slot of a flow without a frame since the last search passed it.
@@ -105,7 +98,7 @@ impl<T: Tracked> Slots<T> {
 
     /// Returns the slot of a place.
     #[inline]
-    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Slot<T>> {
+    pub(super) fn get_mut(&mut self, place: SlotSide) -> Option<&mut FlowSlot<T>> {
         self.slots.get_mut(place.slot as usize)
     }
 }

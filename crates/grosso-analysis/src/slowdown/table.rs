@@ -10,12 +10,13 @@ use super::flows::FlowRow;
 use super::{
     causes,
     connection::Connection,
-    datagrams::Datagrams,
+    datagrams::UdpFlow,
     flows::{FlowOrder, JudgedFlow, ROWS_MAX, Ranking},
     frame::TcpFrame,
     identification::Source,
-    merging::{EndedTrain, FlowMark, Merging},
-    slots::{Place, Slot, Slots},
+    mark::{EndedTrain, FlowMark, SlotSide},
+    merging::Merging,
+    slots::{FlowSlot, Slots},
     summary::{Slowdowns, Totals},
 };
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
 pub struct Connections {
     slots: Slots<Connection>,
     /// UDP flows, which only the table of flows contains.
-    datagrams: Slots<Datagrams>,
+    datagrams: Slots<UdpFlow>,
     totals: Totals,
     /// Number of TCP frames with data.
     frames: u32,
@@ -113,7 +114,7 @@ impl Connections {
             causes::judge(&before, &mut self.totals);
             self.totals.evicted += 1;
         }
-        let Slot { serial, tracked: connection, .. } = self.slots.get_mut(place)?;
+        let FlowSlot { serial, tracked: connection, .. } = self.slots.get_mut(place)?;
         let (serial, side) = (*serial, usize::from(place.side));
         let is_guessed = frame.is_packet_of(connection.figures_mut(side).mss.into());
         if is_guessed {
@@ -192,7 +193,7 @@ impl Connections {
     fn compare_with_path(
         &mut self,
         sight: &Sight<'_>,
-        place: Place,
+        place: SlotSide,
         frame: &TcpFrame,
         is_guessed: bool,
     ) {
@@ -200,7 +201,7 @@ impl Connections {
         let ip = transport.ip.offset as usize;
         let path = Path::at(sight.packet.data, ip, frame.identification.is_some());
         let Some(message) = path.and_then(|path| self.paths.get(&path)) else { return };
-        let Some(Slot { tracked: connection, .. }) = self.slots.get_mut(place) else { return };
+        let Some(FlowSlot { tracked: connection, .. }) = self.slots.get_mut(place) else { return };
         let settled_ns = message.since_ns + connection.round_trip_ns().max(SETTLED_NS);
         let figures = connection.figures_mut(place.side.into());
         figures.icmp_mtu = message.mtu;
@@ -228,7 +229,7 @@ impl Connections {
 }
 
 /// Adds both directions of a UDP flow to a ranking.
-fn add_datagrams(slot: &Slot<Datagrams>, ranking: &mut Ranking) {
+fn add_datagrams(slot: &FlowSlot<UdpFlow>, ranking: &mut Ranking) {
     let flows = [slot.endpoints, slot.endpoints.reversed()];
     for (side, (flow, figures)) in flows.iter().zip(&slot.tracked.figures).enumerate() {
         if figures.frames > 0 {

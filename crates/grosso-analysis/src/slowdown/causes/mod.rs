@@ -19,7 +19,7 @@ use super::{
     connection::Connection,
     figures::Figures,
     flows::JudgedFlow,
-    slots::Slot,
+    slots::FlowSlot,
     stream::Stream,
     summary::Totals,
 };
@@ -53,8 +53,8 @@ impl View<'_> {
 }
 
 /// Finds the causes of both directions of a connection, the most important first.
-pub(super) fn judge(slot: &Slot<Connection>, totals: &mut Totals) {
-    let Slot { endpoints, tracked: connection, merging, .. } = slot;
+pub(super) fn judge(slot: &FlowSlot<Connection>, totals: &mut Totals) {
+    let FlowSlot { endpoints, tracked: connection, merging, .. } = slot;
     let [one, other] = &connection.streams;
     let directions = [(*endpoints, one, other), (endpoints.reversed(), other, one)];
     for (side, (flow, stream, peer)) in directions.into_iter().enumerate() {

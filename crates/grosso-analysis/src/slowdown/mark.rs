@@ -1,0 +1,35 @@
+//! Marks of frames, by which a coalescer reports their trains later.
+
+/// Slot of a flow, and the direction in it: 0 or 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SlotSide {
+    pub(super) slot: u32,
+    pub(super) side: u8,
+}
+
+/// A direction of a flow that a table tracks, and the packets of one of its frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowMark {
+    pub(super) place: SlotSide,
+    /// Number of the flow, which distinguishes it from later flows in its slot.
+    pub(super) serial: u32,
+    pub(super) is_tcp: bool,
+    /// Number of packets on the wire.
+    pub(crate) packets: u32,
+}
+
+/// A train of a direction that a coalescer delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedTrain {
+    pub(crate) first: FlowMark,
+    /// Number of packets on the wire.
+    pub(crate) packets: u64,
+    /// Reason for the end of the train.
+    pub(crate) ended: &'static str,
+}
+
+impl FlowMark {
+    pub(super) const fn new(place: SlotSide, serial: u32, is_tcp: bool, packets: u32) -> Self {
+        Self { place, serial, is_tcp, packets }
+    }
+}
