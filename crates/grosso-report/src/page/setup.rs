@@ -151,11 +151,11 @@ mod tests {
         };
         let boxes: Vec<&str> = text.lines().filter(|line| line.contains("station")).collect();
         assert_eq!(boxes.len(), 3);
-        let ends = boxes.iter().map(|line| values(line, "y") + values(line, "height"));
+        let mut ends = boxes.iter().map(|line| values(line, "y") + values(line, "height"));
         assert!(ends.clone().zip(&boxes[1..]).all(|(end, next)| end + LINK == values(next, "y")));
         let (_, height) = text.split_once("0 0 400 ").unwrap();
         let (height, _) = height.split_once('"').unwrap();
-        assert_eq!((ends.last().unwrap() + 2).to_string(), height);
+        assert_eq!((ends.next_back().unwrap() + 2).to_string(), height);
         let frames: Vec<&str> = text.lines().filter(|line| line.contains("\"path\"")).collect();
         assert_eq!(frames.len(), PACKETS + 1);
         let right = |line: &str| values(line, "x") + values(line, "width");
