@@ -30,7 +30,7 @@ pub const ROWS: &str = "20";
 
 /// A value with a name.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice<T> {
+pub struct NamedValue<T> {
     /// Name that users write.
     pub name: &'static str,
     /// Explanation, without a full stop.
@@ -40,32 +40,32 @@ pub struct Choice<T> {
 }
 
 /// Formats of an output capture.
-pub const FORMATS: &[Choice<Format>] = &[
-    Choice { name: "pcap", about: "Classic pcap, without metadata", value: Format::Pcap },
-    Choice { name: "pcapng", about: "pcapng, with metadata", value: Format::Pcapng },
+pub const FORMATS: &[NamedValue<Format>] = &[
+    NamedValue { name: "pcap", about: "Classic pcap, without metadata", value: Format::Pcap },
+    NamedValue { name: "pcapng", about: "pcapng, with metadata", value: Format::Pcapng },
 ];
 
 /// Policies for fragments that share bytes.
-pub const OVERLAPS: &[Choice<Overlap>] = &[
-    Choice {
+pub const OVERLAPS: &[NamedValue<Overlap>] = &[
+    NamedValue {
         name: "drop",
         about: "Drop the datagram unless the fragments are identical",
         value: Overlap::Drop,
     },
-    Choice { name: "first", about: "Keep the bytes that arrived first", value: Overlap::First },
-    Choice { name: "last", about: "Keep the bytes that arrived last", value: Overlap::Last },
-    Choice { name: "linux", about: "Do the same as Linux", value: Overlap::Linux },
+    NamedValue { name: "first", about: "Keep the bytes that arrived first", value: Overlap::First },
+    NamedValue { name: "last", about: "Keep the bytes that arrived last", value: Overlap::Last },
+    NamedValue { name: "linux", about: "Do the same as Linux", value: Overlap::Linux },
 ];
 
 /// Checksums that `csum fix` sets.
-pub const CHECKSUMS: &[Choice<Which>] = &[
-    Choice {
+pub const CHECKSUMS: &[NamedValue<Which>] = &[
+    NamedValue {
         name: "partial",
         about: "Complete checksums that were left for the device",
         value: Which::Partial,
     },
-    Choice { name: "bad", about: "Correct bad checksums", value: Which::Bad },
-    Choice {
+    NamedValue { name: "bad", about: "Correct bad checksums", value: Which::Bad },
+    NamedValue {
         name: "all",
         about: "Complete partial checksums and correct bad ones",
         value: Which::All,
@@ -76,7 +76,7 @@ pub const CHECKSUMS: &[Choice<Which>] = &[
 ///
 /// # Errors
 /// Fails if no value has the name.
-pub fn choose<T: Copy>(choices: &[Choice<T>], text: &str) -> Result<T, String> {
+pub fn choose<T: Copy>(choices: &[NamedValue<T>], text: &str) -> Result<T, String> {
     let names = || choices.iter().map(|choice| choice.name).collect::<Vec<_>>().join(", ");
     let chosen = choices.iter().find(|choice| choice.name == text);
     chosen.map(|choice| choice.value).ok_or_else(|| format!("expected one of {}", names()))

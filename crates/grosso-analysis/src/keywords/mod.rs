@@ -108,7 +108,7 @@ impl Call {
         Err(Failure::internal(format!("{} does not produce the table of {command}", self.command)))
     }
 
-    /// Returns the result, or an interruption if there was one, because an interrupted capture may seem to end anywhere.
+    /// Returns the result, or an interruption if there was one: an interrupted capture may seem to end anywhere.
     fn unless_interrupted<T>(&self, ended: Result<T, Failure>) -> Result<T, Failure> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Failure::interrupted("interrupted before the end"));

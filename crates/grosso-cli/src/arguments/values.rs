@@ -10,7 +10,7 @@ pub(super) use crate::units::parse_time as parse_time_ns;
 
 /// Parses the name of a value.
 pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
-    choices: &'static [Choice<T>],
+    choices: &'static [NamedValue<T>],
 ) -> impl TypedValueParser<Value = T> {
     let names = choices.iter().map(|one| PossibleValue::new(one.name).help(one.about));
     PossibleValuesParser::new(names).try_map(|name| choose(choices, &name))
