@@ -97,7 +97,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::arrange;
-    use crate::arguments::Arguments;
+    use crate::commands::Arguments;
 
     fn arranged(line: &str) -> String {
         let words = line.split(' ').map(Into::into).collect();

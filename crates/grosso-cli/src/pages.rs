@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::arguments::Arguments;
+use crate::commands::Arguments;
 
 /// Shells for which packages have completions.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];

@@ -3,20 +3,18 @@
 use std::error::Error as _;
 
 use clap::{
-    Command, CommandFactory,
+    Command,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::arguments::Arguments;
-
 /// Returns the message of an error, with its hint on a separate line. `None` for help and the version, which are not
-/// errors.
-pub(crate) fn message(error: &clap::Error) -> Option<String> {
+/// errors. `grosso` has the grammar and the help of all commands.
+pub(crate) fn message(error: &clap::Error, grosso: &Command) -> Option<String> {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").filter(|_| error.use_stderr())?;
     let text = text.trim_end().replace("\n  tip: ", "\nhint: ");
     Some(match error.kind() {
-        ErrorKind::MissingRequiredArgument => missing(error).unwrap_or(text),
+        ErrorKind::MissingRequiredArgument => missing(error, grosso).unwrap_or(text),
         ErrorKind::UnknownArgument => named_otherwise(error).unwrap_or(text),
         ErrorKind::ValueValidation => match error.source().map(ToString::to_string) {
             Some(reason) => text.replacen(&reason, &sentence(&reason), 1),
@@ -44,10 +42,10 @@ const KEYS: [(&str, &str); 4] = [
 ];
 
 /// Returns the message that arguments are missing, with an example.
-fn missing(error: &clap::Error) -> Option<String> {
+fn missing(error: &clap::Error, grosso: &Command) -> Option<String> {
     let ContextValue::Strings(names) = error.get(ContextKind::InvalidArg)? else { return None };
     let usage = error.get(ContextKind::Usage)?.to_string();
-    let (path, example) = example(&usage);
+    let (path, example) = example(&usage, grosso);
     let names: Vec<String> = names.iter().map(|name| alternatives(name)).collect();
     Some(format!("{path}: missing {}\nhint: {example}", names.join(" and ")))
 }
@@ -64,9 +62,9 @@ fn alternatives(name: &str) -> String {
 
 /// Returns the command in a usage line, without `grosso`, and an example of it: the first one in its help or in the
 /// help of the command that it belongs to, or the usage.
-fn example(usage: &str) -> (String, String) {
+fn example(usage: &str, grosso: &Command) -> (String, String) {
     let usage = usage.trim().trim_start_matches("Usage: ").lines().next().unwrap_or_default();
-    let mut commands = vec![Arguments::command()];
+    let mut commands = vec![grosso.clone()];
     let mut path = Vec::new();
     for word in usage.split(' ').skip(1) {
         let Some(inner) = commands.last().and_then(|command| command.find_subcommand(word)) else {
@@ -124,12 +122,15 @@ fn in_range(reason: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::commands::Arguments;
 
     fn said(line: &str) -> String {
         let command = Arguments::command();
-        let error = command.try_get_matches_from(line.split(' ')).unwrap_err();
-        message(&error).unwrap()
+        let error = command.clone().try_get_matches_from(line.split(' ')).unwrap_err();
+        message(&error, &command).unwrap()
     }
 
     #[test]

@@ -288,7 +288,7 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     assert_eq!(question, *words(&[3, 1, 0]), "the process owns the device, and shares the rest");
     FrontEnd::connect(&device, u64::MAX, &mut || ()).unwrap();
     bridge.signal(Signal::USR1);
-    // A bridge that is told to stop prints nothing for a signal that it has not handled yet.
+    // A bridge that receives SIGTERM prints nothing for a signal that it has not handled yet.
     let (first, _) = bridge.said_with("vhost-user:b (path");
     let said = [first.join("\n"), bridge.stop(Signal::TERM).stderr].concat();
     assert_eq!(said.matches("event_setup_failed").count(), 2, "{said}");

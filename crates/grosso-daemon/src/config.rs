@@ -16,7 +16,7 @@ use toml::Spanned;
 use super::{
     feature,
     path::{PathSpec, Polling},
-    port::{Device, PortKey, PortSpec, SettingValue},
+    port::{self, Device, PortKey, PortSpec, SettingValue},
     stages::{EspSpec, EspTable, FragmentsMode, FragmentsSpec},
 };
 use crate::{
@@ -104,7 +104,7 @@ fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
     if let Some((_, instead)) = OPTIONS.iter().find(|(option, _)| *option == key) {
         return Some(format!("no key \"{key}\"; use {instead}"));
     }
-    let name = PortKey::named(key)?.name;
+    let name = port::key(key)?.name;
     Some(format!("{name} is a key of a port: left = {{ port = ..., {name} = ... }}"))
 }
 
@@ -432,14 +432,14 @@ impl PortTable {
         let mut table = Self::default();
         while let Some(key) = map.next_key_seed(PortKeySeed)? {
             match key {
-                TableKey::Setting(key) => {
-                    table.settings.push((key, map.next_value_seed(ValueSeed(key))?));
+                PortTableKey::Setting(key) => {
+                    table.settings.push((key, map.next_value_seed(SettingSeed(key))?));
                 }
-                TableKey::Common("port") => table.port = map.next_value()?,
-                TableKey::Common("tunnel") => table.tunnel = map.next_value()?,
-                TableKey::Common("features") => table.features = map.next_value()?,
-                TableKey::Common("fragments") => table.fragments = map.next_value()?,
-                TableKey::Common(_) => table.esp = map.next_value()?,
+                PortTableKey::Common("port") => table.port = map.next_value()?,
+                PortTableKey::Common("tunnel") => table.tunnel = map.next_value()?,
+                PortTableKey::Common("features") => table.features = map.next_value()?,
+                PortTableKey::Common("fragments") => table.fragments = map.next_value()?,
+                PortTableKey::Common(_) => table.esp = map.next_value()?,
             }
         }
         Ok(table)
@@ -467,7 +467,7 @@ impl PortTable {
 }
 
 /// A key of a port's table.
-enum TableKey {
+enum PortTableKey {
     Common(&'static str),
     Setting(PortKey),
 }
@@ -475,23 +475,23 @@ enum TableKey {
 struct PortKeySeed;
 
 impl<'de> DeserializeSeed<'de> for PortKeySeed {
-    type Value = TableKey;
+    type Value = PortTableKey;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<TableKey, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PortTableKey, D::Error> {
         let name = String::deserialize(deserializer)?;
         if let Some(common) = PortTable::KEYS.into_iter().find(|common| *common == name) {
-            return Ok(TableKey::Common(common));
+            return Ok(PortTableKey::Common(common));
         }
-        PortKey::named(&name).map(TableKey::Setting).ok_or_else(|| {
-            let known: Vec<_> = PortTable::KEYS.into_iter().chain(PortKey::names()).collect();
+        port::key(&name).map(PortTableKey::Setting).ok_or_else(|| {
+            let known: Vec<_> = PortTable::KEYS.into_iter().chain(port::key_names()).collect();
             D::Error::custom(no_key(&name, &known))
         })
     }
 }
 
-struct ValueSeed(PortKey);
+struct SettingSeed(PortKey);
 
-impl<'de> DeserializeSeed<'de> for ValueSeed {
+impl<'de> DeserializeSeed<'de> for SettingSeed {
     type Value = SettingValue;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<SettingValue, D::Error> {

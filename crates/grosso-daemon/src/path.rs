@@ -25,7 +25,6 @@ use super::{
     claim,
     notices::Notices,
     port::{Device, PortSpec},
-    refusal,
     routes::RouteLoop,
     stages, tunnel_end,
 };
@@ -210,7 +209,7 @@ fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
 
 /// Opens a port, and configures its interface as specified.
 pub fn open(spec: &PortSpec, queues: usize, command: &str) -> Result<Vec<LivePort>, Failure> {
-    let refused = |error| refusal::opening(command, &spec.device, queues, &error);
+    let refused = |error| spec.device.refusal(command, queues, &error);
     let opening = spec.opening().ok_or_else(|| refused(io::ErrorKind::Unsupported.into()))?;
     let ports = opening.open(queues).map_err(refused)?;
     if let Some(port) = ports.first() {

@@ -5,30 +5,10 @@ use std::io;
 use grosso_sys::userns::{self, Refusal};
 use grosso_sys::{errno::ErrorClass, interface::Control};
 
-use super::port::{Device, LinkSettings, PortSpec};
 use crate::{
-    device::{find, forbidden, refused},
+    device::{find, forbidden},
     error::Failure,
-    needs::Needs,
 };
-
-/// Returns the failure to open this many queues of a device.
-pub(super) fn opening(command: &str, device: &Device, queues: usize, error: &io::Error) -> Failure {
-    let device = device.port();
-    let refused = || refused(command, &what(&device.name()), "net_admin", error);
-    device.refusal(command, queues, error).unwrap_or_else(refused)
-}
-
-/// Returns the capabilities that opening a device requires.
-pub fn needs(port: &PortSpec) -> Needs {
-    let device = port.device.port();
-    let is_changed = |link: &LinkSettings| link.mtu.is_some() || link.up.is_some();
-    let changed: &[&str] = match device.link().is_some_and(is_changed) {
-        true => &["net_admin"],
-        false => &[],
-    };
-    Needs::of(device.needs()).and(Needs::of(changed))
-}
 
 /// Capabilities that AF_XDP requires.
 pub(super) const XDP_NEEDS: &[&str] = &["net_admin", "net_raw", "bpf"];

@@ -145,7 +145,7 @@ Examples:
 mod tests {
     use clap::CommandFactory;
 
-    use crate::{arguments::Arguments, tunnel::word_names};
+    use crate::{commands::Arguments, tunnel::word_names};
 
     #[test]
     fn every_word_is_in_the_help_of_tunnel_add() {

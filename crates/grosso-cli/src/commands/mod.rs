@@ -12,6 +12,10 @@ mod conform;
 mod dev;
 #[cfg(target_os = "linux")]
 mod doctor;
+#[cfg(test)]
+mod grammar_tests;
+#[cfg(all(test, feature = "parquet"))]
+mod keyword_tests;
 #[cfg(all(target_os = "linux", feature = "lab"))]
 mod lab;
 #[cfg(all(target_os = "linux", feature = "monitor"))]
@@ -36,7 +40,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use clap::{ColorChoice, CommandFactory, FromArgMatches, Subcommand, ValueEnum};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use grosso_analysis::capture::Session as Reading;
 use grosso_conform::report::ConformReport;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -70,6 +74,24 @@ use crate::{
 };
 #[cfg(target_os = "linux")]
 use crate::{device, tunnel::report::Tunnels};
+
+/// GRO and GSO in userspace, for captures and live devices.
+#[derive(Debug, Parser)]
+#[command(
+    name = "grosso",
+    version,
+    max_term_width = 120,
+    after_help = FIRST_HELP,
+    after_long_help = HELP,
+    override_usage = "grosso <COMMAND> [OPTIONS]\n       grosso FILE",
+    disable_help_subcommand = false
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
 
 /// Declares the commands: their arguments, help, functions, systems, cargo features and the pages of their schemas.
 macro_rules! commands {
@@ -321,7 +343,7 @@ fn session(arguments: &Arguments, words: &[OsString], interrupted: Arc<AtomicBoo
 
 /// Prints a message of clap: help and version are answers, all others report a wrong command line.
 fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
-    let ended = match usage::message(error) {
+    let ended = match usage::message(error, &Arguments::command()) {
         Some(message) => Err(Failure::usage("usage", message)),
         None => error.print().map_err(report::unwritten),
     };
@@ -346,6 +368,33 @@ fn quote(words: &[OsString]) -> String {
     });
     quoted.collect::<Vec<_>>().join(" ")
 }
+
+const FIRST_HELP: &str = "\
+Examples:
+  grosso send.pcap                         are these wire packets?
+  grosso wire -r send.pcap -w wire.pcapng  as on the wire
+  grosso lab                               measure the gain";
+
+const HELP: &str = "\
+Examples:
+  grosso send.pcap                             same as grosso inspect send.pcap
+  grosso wire -r send.pcap -w wire.pcapng      convert to wire packets
+  grosso wire -r send.pcap -w - | tcpreplay -i eth0 -
+  grosso coalesce -r wire.pcapng -w gro.pcapng as a receiving stack sees it
+  grosso segment -r gro.pcapng -w back.pcapng  split again, byte for byte
+  grosso reassemble -r sip.pcap -w whole.pcap  reassemble IP fragments
+  grosso decap -r overlay.pcap -w inner.pcap   remove tunnel headers
+  grosso encap -r inner.pcap -w overlay.pcap type vxlan id 42 local A remote B
+  grosso explain wire.pcapng 231               why was it not merged?
+  grosso whatif wire.pcapng                    compare offloads and hold times
+  grosso conform -- ./mine                     test another coalescer
+  sudo grosso capture -i eth0 -w send.pcapng   record with offload metadata
+  grosso lab                                   measure the gain on kernel TCP
+
+Exit codes: 0 success; 1 success, but the check failed; 2 usage error; 3 input
+damaged or not supported (readable packets were processed); 4 system error;
+5 internal error; 6 a data path thread did not end in time and was abandoned;
+130 interrupted by Ctrl-C or SIGTERM; 141 output pipe closed.";
 
 #[cfg(test)]
 mod tests {

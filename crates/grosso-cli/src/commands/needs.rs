@@ -2,7 +2,8 @@
 
 use super::bridge;
 use crate::{
-    arguments::{Capture, Command, Tunnel},
+    arguments::{Capture, Tunnel},
+    commands::Command,
     daemon::{self, config::Config},
     needs::Needs,
     tunnel::TunnelFiles,
@@ -33,7 +34,7 @@ fn of_file(path: &std::path::Path) -> Needs {
 
 fn of_paths(paths: &[daemon::path::PathSpec]) -> Needs {
     let ports = paths.iter().flat_map(|path| [&path.left, &path.right]);
-    ports.map(daemon::refusal::needs).fold(Needs::NONE, Needs::and)
+    ports.map(daemon::port::PortSpec::needs).fold(Needs::NONE, Needs::and)
 }
 
 fn of_capture(options: &Capture) -> Needs {

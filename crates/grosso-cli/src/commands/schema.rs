@@ -110,7 +110,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::{arguments::Arguments, form::document};
+    use crate::{commands::Arguments, form::document};
 
     /// Commands that print no report.
     const SILENT: [&str; 3] = ["extcap", "lab sink", "tunnel export"];

@@ -1,14 +1,11 @@
 //! Tables of ports and their options in `docs/configuration.md`.
 
-use super::{
-    registry::KINDS,
-    setting::{PortKey, kinds_with},
-};
+use super::registry::{KINDS, key_names, kinds_with};
 
 /// Returns the head and the rows of each table of ports in the documents, in Markdown.
 pub fn port_tables() -> [(&'static str, String); 2] {
     let kinds = KINDS.iter().map(|kind| format!("| {} | {} |\n", kind.examples, kind.meaning));
-    let rows: String = PortKey::names().into_iter().map(row).collect();
+    let rows: String = key_names().into_iter().map(row).collect();
     [
         ("| string | device |\n|---|---|\n", kinds.collect()),
         ("| key | ports | meaning | default |\n|---|---|---|---|\n", rows + COMMON),

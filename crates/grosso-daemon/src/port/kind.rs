@@ -7,7 +7,7 @@ use grosso_io::live::Opening;
 use grosso_sys::tun::Layer;
 use grosso_wire::ipv4;
 
-use super::setting::PortSetting;
+use super::setting::{PortSetting, Set};
 use crate::{error::Failure, tunnel::Description};
 
 /// One kind of port.
@@ -147,6 +147,18 @@ impl LinkSettings {
 /// A device with an interface.
 pub(super) trait HasLink {
     fn link_mut(&mut self) -> &mut LinkSettings;
+}
+
+/// Returns the MTU of a port with an interface.
+pub(super) const fn mtu<D: HasLink>() -> PortSetting<D> {
+    let set: fn(&mut D, u16) = |device, mtu| device.link_mut().mtu = Some(mtu);
+    PortSetting::new("mtu", "MTU to set", "unchanged", Set::Bytes(set))
+}
+
+/// Returns the state of a port with an interface.
+pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
+    let set: fn(&mut D, bool) = |device, up| device.link_mut().up = Some(up);
+    PortSetting::new("up", "set the device up or down", default, Set::Switch(set))
 }
 
 /// Settings of a host behind a TUN or TAP device.

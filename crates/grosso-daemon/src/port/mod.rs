@@ -15,16 +15,27 @@ mod registry;
 mod setting;
 mod tunnel;
 
+use std::io;
+
 use grosso::features::Features;
 use grosso_io::live::Opening;
 
-pub(crate) use self::setting::PortKey;
 pub use self::{
     document::port_tables,
     kind::{HostSettings, LinkSettings, PortDevice},
     setting::SettingValue,
 };
-use super::stages::{EspSpec, FragmentsMode, FragmentsSpec};
+pub(crate) use self::{
+    registry::{key, key_names},
+    setting::PortKey,
+};
+use super::{
+    device::refused,
+    error::Failure,
+    needs::Needs,
+    refusal,
+    stages::{EspSpec, FragmentsMode, FragmentsSpec},
+};
 
 registry::devices! {
     packet: PacketDevice { Packet = KIND, "An interface, through packet sockets."; }
@@ -33,6 +44,18 @@ registry::devices! {
     unix: Unix { Unix = KIND, "A Unix socket."; }
     vhost: Vhost { Vhost = KIND, "The device of a VM."; }
     passed: PassedDevice { Passed = KIND, "An inherited descriptor."; }
+}
+
+/// Kind of the ports that are named without a word before a colon.
+const DEFAULT: &str = packet::KIND.word;
+
+impl Device {
+    /// Returns the failure to open this many queues of the device.
+    pub(crate) fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Failure {
+        let device = self.port();
+        let refused = || refused(command, &refusal::what(&device.name()), "net_admin", error);
+        device.refusal(command, queues, error).unwrap_or_else(refused)
+    }
 }
 
 /// One endpoint of a path.
@@ -54,13 +77,24 @@ impl PortSpec {
         Self { features: device.port().features(), device, fragments: None, esp: None }
     }
 
+    /// Returns the capabilities that opening the device requires.
+    pub fn needs(&self) -> Needs {
+        let device = self.device.port();
+        let is_changed = |link: &LinkSettings| link.mtu.is_some() || link.up.is_some();
+        let changed: &[&str] = match device.link().is_some_and(is_changed) {
+            true => &["net_admin"],
+            false => &[],
+        };
+        Needs::of(device.needs()).and(Needs::of(changed))
+    }
+
     /// Sets an option of the device.
     ///
     /// # Errors
     /// If this kind of port does not have the option, or not this value.
     pub fn set(&mut self, name: &str, value: SettingValue) -> Result<(), String> {
         self.device.set(name, value).unwrap_or_else(|| {
-            let ports = setting::ports_with(name);
+            let ports = registry::ports_with(name);
             Err(format!("{name} applies to {ports}, not to {}", self.device))
         })
     }

@@ -8,9 +8,9 @@ use grosso_io::live::{Opening, PacketOptions};
 use grosso_sys::packet::RingLayout;
 
 use super::{
-    kind::{HasLink, LinkSettings, PortDevice, PortKind},
+    kind::{HasLink, LinkSettings, PortDevice, PortKind, mtu, up},
     registry::interface,
-    setting::{PortSetting, Set, mtu, up},
+    setting::{PortSetting, Set},
 };
 use crate::{device::refused, error::Failure, refusal};
 

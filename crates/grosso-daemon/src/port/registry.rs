@@ -6,10 +6,9 @@ use std::{str::FromStr, sync::LazyLock};
 use grosso_sys::interface::InterfaceName;
 
 use super::{
-    Device,
+    DEFAULT, Device,
     kind::PortKind,
-    packet,
-    setting::{PortSetting, SettingFacts},
+    setting::{PortKey, PortSetting, SettingFacts},
 };
 
 /// Declares the modules of the kinds, the enum of their devices, and the functions that follow from the list.
@@ -86,6 +85,42 @@ impl KindFacts {
 /// All kinds, in the order in which documents list them.
 pub(super) static KINDS: LazyLock<Vec<KindFacts>> = LazyLock::new(Device::kinds);
 
+/// Returns the option of this name that at least one kind of port has.
+pub(crate) fn key(name: &str) -> Option<PortKey> {
+    settings().find(|setting| setting.name == name).map(SettingFacts::key)
+}
+
+/// Returns the names of all options, each once.
+pub(crate) fn key_names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for setting in settings() {
+        if !names.contains(&setting.name) {
+            names.push(setting.name);
+        }
+    }
+    names
+}
+
+fn settings() -> impl Iterator<Item = &'static SettingFacts> {
+    KINDS.iter().flat_map(|kind| &kind.settings)
+}
+
+/// Returns the kinds of ports that have an option.
+pub(super) fn kinds_with(name: &str) -> impl Iterator<Item = &'static KindFacts> {
+    KINDS.iter().filter(move |kind| kind.settings.iter().any(|setting| setting.name == name))
+}
+
+/// Returns the ports that an option applies to: "tap, tun and fd ports".
+pub(super) fn ports_with(name: &str) -> String {
+    let words: Vec<&str> = kinds_with(name).map(|kind| kind.word).collect();
+    match &words[..] {
+        [first @ .., last] if !first.is_empty() => {
+            format!("{} and {last} ports", first.join(", "))
+        }
+        words => format!("{} ports", words.concat()),
+    }
+}
+
 /// Returns the forms of port names, for a message.
 fn forms() -> String {
     let forms: Vec<&str> = KINDS.iter().flat_map(|kind| kind.forms.iter().copied()).collect();
@@ -116,6 +151,3 @@ impl fmt::Display for Device {
         formatter.write_str(&self.port().spelling())
     }
 }
-
-/// Kind of the ports that are named without a word before a colon.
-const DEFAULT: &str = packet::KIND.word;

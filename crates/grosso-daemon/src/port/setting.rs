@@ -4,11 +4,6 @@
 use grosso_wire::virtio::Form;
 use serde::{Deserialize, Deserializer};
 
-use super::{
-    kind::HasLink,
-    registry::{KINDS, KindFacts},
-};
-
 /// One option of a kind of port.
 pub(super) struct PortSetting<D> {
     /// The key in a file.
@@ -63,25 +58,14 @@ pub(crate) struct PortKey {
     form: SettingForm,
 }
 
+impl SettingFacts {
+    /// Returns the key that sets the option.
+    pub(super) fn key(&self) -> PortKey {
+        PortKey { name: self.name, form: self.form }
+    }
+}
+
 impl PortKey {
-    /// Returns the option of this name that at least one kind of port has.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        let mut settings = KINDS.iter().flat_map(|kind| &kind.settings);
-        let setting = settings.find(|setting| setting.name == name)?;
-        Some(Self { name: setting.name, form: setting.form })
-    }
-
-    /// Returns the names of all options, each once.
-    pub(crate) fn names() -> Vec<&'static str> {
-        let mut names = Vec::new();
-        for setting in KINDS.iter().flat_map(|kind| &kind.settings) {
-            if !names.contains(&setting.name) {
-                names.push(setting.name);
-            }
-        }
-        names
-    }
-
     /// Reads the value of the option.
     pub(crate) fn read<'de, D: Deserializer<'de>>(
         self,
@@ -131,34 +115,6 @@ impl<D> PortSetting<D> {
         }
         Some(Ok(()))
     }
-}
-
-/// Returns the kinds of ports that have an option.
-pub(super) fn kinds_with(name: &str) -> impl Iterator<Item = &'static KindFacts> {
-    KINDS.iter().filter(move |kind| kind.settings.iter().any(|setting| setting.name == name))
-}
-
-/// Returns the ports that an option applies to: "tap, tun and fd ports".
-pub(super) fn ports_with(name: &str) -> String {
-    let words: Vec<&str> = kinds_with(name).map(|kind| kind.word).collect();
-    match &words[..] {
-        [first @ .., last] if !first.is_empty() => {
-            format!("{} and {last} ports", first.join(", "))
-        }
-        words => format!("{} ports", words.concat()),
-    }
-}
-
-/// Returns the MTU of a port with an interface.
-pub(super) const fn mtu<D: HasLink>() -> PortSetting<D> {
-    let set: fn(&mut D, u16) = |device, mtu| device.link_mut().mtu = Some(mtu);
-    PortSetting::new("mtu", "MTU to set", "unchanged", Set::Bytes(set))
-}
-
-/// Returns the state of a port with an interface.
-pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
-    let set: fn(&mut D, bool) = |device, up| device.link_mut().up = Some(up);
-    PortSetting::new("up", "set the device up or down", default, Set::Switch(set))
 }
 
 /// Returns the virtio header of frames.

@@ -8,9 +8,9 @@ use grosso_sys::tun::Layer;
 use grosso_wire::virtio::Form;
 
 use super::{
-    kind::{HasLink, HostSettings, LinkSettings, PortDevice, PortKind},
+    kind::{HasLink, HostSettings, LinkSettings, PortDevice, PortKind, mtu, up},
     registry::interface,
-    setting::{PortSetting, Set, header, header_form, mtu, up},
+    setting::{PortSetting, Set, header, header_form},
 };
 use crate::{error::Failure, refusal};
 

@@ -7,9 +7,9 @@ use grosso_io::live::{Opening, XdpPortOptions};
 use grosso_sys::xdp::{QUEUES_MAX, XdpOptions};
 
 use super::{
-    kind::{HasLink, LinkSettings, PortDevice, PortKind},
+    kind::{HasLink, LinkSettings, PortDevice, PortKind, mtu, up},
     registry::interface,
-    setting::{PortSetting, Set, mtu, up},
+    setting::{PortSetting, Set},
 };
 use crate::{error::Failure, refusal};
 

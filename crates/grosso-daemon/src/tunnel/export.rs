@@ -429,7 +429,7 @@ mod tests {
         );
         for exported in [ip, networkd] {
             let gretap = exported(&definition(&format!("gretap {more}")));
-            let note = "the kernel's gretap has one remote only: all but 192.0.2.2 are left out";
+            let note = "the kernel's gretap has only one remote: all but 192.0.2.2 are left out";
             assert!(gretap.notes.contains(&note.to_owned()), "{gretap:?}");
             for word in ["192.0.2.3", "fdb", "ageing", "learning", "BridgeFDB"] {
                 assert!(!gretap.text.contains(word), "{gretap:?}");

@@ -248,7 +248,7 @@ impl TransferRow {
     fn write_heading(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\n{}: time in ms, and its ratio to off\n\
+            "\n{}: time in ms; ratio to off\n\
              handling    hold{}",
             self.wire(),
             Worth::ALL.map(|worth| format!("{:>20}", format!("sender: {worth}"))).concat(),
@@ -351,7 +351,10 @@ mod tests {
     fn page_is_self_contained_and_shows_every_run() {
         let report = report();
         let page = report.page("grosso lab acks --html \"a&b.html\"", "unknown");
-        assert!(page.contains("4.00 Gb/s with merged acknowledgments, 8.00 with each"), "{page}");
+        assert!(
+            page.contains("4.00 Gb/s with merged acknowledgments, 8.00 Gb/s without merging"),
+            "{page}"
+        );
         let transfers = report.findings.transfers.iter().map(|row| row.runs.len());
         assert_eq!(page.matches("<circle ").count(), 76 * 2 * 3 + transfers.sum::<usize>());
         assert_eq!(page.matches("<h2>Transfers: ").count(), 6, "{page}");

@@ -291,7 +291,7 @@ mod tests {
             let runs = row.runs.iter_mut();
             runs.for_each(|run| run.acknowledgements_passed = Some(run.acknowledgements));
         });
-        assert!(!said(&all, "under half"));
+        assert!(!said(&all, "fewer than half"));
         let none = changed(NicOf::Receiver, Handling::Expanded, |row| {
             let runs = row.runs.iter_mut();
             runs.for_each(|run| run.acknowledgements_passed = Some(run.acknowledgements / 2));

@@ -145,7 +145,7 @@ pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
             "The port describes and copies frames: use a port that lends its slots."
         }
         (PartName::Engine, 0) => {
-            "The engine writes headers for each packet: use a port that accepts superframes."
+            "The engine writes headers for each packet: use a port that takes superframes."
         }
         (PartName::Engine, _) => {
             "The engine compares the headers of each packet: use longer packets."

@@ -495,11 +495,11 @@ mod tests {
         assert_eq!(
             said,
             [
-                "there are two hosts \"a\"",
+                "two hosts are named \"a\"",
                 "two hosts have a0",
                 "more than one wire ends at a0",
                 "no host has e0, and no path opens it",
-                "no host has b1, which a path creates",
+                "a path creates b1, but no host has it",
                 "x0 is not an end of a wire",
                 "no host has 10.9.0.1, from which a tunnel sends",
                 "a0 is not an end of a wire, and no path creates it",

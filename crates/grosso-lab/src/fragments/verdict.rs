@@ -116,7 +116,7 @@ const NO_LOSS: Claims = Claims {
     not_cured: "this machine is too slow for the rate",
 };
 const LOSS: Claims = Claims {
-    collapse: "with loss and the fewest buffers, queueing delivers less",
+    collapse: "loss, fewest buffers: queueing delivers less",
     cure: "coalescing, loss: few buffers cost at most 10 %",
     ..NO_LOSS
 };
@@ -185,7 +185,7 @@ mod tests {
         // Changed results with more buffers change no verdict.
         let report =
             changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
-        assert!(said(&report, "with loss and the fewest buffers").0);
+        assert!(said(&report, "loss, fewest buffers").0);
     }
 
     #[test]

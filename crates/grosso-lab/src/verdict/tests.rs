@@ -157,7 +157,10 @@ fn an_effect_is_beside_the_published_one_with_a_word() {
         assert_eq!((found.here, found.effect), (figure, Some(effect)), "{figure} {published}");
     }
     let weaker = beside(2.0, more, 2.74);
-    assert_eq!(weaker.reasons(), "2.00 times; published 2.74 times (R1): weaker than published");
+    assert_eq!(
+        weaker.reasons(),
+        "2.00 times; published 2.74 times (R1); here weaker than published"
+    );
     let json = serde_json::to_value(&weaker).unwrap();
     assert_eq!(json["published"]["effect"], "weaker_than");
     assert_eq!(
@@ -183,8 +186,8 @@ fn a_loss_is_never_called_yes_and_no_line_is_too_long() {
         text.starts_with("not reproduced        the longest MTU leaves less to gain\n"),
         "{text}"
     );
-    assert!(text.contains("\n                      0.88 times; packets"), "{text}");
-    assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 80), "{text}");
+    assert!(text.contains("\n                      0.88 times; possible cause: packets"), "{text}");
+    assert!(text.lines().count() == 4 && text.lines().all(|line| line.len() <= 80), "{text}");
     let json = serde_json::to_value(&verdict).unwrap();
     assert_eq!((&json["verdict"], &json["cause"]), (&"not_reproduced".into(), &cause.into()));
     let open = Evidence { within_noise: true, ..evidence };

@@ -10,8 +10,9 @@ use super::{
     list,
 };
 use crate::{
-    arguments::{Command, Extcap, PacketsOf},
+    arguments::{Extcap, PacketsOf},
     commands,
+    commands::Command,
     error::{Exit, Failure},
     name::shown,
     report::{self, Place},

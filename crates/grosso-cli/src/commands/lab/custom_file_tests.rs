@@ -74,7 +74,7 @@ fn what_is_wrong_is_said_with_its_place() {
     said("path.nic.gro = false", "path.nik.gro = false", "no path \"nik\"; did you mean nic?");
     said("path.nic.gro = false", "path.nic.gros = false", "no key \"gros\"; did you mean gro?");
     said("path.nic.gro = false", "path.nic.left = \"r1\"", "change the devices");
-    said("name = \"GRO\"", "name = \"every packet alone\"", "already a setting of this name");
+    said("name = \"GRO\"", "name = \"every packet alone\"", "another setting has this name");
     said("name = \"GRO\"", "name = \"a name of more than twenty-four letters\"", "1 to 24");
     said("[\"a0\", \"e0\"]", "[\"a0\", \"e0\", \"e1\"]", "found 3 elements, expected 2");
     said("[\"a0\", \"e0\"]", "[\"a0\"]", "found 1 element, expected 2");

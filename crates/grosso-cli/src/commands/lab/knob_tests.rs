@@ -10,7 +10,7 @@ use grosso_lab::{
 };
 
 use crate::{
-    arguments::{Arguments, Command},
+    commands::{Arguments, Command},
     daemon::config::Config,
     profile,
     tunnel::describe,
