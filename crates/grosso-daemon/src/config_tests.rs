@@ -178,7 +178,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}queues = 0\n"), "4:10: queues must be from 1 to 64"),
         (format!("{path}queues = 65\n"), "4:10: queues must be from 1 to 64"),
         (format!("{path}name = \"a b\"\n"), "4:8: \"a b\" is not a valid name"),
-        (format!("{path}impair = \"lose 1%\"\n"), "4:10: impairment: unknown keyword"),
+        (format!("{path}impair = \"lose 1%\"\n"), "4:10: unknown keyword"),
         (format!("{path}gro = \"on\"\n"), "4:7: expected true or false, found \"on\""),
         (format!("{path}rx-usecs = -1\n"), "4:12: expected a whole number"),
         (format!("{path}profile = \"linx\"\n"), "1:1: no profile \"linx\"; did you mean linux?"),
@@ -361,7 +361,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
             "esp: key-fd must be at least 3",
         ),
         (esp("key = \"00\""), "no key \"key\"; did you mean key-fd?"),
-        (format!("esp = {{ {} }}", ESP.replace("0x102", "255")), "esp: the SPI is below 256"),
+        (format!("esp = {{ {} }}", ESP.replace("0x102", "255")), "esp: the SPI must be at least 256"),
     ] {
         let found = wrong(&with(&stage));
         let what = found.splitn(3, ':').nth(2).unwrap().trim();

@@ -48,7 +48,7 @@ pub(crate) enum LabExperiment {
     Nic(LabNic),
     /// Run the peer of `lab nic` until Ctrl-C
     Sink(LabSink),
-    /// One trace through every profile: trains and times
+    /// One trace through every profile: what merges
     Profiles(LabProfiles),
     /// Run your own command on two hosts, with Grosso and an impaired link between them
     #[command(after_long_help = RUN_HELP)]

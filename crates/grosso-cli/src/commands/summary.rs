@@ -195,7 +195,8 @@ mod tests {
         let notes =
             tag_notes(&[reading("e0", "drop_tx_too_long"), reading("e1", "drop_tx_service_tag")]);
         let [note] = &notes[..] else { panic!("{notes:?}") };
-        assert!(note.starts_with("e1: 5 frames dropped: on packet sockets, the MTU leaves no room for their 802.1ad tag"), "{note}");
+        assert!(note.starts_with("e1: 5 frames dropped: on packet sockets, the MTU"), "{note}");
+        assert!(note.contains("no room for their 802.1ad tag"), "{note}");
         assert!(note.contains("ip link set e1 mtu 1504"), "{note}");
     }
 }

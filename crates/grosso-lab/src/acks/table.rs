@@ -297,7 +297,7 @@ Real TCP between two network namespaces of this machine. A bar is the median, a 
 throughput, and the <b class=\"acks\">acknowledgments</b> that reach the data sender. \
 Transfers: the time, and its <b class=\"acks\">ratio</b> to the time without coalescing.";
 
-const SLOW_SENDER: &str = "the window of a sender grows slowly behind a device that merges \
+const SLOW_SENDER: &str = "a sender's window grows slowly behind a device that merges \
                            acknowledgments";
 const SLOW_RECEIVER: &str = "the window of a sender grows slowly if the receiver merges data";
 const COUNTS: &str = "a userspace sender counts acknowledgments";
@@ -334,7 +334,7 @@ mod tests {
         let row = table.lines().find(|line| line.starts_with("64K    freebsd     16")).unwrap();
         let words: Vec<_> = row.split_whitespace().skip(3).collect();
         assert_eq!(words, ["4.00", "(4.00-4.00)", "340k", "42.5k", "60.0k", "120k", "1.0"]);
-        assert!(table.contains("of 1600 packets"), "{table}");
+        assert!(table.contains("of 1600 data packets"), "{table}");
         let rows: Vec<_> =
             table.lines().filter(|line| line.starts_with("freebsd        0")).collect();
         let words: Vec<_> = rows[0].split_whitespace().skip(2).collect();

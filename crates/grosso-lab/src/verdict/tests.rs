@@ -198,6 +198,6 @@ fn a_loss_is_never_called_yes_and_no_line_is_too_long() {
     let here = Verdict::not_here("three CPUs", "a machine of three processors");
     assert_eq!(
         here.to_string(),
-        "cannot be shown here  three CPUs\n                      a machine of three processors"
+        "cannot be shown here  three CPUs\n                      needed: a machine of three processors"
     );
 }
