@@ -27,7 +27,12 @@ pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     // A host that merges packets acknowledges superframes.
     let is_merged = figures.superframes > figures.frames / 20;
     let is_rare = u64::from(acks) <= RARE_MAX * round_trips;
-    let is_stretched = acks > 0 && figures.packets / acks >= STRETCHED_MIN;
+    // Receivers acknowledge every second full segment, regardless of the number of tiny segments (RFC 9293).
+    let full = match figures.mss {
+        0 => u64::from(figures.packets),
+        mss => figures.bytes / u64::from(mss),
+    };
+    let is_stretched = acks > 0 && full / u64::from(acks) >= STRETCHED_MIN;
     if is_stretched && figures.packets >= PACKETS_MIN && is_rare && is_one_way && !is_merged {
         findings.push(view.found(Cause::AcksStretched, Basis::Sequence, acks));
     }
@@ -35,8 +40,8 @@ pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
 
 /// Minimum number of packets that show a pattern.
 const PACKETS_MIN: u32 = 256;
-/// Minimum number of packets per acknowledgment.
-const STRETCHED_MIN: u32 = 8;
+/// Minimum number of full segments per acknowledgment.
+const STRETCHED_MIN: u64 = 8;
 /// Maximum number of acknowledgments per round trip.
 const RARE_MAX: u64 = 4;
 /// Minimum number of missing acknowledgments.
