@@ -184,7 +184,7 @@ fn ethernet_over_mpls_to_addresses_that_start_with_other_bits() {
     let plain = [0xf8, 0x9c, 0x02].map(|first| between_vendors([first, 0x66, 0xf2, 4, 5, 6]));
     let bench = Bench::new();
     let frames_in: Vec<_> = plain.iter().map(|frame| label_frame(frame)).collect();
-    // The first byte 0x02 is that of a control word only if the bits after its first four are zero.
+    // A control word starts with four zero bits, as 0x02 does, but the bits after them are zero as well.
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &frames_in));
     let report = bench.ok("decap --json -r in.pcap -w out.pcap").json();
     assert_eq!(report["decapsulated"], 3, "{report}");

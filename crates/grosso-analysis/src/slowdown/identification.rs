@@ -31,7 +31,7 @@ pub(super) struct SentOrder {
     exact: u32,
     gaps: u32,
     backward: u32,
-    /// Number of steps that a counter of the flow cannot make.
+    /// Number of steps that are too large for a counter of this flow alone.
     wild: u32,
     /// Number of frames with the identification of the previous frame.
     fixed: u32,

@@ -428,10 +428,10 @@ impl DatagramSocket {
         Ok(())
     }
 
-    /// Sets whether IPv6 datagrams above the kernel's path MTU are fragmented to it, at least 1280 bytes
-    /// (`IPV6_PMTUDISC_DONT`); ICMP messages that set it may be forged. If off, which is the default, datagrams above
-    /// the link MTU are fragmented (`IPV6_PMTUDISC_OMIT`; `PROBE` rejects them). Only the sender fragments IPv6, and
-    /// the kernel fragments nothing for a raw socket.
+    /// Sets which IPv6 datagrams the sender fragments. If on, datagrams that exceed the kernel's path MTU are
+    /// fragmented to that MTU, but to no less than 1280 bytes (`IPV6_PMTUDISC_DONT`); forged ICMP messages can lower
+    /// the path MTU. If off, the default, only datagrams that exceed the link MTU are fragmented
+    /// (`IPV6_PMTUDISC_OMIT`), which `IPV6_PMTUDISC_PROBE` would reject. The kernel fragments nothing for a raw socket.
     ///
     /// # Errors
     ///

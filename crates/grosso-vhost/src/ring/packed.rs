@@ -2,9 +2,9 @@
 //! writes entries; the device writes the same entries back in order when it has used them.
 //!
 //! The ring itself always records how far it was used, so that another device can continue if one dies, see [`locate`].
-//! To that end, the descriptors of an entry are marked as used with the first one last, and the entries of a frame from
-//! last to first, after their lengths were written. The driver sees whole frames only, and a device that finds some of
-//! these marks can complete them.
+//! For this reason, the device marks descriptors as used only after it has written their lengths, and in reverse order:
+//! the first descriptor of an entry is marked last, and the first entry of a frame is marked last. The driver sees
+//! whole frames only, and a device that finds some of these marks can complete them.
 
 use super::{Base, Chain, ChainFault, FETCHED_AHEAD, Taken, pieces::Pieces};
 use crate::vring::{

@@ -218,7 +218,7 @@ impl Field {
         Self::new(name, bytes, role, Law::Key { bits: u64::MAX })
     }
 
-    /// Returns the field with `bits` that no profile may let vary.
+    /// Returns the field with `bits` that must stay equal in every profile.
     #[must_use]
     pub const fn pinning(mut self, bits: u64) -> Self {
         self.pinned = bits;
@@ -287,7 +287,7 @@ pub enum Role {
 /// Law that describes how a field varies along a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// Equal; another value of these bits is another flow. The first byte's highest bit is the highest.
+    /// The field is equal in all packets of a flow. The highest bit of `bits` is the highest bit of the first byte.
     Key {
         /// Identifying bits among the first 64 bits of the field; all later bits identify the flow as well.
         bits: u64,

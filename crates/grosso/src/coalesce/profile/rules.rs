@@ -152,7 +152,7 @@ pub enum Push {
 pub enum Acknowledgments {
     /// Pure acknowledgments are delivered alone, and no train is held across them (P10).
     Alone,
-    /// Pure acknowledgments that change only the window merge.
+    /// Merges pure acknowledgments that change nothing but the window.
     WindowUpdates,
     /// Pure acknowledgments merge if they acknowledge more data or change the window. The sender then gets fewer
     /// acknowledgments, which clock its transmissions.
