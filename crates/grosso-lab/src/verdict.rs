@@ -443,7 +443,7 @@ fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     }
     for j in 1..=m {
         for i in 1..=n {
-            // The greatest value is of the first kind and exceeds all j values of the second kind, or it is of the second.
+            // The greatest value is of the first kind and exceeds all j values of the second, or it is of the second.
             let (fewer, this) = ways.split_at_mut(i);
             for wins in (0..=i * j).rev() {
                 let first = wins.checked_sub(j).map_or(0.0, |wins| fewer[i - 1][wins]);
