@@ -398,6 +398,13 @@ fn lines_fit_a_screen() {
 }
 
 #[test]
+fn no_file_has_conflict_markers() {
+    let lines =
+        lines_where(|_, line| ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark)));
+    assert_none(&lines, "resolve the conflict of the merge");
+}
+
+#[test]
 fn lines_end_with_what_is_seen() {
     let lines = lines_where(|_, line| line.ends_with([' ', '\t', '\r']));
     assert_none(&lines, "remove the trailing white space");
