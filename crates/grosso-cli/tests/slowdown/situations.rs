@@ -93,6 +93,19 @@ pub(super) const HEALTHY: Situation = Situation {
     others: 0,
 };
 
+/// A link that lets some packets overtake others.
+const REORDERING: Situation = Situation {
+    name: "reordering",
+    impairment: "delay {delay} reorder {share}",
+    applications: BUSY,
+    is_made: |counters| {
+        counters.out_of_order() >= MANY.max(3 * counters.retransmitted())
+            && !counters.is_window_limited()
+    },
+    causes: [Some("reordered_after"), Some("reordered_before")],
+    ..HEALTHY
+};
+
 /// A stream over IPv6, whose packets have no identification.
 pub(super) const HEALTHY_IPV6: Situation =
     Situation { name: "healthy, IPv6", is_ipv6: true, ..HEALTHY };
@@ -171,29 +184,8 @@ pub(super) const FAULTS: [Situation; 21] = [
         causes: [Some("lost_after"), Some("lost_before")],
         ..HEALTHY
     },
-    Situation {
-        name: "reordering",
-        impairment: "delay {delay} reorder {share}",
-        applications: BUSY,
-        is_made: |counters| {
-            counters.out_of_order() >= MANY.max(3 * counters.retransmitted())
-                && !counters.is_window_limited()
-        },
-        causes: [Some("reordered_after"), Some("reordered_before")],
-        ..HEALTHY
-    },
-    Situation {
-        name: "reordering, IPv6",
-        impairment: "delay {delay} reorder {share}",
-        applications: BUSY,
-        is_made: |counters| {
-            counters.out_of_order() >= MANY.max(3 * counters.retransmitted())
-                && !counters.is_window_limited()
-        },
-        causes: [Some("reordered_after"), Some("reordered_before")],
-        is_ipv6: true,
-        ..HEALTHY
-    },
+    REORDERING,
+    Situation { name: "reordering, IPv6", is_ipv6: true, ..REORDERING },
     Situation {
         name: "duplication",
         impairment: "delay {delay} duplicate {share}",

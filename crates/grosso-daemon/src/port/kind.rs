@@ -26,7 +26,7 @@ pub(super) struct PortKind<D: 'static> {
     pub(super) settings: &'static [PortSetting<D>],
 }
 
-/// A device that a path can open. Most kinds differ from the defaults in few methods.
+/// A device that a path can open. Most kinds override only a few of the provided methods.
 pub trait PortDevice {
     /// Returns the name that the user typed, with options.
     fn spelling(&self) -> String;
