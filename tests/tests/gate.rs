@@ -1,6 +1,11 @@
 //! The scripts of the gate: jobs that cover every step, features that are checked, and lock files that are compared.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
@@ -86,4 +91,55 @@ fn newcomers_and_the_gate_run_the_same_tests() {
     assert!(text("README.md").contains("\n$ cargo test --workspace --no-fail-fast\n"));
     let command = "cargo test --workspace \"${features[@]}\" --no-fail-fast \"$@\"";
     assert!(text(".ci/run").contains(command));
+}
+
+/// Runs the steps `guests`, `peers`, `lints` and `features` of a copy of the gate in which steps run `body` and need no
+/// tools. Returns the exit status and the output.
+fn gate_with_steps(body: &str) -> Option<(bool, String)> {
+    let script = text(".ci/run");
+    let (functions, main) = script.split_once("\ncase ${1:-} in\n").expect("the main part");
+    let idle = "install_toolchain() { :; }\nlocks() { :; }\ninstall_tools() { :; }\ntree() { :; }";
+    let folder = tempfile::tempdir().expect("a directory");
+    let gate = folder.path().join(".ci/run");
+    fs::create_dir(folder.path().join(".ci")).expect("a directory");
+    fs::write(&gate, format!("{functions}\n{idle}\n{body}\ncase ${{1:-}} in\n{main}"))
+        .expect("a script");
+    let mut command = Command::new("bash");
+    command.arg(&gate).args(["guests", "peers", "lints", "features"]).current_dir(folder.path());
+    let Ok(run) = command.stdin(Stdio::null()).output() else {
+        println!("skipped: bash is not installed");
+        return None;
+    };
+    let output = [run.stdout, run.stderr].concat();
+    Some((run.status.success(), String::from_utf8(output).expect("text")))
+}
+
+#[test]
+fn two_lanes_run_every_step_and_report_its_time() {
+    let steps = "guests() { echo from guests; }\npeers() { :; }\nlints() { :; }\nfeatures() { :; }";
+    let Some((passed, output)) = gate_with_steps(steps) else { return };
+    assert!(passed, "{output}");
+    for step in ["guests", "peers", "lints", "features"] {
+        assert!(output.contains(&format!("\n=== {step} begins\n")), "{step}: {output}");
+        assert!(
+            output.lines().any(|line| line.starts_with(&format!("{step} "))),
+            "{step}: {output}"
+        );
+    }
+    assert!(output.contains("\nfrom guests\n"), "{output}");
+    assert!(output.contains("\n4 steps passed, 0 left out; "), "{output}");
+}
+
+/// The other lane waits in its first step until the failure is written, so its second step must not start.
+#[test]
+fn a_failing_step_of_one_lane_ends_both_and_is_named() {
+    let steps = "guests() { while [ ! -s \"$failure\" ]; do sleep 0.01; done; }\npeers() { :; }\n\
+                 lints() { echo why it failed; false; echo not reached; }\nfeatures() { :; }";
+    let Some((passed, output)) = gate_with_steps(steps) else { return };
+    assert!(!passed, "{output}");
+    assert!(output.contains("\nwhy it failed\n") && !output.contains("not reached"), "{output}");
+    assert!(output.contains("\nFAILED at: lints (exit 1)\n"), "{output}");
+    for step in ["peers", "features"] {
+        assert!(!output.contains(&format!("=== {step} begins")), "{step}: {output}");
+    }
 }
