@@ -52,6 +52,7 @@ use crate::{
 };
 
 #[test]
+#[ignore = "streams that other work on this machine would slow down: .ci/run experiments"]
 fn the_fault_of_a_stream_is_named_first_on_both_sides_of_the_link() {
     let mut score = Score::default();
     for situation in FAULTS.iter().chain(&LIMITS).chain(&[HEALTHY, HEALTHY_LOCAL, HEALTHY_IPV6]) {
