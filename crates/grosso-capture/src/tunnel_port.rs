@@ -1,8 +1,7 @@
 //! UDP ports of the tunnels in one packet of a capture.
 //!
-//! A UDP port identifies a tunnel only by convention. For a tunnel on another port than the
-//! assigned one, the capture records the port with the packet, so that the packet can be parsed by
-//! any later reader.
+//! A UDP port identifies a tunnel only by convention. For a tunnel on a port other than the assigned one, the capture
+//! records the port with the packet, so that the packet can be parsed by any later reader.
 
 use core::{fmt, ops::Range};
 
@@ -150,7 +149,7 @@ impl TunnelPort {
         };
     }
 
-    /// Returns whether a dissector can recognise only one of the two tunnels at a time.
+    /// Returns whether a dissector can recognize only one of the two tunnels at a time.
     fn excludes(self, other: Self) -> bool {
         self.is_same_tunnel(other) || self.port == other.port
     }

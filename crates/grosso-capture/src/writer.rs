@@ -1,4 +1,4 @@
-//! Writes a capture: changed packets, and everything else unchanged.
+//! Writing of captures with changed packets; everything else is written unchanged.
 //!
 //! Longer than 600 lines: the writer has one state for pcap and pcapng, and each method depends on the options of
 //! earlier blocks.
@@ -76,7 +76,7 @@ impl WriterOptions {
     }
 }
 
-/// Writes a capture entry by entry, in constant memory.
+/// Writer of a capture, entry by entry, in constant memory.
 ///
 /// Pass unchanged entries of a reader to [`copy`](Self::copy), including section headers and interfaces, and changed
 /// packets to [`write_packet`](Self::write_packet). A capture is complete after [`finish`](Self::finish).
@@ -280,8 +280,8 @@ impl<W: Write> CaptureWriter<W> {
         Ok(interface_number(self.interfaces.len() - 1))
     }
 
-    /// Writes an entry of a reader unchanged, as far as the output format can hold it, but with this writer's [link
-    /// type](WriterOptions::link_type) if one is set.
+    /// Writes an entry of a reader. The entry is unchanged, except for contents that the output format cannot hold, and
+    /// for the [link type](WriterOptions::link_type) if this writer sets one.
     ///
     /// # Errors
     /// `Unwritable` if a packet does not fit into the output format; also write errors.
@@ -356,8 +356,8 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes a packet that was derived from another packet, with the options of that packet.
     ///
     /// Options that would no longer be true are dropped: hashes, custom options marked as not to be copied, and flags
-    /// and offload states, which `meta` replaces. If the section has another byte order than `options`, only comments
-    /// are kept.
+    /// and offload states, which `meta` replaces. If the byte order of the section differs from that of `options`, only
+    /// comments are kept.
     ///
     /// # Errors
     /// See [`write_packet`](Self::write_packet).

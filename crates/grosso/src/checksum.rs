@@ -101,8 +101,8 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
 /// the packet's metadata (rule C3). A stack that leaves checksums to the device calls this.
 ///
 /// `packet` must be complete, and may be a superframe; `stack` is its dissection. Returns [`Checksum::None`] and leaves
-/// the packet unchanged if the pseudo-header sum is not defined: for another innermost header, a fragment, bytes after
-/// the end of the IP packet, or IPv6 extension headers.
+/// the packet unchanged if the pseudo-header sum is not defined: the innermost header is neither TCP nor UDP, the
+/// packet is a fragment or has IPv6 extension headers, or bytes follow the end of the IP packet.
 #[must_use]
 pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     let Some((transport, sum)) = opened(packet, stack) else { return Checksum::None };
@@ -140,7 +140,8 @@ pub(crate) fn transport(stack: &Stack) -> Option<Layer> {
     (stack.stop == Stop::Payload).then_some(last)
 }
 
-/// Returns the offset of a transport header's checksum, from that header and from the start of the frame.
+/// Returns the offset of a transport header's checksum field, from the start of that header and from the start of the
+/// frame.
 pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     let field = match transport.kind {
         Kind::Tcp => tcp::field::CHECKSUM,

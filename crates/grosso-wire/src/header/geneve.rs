@@ -11,8 +11,7 @@
 //! +- - - - - - - - - - - - - - - - - - - - - - - - - -+
 //! ```
 //!
-//! The length counts 4-byte words of options, as the length of each option counts those of its
-//! data:
+//! The length counts the 4-byte words of all options; the length of each option counts the words of its data:
 //!
 //! ```text
 //!  0                         2            3            4

@@ -129,7 +129,7 @@ const NAME: &str = SPEC.name;
 const ID_MASK: u16 = 0x0fff;
 const DROP_ELIGIBLE: u16 = 0x1000;
 
-/// Registry entry of VLAN tags. The 12 bits of the VLAN ID are part of the flow, the priority is not.
+/// Registry entry of VLAN tags. The 12 bits of the VLAN ID are part of the flow; the priority is not.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vlan",
     class: Class::Link,

@@ -32,7 +32,8 @@ pub struct Summary {
     pub congestion_echoes: u32,
     /// Packets with CWR.
     pub windows_reduced: u32,
-    /// Packets with AE. Together with the two counts above it gives the advance of the AccECN counter (RFC 9768).
+    /// Packets with AE. Together with the counts of ECE and CWR, this gives the increment of the AccECN counter (RFC
+    /// 9768).
     pub accurate_echoes: u32,
     /// TCP window of the last packet, not scaled.
     pub window: u16,

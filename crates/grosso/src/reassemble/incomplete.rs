@@ -110,14 +110,14 @@ impl Contents {
         self.run.end = units.end;
     }
 
-    /// Enters the pending units into the map.
+    /// Enters the pending units into the bitmap.
     pub(crate) fn chart<B>(&mut self, store: &mut Store<B>) {
         store.set(&self.pages, Bit::Covered, &self.run);
         self.run.start = self.run.end;
     }
 
-    /// Records a kept fragment. `units` are its new units. If `keeps_first` is set, another first fragment changes
-    /// nothing.
+    /// Records a kept fragment. `units` are its new units. If `keeps_first` is set, another first fragment has no
+    /// effect.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -202,7 +202,7 @@ fn alone(state: Checksum) -> Checksum {
     }
 }
 
-/// Combines checksum states by rule F23: differing states result in none, and [`Contents::sum`] adds sums.
+/// Combines checksum states by rule F23: differing states give `None`, and [`Contents::sum`] adds sums.
 fn together(before: Checksum, state: Checksum) -> Checksum {
     match (before, state) {
         (Checksum::Complete { .. }, Checksum::Complete { .. }) => before,

@@ -150,7 +150,7 @@ fn is_same<B: AsRef<[u8]>>(
     })
 }
 
-/// Returns the digest of a forwarded fragment, to recognise a duplicate.
+/// Returns the digest of a forwarded fragment, to recognize a duplicate.
 pub(super) fn digest_of(state: &KeyedHash, data: &[u8]) -> u32 {
     let mut hasher = state.build_hasher();
     hasher.write(data);

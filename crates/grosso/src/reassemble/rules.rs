@@ -54,7 +54,7 @@ pub enum Overlap {
 pub struct ReassemblyLimits {
     /// Maximum number of incomplete datagrams; 0 counts as 1.
     pub datagrams: usize,
-    /// Maximum number of discarded datagrams whose later fragments are recognised.
+    /// Maximum number of discarded datagrams whose later fragments are recognized.
     pub tombstones: usize,
     /// Maximum number of fragments per datagram.
     pub fragments: u16,
@@ -93,7 +93,8 @@ impl Default for ReassemblyLimits {
         Self {
             datagrams: 4096,
             tombstones: 1024,
-            // 64 KB over the smallest link that IPv4 allows (68 bytes), with the longest IP header, are 8185 fragments.
+            // A datagram of 64 KB with the longest IP header has 8185 fragments on the smallest link that IPv4 allows
+            // (68 bytes).
             fragments: 8192,
             memory_bytes: 4 << 20,
             source_bytes: 2 << 20,

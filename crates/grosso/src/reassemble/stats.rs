@@ -8,7 +8,7 @@ use super::reason::{Discard, Pass};
 pub struct ReassembleStats {
     /// Frames pushed.
     pub frames_in: u64,
-    /// Frames that left unchanged, by reason.
+    /// Frames delivered unchanged, by reason.
     pub passed: [u64; Pass::COUNT],
     /// Fragments among the pushed frames, except those that passed through.
     pub fragments_in: u64,

@@ -148,7 +148,7 @@ impl Segment {
     }
 }
 
-/// Writes the packets of one superframe, in order.
+/// Writer of the packets of one superframe, in order.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, Ports, meta::Gso, segment::{Outgoing, Segments}};
@@ -167,7 +167,7 @@ impl Segment {
 pub struct Segments<'a> {
     header: [u8; HEADER_BYTES_MAX],
     shape: Shape,
-    /// Headers from which those of the packets between the first and the last are derived, once one such packet was
+    /// Headers from which the headers of packets between the first and the last are derived, once one such packet was
     /// written.
     incremental: Option<IncrementalHeader>,
     meta: Meta,
@@ -175,8 +175,8 @@ pub struct Segments<'a> {
     /// Whether the innermost checksum stays partial: for a device that completes it, or because it was partial before
     /// its packet was merged.
     leaves_partial: bool,
-    /// Whether some checksum needs the payload's sum. None does if the innermost checksum stays a pseudo-header sum and
-    /// those around it are absent or completed by a receiver.
+    /// Whether some checksum needs the payload's sum. It is not needed if the innermost checksum stays a pseudo-header
+    /// sum, and each outer checksum is absent or completed by a receiver.
     sums_payload: bool,
     /// Whether the device repeats headers itself.
     repeats_headers: bool,
@@ -384,7 +384,7 @@ impl<'a> Segments<'a> {
         };
         header.copy_from_slice(template.header);
         template.render(portion, checksums, header);
-        // Learning pays if another packet follows that is not the last.
+        // Deriving incremental headers pays off only if another packet follows that is not the last.
         if !repeats && !portion.last && self.count - self.index > 2 {
             self.incremental = IncrementalHeader::learn(&template, portion, checksums, header);
         }
@@ -482,7 +482,7 @@ pub const IP_LEVELS_MAX: usize = 5;
 
 pub use crate::template::HEADER_BYTES_MAX;
 
-/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the
+/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header requests the
 /// receiver to complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack

@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// The headers of one packet, from which those of later packets are derived.
+/// The headers of one packet, from which the headers of later packets are derived.
 #[derive(Clone, Debug)]
 pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
-    /// Portion of the learned packet, and the payload length that all the packets have.
+    /// Portion of the stored packet, whose payload length all packets have.
     portion: Portion,
     /// The innermost checksum that depends on the payload; none if all checksums are the same in all packets.
     summed: Option<Summed>,
@@ -43,8 +43,8 @@ struct Summed {
 }
 
 impl IncrementalHeader {
-    /// Learns the headers of the packet at `portion`, unless it is the first of a train, whose flags the other packets
-    /// do not have.
+    /// Stores the headers of the packet at `portion`. Returns `None` for the first packet of a train, because the other
+    /// packets do not have its flags.
     pub(crate) fn learn(
         template: &Template<'_>,
         portion: Portion,
@@ -68,7 +68,8 @@ impl IncrementalHeader {
         Some(incremental)
     }
 
-    /// Returns whether the headers of the packet at `portion`, which does not precede the learned one, can be derived.
+    /// Returns whether the headers of the packet at `portion`, which does not precede the stored packet, can be
+    /// derived.
     #[inline]
     pub(crate) fn includes(&self, portion: Portion) -> bool {
         portion.payload == self.portion.payload && !portion.last

@@ -28,7 +28,7 @@ impl CongestionMode {
     }
 }
 
-/// Change of a decapsulated packet's ECN field.
+/// Change to the ECN field of a decapsulated packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Congestion {
     /// No change.
@@ -42,7 +42,7 @@ pub enum Congestion {
     Experienced,
 }
 
-/// Congestion that cannot be signalled: the packet's transport does not support ECN, so the packet itself has to be
+/// Congestion that cannot be signaled: the packet's transport does not support ECN, so the packet itself has to be
 /// dropped (RFC 6040 section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Untold;

@@ -1,4 +1,4 @@
-//! Last-flow cache: a packet of the same flow need not be hashed.
+//! Last-flow cache: a packet of the same flow as the previous one need not be hashed.
 
 use crate::{
     coalesce::{rx::shapes::Shapes, slots::shape_id::ShapeId},

@@ -28,8 +28,9 @@ struct Summarized {
     summary: Summary,
     /// Last packet with new content, with the arrival time of the last packet; `None` until the first packet is read.
     last: Option<Record>,
-    /// Number of repeating packets since then, and the arrival time of the last of them.
+    /// Number of packets since `last` that repeat its acknowledgment.
     repeats: u32,
+    /// Arrival time of the last repeating packet.
     repeated_ns: u64,
 }
 
@@ -102,7 +103,7 @@ impl AckLog {
         (summarized.last, summarized.repeats) = (None, 0);
     }
 
-    /// Adds a packet to the summary of its train; not for the first packet.
+    /// Adds a packet other than the first to the summary of its train.
     pub(crate) fn summarize(
         &mut self,
         slot: TrainId,

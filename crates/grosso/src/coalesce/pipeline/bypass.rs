@@ -28,10 +28,10 @@ pub(crate) struct Bypasser {
     bypassed: usize,
 }
 
-/// State of a flow.
+/// Trial state of a flow.
 #[derive(Clone, Copy, Debug)]
 enum Trial {
-    /// The flow is tried.
+    /// The flow is on trial.
     Tried { bytes: u32, joined: u32 },
     /// The flow is bypassed for this many more bytes.
     Bypassed { bytes: u32 },

@@ -171,7 +171,7 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of FreeBSD's `tcp_lro.c` from 2008 to 2012, which generalises [`Profile::myri10ge`] for all
+    /// Returns the rules of FreeBSD's `tcp_lro.c` from 2008 to 2012, which generalizes [`Profile::myri10ge`] for all
     /// drivers.
     #[must_use]
     pub fn freebsd_2011() -> Self {

@@ -16,8 +16,8 @@ pub struct Reorder {
     /// holes took to fill, and at most an eighth of its round-trip time if
     /// [reported](crate::Coalescer::learn_round_trip). Equal bounds give a fixed time.
     pub hole_ns_min: u64,
-    /// Minimum round-trip time of all connections in nanoseconds, or 0 if unknown. No hole is waited for longer than an
-    /// eighth of it (P52). Controlled holds use it for flows without a measurement.
+    /// Minimum round-trip time of all connections in nanoseconds, or 0 if unknown. The wait for a hole is at most an
+    /// eighth of this time (P52). Controlled holds use it for flows without a measurement.
     pub round_trip_ns: u64,
     /// Maximum number of tracked flows, at most 4096. At 10 Gb/s, at most 8 flows were observed waiting at once; the
     /// other entries store the next sequence number of their flows. An evicted flow starts over, which costs one hold

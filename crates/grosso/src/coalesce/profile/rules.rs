@@ -152,7 +152,7 @@ pub enum Push {
 pub enum Acknowledgments {
     /// Pure acknowledgments are delivered alone, and no train is held across them (P10).
     Alone,
-    /// Merges pure acknowledgments that change nothing but the window.
+    /// Pure acknowledgments merge if they change nothing but the window.
     WindowUpdates,
     /// Pure acknowledgments merge if they acknowledge more data or change the window. The sender then gets fewer
     /// acknowledgments, which clock its transmissions.
@@ -211,7 +211,7 @@ pub enum Refused {
 pub enum FullTable {
     /// The packet starts a train, and the oldest train of the bucket is delivered (rule G3).
     Evicts,
-    /// The packet is delivered alone, and the held trains stay (rule L10).
+    /// The packet is delivered alone, and the held trains are kept (rule L10).
     Leaves,
 }
 

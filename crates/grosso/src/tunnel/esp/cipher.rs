@@ -62,7 +62,7 @@ pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher
     }
 }
 
-/// Returns address and length of the key state in memory.
+/// Returns the address and length of the key state in memory.
 pub(super) fn position(cipher: &dyn Cipher) -> (*const u8, usize) {
     (ptr::from_ref(cipher).cast(), size_of_val(cipher))
 }

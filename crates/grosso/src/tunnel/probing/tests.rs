@@ -144,7 +144,7 @@ proptest! {
         }
     }
 
-    /// RFC 8899 section 5.1.2, `MAX_PROBES`: two lost probes in a row are no proof.
+    /// RFC 8899 section 5.1.2, `MAX_PROBES`: two consecutive lost probes prove nothing.
     #[test]
     fn fewer_than_three_lost_probes_prove_nothing(lost in prop::collection::vec(0u8..3, 1..30)) {
         let mut path = Path::new(Some(TOP), 1);

@@ -225,7 +225,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(examined, None, sink)
     }
 
-    /// Starts a train with a packet, unless nothing may follow it (rule G37).
+    /// Starts a train with a packet, unless no packet may follow it (rule G37).
     #[inline(always)]
     fn hold<P: Policy>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Look-up of the flow of a packet, and of the train of that flow.
+//! Lookup of a packet's flow, and of the train of that flow.
 //!
 //! The code is written once and compiled for each [`Policy`]. Eight tiers find the flow, the cheapest first. An earlier
 //! tier gives the same answer as a later one, only sooner:
@@ -159,7 +159,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// Returns the headers of a packet that is unmergeable because of its headers or flags, if the previous packet had
-    /// the same headers. While no train is held, its flow is irrelevant.
+    /// the same headers. The flow of such a packet is irrelevant while no train is held.
     #[inline(always)]
     fn alone<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let latest = self.shapes.latest();
@@ -197,7 +197,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Locates a packet by its headers, known or dissected.
+    /// Finds the flow of a packet, whose headers are taken from the cache or dissected.
     #[inline(always)]
     pub(crate) fn parse<P: Policy>(
         &mut self,
@@ -232,7 +232,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns whether padded packets merge without their padding. Acknowledgments that wait unmerged stay as they are.
+    /// Returns whether padded packets merge without their padding. Acknowledgments that wait unmerged keep their
+    /// padding.
     pub(crate) fn trims(&self) -> bool {
         let Rules { padding, acknowledgments, .. } = self.profile.rules;
         padding == Padding::Trim && !acknowledgments.are_gathered()
@@ -284,7 +285,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         verdict
     }
 
-    /// Finds the flow of a packet with this expectation, without parsing it.
+    /// Finds the flow of a packet that may match a prediction, without parsing the packet.
     #[inline(always)]
     pub(crate) fn look_up<P: Policy>(
         &self,
@@ -318,7 +319,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.locate_by_train(guess.found, packet, meta).ok_or(guess)
     }
 
-    /// Finds the flow of a packet that may match this prediction, whose train may have been looked up.
+    /// Finds the flow of a packet that may match this prediction. The caller may already have looked up the
+    /// prediction's train.
     #[inline(always)]
     fn look_up_expected(
         &self,
@@ -351,7 +353,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Lookup::Guessed(Guess::NONE)
     }
 
-    /// Returns the headers of a packet, known or dissected.
+    /// Returns the headers of a packet, from the cache or by dissection.
     #[inline(always)]
     pub(crate) fn headers<P: Policy>(
         &mut self,
@@ -366,7 +368,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.dissect(packet, meta)
     }
 
-    /// Locates a predicted packet by the train that it continues.
+    /// Returns headers, flow and train of a predicted packet, as the train that it continues determines them.
     #[inline(always)]
     pub(crate) fn match_of(&self, next: PredictionId) -> FlowMatch {
         let slot = self.predictions.get(next).map_or(TrainId::NONE, |next| next.train);
@@ -377,7 +379,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         FlowMatch { known, flow, found, agrees, resembled: PredictionId::NONE }
     }
 
-    /// Guesses the flow of a packet by the headers of the packet before it.
+    /// Guesses the flow of a packet from the headers of the previous packet.
     #[inline(always)]
     fn guess<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Guess {
         let latest = self.shapes.latest();
@@ -390,7 +392,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Locates a packet by the train of a guessed flow, if its headers agree with the train's.
+    /// Finds the flow of a packet through the train of a guessed flow, if its headers agree with the train's.
     #[inline(always)]
     fn locate_by_train(
         &self,
