@@ -41,7 +41,7 @@ unsafe extern "C" fn take(
     if let Some(handle) = seen.handle {
         // SAFETY: the handle lives; the test checks the error for a handle in use.
         seen.misuse.push(unsafe { grosso_coalescer_end(handle, 0) });
-        // SAFETY: as above.
+        // SAFETY: the handle lives; the test checks the error for a handle in use.
         seen.misuse.push(unsafe { grosso_coalescer_free(handle.cast_mut()) });
     }
 }
@@ -85,9 +85,9 @@ fn push(handle: *const Coalescer, packet: &[u8], user: usize) -> i32 {
 }
 
 fn finish(handle: *mut Coalescer) {
-    // SAFETY: the handle lives, and nobody else uses it.
+    // SAFETY: the handle lives, and is not in use elsewhere.
     assert_eq!(unsafe { grosso_coalescer_end(handle, 0) }, 0);
-    // SAFETY: as above, and nobody uses it any more.
+    // SAFETY: the handle lives, and is not used afterwards.
     assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
 }
 

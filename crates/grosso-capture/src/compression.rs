@@ -1,6 +1,6 @@
 //! Decompression on the fly: plain, gzip and zstd input look the same to the reader.
 //!
-//! The first bytes decide the kind, never the file name. gzip input may have several members and
+//! The first bytes determine the compression; the file name does not matter. gzip input may have several members and
 //! Zstandard input several frames, as parallel compressors write them.
 
 #[cfg(any(feature = "gzip", feature = "zstd"))]

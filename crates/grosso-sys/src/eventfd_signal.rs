@@ -1,4 +1,4 @@
-//! Signals another program's eventfd without blocking.
+//! Signaling of another program's eventfd without blocking.
 //!
 //! The other owner of an eventfd may clear `O_NONBLOCK` at any time, fill its counter, and so make a writer block
 //! forever. Completions of kernel asynchronous I/O never block: a request that reads nothing completes when it is
@@ -77,7 +77,7 @@ impl EventfdSignal {
         Ok(())
     }
 
-    /// Returns whether a file is an eventfd, without signalling it.
+    /// Returns whether a file is an eventfd, without signaling it.
     #[must_use]
     pub fn accepts(&self, file: BorrowedFd<'_>) -> bool {
         // The kernel checks the eventfd to signal before it detects that the file to write is read-only.

@@ -59,7 +59,7 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the kernel threads whose names begin with `prefix`, with their names, as far as visible to this process.
+/// Returns the kernel threads whose names begin with `prefix`, with their names, if visible to this process.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
 pub struct CpuTime {
     /// Time on a CPU.
     pub running: Duration,
-    /// Time runnable while another thread ran.
+    /// Time spent runnable while another thread ran.
     pub waiting: Duration,
     /// Number of times scheduled.
     pub slices: u64,

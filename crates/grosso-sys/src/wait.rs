@@ -105,8 +105,8 @@ impl Waiter {
         Ok(epoll::delete(&self.file, source)?)
     }
 
-    /// Waits until a descriptor is ready, and replaces the content of `ready` by the ready ones. `None` waits without a
-    /// limit. A signal ends the wait early.
+    /// Waits until a descriptor is ready, and replaces the content of `ready` with the ready descriptors. `None` waits
+    /// without a limit. A signal ends the wait early.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl AsFd for Waiter {
 /// `None` after `at_most`. `at_most` of `None` waits without a limit. A signal ends the wait early.
 ///
 /// The descriptors are registered with the kernel only while the thread waits, so packets that arrive while it works
-/// cause no wake-up. With a [`Waiter`] each of them does.
+/// cause no wake-up. With a [`Waiter`], each packet causes a wake-up.
 ///
 /// # Errors
 ///

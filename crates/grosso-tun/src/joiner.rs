@@ -193,7 +193,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
         self.delivery.len
     }
 
-    /// Returns whether the packet has no bytes, which only an empty input buffer causes.
+    /// Returns whether the packet has no bytes, which happens only for an empty input buffer.
     ///
     /// ```
     /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {

@@ -46,17 +46,17 @@
 //! # Trust
 //!
 //! A superframe has one checksum for all of its packets. By default the checksum of each packet is verified before the
-//! merge, which reads the payload; otherwise a corrupted packet would leave with a valid checksum. A VPN whose AEAD has
-//! just authenticated every byte can skip the verification with [`Trust::Authenticated`]. A packet that was already
-//! corrupted when the *peer* encrypted it then leaves with a valid checksum instead of being dropped, because the AEAD
+//! merge, which reads the payload; otherwise a corrupted packet would be sent with a valid checksum. A VPN whose AEAD
+//! has just authenticated every byte can skip the verification with [`Trust::Authenticated`]. A packet that was already
+//! corrupted when the *peer* encrypted it is then sent with a valid checksum instead of being dropped, because the AEAD
 //! covers the path and not the peer's network stack. Set the option for trusted peers only.
 //!
 //! # Systems
 //!
 //! Everything works on Linux, and compiles for Android, where [`Tun::adopt`] accepts the descriptor of a `VpnService`.
 //! On macOS and Windows, [`Tun`] carries IP packets through utun and WinTUN, and merges the TCP packets of a batch as
-//! [`Joiner`] does; an option that the system lacks is an error of the kind `Unsupported`. CI compiles these three
-//! systems and runs no test on them. [`Joiner`] and [`Batch`] work on every system.
+//! [`Joiner`] does; an option that the system lacks is an error of the kind `Unsupported`. CI compiles for these three
+//! systems, but runs no tests on them. [`Joiner`] and [`Batch`] work on every system.
 //!
 //! The engine behind this crate is [`grosso`]; its ports are in [`grosso_io`]. The repository's directory `examples`
 //! has complete VPN programs.

@@ -35,7 +35,7 @@ pub enum Way {
 /// One pair is selected per direction: [`BackEnd::ring`] returns its ring. Without multiqueue, only pair 0 exists.
 ///
 /// The back end never reads or writes a received descriptor, because the front end shares each of them and could make
-/// any read or write block: kicks are detected as edges, and calls are signalled by an [`EventfdSignal`].
+/// any read or write block: kicks are detected as edges, and calls are signaled by an [`EventfdSignal`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
@@ -485,7 +485,7 @@ const fn number(way: Way, pair: usize) -> usize {
     2 * pair + way as usize
 }
 
-/// Returns direction and pair of a ring index.
+/// Returns the direction and the pair of a ring index.
 const fn place(number: usize) -> (Way, usize) {
     let way = if number.is_multiple_of(2) { Way::ToGuest } else { Way::FromGuest };
     (way, number / 2)

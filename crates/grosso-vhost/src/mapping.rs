@@ -20,11 +20,11 @@ pub(crate) struct Mapping {
 
 // SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Sync for Mapping {}
 
-/// Returns how many bytes of a file must be mapped from its beginning for a part of it, rounded up to the file's page
-/// size. Start and end of the part need not be aligned to the page size, and part of a huge page can be neither
+/// Returns how many bytes of a file must be mapped from its beginning to include a part of it, rounded up to the file's
+/// page size. Start and end of the part need not be aligned to the page size, and part of a huge page can be neither
 /// unmapped nor replaced.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Handles mapped files that are truncated.
+//! Handling of mapped files that are truncated.
 //!
 //! Access to memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time. The
 //! handler replaces the region by empty memory and records the loss: the guest has lost its memory, and the program
@@ -22,7 +22,7 @@ pub(crate) struct Watched {
 #[derive(Debug)]
 struct Slot {
     taken: AtomicBool,
-    /// 0 if the entry is free.
+    /// Address of the mapping; 0 if the entry is free.
     start: AtomicUsize,
     bytes: AtomicUsize,
     lost: AtomicBool,

@@ -39,8 +39,8 @@ impl PathMtu {
         self.routes.route(remote)
     }
 
-    /// Returns the path MTU to a host in bytes: the MTU of the route, or a lower one learned since (`IP_MTU`). A hint
-    /// only, because ICMP messages can be forged. Sends nothing.
+    /// Returns the path MTU to a host in bytes: the MTU of the route, or a lower one learned since (`IP_MTU`). The
+    /// value is only a hint, because ICMP messages can be forged. The call sends no packet.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub struct NetworkNamespace {
 
 impl NetworkNamespace {
     /// Creates a network namespace that contains only a loopback device, which is down. The calling thread stays in its
-    /// own.
+    /// own namespace.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl NetworkNamespace {
         Ok(unsafe { command.pre_exec(enter) })
     }
 
-    /// Returns whether both refer to the same namespace.
+    /// Returns whether both values refer to the same namespace.
     ///
     /// # Errors
     ///

@@ -35,9 +35,9 @@ struct LeftMemory(NonNull<RingMemory>);
 
 // SAFETY: the pointer stands for a shared reference, and its target may be shared by threads.
 unsafe impl Send for FrameSlot {}
-// SAFETY: as above.
+// SAFETY: the pointer stands for a shared reference, and its target may be shared by threads.
 unsafe impl Sync for FrameSlot {}
-// SAFETY: as above; frames of any thread may be in the memory, and they access it through atomic words.
+// SAFETY: the target may be shared by threads: frames of any thread access the memory through atomic words.
 unsafe impl Send for LeftMemory {}
 
 impl FrameMemory {
@@ -93,7 +93,7 @@ impl FrameSlot {
 impl LeftMemory {
     /// Returns whether the memory holds frames.
     fn has_frames(&self) -> bool {
-        // SAFETY: only the list frees the memory, and it still contains it.
+        // SAFETY: only the list frees the memory, and this entry is still in the list.
         let memory = unsafe { self.0.as_ref() };
         // Frames clear their marks with a release store, after all other accesses.
         memory.slots().any(|slot| memory.status(slot).load(Ordering::Acquire) == TAKEN)

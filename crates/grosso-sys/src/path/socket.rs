@@ -116,7 +116,7 @@ pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::
     Ok(())
 }
 
-/// Removes a socket file that a program left behind; anything else stays.
+/// Removes a socket file that a program left behind; other entries are kept.
 ///
 /// # Errors
 /// Errors from `open(2)` and `unlink(2)`.

@@ -75,7 +75,7 @@ pub struct XdpOptions {
     pub ring_slots: u32,
     /// Whether packets are copied between the device and the chunks.
     pub copy: CopyMode,
-    /// Receives and sends packets in several buffers (`XDP_USE_SG`, Linux 6.6).
+    /// Whether to receive and send packets in several buffers (`XDP_USE_SG`, Linux 6.6).
     pub multi_buffer: bool,
 }
 

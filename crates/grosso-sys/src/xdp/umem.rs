@@ -135,7 +135,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them. Bytes that come into
+    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them. Bytes that are new in
     /// the range have unspecified contents.
     ///
     /// # Errors

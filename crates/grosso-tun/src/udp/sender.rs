@@ -63,8 +63,8 @@ impl UdpSender {
         }
     }
 
-    /// Sends like [`UdpSender::send`] without blocking. Returns the number of entries that left the list; the others
-    /// did not fit into the socket buffer.
+    /// Sends like [`UdpSender::send`] without blocking. Returns the number of entries that were removed from the list;
+    /// the others did not fit into the socket buffer.
     ///
     /// # Errors
     /// Fails like [`UdpSender::send`].

@@ -25,7 +25,7 @@ use crate::{
 pub enum ChainFault {
     /// The entry or a descriptor names a descriptor outside the table.
     Index,
-    /// A frame has more descriptors than [`PIECES_MAX`], or a chain more than its table, which means a loop.
+    /// A frame has more descriptors than [`PIECES_MAX`], or a chain has more than its table, which means a loop.
     Endless,
     /// An address is outside the guest's memory.
     Outside,
@@ -184,7 +184,7 @@ impl Ring {
         copied.map(|()| Some(bytes))
     }
 
-    /// Copies a frame into buffers of the guest: into one, or if `mergeable`, into as many as needed. The first part
+    /// Copies a frame into one buffer of the guest, or, if `mergeable` is set, into as many as needed. The first part
     /// starts with a virtio header of `header_bytes` bytes, in which the number of buffers is filled in if it has that
     /// field.
     pub fn send(&mut self, parts: &[IoSlice<'_>], header_bytes: usize, mergeable: bool) -> Sent {

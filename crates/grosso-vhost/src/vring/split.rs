@@ -124,7 +124,7 @@ impl Entries {
         self.place.store(self.at(number), head);
     }
 
-    /// Returns head and length of a used entry.
+    /// Returns the head and the length of a used entry.
     #[inline]
     pub(crate) fn returned(&self, number: u16) -> (u32, u32) {
         let at = self.at(number);
